@@ -1,0 +1,3 @@
+//! The `hermes` command.
+
+fn main() {}
