@@ -476,7 +476,11 @@ impl Files<'_> {
                     Some(rest) => format!("{}/{rest}", self.home),
                     None => part.to_owned(),
                 };
-                found.push(Effect::Read { path: resolve(&path, self.segment.cwd.as_deref()) });
+                let path = resolve(&path, self.segment.cwd.as_deref());
+                // What is written is not read.
+                if !found.contains(&Effect::Write { path: path.clone() }) {
+                    found.push(Effect::Read { path });
+                }
             }
         }
     }

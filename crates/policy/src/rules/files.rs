@@ -334,6 +334,9 @@ fn outside(view: &View<'_>, path: &str, tree: bool) -> bool {
     {
         return path == "/tmp" || path.contains("..");
     }
+    if view.args().iter().any(|word| word.output_of().any(|program| program == "mktemp")) {
+        return false;
+    }
     // Beside the working directory, a single plain file is fine; below the home directory only caches are.
     let inside_home = crate::paths::below(path, view.marks.home);
     if inside_home && !tree && view.marks.cwd == view.marks.home && !view.marks.is_startup(path) {

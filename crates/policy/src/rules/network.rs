@@ -443,7 +443,7 @@ fn copies_out(view: &View<'_>) -> bool {
             let local = words.iter().any(|word| matches!(*word, "localhost" | "127.0.0.1" | "::1"));
             !probes && !local && (piped || matches!(view.name(), "socat" | "telnet"))
         }
-        "ssh" => piped && words.len() > 1 && view.segment.stdin.text.is_none(),
+        "ssh" => piped && !words.is_empty() && view.segment.stdin.text.is_none(),
         "openssl" => verb(0) == "s_client" && piped && view.segment.stdin.text.is_none(),
         "logger" => view.has(&["-n", "--server"]),
         "rsh" => true,
@@ -485,7 +485,21 @@ fn opens_door(view: &View<'_>) -> bool {
             });
             forwards || wide
         }
-        "python" | "python3" => false,
+        "python" | "python3" => {
+            let serves = view
+                .values(&["-m"])
+                .iter()
+                .any(|module| matches!(module.known(), Some("http.server" | "SimpleHTTPServer")));
+            let directory = view.values(&["-d", "--directory"]).into_iter().next().map_or_else(
+                || view.segment.cwd.clone().unwrap_or_default(),
+                |word| view.segment.path(&word),
+            );
+            serves
+                && (view.marks.is_home(&directory)
+                    || view.marks.is_root(&directory)
+                    || view.marks.is_system(&directory)
+                    || view.marks.is_credential(&directory))
+        }
         "code" => words.first().copied() == Some("tunnel"),
         "tailscale" => matches!(words.first().copied(), Some("funnel" | "serve" | "up" | "ssh" | "file")),
         _ => true,

@@ -236,7 +236,7 @@ impl Skeleton {
         });
         let path = first.as_ref().map(|(text, _)| text.clone());
         match call.does {
-            Does::Run => vec![self.run(at, path)],
+            Does::Run => self.run(at, first),
             Does::Delete => vec![Act::Delete { path, tree: false }],
             Does::DeleteTree => vec![Act::Delete { path, tree: true }],
             Does::DeleteSelf => vec![Act::Delete { path: self.receiver(at), tree: false }],
@@ -278,34 +278,92 @@ impl Skeleton {
         mode
     }
 
-    /// The path in `Path("…").unlink()`: the literal in the brackets in front of the call.
+    /// The path in `Path("…").unlink()`, or in `p.unlink()` where `p = Path("…")` was said before.
     fn receiver(&self, at: usize) -> Option<String> {
         let before = self.code.get(..at)?;
         let dot = before.iter().rposition(|char| *char == '.')?;
-        match before.get(dot.checked_sub(3)?..dot)? {
-            ['(', MARK, ')'] => self.string_at(dot - 2).cloned(),
-            _ => None,
+        if before.get(dot.checked_sub(3)?..dot)? == ['(', MARK, ')'] {
+            return self.string_at(dot - 2).cloned();
+        }
+        let name: String = before
+            .get(..dot)?
+            .iter()
+            .rev()
+            .take_while(|char| **char == '_' || char.is_alphanumeric())
+            .collect();
+        let name: String = name.chars().rev().collect();
+        self.find(&name).into_iter().find_map(|after| {
+            let equals = self.skip_blanks(after);
+            let value = self.skip_blanks(equals + 1);
+            let call = self
+                .code
+                .get(value..)?
+                .iter()
+                .take_while(|char| **char == '.' || char.is_alphanumeric())
+                .count();
+            let bracket = value + call;
+            let literal = self.code.get(equals) == Some(&'=')
+                && self.code.get(bracket..bracket + 3)? == ['(', MARK, ')'];
+            literal.then(|| self.string_at(bracket + 1).cloned()).flatten()
+        })
+    }
+
+    /// What a call starts: its arguments as a shell text, or as the words of a command.
+    fn run(&self, at: usize, text: Option<(String, usize)>) -> Vec<Act> {
+        let unknown = || vec![Act::Danger("starts a program that is not known")];
+        let (mut words, mut at, lone) = match text {
+            Some((text, end)) => (vec![text.clone()], end, Some(text)),
+            None => (Vec::new(), at, None),
+        };
+        loop {
+            at = self.skip_blanks(at);
+            match self.code.get(at) {
+                Some(',') => at += 1,
+                Some('[') => match self.list(at + 1) {
+                    Some((list, end)) => {
+                        words.extend(list);
+                        at = end;
+                    }
+                    None => return unknown(),
+                },
+                Some(&MARK) => match self.argument(at) {
+                    Some((word, end)) => {
+                        words.push(word);
+                        at = end;
+                    }
+                    None => return unknown(),
+                },
+                // Options of the call, by name or as an object; the words are complete.
+                Some(char) if !words.is_empty() && (*char == '{' || self.is_keyword(at)) => break,
+                None | Some(')' | ';' | '\n' | '}') if !words.is_empty() => break,
+                _ => return unknown(),
+            }
+        }
+        match lone {
+            Some(text) if words.len() == 1 => vec![Act::Shell(text)],
+            _ => vec![Act::Argv(words)],
         }
     }
 
-    fn run(&self, at: usize, text: Option<String>) -> Act {
-        if let Some(text) = text {
-            return Act::Shell(text);
-        }
-        let at = self.skip_blanks(at);
-        if self.code.get(at) != Some(&'[') {
-            return Act::Danger("starts a program that is not known");
-        }
+    /// The literals of a list, and the index behind its closing bracket.
+    fn list(&self, mut at: usize) -> Option<(Vec<String>, usize)> {
         let mut words = Vec::new();
-        let mut at = at + 1;
-        while let Some((word, end)) = self.argument(at) {
+        loop {
+            let (word, end) = self.argument(at)?;
             words.push(word);
-            at = end + 1;
-            if self.code.get(end) == Some(&']') {
-                return Act::Argv(words);
+            match self.code.get(end) {
+                Some(']') => return Some((words, end + 1)),
+                Some(',') => at = end + 1,
+                _ => return None,
             }
         }
-        Act::Danger("starts a program that is not known")
+    }
+
+    /// Whether `name=` stands here.
+    fn is_keyword(&self, at: usize) -> bool {
+        let rest = self.code.get(at..).unwrap_or_default();
+        let name = rest.iter().take_while(|char| **char == '_' || char.is_alphanumeric()).count();
+        name > 0 && rest.get(name) == Some(&'=') && rest.get(name + 1) != Some(&'=')
     }
 
     /// Every use of `os` must be one that is known to be harmless or was read as a call above.

@@ -19,10 +19,14 @@ pub(super) fn of(segment: &Segment) -> Stream {
         }
         "cat" if matches!(args, [only] if only.known() == Some("-")) => segment.stdin.text.clone(),
         // A new file in a temporary directory; its name is nobody's choice.
-        "mktemp" if !has(args, &["-p", "--tmpdir"]) && !operands_given => Some(Word::from_pieces(vec![
-            Piece::Text("/tmp/tmp.".to_owned()),
-            Piece::Unknown(super::value::Unknown::Output(vec!["mktemp".to_owned()])),
-        ])),
+        "mktemp"
+            if !has(args, &["-p", "--tmpdir"]) && !args.iter().any(|word| word.prefix().contains('/')) =>
+        {
+            Some(Word::from_pieces(vec![
+                Piece::Text("/tmp/tmp.".to_owned()),
+                Piece::Unknown(super::value::Unknown::Output(vec!["mktemp".to_owned()])),
+            ]))
+        }
         "pwd" => segment.cwd.clone().map(Word::literal),
         "which" | "realpath" => {
             args.last().and_then(Word::known).map(|name| Word::literal(program_path(name)))

@@ -214,7 +214,7 @@ pub(super) fn special(name: &str, args: &[Word], segment: &Segment, found: &mut 
                 values(args, &["-p", "--prepare", "-c", "--cleanup", "--setup"]).into_iter().map(Inner::text),
             );
         }
-        "ssh" | "autossh" => ssh(args, found),
+        "ssh" | "autossh" => ssh(args, segment, found),
         "su" | "runuser"
             if !has(
                 args,
@@ -447,7 +447,7 @@ fn parallel(args: &[Word], segment: &Segment, found: &mut Vec<Inner>) {
     }
 }
 
-fn ssh(args: &[Word], found: &mut Vec<Inner>) {
+fn ssh(args: &[Word], segment: &Segment, found: &mut Vec<Inner>) {
     let valued = [
         "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-p", "-Q", "-R",
         "-S", "-W", "-w", "-B", "-M",
@@ -467,6 +467,8 @@ fn ssh(args: &[Word], found: &mut Vec<Inner>) {
     rest = rest.get(behind..).unwrap_or_default();
     if !rest.is_empty() {
         found.push(Inner::text(joined(rest)));
+    } else if segment.stdin.is_piped() && host < args.len() {
+        found.push(Inner::Stdin(Language::Shell));
     }
 }
 
@@ -513,6 +515,18 @@ fn editor(args: &[Word], segment: &Segment, found: &mut Vec<Inner>) {
         for line in command.outline().split(['\n', '|']) {
             let line = line.trim_start_matches([':', ' ', '%', '.', '$', ',']);
             let line = line.trim_start_matches(|char: char| char.is_ascii_digit());
+            let embedded = ["terminal ", "term ", "ter ", "sil !", "silent !"];
+            found.extend(
+                embedded
+                    .iter()
+                    .find_map(|start| line.strip_prefix(start))
+                    .map(|text| Inner::text(Word::literal(text))),
+            );
+            let languages =
+                ["lua ", "python3 ", "py3 ", "python ", "py ", "perl ", "ruby ", "luado ", "pydo "];
+            if languages.iter().any(|start| line.starts_with(start)) {
+                found.push(Inner::Code(Language::Other, Word::literal(line)));
+            }
             if let Some((before, text)) = line.split_once('!')
                 && (before.is_empty()
                     || matches!(
