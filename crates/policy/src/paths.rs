@@ -9,8 +9,8 @@ mod tables;
 
 pub(crate) use tables::is_regenerable;
 use tables::{
-    CREDENTIAL_NAMES, CREDENTIAL_TREES, HOME_PARENTS, PLAIN_DEVICES, SECRET_SUFFIXES, STARTUP_NAMES,
-    STARTUP_TREES, SYSTEM_DIRECTORIES, WRITABLE_SYSTEM,
+    CREDENTIAL_NAMES, CREDENTIAL_TREES, HOME_PARENTS, PLAIN_DEVICES, SECRET_FILES, SECRET_SUFFIXES,
+    STARTUP_NAMES, STARTUP_TREES, SYSTEM_DIRECTORIES, WRITABLE_SYSTEM,
 };
 
 /// An absolute path without `.`, `..` and doubled slashes.
@@ -221,15 +221,7 @@ impl Landmarks<'_> {
                     .any(|window| window.iter().zip(*tree).all(|(part, wanted)| wild(part, wanted)))
             })
             || (parts.first() == Some(&"proc") && matches!(*name, "environ" | "mem"))
-            || matches!(
-                path,
-                "/etc/shadow"
-                    | "/etc/gshadow"
-                    | "/etc/sudoers"
-                    | "/etc/master.passwd"
-                    | "/etc/security/opasswd"
-            )
-            || (parts.starts_with(&["etc"]) && parts.len() == 2 && wild(name, "shadow"))
+            || SECRET_FILES.iter().any(|file| matches(path, file))
             || path.starts_with("/etc/ssh/ssh_host_")
             || path.starts_with("/run/secrets/")
             || path.starts_with("/var/run/secrets/")

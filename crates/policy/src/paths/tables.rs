@@ -165,6 +165,10 @@ pub(super) const CREDENTIAL_TREES: &[&[&str]] = &[
     &[".hermes", "pairing"],
 ];
 
+/// Files of the system that hold passwords or say who may become whom.
+pub(super) const SECRET_FILES: &[&str] =
+    &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/master.passwd", "/etc/security/opasswd"];
+
 pub(super) const SECRET_SUFFIXES: &[&str] =
     &[".key", ".p12", ".pfx", ".kdbx", ".jks", ".keystore", ".ppk", ".ovpn"];
 

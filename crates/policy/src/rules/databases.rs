@@ -189,9 +189,12 @@ fn loses_rows(text: &str) -> bool {
 }
 
 fn sql(view: &View<'_>) -> bool {
-    let texts =
-        view.args().iter().map(Word::outline).chain(view.segment.stdin.text.as_ref().map(Word::outline));
-    texts.into_iter().any(|text| loses_rows(&text))
+    let value = |word: &Word| match word.after('=') {
+        Some(value) if word.prefix().starts_with("--") => value.outline(),
+        _ => word.outline(),
+    };
+    let mut texts = view.args().iter().map(value).chain(view.segment.stdin.text.as_ref().map(Word::outline));
+    texts.any(|text| loses_rows(&text))
 }
 
 fn database_loss(view: &View<'_>) -> bool {

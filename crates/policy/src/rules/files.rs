@@ -399,7 +399,7 @@ fn modes(view: &View<'_>) -> bool {
                 || view.marks.is_home(&path)
                 || view.marks.is_system_directory(&path)
         });
-        let to_root = mode.prefix() == "0" || mode.prefix().split([':', '.']).any(|part| part == "root");
+        let to_root = mode.prefix().split([':', '.']).any(|part| matches!(part, "root" | "0"));
         return to_root || system;
     }
     let text = mode.outline();

@@ -365,8 +365,7 @@ fn sends(view: &View<'_>) -> bool {
         ["--post-file", "--body-file", "-T", "--upload-file"]
             .iter()
             .any(|option| word.prefix() == *option || word.prefix().starts_with(&format!("{option}=")))
-    }) || view.name() == "curl"
-        && args.iter().any(|word| word.prefix().starts_with("-T") && !word.prefix().starts_with("--"))
+    }) || view.name() == "curl" && view.has(&["-T"])
         || matches!(view.name(), "http" | "https" | "xh" | "httpie")
             && (args.iter().any(|word| {
                 word.prefix().contains("=@")

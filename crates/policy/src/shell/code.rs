@@ -59,6 +59,9 @@ pub(super) fn acts(language: Language, text: &str) -> Vec<Act> {
     for text in &skeleton.commands {
         acts.push(Act::Shell(text.clone()));
     }
+    if matches!(language, Language::Perl | Language::Ruby) {
+        skeleton.strings.iter().for_each(|text| acts.extend(opened(text)));
+    }
     for text in &skeleton.strings {
         if text.len() < 256
             && !text.contains(['\n', ' '])
@@ -71,6 +74,16 @@ pub(super) fn acts(language: Language, text: &str) -> Vec<Act> {
     acts.dedup();
     acts.truncate(128);
     acts
+}
+
+/// What `open` does with a text that says how to open: `>file`, `|command`, `command|`.
+fn opened(text: &str) -> Option<Act> {
+    let text = text.trim();
+    if let Some(command) = text.strip_prefix('|').or(text.strip_suffix('|')) {
+        return (!command.is_empty()).then(|| Act::Shell(command.to_owned()));
+    }
+    let path = text.strip_prefix("+<").or(text.strip_prefix('>'))?.trim_start_matches('>').trim();
+    path.starts_with(['/', '~']).then(|| Act::Touch(Operator::Write, Some(path.to_owned())))
 }
 
 /// A program with its string literals taken out.
@@ -242,6 +255,10 @@ impl Skeleton {
             Does::DeleteSelf => vec![Act::Delete { path: self.receiver(at), tree: false }],
             Does::Write => vec![Act::Touch(Operator::Write, path)],
             Does::WriteSelf => vec![Act::Touch(Operator::Write, self.receiver(at))],
+            Does::Move => vec![
+                Act::Delete { path, tree: false },
+                Act::Touch(Operator::Write, second.map(|(text, _)| text)),
+            ],
             Does::WriteSecond => vec![Act::Touch(Operator::Write, second.map(|(text, _)| text))],
             Does::Open => {
                 let mode = match (&first, second) {
@@ -395,9 +412,10 @@ impl Skeleton {
                 .iter()
                 .take_while(|char| **char == '_' || char.is_alphanumeric())
                 .collect();
-            if !tables::SAFE_OS.contains(&name.as_str())
-                && !tables::CALLS.iter().any(|call| call.names.contains(&format!("os.{name}").as_str()))
-            {
+            let called = self.code.get(self.skip_blanks(at + 1 + name.chars().count())) == Some(&'(');
+            let known = called
+                && tables::CALLS.iter().any(|call| call.names.contains(&format!("os.{name}").as_str()));
+            if !tables::SAFE_OS.contains(&name.as_str()) && !known {
                 acts.push(Act::Danger("uses a system call that is not known to be harmless"));
             }
         }

@@ -99,6 +99,9 @@ pub(super) fn of(segment: &Segment) -> Vec<Inner> {
     }
     let name = segment.name.as_str();
     let args = segment.args.as_slice();
+    if segment.program.prefix().contains('/') || segment.program.outline().contains('/') {
+        found.push(Inner::File(Language::Shell, segment.program.clone()));
+    }
     if SHELLS.contains(&name) {
         shell(args, segment, &mut found);
         return found;
@@ -143,9 +146,6 @@ pub(super) fn of(segment: &Segment) -> Vec<Inner> {
         "sed" | "gsed" => sed(args, &mut found),
         "git" => git::runs(args, &mut found),
         _ => wrapped::special(name, args, segment, &mut found),
-    }
-    if segment.program.prefix().contains('/') || segment.program.outline().contains('/') {
-        found.push(Inner::File(Language::Shell, segment.program.clone()));
     }
     found
 }
@@ -248,6 +248,9 @@ fn interpret(
             break;
         }
         index += 1;
+        if language == Language::Python && !text.starts_with("--") && text.contains('i') {
+            found.push(Inner::Interactive);
+        }
         if language == Language::Python && text == "-m" {
             module(args.get(index..).unwrap_or_default(), found);
             return;

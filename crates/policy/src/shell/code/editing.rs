@@ -163,6 +163,9 @@ pub(super) fn awk(program: &str) -> Vec<Act> {
         acts.push(Act::Touch(Operator::Write, path.cloned()));
     }
     for text in &strings {
+        if text.starts_with("/inet") {
+            acts.push(Act::Danger("opens a network connection or sends data"));
+        }
         if text.starts_with('/') && text.len() < 256 && !text.contains(' ') {
             acts.push(Act::Touch(Operator::Read, Some(text.clone())));
         }

@@ -15,6 +15,8 @@ pub(super) enum Does {
     WriteSelf,
     /// Writes its second argument.
     WriteSecond,
+    /// Takes its first argument away and writes its second.
+    Move,
     /// Opens a file, for writing if the mode says so.
     Open,
 }
@@ -177,23 +179,28 @@ pub(super) const CALLS: &[Call] = &[
             "shutil.copyfile",
             "shutil.copy2",
             "shutil.copytree",
-            "shutil.move",
-            "os.rename",
-            "os.replace",
             "os.link",
             "os.symlink",
             "fs.copyFileSync",
             "fs.copyFile",
-            "fs.renameSync",
-            "fs.rename",
             "fs.symlinkSync",
             "FileUtils.cp",
-            "FileUtils.mv",
-            "File.rename",
-            "rename",
             "copy",
         ],
         Does::WriteSecond,
+    ),
+    call(
+        &[
+            "shutil.move",
+            "os.rename",
+            "os.replace",
+            "fs.renameSync",
+            "fs.rename",
+            "FileUtils.mv",
+            "File.rename",
+            "rename",
+        ],
+        Does::Move,
     ),
     call(
         &["open", "io.open", "File.open", "fopen", "os.open", "fs.openSync", "fs.open", "codecs.open"],
@@ -285,6 +292,7 @@ pub(super) fn dangers(language: Language) -> Dangers {
                     "__globals__",
                     "__getattribute__",
                     "__loader__",
+                    "sys.modules",
                     "importlib",
                     "runpy",
                     "ctypes",
