@@ -20,6 +20,8 @@ pub mod yaml;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub use unknown::nearest;
+
 use dotenv::DotEnv;
 use keys::Config;
 use layers::{Layers, Problem, Reader, Resolved, Severity};

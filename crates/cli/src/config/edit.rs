@@ -347,12 +347,11 @@ impl<'a> Editor<'a> {
         let first_line_end = self.line_end(slot.after);
         if !as_block {
             let inner = self.comment_lines(slot.after..end, child);
-            let rest_end = self.line_end(end);
             // A block scalar ends behind its line break, so there is no rest of a line to keep.
             let (rest, next) = if end > slot.after && self.byte(end - 1) == Some(b'\n') {
                 ("", end)
             } else {
-                (self.piece(end..rest_end), self.next_line(end))
+                (self.piece(end..self.line_end(end)), self.next_line(end))
             };
             let rendered = flow(value, style_of(old));
             let start = if old.span.is_empty() || end > first_line_end || old.span.start > first_line_end {
@@ -361,8 +360,8 @@ impl<'a> Editor<'a> {
                 self.skip_spaces(slot.after)
             };
             let space = if start == slot.after { " " } else { "" };
-            let line = format!("{space}{rendered}{}{nl}{inner}", rest.trim_end_matches(['\r', '\n']));
-            return Ok(self.splice(start..next.max(rest_end), &line));
+            let line = format!("{space}{rendered}{}{nl}{inner}", rest);
+            return Ok(self.splice(start..next, &line));
         }
         // The comment behind the key stays there; the others go above the new lines.
         let region = slot.after..if end > first_line_end { end } else { first_line_end };

@@ -21,8 +21,10 @@ pub struct Migrated {
     pub done: Vec<String>,
 }
 
+type Migration = fn(&mut Draft) -> Result<(), EditError>;
+
 /// What each version changed, in order.
-const MIGRATIONS: &[(u64, fn(&mut Draft) -> Result<(), EditError>)] = &[
+const MIGRATIONS: &[(u64, Migration)] = &[
     (4, tool_progress),
     (5, timezone),
     (9, |draft| draft.drop_variable("ANTHROPIC_TOKEN")),

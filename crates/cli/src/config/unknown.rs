@@ -68,7 +68,7 @@ fn problem(
 }
 
 /// The known key or section whose name is nearest to this one, if any is near.
-pub(crate) fn nearest(path: &str) -> Option<String> {
+pub fn nearest(path: &str) -> Option<String> {
     let last = path.rsplit('.').next().unwrap_or(path);
     let sections = keys::all().filter_map(|key| key.path.rsplit_once('.').map(|(section, _)| section));
     let unused = keys::UNUSED.iter().map(|(path, _)| *path);
