@@ -188,12 +188,13 @@ fn skip_blanks(view: &View<'_>, here: &mut usize) -> usize {
     skipped
 }
 
-/// Passes `=`, `:`, `:=` or `=>`. None for a comparison or a path, false when there is no separator.
+/// Passes `=`, `:`, `:=` or `=>`. None for a comparison, a path or a shell default such as `${TOKEN:-x}`,
+/// false when there is no separator.
 fn skip_separator(view: &View<'_>, here: &mut usize) -> Option<bool> {
     let first = view.get(*here).filter(|b| matches!(b, b'=' | b':'));
     let Some(first) = first else { return Some(false) };
     let length = match (first, view.get(*here + 1)) {
-        (b'=', Some(b'=' | b'~')) | (b':', Some(b':' | b'/')) => return None,
+        (b'=', Some(b'=' | b'~')) | (b':', Some(b':' | b'/' | b'-' | b'+' | b'?')) => return None,
         (b'=', Some(b'>')) | (b':', Some(b'=')) => 2,
         _ => 1,
     };
@@ -204,15 +205,17 @@ fn skip_separator(view: &View<'_>, here: &mut usize) -> Option<bool> {
 /// Whether a value is written out, rather than taken from somewhere, masked, or a path.
 fn is_literal(value: &[u8]) -> bool {
     let contains = |part: &[u8]| value.windows(part.len()).any(|window| window == part);
-    let reference = value.first().is_none_or(|b| matches!(b, b'$' | b'<' | b'{' | b'*' | b'(' | b'@' | b'='))
-        || value.starts_with(PLACEHOLDER.as_bytes())
-        || value.starts_with(b"%(")
-        || value.starts_with(b"%s");
+    let reference =
+        value.first().is_none_or(|b| matches!(b, b'$' | b'<' | b'{' | b'*' | b'(' | b'@' | b'=' | b':'))
+            || value.starts_with(PLACEHOLDER.as_bytes())
+            || value.starts_with(b"%(")
+            || value.starts_with(b"%s");
     let masked = contains(b"...") || contains(b"***") || contains("…".as_bytes()) || contains(b"xxxx");
     let elsewhere = contains(b"://")
         || contains(b"process.env")
         || contains(b"os.environ")
         || contains(b"import.meta")
+        || contains(b"::")
         || contains(b"${");
     let path = value.iter().filter(|b| **b == b'/').count() > 1
         && value.first().is_some_and(|b| matches!(b, b'/' | b'.' | b'~'))
@@ -224,8 +227,6 @@ fn is_literal(value: &[u8]) -> bool {
 struct Look {
     length: usize,
     letters: usize,
-    lower: usize,
-    upper: usize,
     digits: usize,
     blanks: usize,
     brackets: usize,
@@ -237,12 +238,9 @@ struct Look {
 impl Look {
     fn of(value: &[u8]) -> Self {
         let count = |kind: fn(u8) -> bool| value.iter().filter(|byte| kind(**byte)).count();
-        let (lower, upper) = (count(|b| b.is_ascii_lowercase()), count(|b| b.is_ascii_uppercase()));
         Self {
             length: value.len(),
-            letters: lower + upper,
-            lower,
-            upper,
+            letters: count(|b| b.is_ascii_alphabetic()),
             digits: count(|b| b.is_ascii_digit()),
             blanks: count(blank),
             brackets: count(|b| matches!(b, b'(' | b'[' | b'{' | b'<')),
@@ -253,9 +251,7 @@ impl Look {
 
     /// Whether no word or number looks like this.
     fn random(&self) -> bool {
-        self.letters > 0
-            && (self.digits >= 2
-                || (self.length >= 20 && (self.digits > 0 || (self.lower > 3 && self.upper > 3))))
+        self.letters > 0 && (self.digits >= 2 || (self.length >= 20 && self.digits > 0))
     }
 }
 
@@ -324,7 +320,11 @@ fn credentials(view: &View<'_>, here: &mut usize) -> Option<Rest> {
     let value = view.slice(*here, end);
     let look = Look::of(value);
     let word = value.iter().all(|b| b.is_ascii_lowercase() || matches!(b, b'_' | b'-'));
-    let secret = if named { look.length >= 6 && !word } else { look.length >= 16 && look.random() };
+    let secret = if named {
+        look.length >= 6 && !word
+    } else {
+        look.length >= 16 && look.brackets == 0 && look.random()
+    };
     // Some schemes have several parts; all of them go, up to the end of the header.
     (secret && is_literal(value)).then_some(Rest::While { prefix: 0, class: header })
 }

@@ -34,6 +34,8 @@ const COMMON: &[&str] = &[
     "enabled",
     "example",
     "localhost",
+    "pass",
+    "passwd",
     "password",
     "password1",
     "password123",
