@@ -10,6 +10,7 @@ mod command;
 pub mod config;
 pub mod failure;
 mod home;
+mod log;
 mod screen;
 mod terminal;
 
@@ -20,6 +21,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use args::{Args, Command};
+use config::Loaded;
 use failure::Failure;
 use home::Home;
 use screen::{Format, Screen};
@@ -27,14 +29,19 @@ use screen::{Format, Screen};
 /// What every command is given.
 struct Context {
     home: Home,
-    process: BTreeMap<String, String>,
     screen: Screen,
+    /// The configuration as it was at the start, whether or not it can be used.
+    loaded: Loaded,
 }
 
 impl Context {
-    /// The configuration, whether or not it can be used.
-    fn load(&self) -> config::Loaded {
-        config::load(self.home.path(), self.process.clone(), BTreeMap::new())
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.loaded.layers.process.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
+    }
+
+    /// The configuration as it is after a change.
+    fn reload(&self) -> Loaded {
+        config::load(self.home.path(), self.loaded.layers.process.clone(), self.loaded.layers.flags.clone())
     }
 }
 
@@ -48,8 +55,9 @@ pub fn run() -> ExitCode {
     let process: BTreeMap<String, String> = environment();
     let screen = Screen::new(if args.json { Format::Json } else { Format::Text }, &process);
     let result = Home::find(args.home.as_deref(), &process).and_then(|home| {
-        let mut context = Context { home, process, screen };
-        dispatch(args.command, &mut context)
+        let loaded = config::load(home.path(), process, BTreeMap::new());
+        log::start(home.path(), args.verbose, &loaded)?;
+        dispatch(args.command, &Context { home, screen, loaded })
     });
     match result {
         Ok(code) => code,
@@ -57,7 +65,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command, context: &mut Context) -> Result<ExitCode, Failure> {
+fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
     match command {
         Command::Config { action } => command::config::run(action, context),
         Command::Status => command::status::run(context),

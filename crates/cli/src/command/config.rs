@@ -24,7 +24,7 @@ pub(crate) fn run(action: ConfigAction, context: &Context) -> Result<ExitCode, F
         ConfigAction::Set { key, value } => set(context, &key, &value),
         ConfigAction::Unset { key } => unset(context, &key),
         ConfigAction::Explain { key } => explain(context, &key),
-        ConfigAction::Check => check(context),
+        ConfigAction::Check => check(context, &context.loaded),
         ConfigAction::Migrate { dry_run } => migrate(context, if dry_run { Run::Dry } else { Run::Real }),
         ConfigAction::Edit => edit(context),
         ConfigAction::Schema { markdown: false } => {
@@ -51,8 +51,8 @@ fn path(context: &Context) -> Result<ExitCode, Failure> {
 }
 
 /// The configuration, if it can be used; warnings are printed on the way.
-pub(crate) fn usable(context: &Context) -> Result<Loaded, Failure> {
-    let loaded = context.load();
+pub(crate) fn usable(context: &Context) -> Result<&Loaded, Failure> {
+    let loaded = &context.loaded;
     if let Some(first) = loaded.errors().next() {
         let more = loaded.errors().count() - 1;
         let mut failure = Failure::new(Kind::Configuration, first.to_string());
@@ -127,7 +127,7 @@ fn unknown(name: &str, nearest: Option<String>) -> Failure {
 
 fn get(context: &Context, name: &str) -> Result<ExitCode, Failure> {
     let loaded = usable(context)?;
-    let resolved = find(&loaded, name)?;
+    let resolved = find(loaded, name)?;
     match (context.screen.format, &resolved.value) {
         (Format::Json, value) => context.screen.json(value)?,
         (Format::Text, Value::String(text)) => context.screen.line(text)?,
@@ -147,18 +147,20 @@ fn set(context: &Context, name: &str, value: &str) -> Result<ExitCode, Failure> 
         value
     };
     let changed = change::set(context.home.path(), name, value).map_err(failure)?;
+    tracing::info!(key = changed.name, file = %changed.file.display(), "setting changed");
     report(context, &changed, "set")
 }
 
 fn unset(context: &Context, name: &str) -> Result<ExitCode, Failure> {
     refuse_managed(context)?;
     let changed = change::unset(context.home.path(), name).map_err(failure)?;
+    tracing::info!(key = changed.name, file = %changed.file.display(), "setting removed");
     report(context, &changed, "unset")
 }
 
 /// Says what was done, and when another layer keeps it from counting.
 fn report(context: &Context, changed: &Changed, verb: &str) -> Result<ExitCode, Failure> {
-    let loaded = context.load();
+    let loaded = context.reload();
     let resolved = keys::find(&changed.name).and_then(|key| loaded.resolved(key.path));
     let wins = |source: &Source| matches!(source, Source::Environment { .. } | Source::DotEnv { .. });
     let hidden_by = resolved
@@ -193,8 +195,8 @@ fn failure(error: ChangeError) -> Failure {
 
 /// A home kept by a package manager is not ours to write.
 fn refuse_managed(context: &Context) -> Result<(), Failure> {
-    match context.process.get("HERMES_MANAGED").map(|value| value.trim().to_ascii_lowercase()) {
-        Some(value) if !["", "0", "false", "no"].contains(&value.as_str()) => {
+    match context.variable("HERMES_MANAGED").map(|value| value.trim().to_ascii_lowercase()) {
+        Some(value) if !["0", "false", "no"].contains(&value.as_str()) => {
             Err(Failure::new(Kind::Refused, "this installation is managed (HERMES_MANAGED is set)")
                 .hint("change the settings where they are managed"))
         }
@@ -217,8 +219,8 @@ fn from_stdin(context: &Context, name: &str) -> Result<String, Failure> {
 }
 
 fn explain(context: &Context, name: &str) -> Result<ExitCode, Failure> {
-    let loaded = context.load();
-    let resolved = find(&loaded, name)?;
+    let loaded = &context.loaded;
+    let resolved = find(loaded, name)?;
     let key = resolved.key;
     let about = |problem: &&config::layers::Problem| {
         problem.key.as_deref() == Some(key.path) || problem.key.is_none()
@@ -255,8 +257,7 @@ fn explain(context: &Context, name: &str) -> Result<ExitCode, Failure> {
     Ok(code)
 }
 
-fn check(context: &Context) -> Result<ExitCode, Failure> {
-    let loaded = context.load();
+fn check(context: &Context, loaded: &Loaded) -> Result<ExitCode, Failure> {
     let ok = loaded.config.is_some();
     let screen = context.screen;
     if screen.format == Format::Json {
@@ -303,7 +304,7 @@ fn migrate(context: &Context, run: Run) -> Result<ExitCode, Failure> {
     let home = context.home.path();
     let screen = context.screen;
     let config_path = config::config_path(home);
-    let from = match context.load().version {
+    let from = match context.loaded.version {
         FileVersion::NoFile => {
             return Err(Failure::new(Kind::Configuration, format!("there is no {}", config_path.display()))
                 .hint("there is nothing to migrate; a new file is made by `hermes config set`"));
@@ -340,6 +341,7 @@ fn migrate(context: &Context, run: Run) -> Result<ExitCode, Failure> {
             if before != after {
                 backups.push(back_up(&lock, path, before, from)?);
                 lock.write(path, after.as_bytes(), mode)?;
+                tracing::info!(from, to = keys::CONFIG_VERSION, file = %path.display(), "file migrated");
             }
         }
     }
@@ -412,11 +414,7 @@ fn edit(context: &Context) -> Result<ExitCode, Failure> {
         );
         lock.write(&path, start.as_bytes(), Mode::Kept)?;
     }
-    let editor = ["VISUAL", "EDITOR"]
-        .iter()
-        .filter_map(|name| context.process.get(*name))
-        .find(|value| !value.trim().is_empty())
-        .map_or("vi", String::as_str);
+    let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| context.variable(name)).unwrap_or("vi");
     let mut words = editor.split_whitespace();
     let program = words.next().unwrap_or("vi");
     #[expect(clippy::disallowed_methods, reason = "the owner's own editor, on the owner's own word")]
@@ -427,5 +425,5 @@ fn edit(context: &Context) -> Result<ExitCode, Failure> {
     if !status.success() {
         return Err(Failure::new(Kind::Failed, format!("the editor `{program}` ended with {status}")));
     }
-    check(context)
+    check(context, &context.reload())
 }

@@ -46,9 +46,8 @@ impl Finding {
 
 pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     let home = context.home.path();
-    let loaded = context.load();
     let mut findings = vec![check_home(home)];
-    findings.extend(check_config(&loaded));
+    findings.extend(check_config(&context.loaded));
     findings.extend(check_secrets(home));
     findings.extend(check_space(home));
     let broken = |check: Option<&str>| {

@@ -18,7 +18,7 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     let Some(config) = &loaded.config else {
         return Err(Failure::new(Kind::Configuration, "the configuration cannot be used"));
     };
-    let facts = facts(context, &loaded, config);
+    let facts = facts(context, loaded, config);
     if context.screen.format == Format::Json {
         context.screen.json(&facts)?;
     } else {

@@ -200,7 +200,10 @@ fn set_in(old: &str, key: &Key, path: &[Step], value: &Value) -> Result<String, 
         text = edit::set(&text, &steps("model"), &json!({ "default": short }))?;
     }
     for alias in key.aliases.iter().filter(|alias| lookup(&root, alias).is_some()) {
-        text = edit::unset(&text, &steps(alias))?;
+        text = match lookup(&root, key.path) {
+            Some(_) => edit::unset(&text, &steps(alias))?,
+            None => edit::rename(&text, &steps(alias), key.path.rsplit('.').next().unwrap_or(key.path))?,
+        };
     }
     edit::set(&text, path, value)
 }

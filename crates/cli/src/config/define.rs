@@ -50,15 +50,23 @@ pub enum Blank {
 }
 
 /// A lower bound that a number has to keep.
-pub(crate) fn at_least(shown: &Value, least: Option<u64>, node: &Node, expected: &str) -> Result<(), Wrong> {
+pub(crate) fn at_least(
+    shown: &Value,
+    least: Option<u64>,
+    node: &Node,
+    expected: String,
+) -> Result<(), Wrong> {
     match (shown.as_u64(), least) {
-        (Some(number), Some(least)) if number < least => Err(Wrong {
-            at: node.at,
-            expected: format!("{expected}, at least {least}"),
-            found: format!("`{number}`"),
-        }),
+        (Some(number), Some(least)) if number < least => {
+            Err(Wrong { at: node.at, expected: from_up(expected, Some(least)), found: format!("`{number}`") })
+        }
         _ => Ok(()),
     }
+}
+
+/// What is accepted, in words, with a lower bound.
+pub(crate) fn from_up(expected: String, least: Option<u64>) -> String {
+    least.map_or(expected, |least| format!("a whole number from {least} up"))
 }
 
 /// A schema with a lower bound.
@@ -108,13 +116,16 @@ macro_rules! section {
                         let schema = <$type as $crate::config::setting::Setting>::schema();
                         $crate::config::define::bounded(schema, $crate::config::define::section!(@least $($least)?))
                     },
-                    expected: <$type as $crate::config::setting::Setting>::expected,
+                    expected: || {
+                        let expected = <$type as $crate::config::setting::Setting>::expected();
+                        $crate::config::define::from_up(expected, $crate::config::define::section!(@least $($least)?))
+                    },
                     check: |node, notes| {
                         let value = <$type as $crate::config::setting::Setting>::read(node, notes)?;
                         let shown = $crate::config::setting::Setting::show(&value);
                         let least = $crate::config::define::section!(@least $($least)?);
                         let expected = <$type as $crate::config::setting::Setting>::expected();
-                        $crate::config::define::at_least(&shown, least, node, &expected)?;
+                        $crate::config::define::at_least(&shown, least, node, expected)?;
                         Ok(shown)
                     },
                 },)+

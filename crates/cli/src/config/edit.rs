@@ -56,6 +56,28 @@ pub fn unset(text: &str, path: &[Step]) -> Result<String, EditError> {
     checked(text, &document, Editor::new(text, &document).unset(path)?, &wanted)
 }
 
+/// Gives the last step of `path` another name, where it stands.
+pub fn rename(text: &str, path: &[Step], to: &str) -> Result<String, EditError> {
+    let document = read(text)?;
+    let Some((Step::Key(from), above)) = path.split_last() else { return Err(EditError::Unsafe) };
+    let mut map = &document.root;
+    let mut wanted = document.root.to_json();
+    let mut at = &mut wanted;
+    for step in above {
+        let Step::Key(key) = step else { return Err(EditError::Unsafe) };
+        let no_such_part = || EditError::NoSuchPart(words(path));
+        map = map.get(key).ok_or_else(no_such_part)?;
+        at = at.get_mut(key).ok_or_else(no_such_part)?;
+    }
+    let entry = map.entry(from).filter(|entry| entry.from == From::Here).ok_or(EditError::Unsafe)?;
+    if let Value::Object(fields) = at {
+        let renamed = |(key, value)| (if key == *from { to.to_owned() } else { key }, value);
+        *fields = std::mem::take(fields).into_iter().map(renamed).collect();
+    }
+    let key = scalar(to, Style::Plain, Layout::Flow);
+    checked(text, &document, Editor::new(text, &document).splice(entry.span.clone(), &key), &wanted)
+}
+
 /// The comments of a text, in order.
 pub fn comments(text: &str) -> Result<Vec<&str>, EditError> {
     read(text).map(|document| comments_of(text, &document))

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::change::steps;
 use super::edit::{self, EditError, Step};
-use super::keys::CONFIG_VERSION;
+use super::keys::{self, CONFIG_VERSION};
 use super::{dotenv, yaml};
 
 /// A file's new text, and what was done to it.
@@ -49,8 +49,11 @@ pub fn migrate(config: &str, dotenv: &str, from: u64) -> Result<Migrated, EditEr
             apply(&mut draft)?;
         }
     }
-    draft.rename("terminal.env_type", "terminal.backend")?;
-    draft.rename("model.model", "model.default")?;
+    for key in keys::all() {
+        for alias in key.aliases {
+            draft.rename(alias, key.path)?;
+        }
+    }
     if from != CONFIG_VERSION {
         draft.set("_config_version", json!(CONFIG_VERSION))?;
     }
@@ -95,13 +98,18 @@ impl Draft {
         Ok(())
     }
 
-    /// Moves a value, unless the new place has one already.
+    /// Gives a key its present name; where both are there, the older one has no effect and goes.
     fn rename(&mut self, from: &str, to: &str) -> Result<(), EditError> {
-        let Some(value) = self.get(from).cloned() else { return Ok(()) };
-        if self.get(to).is_none() {
-            self.set(to, value)?;
+        if self.get(from).is_none() {
+            return Ok(());
         }
-        self.unset(from)
+        if self.get(to).is_some() {
+            return self.unset(from);
+        }
+        let name = to.rsplit('.').next().unwrap_or(to);
+        self.text = edit::rename(&self.text, &steps(from), name)?;
+        self.done.push(format!("renamed {from} to {to}"));
+        self.reread()
     }
 
     fn variable(&self, name: &str) -> Option<String> {

@@ -109,7 +109,7 @@ impl Setting for u64 {
     }
 
     fn expected() -> String {
-        "a whole number, not below 0".into()
+        "a whole number from 0 up".into()
     }
 }
 
@@ -151,7 +151,7 @@ impl Setting for f64 {
     }
 
     fn expected() -> String {
-        "a number, not below 0".into()
+        "a number from 0 up".into()
     }
 }
 
