@@ -27,6 +27,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow};
 
 use apt::Need;
+use cell::Cell;
 use dirs::Dirs;
 use podman::Podman;
 use report::{Access, Condition, Report};
@@ -327,7 +328,8 @@ fn survey(dirs: &Dirs, outcomes: &BTreeMap<Peer, Condition>) -> Result<Report> {
             let install = apt::install_command(&unmet);
             return Condition::Missing { reason: format!("no {}", need.program), install };
         }
-        match peer.probe(dirs) {
+        let running = Cell::new(dirs, peer.name()).init();
+        match running.and_then(|init| init.context("not running")).and_then(|_| peer.probe(dirs)) {
             Ok(access) => Condition::Up { access },
             Err(fault) => failed(peer, &fault),
         }
