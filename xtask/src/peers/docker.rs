@@ -17,7 +17,6 @@ use super::apt::Need;
 use super::cell::{Cell, Sharing, Spec};
 use super::dirs::{self, Dirs};
 use super::engine;
-use super::images;
 use super::report::Access;
 
 pub(crate) const NAME: &str = "docker";
@@ -31,24 +30,22 @@ pub(crate) const NEEDS: &[Need] = &[
 
 /// Starts dockerd if it does not answer, and gives it the images.
 pub(crate) fn up(dirs: &Dirs) -> Result<()> {
-    let socket = socket(dirs);
+    let (socket, storage) = (socket(dirs), dirs.state("docker"));
+    dirs::make(&storage, 0o711)?;
     let spec = Spec {
         network: Sharing::Private,
         processes: Sharing::Private,
         script: include_str!("docker.sh"),
         args: vec![
             dirs.run_root().into(),
-            dirs.state("docker").into(),
+            storage.clone().into(),
             dirs.run("docker").into(),
             socket.clone().into(),
             dirs.id().into(),
         ],
     };
     dirs::make(&dirs.run("docker"), 0o700)?;
-    if Cell::new(dirs, NAME).ensure(&spec, || engine::ping(&socket))? {
-        engine::prune(&socket)?;
-    }
-    images::import(dirs, NAME, &socket)
+    engine::up(dirs, NAME, &spec, &socket, &storage)
 }
 
 /// Stops dockerd and every container in it.

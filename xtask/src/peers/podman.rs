@@ -17,7 +17,6 @@ use super::apt::Need;
 use super::cell::{Cell, Sharing, Spec};
 use super::dirs::{self, Dirs};
 use super::engine;
-use super::images;
 use super::report::Access;
 use super::user;
 
@@ -60,7 +59,7 @@ impl Podman {
     /// Starts the service if it does not answer, and gives it the images.
     pub(crate) fn up(self, dirs: &Dirs) -> Result<()> {
         let socket = self.socket(dirs);
-        let (storage, run) = (dirs.state(self.name()), dirs.run(self.name()));
+        let (storage, run) = (dirs.state(self.name()), self.run(dirs));
         dirs::make(&storage, 0o700)?;
         dirs::make(&run, 0o700)?;
         let mut args = vec![dirs.run_root().into(), storage.clone().into(), run.clone().into()];
@@ -77,16 +76,13 @@ impl Podman {
             }
         };
         let spec = Spec { network, processes: Sharing::Private, script, args };
-        if Cell::new(dirs, self.name()).ensure(&spec, || engine::ping(&socket))? {
-            engine::prune(&socket)?;
-        }
-        images::import(dirs, self.name(), &socket)
+        engine::up(dirs, self.name(), &spec, &socket, &storage)
     }
 
     /// Stops the service and every container in it.
     pub(crate) fn down(self, dirs: &Dirs) -> Result<()> {
         Cell::new(dirs, self.name()).stop()?;
-        dirs::remove(&dirs.run(self.name()))
+        dirs::remove(&self.run(dirs))
     }
 
     /// Asks the service.
@@ -95,6 +91,15 @@ impl Podman {
     }
 
     fn socket(self, dirs: &Dirs) -> PathBuf {
-        dirs.run(self.name()).join("podman.sock")
+        self.run(dirs).join("podman.sock")
+    }
+
+    /// The names are short because Podman refuses a run root of more than 50 bytes; it does so where nobody sees
+    /// it, when a container ends, and then each `wait` takes 20 seconds longer.
+    fn run(self, dirs: &Dirs) -> PathBuf {
+        match self {
+            Self::Root => dirs.run("root"),
+            Self::Rootless => dirs.run("user"),
+        }
     }
 }
