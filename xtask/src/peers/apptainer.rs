@@ -85,14 +85,16 @@ pub(crate) fn up(dirs: &Dirs) -> Result<()> {
         ],
     };
     let cell = Cell::new(dirs, NAME);
+    if cell.init()?.is_none() {
+        // Instances outlive a cell that was killed, but nothing can reach them any more.
+        down(dirs)?;
+    }
     let answers = || {
         let inside = cell.init()?.context("no cell")?;
         write_launcher(dirs, &user, &inside)?;
         version(dirs).map(drop)
     };
-    if cell.ensure(&spec, answers)? {
-        dirs::write(&dirs.state("apptainer/user"), &user.name, 0o644)?;
-    }
+    cell.ensure(&spec, answers)?;
     for image in images::ALL {
         convert(dirs, &cell, image)?;
     }

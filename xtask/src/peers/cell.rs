@@ -106,6 +106,7 @@ impl<'a> Cell<'a> {
                 }
             }
         }
+        dirs::remove(&self.dirs.run(&format!("{}.sh", self.name)))?;
         dirs::remove(&self.record())
     }
 
@@ -122,8 +123,16 @@ impl<'a> Cell<'a> {
         if spec.network == Sharing::Private {
             command.arg("--net");
         }
-        command.args(["sh", "-eu", "-c"]).arg(format!("{PRELUDE}\n{}", spec.script)).arg(self.name);
-        command.args(&spec.args).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        // A file, not an argument, so that a list of processes stays readable.
+        let script = self.dirs.run(&format!("{}.sh", self.name));
+        dirs::write(&script, &format!("{PRELUDE}\n{}", spec.script), 0o644)?;
+        command
+            .args(["sh", "-eu"])
+            .arg(script)
+            .args(&spec.args)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file);
         // The child is not waited for: it outlives this process.
         command.spawn().context("cannot start setsid")?;
         Ok(())
