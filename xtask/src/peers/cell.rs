@@ -73,7 +73,7 @@ impl<'a> Cell<'a> {
     /// `answers` asks the daemon. Returns whether the cell is new.
     pub(crate) fn ensure(&self, spec: &Spec, answers: impl Fn() -> Result<()>) -> Result<bool> {
         if let Some((_, print)) = self.keeper()?
-            && print == dirs::fingerprint(spec)
+            && print == dirs::fingerprint((PRELUDE, spec))
             && answers().is_ok()
         {
             return Ok(false);
@@ -115,7 +115,10 @@ impl<'a> Cell<'a> {
         let log = self.dirs.log(self.name);
         let file = File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
         let mut command = run::command("setsid");
-        command.args(["sh", "-eu", "-c", RECORD, "record"]).arg(self.record()).arg(dirs::fingerprint(spec));
+        command
+            .args(["sh", "-eu", "-c", RECORD, "record"])
+            .arg(self.record())
+            .arg(dirs::fingerprint((PRELUDE, spec)));
         command.args(["unshare", "--mount", "--propagation", "slave", "--fork", "--kill-child"]);
         if spec.processes == Sharing::Private {
             command.args(["--pid", "--mount-proc"]);
