@@ -172,12 +172,12 @@ fn up(dirs: &Dirs, request: Request) -> Result<ExitCode> {
     {
         match &peer.condition {
             Condition::Up { .. } => println!("{}", line(peer)),
-            Condition::Down { .. } => {
-                eprintln!("FAILED PEER {}", line(peer));
+            Condition::Down { reason, start } => {
+                eprintln!("FAILED PEER {}: {reason}; try again with: {start}", peer.name);
                 code = ExitCode::FAILURE;
             }
-            Condition::Missing { .. } => {
-                eprintln!("MISSING PEER {}", line(peer));
+            Condition::Missing { reason, install } => {
+                eprintln!("MISSING PEER {}: {reason}; install it with: {install}", peer.name);
                 if required {
                     code = ExitCode::FAILURE;
                 }
