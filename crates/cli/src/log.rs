@@ -3,12 +3,13 @@
 //! Every line passes the redactor before it leaves the process, and is written by one call, so that lines of
 //! several hermes processes never mix.
 
+use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use hermes_policy::redact::Redactor;
 use hermes_types::Secret;
@@ -37,7 +38,9 @@ pub(crate) fn start(home: &Path, verbose: u8, loaded: &Loaded) -> Result<(), Fai
             })?,
             (None, 0) => Targets::new(),
         };
-    let redactor = redactor(loaded);
+    let secrets = secrets(loaded);
+    let redactor: Arc<LazyRedactor> =
+        Arc::new(LazyLock::new(Box::new(move || secrets.map(|secrets| Redactor::new(&secrets)))));
     let logging = loaded.config.as_ref().map(|config| &config.logging);
     let level = match logging.map_or(Level::Info, |logging| logging.level) {
         Level::Error => LevelFilter::ERROR,
@@ -69,8 +72,11 @@ pub(crate) fn start(home: &Path, verbose: u8, loaded: &Loaded) -> Result<(), Fai
         .map_err(|error| Failure::new(Kind::Failed, format!("logging cannot be started: {error}")))
 }
 
-/// A redactor that knows every secret the configuration holds; none when the owner switched it off.
-pub(crate) fn redactor(loaded: &Loaded) -> Option<Redactor> {
+/// Most runs log nothing, and a redactor takes longer to make than such a run.
+type LazyRedactor = LazyLock<Option<Redactor>, Box<dyn FnOnce() -> Option<Redactor> + Send>>;
+
+/// Every secret the configuration holds; `None` when the owner switched redaction off.
+fn secrets(loaded: &Loaded) -> Option<Vec<Secret>> {
     if loaded.config.as_ref().is_some_and(|config| !config.security.redact_secrets) {
         return None;
     }
@@ -92,13 +98,13 @@ pub(crate) fn redactor(loaded: &Loaded) -> Option<Redactor> {
         let kept = [&config.terminal.sudo_password, &config.discord.bot_token, &config.model.api_key];
         secrets.extend(kept.into_iter().flatten().cloned());
     }
-    Some(Redactor::new(&secrets))
+    Some(secrets)
 }
 
 /// Where lines go, through the redactor.
 #[derive(Clone)]
 struct Sink {
-    redactor: Option<Redactor>,
+    redactor: Arc<LazyRedactor>,
     out: Out,
 }
 
@@ -120,7 +126,10 @@ impl Write for Sink {
     /// The formatter hands over one whole line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        let text = self.redactor.as_ref().map_or_else(|| text.clone(), |redactor| redactor.text(&text));
+        let text = match &**self.redactor {
+            Some(redactor) => redactor.text(&text),
+            None => Cow::Borrowed(&*text),
+        };
         match &self.out {
             Out::Stderr => io::stderr().lock().write_all(text.as_bytes())?,
             Out::File(file) => file.append(text.as_bytes())?,
