@@ -79,6 +79,12 @@ impl Screen {
         drop(writeln!(io::stderr().lock(), "{text}"));
     }
 
+    /// Asks for something on stderr; the answer is typed behind it.
+    pub(crate) fn prompt(self, text: &str) {
+        let mut err = io::stderr().lock();
+        drop(write!(err, "{text} ").and_then(|()| err.flush()));
+    }
+
     /// Prints a problem of the configuration to stderr, its advice below it.
     pub(crate) fn problem(self, problem: &Problem) {
         let (tone, word) = match problem.severity {

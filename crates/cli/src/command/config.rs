@@ -176,7 +176,7 @@ fn report(context: &Context, changed: &Changed, verb: &str) -> Result<ExitCode, 
     context.screen.line(&format!("{verb} {}{value} in {}", changed.name, changed.file.display()))?;
     if let Some(source) = hidden_by {
         let warning = context.screen.paint(Tone::Doubtful, "warning");
-        context.screen.aside(&format!("{warning}: it has no effect while it is also set in: {source}"));
+        context.screen.aside(&format!("{warning}: it has no effect as long as this counts: {source}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -185,6 +185,12 @@ fn failure(error: ChangeError) -> Failure {
     let message = error.to_string();
     match error {
         ChangeError::Unknown { name, nearest } => unknown(&name, nearest),
+        ChangeError::Wrong { expected, .. } if expected.starts_with("a list") => {
+            Failure::new(Kind::Usage, message).hint("write a list as JSON: '[\"first\", \"second\"]'")
+        }
+        ChangeError::Wrong { expected, .. } if expected.starts_with("a map") => {
+            Failure::new(Kind::Usage, message).hint("write a map as JSON: '{\"NAME\": \"value\"}'")
+        }
         ChangeError::Wrong { .. } | ChangeError::Partly { .. } => Failure::new(Kind::Usage, message),
         ChangeError::Edit { .. } | ChangeError::NotText { .. } => {
             Failure::new(Kind::Configuration, message).hint("change it by hand with `hermes config edit`")
@@ -208,7 +214,7 @@ fn refuse_managed(context: &Context) -> Result<(), Failure> {
 fn from_stdin(context: &Context, name: &str) -> Result<String, Failure> {
     let mut value = String::new();
     if io::stdin().is_terminal() {
-        context.screen.aside(&format!("{name} (not shown): "));
+        context.screen.prompt(&format!("{name} (not shown):"));
         let _silent = crate::terminal::Silent::new()?;
         io::stdin().read_line(&mut value)?;
     } else {
