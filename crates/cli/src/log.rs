@@ -22,6 +22,7 @@ use tracing_subscriber::{Layer, Registry};
 
 use crate::config::Loaded;
 use crate::config::define::Visibility;
+use crate::config::file::adopt;
 use crate::config::keys::{self, Level};
 use crate::failure::{Failure, Kind};
 
@@ -61,15 +62,20 @@ pub(crate) fn start(home: &Path, verbose: u8, loaded: &Loaded) -> Result<(), Fai
     });
     let to_file = file.map(|file| {
         let sink = Sink { redactor: redactor.clone(), out: Out::File(file) };
-        fmt::layer().with_ansi(false).with_writer(sink).with_filter(level)
+        layer().with_writer(sink).with_filter(level)
     });
     let sink = Sink { redactor, out: Out::Stderr };
-    let to_stderr = fmt::layer().with_ansi(false).with_writer(sink).with_filter(stderr);
+    let to_stderr = layer().with_writer(sink).with_filter(stderr);
     Registry::default()
         .with(to_file)
         .with(to_stderr)
         .try_init()
         .map_err(|error| Failure::new(Kind::Failed, format!("logging cannot be started: {error}")))
+}
+
+/// Lines without colors; a log that cannot be written is no reason to disturb whoever is working.
+fn layer<S>() -> fmt::Layer<S> {
+    fmt::layer().with_ansi(false).log_internal_errors(false)
 }
 
 /// Most runs log nothing, and a redactor takes longer to make than such a run.
@@ -164,18 +170,23 @@ impl LogFile {
             return file.write_all(line);
         }
         let folder = self.path.parent().unwrap_or(Path::new("."));
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        if !folder.is_dir() {
+            fs::DirBuilder::new().mode(0o700).create(folder)?;
+            adopt(&File::open(folder)?, folder.parent().unwrap_or(folder))?;
+        }
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .mode(0o600)
             .open(folder.join(".agent.log.lock"))?;
+        adopt(&lock, folder)?;
         lock.lock()?;
         if fs::metadata(&self.path).is_ok_and(|meta| !fits(meta.size())) {
             self.turn_over()?;
         }
         let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?;
+        adopt(&file, folder)?;
         file.write_all(line)?;
         *open = Some(file);
         Ok(())

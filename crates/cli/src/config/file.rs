@@ -105,7 +105,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 }
 
 /// A file made by root in another user's home belongs to that user.
-fn adopt(file: &File, folder: &Path) -> io::Result<()> {
+pub(crate) fn adopt(file: &File, folder: &Path) -> io::Result<()> {
     let owner = fs::metadata(folder)?;
     give(file, owner.uid(), owner.gid())
 }
