@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 
 /// Past this many anchors the fastest automaton would take more memory than it is worth.
-const DENSE_LIMIT: usize = 1500;
+const DENSE_LIMIT: usize = 6000;
 
 /// Short byte strings, each with the rules that begin with it.
 pub(super) struct Anchors<R> {
