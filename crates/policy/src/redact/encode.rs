@@ -10,18 +10,24 @@ pub(super) struct Form {
     pub(super) tail: u8,
     /// How many padding signs may follow.
     pub(super) padding: u8,
+    /// Whether the tools that write it break it into lines.
+    pub(super) wraps: bool,
 }
 
 impl Form {
     fn exact(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { bytes: bytes.into(), tail: 0, padding: 0 }
+        Self { bytes: bytes.into(), tail: 0, padding: 0, wraps: false }
+    }
+
+    fn wrapped(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { wraps: true, ..Self::exact(bytes) }
     }
 }
 
 /// Every form of a value, the plain one included, each once.
 pub(super) fn forms(value: &str) -> Vec<Form> {
     let mut forms = vec![Form::exact(value)];
-    forms.extend(hex(value.as_bytes()).map(Form::exact));
+    forms.extend(hex(value.as_bytes()).map(Form::wrapped));
     forms.extend(PERCENT_STYLES.iter().flat_map(|style| percent(value, style)).map(Form::exact));
     forms.extend(JSON_STYLES.iter().map(|style| json(value, style)).map(Form::exact));
     forms.push(Form::exact(value.replace('\'', r"'\''")));
@@ -146,7 +152,7 @@ fn base64(value: &[u8], shift: usize) -> [Form; 2] {
     };
     [STANDARD, URL_SAFE].map(|alphabet| {
         let letter = |sextet: &u8| alphabet.get(usize::from(*sextet)).copied().unwrap_or(b'=');
-        Form { bytes: sextets.iter().map(letter).collect(), tail, padding }
+        Form { bytes: sextets.iter().map(letter).collect(), tail, padding, wraps: true }
     })
 }
 

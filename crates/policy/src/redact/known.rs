@@ -12,7 +12,7 @@ use super::view::View;
 const SHORTEST: usize = 6;
 
 /// How many bytes of a form are searched for; the rest is compared.
-const ANCHOR: usize = 5;
+const ANCHOR: usize = 4;
 
 /// A line of a longer value is looked for by itself from this length on.
 const SHORTEST_LINE: usize = 24;
@@ -78,28 +78,53 @@ impl Known {
             .collect();
         forms.sort_by(|a, b| b.bytes.len().cmp(&a.bytes.len()).then_with(|| a.cmp(b)));
         forms.dedup();
-        let anchors = Anchors::new(forms.iter().enumerate().map(|(i, form)| {
-            let start = form.bytes.get(..ANCHOR).unwrap_or(&form.bytes);
-            (start.into(), i)
-        }));
+        let anchors =
+            forms.iter().enumerate().flat_map(|(i, form)| starts(form).map(move |start| (start, i)));
+        let anchors = Anchors::new(anchors.collect::<Vec<_>>());
         Self { forms, anchors }
     }
 
     fn judge(&self, view: &View<'_>, at: usize, candidates: &[usize]) -> Verdict {
-        let longest = candidates
-            .iter()
-            .filter_map(|i| Some((*i, self.forms.get(*i)?)))
-            .filter(|(_, form)| view.has(at, &form.bytes))
-            .min_by_key(|(i, _)| *i);
+        let matching = |i: &usize| {
+            let form = self.forms.get(*i)?;
+            Some((*i, form, length(view, at, form)?))
+        };
+        let longest = candidates.iter().filter_map(matching).min_by_key(|(i, ..)| *i);
         match longest {
             _ if view.starved() => Verdict::Wait { start: at },
             None => Verdict::Plain,
-            Some((_, form)) => {
-                let rest = Rest::Known { left: form.bytes.len(), tail: form.tail, padding: form.padding };
+            Some((_, form, left)) => {
+                let rest = Rest::Known { left, tail: form.tail, padding: form.padding };
                 Verdict::Hide { start: at, rest }
             }
         }
     }
+}
+
+/// The bytes a form may begin with: its own, and those with the end of a line among them.
+fn starts(form: &Form) -> impl Iterator<Item = Box<[u8]>> {
+    let start = form.bytes.get(..ANCHOR).unwrap_or(&form.bytes);
+    let breaks = if form.wraps { 1..start.len() } else { 0..0 };
+    let broken = breaks.map(|n| {
+        let (before, after) = start.split_at(n);
+        [before, b"\n", after].concat().into()
+    });
+    std::iter::once(start.into()).chain(broken)
+}
+
+/// How many bytes the form takes up here, line ends included, if it is here.
+fn length(view: &View<'_>, at: usize, form: &Form) -> Option<usize> {
+    let mut here = at;
+    for (i, byte) in form.bytes.iter().enumerate() {
+        if form.wraps && i > 0 {
+            here = view.run(here, 2, |b| matches!(b, b'\r' | b'\n'));
+        }
+        if view.get(here) != Some(*byte) {
+            return None;
+        }
+        here += 1;
+    }
+    Some(here - at)
 }
 
 impl Rules for Known {

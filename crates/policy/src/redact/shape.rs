@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::anchor::Anchors;
+use super::anchor::{self, Anchors};
 use super::assign::{self, Word};
 use super::scan::{Rest, Rules, Verdict};
 use super::view::{AHEAD, View};
@@ -148,6 +148,7 @@ impl Shapes {
         for (name, word) in assign::words() {
             add(&name, Rule::Assignment(word));
         }
+        debug_assert!(rules.iter().all(|(anchor, _)| anchor.len() >= anchor::SHORTEST));
         Self { anchors: Anchors::new(rules) }
     }
 }

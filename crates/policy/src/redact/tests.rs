@@ -75,6 +75,18 @@ fn a_known_value_is_removed_from_base64_at_every_alignment() {
 }
 
 #[test]
+fn a_known_value_is_removed_from_encoded_text_broken_into_lines() {
+    let redactor = redactor(&[TOKEN]);
+    for encoded in ["eHpxODFtdlRUZTBMcjU1", "7a7138316d76545465304c723535"] {
+        let whole = redactor.text(encoded).into_owned();
+        for cut in 3..encoded.len() {
+            let (before, after) = encoded.split_at(cut);
+            assert_eq!(redactor.text(&format!("{before}\n{after}")), whole, "cut at {cut}");
+        }
+    }
+}
+
+#[test]
 fn short_and_common_values_are_left_alone() {
     let redactor = redactor(&["true", "abcde", "password", "localhost", "aaaaaaaa", "redacted", "", "  \n"]);
     let text = "true abcde password localhost aaaaaaaa redacted [redacted]";
@@ -408,6 +420,8 @@ fn piece() -> impl Strategy<Value = String> {
         "zq81mvTT",
         "e0Lr55",
         "enE4MW12VFRlMExyNTU=",
+        "enE4MW12",
+        "VFRlMExyNTU",
         "7a7138316d76545465304c723535",
         "p@ss/w+rd \"é\"=9&<x>",
         "é",
