@@ -149,7 +149,7 @@ fn build_busybox(dirs: &Dirs, tarball: &Path) -> Result<()> {
     for applet in applets.lines().filter(|applet| *applet != "busybox") {
         symlink("busybox", root.join("bin").join(applet))?;
     }
-    let mut tar = run::command("tar");
+    let mut tar = run::contained("tar");
     tar.args(["--create", "--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--file"]);
     tar.arg(tarball).arg("--directory").arg(&root).arg(".");
     run::output(&mut tar, limit).map(drop)
