@@ -99,7 +99,8 @@ impl<'a> Cell<'a> {
             if let Some(inside) = &inside {
                 inside.signal(Signal::TERM)?;
             }
-            if !keeper.gone_within(Duration::from_secs(15))? {
+            // dockerd would wait ten seconds for each container that does not listen; none is worth it.
+            if !keeper.gone_within(Duration::from_secs(4))? {
                 inside.as_ref().unwrap_or(&keeper).signal(Signal::KILL)?;
                 if !keeper.gone_within(Duration::from_secs(15))? {
                     bail!("process {} does not end", keeper.pid);
