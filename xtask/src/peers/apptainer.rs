@@ -57,6 +57,9 @@ pub(crate) fn ensure_root(dirs: &Dirs) -> Result<()> {
     }
     eprintln!("peers: apptainer: building its private root");
     dirs::make(&dirs.state("apptainer"), 0o755)?;
+    // The images and the user's home come from an earlier recipe's Apptainer; they are made again.
+    down(dirs)?;
+    dirs::keep_only(&dirs.state("apptainer"), &[])?;
     let fresh = dirs.state("tmp/apptainer-root");
     let mut command = run::contained("mmdebstrap");
     command.args(ROOT_OPTIONS).arg(&fresh);
@@ -97,8 +100,11 @@ pub(crate) fn up(dirs: &Dirs) -> Result<()> {
         version(dirs).map(drop)
     };
     cell.ensure(&spec, answers)?;
+    let current = images::ALL.map(|image| [image.build(), format!("{}.sif", image.build())]).concat();
+    let builder = Builder::new(dirs, &cell)?;
+    dirs::keep_only(&images_dir(dirs), &current)?;
     for image in images::ALL {
-        convert(dirs, &cell, image)?;
+        convert(dirs, &builder, image)?;
     }
     Ok(())
 }
@@ -183,17 +189,16 @@ fn write_launcher(dirs: &Dirs, user: &User, inside: &Process) -> Result<()> {
 
 /// Gives an image the two forms that Apptainer runs. It is unpacked outside, because the root has no view of the
 /// archive, and built inside.
-fn convert(dirs: &Dirs, cell: &Cell<'_>, image: Image) -> Result<()> {
+fn convert(dirs: &Dirs, builder: &Builder, image: Image) -> Result<()> {
     let ApptainerImage { sandbox, sif, .. } = describe(dirs, image);
     if sandbox.exists() && sif.exists() {
         return Ok(());
     }
     eprintln!("peers: apptainer: converting the {} image", image.name());
-    let builder = Builder::new(dirs, cell)?;
     let partial = images_dir(dirs).join("partial");
     let (plain, fresh_sandbox, fresh_sif) =
         (partial.join("plain"), partial.join("sandbox"), partial.join("sif"));
-    for path in [&partial, &sandbox, &sif] {
+    for path in [&sandbox, &sif] {
         dirs::remove(path)?;
     }
     dirs::make(&plain, 0o755)?;
