@@ -15,7 +15,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -96,6 +96,9 @@ pub(crate) fn up(dirs: &Dirs) -> Result<()> {
     }
     let answers = || {
         let inside = cell.init()?.context("no cell")?;
+        for dir in [images_dir(dirs), dirs.state("shared")] {
+            still_mounted(&dir, &inside)?;
+        }
         write_launcher(dirs, &user, &inside)?;
         version(dirs).map(drop)
     };
@@ -124,6 +127,16 @@ pub(crate) fn probe(dirs: &Dirs) -> Result<Access> {
         bail!("no {} image", image.name);
     }
     Ok(Access::Apptainer { launch: vec![launch], version, images })
+}
+
+/// Checks that a directory is the one that was mounted into the cell, and was not deleted and made anew since.
+fn still_mounted(dir: &Path, inside: &Process) -> Result<()> {
+    let mounted = PathBuf::from(format!("/proc/{}/root{}", inside.pid, dir.display()));
+    let identity = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
+    if identity(dir)? != identity(&mounted)? {
+        bail!("{} was replaced", dir.display());
+    }
+    Ok(())
 }
 
 fn version(dirs: &Dirs) -> Result<String> {
