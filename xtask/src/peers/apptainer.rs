@@ -15,9 +15,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -55,6 +57,9 @@ pub(crate) fn ensure_root(dirs: &Dirs) -> Result<()> {
     }
     eprintln!("peers: apptainer: building its private root");
     dirs::make(&dirs.state("apptainer"), 0o755)?;
+    // The images and the user's home come from an earlier recipe's Apptainer; they are made again.
+    down(dirs)?;
+    dirs::keep_only(&dirs.state("apptainer"), &[])?;
     let fresh = dirs.state("tmp/apptainer-root");
     let mut command = run::contained("mmdebstrap");
     command.args(ROOT_OPTIONS).arg(&fresh);
@@ -91,12 +96,18 @@ pub(crate) fn up(dirs: &Dirs) -> Result<()> {
     }
     let answers = || {
         let inside = cell.init()?.context("no cell")?;
+        for dir in [images_dir(dirs), dirs.state("shared")] {
+            still_mounted(&dir, &inside)?;
+        }
         write_launcher(dirs, &user, &inside)?;
         version(dirs).map(drop)
     };
     cell.ensure(&spec, answers)?;
+    let current = images::ALL.map(|image| [image.build(), format!("{}.sif", image.build())]).concat();
+    let builder = Builder::new(dirs, &cell)?;
+    dirs::keep_only(&images_dir(dirs), &current)?;
     for image in images::ALL {
-        convert(dirs, &cell, image)?;
+        convert(dirs, &builder, image)?;
     }
     Ok(())
 }
@@ -116,6 +127,16 @@ pub(crate) fn probe(dirs: &Dirs) -> Result<Access> {
         bail!("no {} image", image.name);
     }
     Ok(Access::Apptainer { launch: vec![launch], version, images })
+}
+
+/// Checks that a directory is the one that was mounted into the cell, and was not deleted and made anew since.
+fn still_mounted(dir: &Path, inside: &Process) -> Result<()> {
+    let mounted = PathBuf::from(format!("/proc/{}/root{}", inside.pid, dir.display()));
+    let identity = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
+    if identity(dir)? != identity(&mounted)? {
+        bail!("{} was replaced", dir.display());
+    }
+    Ok(())
 }
 
 fn version(dirs: &Dirs) -> Result<String> {
@@ -179,37 +200,76 @@ fn write_launcher(dirs: &Dirs, user: &User, inside: &Process) -> Result<()> {
     dirs::write(&launcher(dirs), &text, 0o755)
 }
 
-/// Gives an image the two forms that Apptainer runs. It is unpacked outside, because the root has no room for it
-/// in its view of the state directory, and built inside.
-fn convert(dirs: &Dirs, cell: &Cell<'_>, image: Image) -> Result<()> {
+/// Gives an image the two forms that Apptainer runs. It is unpacked outside, because the root has no view of the
+/// archive, and built inside.
+fn convert(dirs: &Dirs, builder: &Builder, image: Image) -> Result<()> {
     let ApptainerImage { sandbox, sif, .. } = describe(dirs, image);
     if sandbox.exists() && sif.exists() {
         return Ok(());
     }
     eprintln!("peers: apptainer: converting the {} image", image.name());
-    let inside = cell.init()?.context("no cell")?.pid.to_string();
-    let partial = |name: &str| images_dir(dirs).join(format!("partial-{}-{name}", image.name()));
-    let (plain, fresh_sandbox, fresh_sif) = (partial("plain"), partial("sandbox"), partial("sif"));
-    for path in [&plain, &fresh_sandbox, &fresh_sif, &sandbox, &sif] {
+    let partial = images_dir(dirs).join("partial");
+    let (plain, fresh_sandbox, fresh_sif) =
+        (partial.join("plain"), partial.join("sandbox"), partial.join("sif"));
+    for path in [&sandbox, &sif] {
         dirs::remove(path)?;
     }
     dirs::make(&plain, 0o755)?;
-    let limit = Duration::from_secs(300);
-    let mut tar = run::command("tar");
-    tar.arg("--extract").arg("--file").arg(image.tarball(dirs)).arg("--directory").arg(&plain);
-    // Device nodes are the engine's business.
-    tar.args(["--exclude", "./dev/*"]);
-    run::output(&mut tar, limit)?;
     let log = dirs.log(&format!("apptainer-{}", image.name()));
-    let build = |arguments: &[&OsStr]| {
-        let mut command = run::command("nsenter");
-        command.args(["--target", &inside, "--mount", "--root", "--wd", "--"]);
-        command.args(["apptainer", "build", "--force"]).args(arguments);
-        run::logged(&mut command, limit, &log).with_context(|| format!("the {} image", image.name()))
+    let run = |mut command: Command| {
+        run::logged(&mut command, Duration::from_secs(300), &log)
+            .with_context(|| format!("converting the {} image", image.name()))
     };
-    build(&[OsStr::new("--sandbox"), fresh_sandbox.as_os_str(), plain.as_os_str()])?;
-    build(&[fresh_sif.as_os_str(), plain.as_os_str()])?;
+    let mut unpack = builder.outside("tar");
+    // Device nodes are the engine's business.
+    unpack.args(["--extract", "--exclude", "./dev/*", "--file"]).arg(image.tarball(dirs));
+    unpack.arg("--directory").arg(&plain);
+    run(unpack)?;
+    let mut build = builder.inside("apptainer");
+    build.args(["build", "--force", "--sandbox"]).arg(&fresh_sandbox).arg(&plain);
+    run(build)?;
+    let mut build = builder.inside("apptainer");
+    // The default compression takes five times as long.
+    build.args(["build", "--force", "--mksquashfs-args", "-comp zstd -Xcompression-level 1"]);
+    build.arg(&fresh_sif).arg(&plain);
+    run(build)?;
     fs::rename(&fresh_sandbox, &sandbox)?;
     fs::rename(&fresh_sif, &sif)?;
-    dirs::remove(&plain)
+    dirs::remove(&partial)
+}
+
+/// Starts build steps in a cgroup of their own, which tells them from anything else and ends them for sure.
+struct Builder {
+    inside: String,
+    procs: PathBuf,
+}
+
+impl Builder {
+    /// Also ends the steps of a killed run, which would go on writing where the new ones want to.
+    fn new(dirs: &Dirs, cell: &Cell<'_>) -> Result<Self> {
+        let inside = cell.init()?.context("no cell")?.pid.to_string();
+        let group = PathBuf::from(format!("/proc/{inside}/root/run/cgroup/{}/build", cgroup(dirs)));
+        let procs = group.join("cgroup.procs");
+        fs::write(group.join("cgroup.kill"), "1").context("ending an earlier build")?;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !fs::read(&procs)?.is_empty() {
+            if Instant::now() > deadline {
+                bail!("an earlier build does not end");
+            }
+            thread::sleep(run::TICK);
+        }
+        Ok(Self { inside, procs })
+    }
+
+    fn outside(&self, program: &str) -> Command {
+        let mut command = run::command("sh");
+        command.args(["-euc", "echo $$ > \"$1\"; shift; exec \"$@\"", "build"]).arg(&self.procs).arg(program);
+        command
+    }
+
+    fn inside(&self, program: &str) -> Command {
+        let mut command = self.outside("nsenter");
+        command.args(["--target", &self.inside, "--mount", "--root", "--wd", "--", program]);
+        command
+    }
 }

@@ -20,6 +20,6 @@ chmod 755 root
 # A version 2 hierarchy can be mounted whatever else the machine uses cgroups for.
 mkdir -p run/cgroup
 mount -t cgroup2 cgroup2 run/cgroup
-mkdir -p "run/cgroup/$6"
+mkdir -p "run/cgroup/$6/build"
 pivot_root . mnt
 exec chroot . sh -euc 'umount -l /mnt; exec sleep infinity'

@@ -99,7 +99,8 @@ impl<'a> Cell<'a> {
             if let Some(inside) = &inside {
                 inside.signal(Signal::TERM)?;
             }
-            if !keeper.gone_within(Duration::from_secs(15))? {
+            // dockerd would wait ten seconds for each container that does not listen; none is worth it.
+            if !keeper.gone_within(Duration::from_secs(4))? {
                 inside.as_ref().unwrap_or(&keeper).signal(Signal::KILL)?;
                 if !keeper.gone_within(Duration::from_secs(15))? {
                     bail!("process {} does not end", keeper.pid);
@@ -169,14 +170,18 @@ impl<'a> Cell<'a> {
 
     /// The keeper and the fingerprint of the cell it keeps, if it is alive.
     fn keeper(&self) -> Result<Option<(Process, String)>> {
-        let Ok(text) = fs::read_to_string(self.record()) else { return Ok(None) };
+        let Ok(record) = fs::read_to_string(self.record()) else { return Ok(None) };
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        let fields: Vec<&str> = text.split_whitespace().collect();
-        let [pid, start, then, print] = fields.as_slice() else { return Ok(None) };
-        let keeper = Process { pid: pid.parse()?, start: start.parse()? };
-        let alive = *then == boot.trim() && keeper.alive();
-        Ok(alive.then(|| (keeper, (*print).to_owned())))
+        Ok(parse_keeper(&record, boot.trim()))
     }
+}
+
+/// Reads what `cell/record.sh` wrote. A record that is not whole was cut off by a crash.
+fn parse_keeper(record: &str, boot: &str) -> Option<(Process, String)> {
+    let fields: Vec<&str> = record.split_whitespace().collect();
+    let [pid, start, then, print] = fields.as_slice() else { return None };
+    let keeper = Process { pid: pid.parse().ok()?, start: start.parse().ok()? };
+    (*then == boot && keeper.alive()).then(|| (keeper, (*print).to_owned()))
 }
 
 impl Process {
@@ -247,4 +252,42 @@ pub(crate) fn script(text: &str, args: &[&OsStr]) -> Result<()> {
     let mut command = run::contained("sh");
     command.args(["-eu", "-c"]).arg(format!("{PRELUDE}\n{text}")).arg("script").args(args);
     run::output(&mut command, Duration::from_secs(30)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_hits_the_recorded_process_and_never_its_successor() {
+        let mut child = run::command("sleep").arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let start = stat(pid).unwrap().start;
+        Process { pid, start: start + 1 }.signal(Signal::KILL).unwrap();
+        assert!(Process { pid, start }.alive());
+        assert_eq!(child.try_wait().unwrap(), None);
+        let child_of_this_test = Process { pid, start };
+        child_of_this_test.signal(Signal::KILL).unwrap();
+        assert!(child_of_this_test.gone_within(Duration::from_secs(10)).unwrap());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_record_of_another_boot_or_of_nonsense_means_no_cell() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        let start = stat(me).unwrap().start;
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        let boot = boot.trim();
+        let this = Some((Process { pid: me, start }, "f00d".to_owned()));
+        let cases = [
+            (format!("{me} {start} {boot} f00d\n"), this),
+            (format!("{me} {start} another-boot f00d\n"), None),
+            (format!("{me} {} {boot} f00d\n", start + 1), None),
+            (format!("{me} {start}"), None),
+            (String::new(), None),
+        ];
+        for (record, keeper) in cases {
+            assert_eq!(parse_keeper(&record, boot), keeper, "{record:?}");
+        }
+    }
 }

@@ -97,6 +97,17 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     }
 }
 
+/// Removes everything in a directory but these entries: what earlier recipes made.
+pub(crate) fn keep_only(dir: &Path, names: &[String]) -> Result<()> {
+    for entry in fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
+        let entry = entry?;
+        if !names.iter().any(|name| entry.file_name() == name.as_str()) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Eight hexadecimal digits that change with the value.
 pub(crate) fn fingerprint(value: impl Hash) -> String {
     let mut hasher = DefaultHasher::new();

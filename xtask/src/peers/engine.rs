@@ -40,7 +40,7 @@ pub(crate) fn probe(socket: &Path) -> Result<Access> {
 pub(crate) fn up(dirs: &Dirs, name: &'static str, spec: &Spec, socket: &Path, storage: &Path) -> Result<()> {
     let cell = Cell::new(dirs, name);
     let attempt = || {
-        if cell.ensure(spec, || ping(socket))? {
+        if cell.ensure(spec, || probe(socket).map(drop))? {
             prune(socket)?;
         }
         images::import(dirs, name, socket)

@@ -37,8 +37,7 @@ pub(crate) enum Image {
 
 pub(crate) const ALL: [Image; 2] = [Image::Bash, Image::Busybox];
 
-/// Debian's own name for the release to build from: the same one that `apt-get` gave us mmdebstrap from would do,
-/// but a fixed one makes the same image everywhere.
+/// One release, whatever the machine runs, so that tests find the same programs everywhere.
 const RELEASE: &str = "bookworm";
 
 const BASH_OPTIONS: &[&str] = &[
@@ -105,6 +104,7 @@ impl Image {
 /// Builds the archives that are not there yet.
 pub(crate) fn ensure(dirs: &Dirs) -> Result<()> {
     dirs::make(&dirs.state("images"), 0o755)?;
+    dirs::keep_only(&dirs.state("images"), &ALL.map(|image| format!("{}.tar", image.build())))?;
     for image in ALL {
         let tarball = image.tarball(dirs);
         if tarball.exists() {
@@ -149,7 +149,7 @@ fn build_busybox(dirs: &Dirs, tarball: &Path) -> Result<()> {
     for applet in applets.lines().filter(|applet| *applet != "busybox") {
         symlink("busybox", root.join("bin").join(applet))?;
     }
-    let mut tar = run::command("tar");
+    let mut tar = run::contained("tar");
     tar.args(["--create", "--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--file"]);
     tar.arg(tarball).arg("--directory").arg(&root).arg(".");
     run::output(&mut tar, limit).map(drop)
@@ -205,4 +205,22 @@ fn encode(value: &str) -> String {
         }
     }
     encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_value_survives_encoding() {
+        let cases = [
+            ("localhost/hermes-test:bash", "localhost/hermes-test:bash"),
+            ("CMD [\"/bin/sh\"]", "CMD%20%5B%22/bin/sh%22%5D"),
+            ("a&b=c+d%", "a%26b%3Dc%2Bd%25"),
+            ("ä", "%C3%A4"),
+        ];
+        for (value, encoded) in cases {
+            assert_eq!(encode(value), encoded);
+        }
+    }
 }

@@ -129,8 +129,8 @@ pub(crate) enum Access {
     },
     /// Apptainer, run as the unprivileged user in a private root.
     Apptainer {
-        /// Put this before Apptainer's own arguments. Its standard streams, environment, signals and exit
-        /// code are Apptainer's.
+        /// Put this before Apptainer's own arguments. The process becomes Apptainer, so its standard streams,
+        /// environment, signals and exit code are Apptainer's; its working directory is the user's home.
         launch: Vec<String>,
         /// Apptainer's version.
         version: String,
