@@ -8,7 +8,8 @@ use crate::{peers, root};
 
 pub(crate) fn main(filters: &[String]) -> Result<ExitCode> {
     let started = peers::main(&["up".to_owned()])?;
-    if started != ExitCode::SUCCESS {
+    // Elsewhere a peer that does not come up is a loud line, and the tests that can run do.
+    if started != ExitCode::SUCCESS && std::env::var("CI").is_ok_and(|value| value == "true") {
         return Ok(started);
     }
     let status = Command::new(env!("CARGO"))
