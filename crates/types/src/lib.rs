@@ -5,14 +5,31 @@
 //! to check: a [`BackendName`] is a backend that exists, an [`EnvName`] is a name a shell accepts, a
 //! [`Volume`] has an absolute target, and a [`Secret`] cannot be printed by accident.
 //!
-//! Start with [`backend`] for where commands run, [`volume`] for what such a place may see of the host.
+//! Start with [`backend`] for where commands run, [`volume`] for what such a place may see of the host, and
+//! [`origin`] for who asks for a [`Job`], from where, and what it could hurt.
 
 pub mod backend;
+pub mod door;
 pub mod env_name;
+pub mod job;
+pub mod origin;
+pub mod person;
+pub mod place;
+pub mod reach;
 pub mod secret;
+pub mod session;
+pub mod timestamp;
 pub mod volume;
 
 pub use backend::{BackendName, Network};
+pub use door::Door;
 pub use env_name::EnvName;
+pub use job::{Job, Work};
+pub use origin::{Attendance, Origin};
+pub use person::Person;
+pub use place::{Place, PlaceId};
+pub use reach::Reach;
 pub use secret::Secret;
+pub use session::SessionKey;
+pub use timestamp::Timestamp;
 pub use volume::{Access, Volume, VolumeSource};

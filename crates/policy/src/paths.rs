@@ -1,0 +1,369 @@
+//! Paths as text: made absolute and normal without looking at any file system, then told apart by what they are for.
+//!
+//! A path may hold patterns and holes (stretches that are not known). Patterns are read to the worse: `/e?c` may be
+//! `/etc`. A hole is only ever itself: what a wholly unknown path means is for each rule to say.
+
+use crate::shell::HOLE;
+
+mod tables;
+
+pub(crate) use tables::is_regenerable;
+use tables::{
+    CREDENTIAL_NAMES, CREDENTIAL_TREES, HOME_PARENTS, PLAIN_DEVICES, SECRET_SUFFIXES, STARTUP_NAMES,
+    STARTUP_TREES, SYSTEM_DIRECTORIES, WRITABLE_SYSTEM,
+};
+
+/// An absolute path without `.`, `..` and doubled slashes.
+pub(crate) fn normal(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => match parts.last() {
+                Some(last) if last.contains(HOLE) => parts.push(".."),
+                _ => {
+                    parts.pop();
+                }
+            },
+            other => parts.push(other),
+        }
+    }
+    // Other doors into the same tree.
+    loop {
+        match parts.as_slice() {
+            ["proc", process, "root", ..]
+                if *process == "self"
+                    || *process == "thread-self"
+                    || process.bytes().all(|byte| byte.is_ascii_digit()) =>
+            {
+                parts.drain(..3);
+            }
+            ["private", "etc" | "var" | "tmp" | "home", ..] => {
+                parts.remove(0);
+            }
+            ["System", "Volumes", "Data", ..] => {
+                parts.drain(..3);
+            }
+            _ => break,
+        }
+    }
+    let root = if path.starts_with(HOLE) { "" } else { "/" };
+    format!("{root}{}", parts.join("/"))
+}
+
+/// The path a word names in a directory. Without a known directory a relative path starts with a hole.
+pub(crate) fn resolve(word: &str, cwd: Option<&str>) -> String {
+    let word = word.strip_prefix("file://").unwrap_or(word);
+    if word.starts_with('/') || word.starts_with(HOLE) {
+        return normal(word);
+    }
+    match cwd {
+        Some(cwd) => normal(&format!("{cwd}/{word}")),
+        None => normal(&format!("{HOLE}/{word}")),
+    }
+}
+
+/// Terminals, pipes and the null device: writing there changes nothing.
+pub(crate) fn is_stream(path: &str) -> bool {
+    PLAIN_DEVICES.contains(&path)
+        || ["/dev/fd/", "/dev/pts/", "/proc/self/fd/"].iter().any(|start| path.starts_with(start))
+}
+
+/// Places everybody may write to, where a program may have been planted.
+pub(crate) fn is_shared_temporary(path: &str) -> bool {
+    ["/tmp/", "/var/tmp/", "/dev/shm/", "/run/user/"].iter().any(|start| path.starts_with(start))
+}
+
+/// Whether a directory is, or lies in, a tree that holds keys.
+pub(crate) fn is_secret_tree(path: &str) -> bool {
+    path.split('/')
+        .any(|part| part.starts_with('.') || matches!(part, "Keychains" | "etc" | "proc" | "secrets"))
+}
+
+/// Whether a bare name is that of a file that holds keys.
+pub(crate) fn is_secret_name(name: &str) -> bool {
+    CREDENTIAL_NAMES.contains(&name)
+}
+
+/// Directories of installed programs.
+pub(crate) fn is_program_directory(path: &str) -> bool {
+    ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/"]
+        .iter()
+        .any(|start| path.starts_with(start))
+}
+
+/// What the rules know about the owner's tree.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Landmarks<'a> {
+    pub(crate) home: &'a str,
+    pub(crate) hermes_home: &'a str,
+    pub(crate) cwd: &'a str,
+    /// Directories of the owner that are mounted into the place.
+    pub(crate) owned: &'a [String],
+}
+
+impl Landmarks<'_> {
+    /// The root itself, or everything in it.
+    pub(crate) fn is_root(&self, path: &str) -> bool {
+        let path = strip_wild_tail(path);
+        path == "/" || path.is_empty()
+    }
+
+    /// A directory the system cannot live without, or everything in it.
+    pub(crate) fn is_system_directory(&self, path: &str) -> bool {
+        let path = strip_wild_tail(path);
+        SYSTEM_DIRECTORIES.iter().any(|directory| matches(path, directory))
+    }
+
+    /// Somebody's home directory, or everything in it.
+    pub(crate) fn is_home(&self, path: &str) -> bool {
+        let path = strip_wild_tail(path);
+        if matches(path, self.home) || path == "/root" || matches(path, "/var/root") {
+            return true;
+        }
+        let mut parts = path.split('/').skip(1);
+        let (Some(top), Some(_user), None) = (parts.next(), parts.next(), parts.next()) else { return false };
+        HOME_PARENTS.iter().any(|parent| crate::shell::pattern_matches(top, parent))
+    }
+
+    /// A directory of the owner that was mounted, or everything in it, or a directory above it.
+    pub(crate) fn is_owned_root(&self, path: &str) -> bool {
+        let path = strip_wild_tail(path);
+        self.owned.iter().any(|owned| matches(path, owned) || below(owned, path))
+    }
+
+    /// A directory that holds the home, the working directory or the root of the tree.
+    pub(crate) fn is_above_work(&self, path: &str) -> bool {
+        let path = strip_wild_tail(path);
+        below(self.cwd, path) || below(self.home, path)
+    }
+
+    /// The working directory itself, or everything in it.
+    pub(crate) fn is_cwd(&self, path: &str) -> bool {
+        strip_wild_tail(path) == normal(self.cwd)
+    }
+
+    /// Hermes' own home, or anything in it.
+    pub(crate) fn is_hermes(&self, path: &str) -> bool {
+        let home = normal(self.hermes_home);
+        let usual = format!("{}/.hermes", self.home);
+        let another = |path: &str| {
+            let mut parts = path.split('/').skip(1);
+            let (first, second, third) = (parts.next(), parts.next(), parts.next());
+            (first.is_some_and(|first| HOME_PARENTS.contains(&first)) && third == Some(".hermes"))
+                || (first == Some("root") && second == Some(".hermes"))
+        };
+        matches(path, &home)
+            || prefix_matches(path, &home)
+            || matches(path, &usual)
+            || prefix_matches(path, &usual)
+            || another(path)
+    }
+
+    /// Inside a directory that belongs to the system, below its top.
+    pub(crate) fn is_system(&self, path: &str) -> bool {
+        if is_stream(path) || WRITABLE_SYSTEM.iter().any(|start| prefix_matches(path, start)) {
+            return false;
+        }
+        let inside_work = below(path, self.home) || below(path, self.cwd) && !self.cwd_is_system();
+        !inside_work
+            && SYSTEM_DIRECTORIES
+                .iter()
+                .any(|directory| prefix_matches(path, directory) || matches(path, directory))
+    }
+
+    fn cwd_is_system(&self) -> bool {
+        let cwd = normal(self.cwd);
+        ["/etc", "/usr", "/var", "/boot", "/bin", "/sbin", "/lib"]
+            .iter()
+            .any(|top| below(&cwd, top) || cwd == *top)
+            || cwd == "/"
+    }
+
+    /// Where throw-away files belong: temporary directories and the user's cache.
+    pub(crate) fn is_temporary(&self, path: &str) -> bool {
+        is_shared_temporary(path)
+            || below(path, &format!("{}/.cache", self.home))
+            || path.split('/').any(|part| matches!(part, "tmp" | ".tmp" | "temp"))
+    }
+
+    /// Inside the working directory, or relative to an unknown one.
+    pub(crate) fn is_project(&self, path: &str) -> bool {
+        let cwd = normal(self.cwd);
+        (below(path, &cwd) && cwd != "/" && cwd != self.home)
+            || (path.starts_with(&format!("{HOLE}/")) && !path.contains(".."))
+    }
+
+    /// A file that holds keys, tokens or passwords.
+    pub(crate) fn is_credential(&self, path: &str) -> bool {
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let Some(name) = parts.last() else { return false };
+        if name.ends_with(".pub")
+            || name.ends_with(".example")
+            || name.ends_with(".sample")
+            || name.ends_with(".template")
+            || name.ends_with(".dist")
+        {
+            return false;
+        }
+        if matches!(*name, "known_hosts" | "allowed_signers") {
+            return false;
+        }
+        let wild = |part: &str, wanted: &str| {
+            part == wanted || (is_specific(part) && crate::shell::pattern_matches(part, wanted))
+        };
+        CREDENTIAL_NAMES.iter().any(|wanted| wild(name, wanted))
+            || (name.starts_with(".env.") && !name.contains('*'))
+            || SECRET_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+            || CREDENTIAL_TREES.iter().any(|tree| {
+                parts
+                    .windows(tree.len())
+                    .any(|window| window.iter().zip(*tree).all(|(part, wanted)| wild(part, wanted)))
+            })
+            || (parts.first() == Some(&"proc") && matches!(*name, "environ" | "mem"))
+            || matches!(
+                path,
+                "/etc/shadow"
+                    | "/etc/gshadow"
+                    | "/etc/sudoers"
+                    | "/etc/master.passwd"
+                    | "/etc/security/opasswd"
+            )
+            || (parts.starts_with(&["etc"]) && parts.len() == 2 && wild(name, "shadow"))
+            || path.starts_with("/etc/ssh/ssh_host_")
+            || path.starts_with("/run/secrets/")
+            || path.starts_with("/var/run/secrets/")
+    }
+
+    /// A project file that holds settings and secrets.
+    pub(crate) fn is_project_secret(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let template = [".example", ".sample", ".template", ".dist"].iter().any(|end| name.ends_with(end));
+        !template
+            && (name == ".env" || name.starts_with(".env.") || name == "config.yaml" || name == ".envrc")
+    }
+
+    /// A file that is run at login, at boot, on a schedule, or by a tool that trusts it.
+    pub(crate) fn is_startup(&self, path: &str) -> bool {
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let Some(name) = parts.last() else { return false };
+        STARTUP_NAMES.contains(name)
+            || STARTUP_TREES.iter().any(|tree| parts.windows(tree.len()).any(|window| window == *tree))
+    }
+
+    /// A whole disk, a partition or the memory of the machine.
+    pub(crate) fn is_disk(&self, path: &str) -> bool {
+        let Some(name) = path.strip_prefix("/dev/") else { return false };
+        if is_stream(path) || name.starts_with("shm/") {
+            return false;
+        }
+        let first = name.split('/').next().unwrap_or_default();
+        let starts = [
+            "sd", "hd", "vd", "xvd", "nvme", "mmcblk", "dm-", "md", "loop", "zd", "nbd", "rbd", "disk",
+            "rdisk", "sr", "bcache", "pmem", "ram", "ada", "da", "mtd", "ubi",
+        ];
+        let exact = ["mapper", "block", "disk", "mem", "kmem", "port", "zvol", "cdrom", "root"];
+        starts.iter().any(|start| first.starts_with(start))
+            || exact.contains(&first)
+            || (first.contains(['*', '?', '[', HOLE])
+                && ["sda", "nvme0n1", "vda", "hda", "mmcblk0"]
+                    .iter()
+                    .any(|disk| crate::shell::pattern_matches(first, disk)))
+    }
+
+    /// A knob of the running kernel.
+    pub(crate) fn is_kernel_knob(&self, path: &str) -> bool {
+        path == "/proc/sysrq-trigger"
+            || path.starts_with("/proc/sys/")
+            || (path.starts_with("/sys/") && !path.starts_with("/sys/fs/cgroup/user"))
+    }
+}
+
+/// Whether a pattern says enough to be meant for one name: `id_*` does, `*.json` does not.
+fn is_specific(part: &str) -> bool {
+    if !part.contains(['*', '?', '[']) {
+        return false;
+    }
+    let stem = match part.rsplit_once('.') {
+        Some((stem, _)) if part.starts_with('*') => stem,
+        _ => part,
+    };
+    let letters = stem.chars().filter(|char| char.is_ascii_alphanumeric()).count();
+    letters >= 2 || (letters == 1 && part.starts_with('.'))
+}
+
+/// A path without a last part that stands for everything: `/etc/*` is `/etc` as far as deleting goes.
+fn strip_wild_tail(path: &str) -> &str {
+    let mut path = path;
+    while let Some((head, tail)) = path.rsplit_once('/') {
+        let everything = matches!(tail, "*" | ".*" | "**" | ".[!.]*" | ".??*" | "?*" | ".[^.]*" | "[!.]*")
+            || tail == "{*,.*}";
+        if !everything {
+            break;
+        }
+        path = if head.is_empty() { "/" } else { head };
+        if path == "/" {
+            break;
+        }
+    }
+    path
+}
+
+/// Whether a path, which may hold patterns, is this one.
+fn matches(path: &str, wanted: &str) -> bool {
+    if path == wanted {
+        return true;
+    }
+    if !path.contains(['*', '?', '[']) {
+        return false;
+    }
+    let (mut parts, mut others) = (path.split('/'), wanted.split('/'));
+    loop {
+        match (parts.next(), others.next()) {
+            (None, None) => return true,
+            (Some(part), Some(other))
+                if !part.contains(HOLE) && crate::shell::pattern_matches(part, other) => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Whether a path, which may hold patterns, lies below this one.
+fn prefix_matches(path: &str, start: &str) -> bool {
+    if below(path, start) {
+        return true;
+    }
+    let depth = start.split('/').count();
+    let parts: Vec<&str> = path.split('/').collect();
+    parts.len() > depth && parts.get(..depth).is_some_and(|head| matches(&head.join("/"), start))
+}
+
+/// Whether a path lies strictly below another.
+pub(crate) fn below(path: &str, top: &str) -> bool {
+    if top == "/" {
+        return path.len() > 1 && path.starts_with('/');
+    }
+    path.strip_prefix(top).is_some_and(|rest| rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_become_absolute_and_normal() {
+        for (word, expected) in [
+            ("//", "/"),
+            ("/./", "/"),
+            ("/usr/../etc//passwd", "/etc/passwd"),
+            ("x/../../y", "/home/ada/y"),
+            ("/proc/self/root/etc/passwd", "/etc/passwd"),
+            ("/private/etc/hosts", "/etc/hosts"),
+            ("../../../../..", "/"),
+            ("build", "/home/ada/work/build"),
+        ] {
+            assert_eq!(resolve(word, Some("/home/ada/work")), expected, "{word}");
+        }
+        assert_eq!(resolve("build", None), "\u{0}/build");
+    }
+}

@@ -1,0 +1,127 @@
+//! Reading options out of expanded words.
+//!
+//! Options are read to the worse: a cluster such as `-rf` holds both letters, a long option may be shortened as GNU
+//! programs allow, and `--name=value` is the same as `--name value`.
+
+use super::value::Word;
+
+/// Where the operands start, given the options that take a separate value.
+pub(crate) fn first_operand(args: &[Word], valued: &[&str]) -> usize {
+    let mut index = 0;
+    while let Some(word) = args.get(index) {
+        let text = word.prefix();
+        if text == "--" {
+            return index + 1;
+        }
+        if !text.starts_with('-') || text == "-" {
+            return index;
+        }
+        index += 1 + usize::from(takes_next(text, valued));
+    }
+    args.len()
+}
+
+/// All operands, options and their values left out.
+pub(crate) fn operands<'a>(args: &'a [Word], valued: &[&str]) -> Vec<&'a Word> {
+    let mut found = Vec::new();
+    let mut index = 0;
+    let mut only_operands = false;
+    while let Some(word) = args.get(index) {
+        let text = word.prefix();
+        index += 1;
+        if only_operands || !text.starts_with('-') || text == "-" {
+            found.push(word);
+        } else if text == "--" {
+            only_operands = true;
+        } else {
+            index += usize::from(takes_next(text, valued));
+        }
+    }
+    found
+}
+
+/// Whether an option word takes the next word as its value.
+fn takes_next(text: &str, valued: &[&str]) -> bool {
+    if text.starts_with("--") {
+        return !text.contains('=') && valued.contains(&text);
+    }
+    if valued.contains(&text) {
+        return true;
+    }
+    // In a cluster the first letter that takes a value ends it: `-ab value`, `-abvalue`.
+    let letters: Vec<char> = text.chars().skip(1).collect();
+    let taking = letters.iter().position(|letter| valued.contains(&format!("-{letter}").as_str()));
+    taking.is_some_and(|at| at + 1 == letters.len())
+}
+
+/// Whether any of these options is given: `-x` also inside a cluster, `--long` also shortened.
+pub(crate) fn has(args: &[Word], options: &[&str]) -> bool {
+    args.iter()
+        .take_while(|word| word.prefix() != "--")
+        .any(|word| options.iter().any(|option| is_option(word.prefix(), option)))
+}
+
+/// Whether a word is this option.
+pub(crate) fn is_option(text: &str, option: &str) -> bool {
+    if let Some(long) = option.strip_prefix("--") {
+        let Some(given) = text.strip_prefix("--") else { return text == option };
+        let given = given.split('=').next().unwrap_or_default();
+        return given == long || (given.len() >= 3 && long.starts_with(given));
+    }
+    match option.strip_prefix('-') {
+        Some(letter) if letter.chars().count() == 1 => {
+            text.starts_with('-')
+                && !text.starts_with("--")
+                && text
+                    .chars()
+                    .skip(1)
+                    .take_while(|char| char.is_ascii_alphanumeric())
+                    .any(|char| letter.starts_with(char))
+        }
+        _ => text == option,
+    }
+}
+
+/// The values of an option, in every spelling: `-o v`, `-ov`, `--opt v`, `--opt=v`.
+pub(crate) fn values(args: &[Word], options: &[&str]) -> Vec<Word> {
+    let mut found = Vec::new();
+    for (index, word) in args.iter().enumerate() {
+        let text = word.prefix();
+        for option in options {
+            if text == *option && word.known().is_some() {
+                found.extend(args.get(index + 1).cloned());
+            } else if option.starts_with("--") {
+                if let Some(value) = word.strip_prefix(&format!("{option}=")) {
+                    found.push(value);
+                }
+            } else if option.len() == 2 && text.starts_with(option) {
+                found.extend(word.strip_prefix(option));
+            } else if option.len() == 2 && ends_cluster(word, option) {
+                found.extend(args.get(index + 1).cloned());
+            }
+        }
+    }
+    found
+}
+
+/// Whether a word is a cluster such as `-lc` whose last letter is this option.
+fn ends_cluster(word: &Word, option: &str) -> bool {
+    let letter = option.strip_prefix('-').unwrap_or_default();
+    word.known().and_then(|text| text.strip_prefix('-')).is_some_and(|letters| {
+        letters.len() > 1
+            && letters.ends_with(letter)
+            && letters.chars().all(|char| char.is_ascii_alphabetic())
+    })
+}
+
+/// Words joined by blanks into one text.
+pub(crate) fn joined(words: &[Word]) -> Word {
+    let mut pieces = Vec::new();
+    for (index, word) in words.iter().enumerate() {
+        if index > 0 {
+            pieces.push(super::value::Piece::Text(" ".to_owned()));
+        }
+        pieces.extend(word.pieces().iter().cloned());
+    }
+    Word::from_pieces(super::walk::joined(pieces))
+}

@@ -1,0 +1,403 @@
+//! Words: quotes, escapes, and everything a dollar sign can start.
+
+use std::rc::Rc;
+
+use super::budget::Trouble;
+use super::parse::{Parser, is_name_byte, parse};
+use super::syntax::{Form, List, Parameter, Part, Word};
+
+/// What quotes mean where parts are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quoting {
+    /// Quotes quote.
+    Bare,
+    /// Inside double quotes: a single quote stands for itself.
+    Double,
+    /// In a here-document: no quote means anything.
+    Document,
+}
+
+/// `"$@"`, which `for x` without `in` walks over.
+pub(super) fn all_positional() -> Part {
+    Part::Parameter(Rc::new(Parameter {
+        name: "@".to_owned(),
+        form: Form::Plain,
+        index: Vec::new(),
+        argument: Vec::new(),
+        quoted: true,
+    }))
+}
+
+impl Parser<'_> {
+    /// One word, up to a blank or an operator.
+    pub(super) fn word(&mut self) -> Result<Word, Trouble> {
+        self.budget.spend(1)?;
+        let mut parts = Vec::new();
+        loop {
+            match self.peek() {
+                None | Some(b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b')') => break,
+                Some(b'(') => {
+                    let pattern = matches!(parts.last(), Some(Part::Text(text))
+                        if text.ends_with(['?', '*', '+', '@', '!']));
+                    if !pattern {
+                        break;
+                    }
+                    self.at += 1;
+                    push_text(&mut parts, "(");
+                    let inner = self.nested(|parser| parser.parts_until(b')', Quoting::Bare))?;
+                    parts.extend(inner);
+                    push_text(&mut parts, ")");
+                }
+                Some(b'<' | b'>') => {
+                    if self.look(1) != Some(b'(') {
+                        break;
+                    }
+                    self.at += 2;
+                    let list = self.nested(Self::closed_list)?;
+                    parts.push(Part::Process(Rc::new(list)));
+                }
+                Some(_) => self.part(Quoting::Bare, &mut parts, b"(<>;&|) \t\n")?,
+            }
+        }
+        Ok(Word { parts })
+    }
+
+    fn closed_list(&mut self) -> Result<List, Trouble> {
+        let list = self.list()?;
+        if self.eat(")") { Ok(list) } else { Err(Trouble::Syntax("a substitution is not closed")) }
+    }
+
+    /// Parts up to a closing byte, which is consumed.
+    pub(super) fn parts_until(&mut self, end: u8, quoting: Quoting) -> Result<Vec<Part>, Trouble> {
+        let mut parts = Vec::new();
+        loop {
+            match self.peek() {
+                None => return Err(Trouble::Syntax("a quote or bracket is not closed")),
+                Some(byte) if byte == end => {
+                    self.at += 1;
+                    return Ok(parts);
+                }
+                Some(_) => self.part(quoting, &mut parts, &[end])?,
+            }
+        }
+    }
+
+    /// Parts up to the end of the text.
+    pub(super) fn parts_to_end(&mut self, quoting: Quoting) -> Result<Vec<Part>, Trouble> {
+        let mut parts = Vec::new();
+        while self.peek().is_some() {
+            self.part(quoting, &mut parts, &[])?;
+        }
+        Ok(parts)
+    }
+
+    /// One part. At least one byte is consumed.
+    fn part(&mut self, quoting: Quoting, parts: &mut Vec<Part>, stops: &[u8]) -> Result<(), Trouble> {
+        self.budget.spend(1)?;
+        let bare = quoting == Quoting::Bare;
+        match self.peek() {
+            Some(b'\\') => self.escape(quoting, parts),
+            Some(b'\'') if bare => {
+                let start = self.at + 1;
+                let rest = self.text.as_bytes().get(start..).unwrap_or_default();
+                let length = rest
+                    .iter()
+                    .position(|byte| *byte == b'\'')
+                    .ok_or(Trouble::Syntax("a quote is not closed"))?;
+                self.budget.spend(length / 8)?;
+                parts.push(Part::Quoted(self.slice(start, start + length).to_owned()));
+                self.at = start + length + 1;
+            }
+            Some(b'"') if bare => {
+                self.at += 1;
+                self.double_quoted(parts)?;
+            }
+            Some(b'`') => self.backquoted(quoting, parts)?,
+            Some(b'$') => self.dollar(quoting, parts)?,
+            _ => {
+                let start = self.at;
+                let rest = self.text.as_bytes().get(start..).unwrap_or_default();
+                let special: &[u8] = if bare { b"\\'\"`$" } else { b"\\`$" };
+                let length = rest
+                    .iter()
+                    .skip(1)
+                    .position(|byte| special.contains(byte) || stops.contains(byte))
+                    .map_or(rest.len(), |length| length + 1);
+                self.budget.spend(length / 8)?;
+                self.at += length;
+                let text = self.slice(start, start + length).to_owned();
+                parts.push(if bare { Part::Text(text) } else { Part::Quoted(text) });
+            }
+        }
+        Ok(())
+    }
+
+    fn double_quoted(&mut self, parts: &mut Vec<Part>) -> Result<(), Trouble> {
+        let inner = self.nested(|parser| parser.parts_until(b'"', Quoting::Double))?;
+        // Even `""` makes a word.
+        parts.push(Part::Quoted(String::new()));
+        parts.extend(inner);
+        Ok(())
+    }
+
+    fn escape(&mut self, quoting: Quoting, parts: &mut Vec<Part>) {
+        self.at += 1;
+        let Some(next) = self.text.get(self.at..).and_then(|rest| rest.chars().next()) else {
+            parts.push(Part::Quoted("\\".to_owned()));
+            return;
+        };
+        self.at += next.len_utf8();
+        let escapes = match quoting {
+            Quoting::Bare => true,
+            Quoting::Double => matches!(next, '$' | '`' | '"' | '\\' | '\n'),
+            Quoting::Document => matches!(next, '$' | '`' | '\\' | '\n'),
+        };
+        if escapes && next == '\n' {
+            return;
+        }
+        let text = if escapes { next.to_string() } else { format!("\\{next}") };
+        parts.push(Part::Quoted(text));
+    }
+
+    fn backquoted(&mut self, quoting: Quoting, parts: &mut Vec<Part>) -> Result<(), Trouble> {
+        self.at += 1;
+        let mut inner = String::new();
+        loop {
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            let mut chars = rest.chars();
+            let Some(char) = chars.next() else { return Err(Trouble::Syntax("a backquote is not closed")) };
+            self.budget.spend(1)?;
+            self.at += char.len_utf8();
+            match char {
+                '`' => break,
+                '\\' => {
+                    let next = chars.next();
+                    let unescaped = next.filter(|next| {
+                        matches!(next, '$' | '`' | '\\') || (quoting == Quoting::Double && *next == '"')
+                    });
+                    if let Some(next) = unescaped {
+                        self.at += 1;
+                        inner.push(next);
+                    } else {
+                        inner.push('\\');
+                    }
+                }
+                other => inner.push(other),
+            }
+        }
+        let list = self.nested(|parser| parse(&inner, parser.budget, parser.depth))?;
+        parts.push(Part::Command { list: Rc::new(list), quoted: quoting != Quoting::Bare });
+        Ok(())
+    }
+
+    fn dollar(&mut self, quoting: Quoting, parts: &mut Vec<Part>) -> Result<(), Trouble> {
+        let quoted = quoting != Quoting::Bare;
+        match self.look(1) {
+            Some(b'(') => {
+                if self.look(2) == Some(b'(')
+                    && let Some(inner) = self.nested(|parser| parser.attempt_arithmetic(3))?
+                {
+                    parts.push(Part::Arithmetic(inner));
+                    return Ok(());
+                }
+                self.at += 2;
+                let list = self.nested(Self::closed_list)?;
+                parts.push(Part::Command { list: Rc::new(list), quoted });
+            }
+            Some(b'{') => {
+                self.at += 2;
+                let part = self.nested(|parser| parser.braced(quoted))?;
+                parts.push(part);
+            }
+            Some(b'[') => {
+                self.at += 2;
+                let inner = self.nested(|parser| parser.parts_until(b']', Quoting::Bare))?;
+                parts.push(Part::Arithmetic(inner));
+            }
+            Some(b'\'') if quoting == Quoting::Bare => {
+                self.at += 2;
+                let text = self.ansi_c()?;
+                parts.push(Part::Quoted(text));
+            }
+            Some(b'"') if quoting == Quoting::Bare => {
+                self.at += 2;
+                self.double_quoted(parts)?;
+            }
+            Some(byte) if byte == b'_' || byte.is_ascii_alphabetic() => {
+                let length = (1..).take_while(|ahead| self.look(*ahead).is_some_and(is_name_byte)).count();
+                let start = self.at + 1;
+                self.budget.spend(length)?;
+                self.at += 1 + length;
+                parts.push(plain_parameter(self.slice(start, start + length), quoted));
+            }
+            Some(byte) if byte.is_ascii_digit() || b"@*#?$!-".contains(&byte) => {
+                self.at += 2;
+                parts.push(plain_parameter(&char::from(byte).to_string(), quoted));
+            }
+            _ => {
+                self.at += 1;
+                parts.push(Part::Quoted("$".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The inside of `${…}`; the opening brace is already read.
+    fn braced(&mut self, quoted: bool) -> Result<Part, Trouble> {
+        if matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'|')) {
+            self.eat("|");
+            let list = self.list()?;
+            if !self.eat("}") {
+                return Err(Trouble::Syntax("a substitution is not closed"));
+            }
+            return Ok(Part::Command { list: Rc::new(list), quoted });
+        }
+        let mut computed = false;
+        if matches!(self.peek(), Some(b'#' | b'!')) && self.look(1).is_some_and(|byte| byte != b'}') {
+            computed = true;
+            self.at += 1;
+        }
+        let start = self.at;
+        if self.peek().is_some_and(is_name_byte) {
+            while self.peek().is_some_and(is_name_byte) {
+                self.at += 1;
+            }
+        } else if self.peek().is_some_and(|byte| b"@*#?$!-".contains(&byte)) {
+            self.at += 1;
+        }
+        let name = self.slice(start, self.at).to_owned();
+        self.budget.spend(name.len())?;
+        let index = if self.eat("[") { self.parts_until(b']', Quoting::Bare)? } else { Vec::new() };
+        let operator_start = self.at;
+        self.eat(":");
+        let form = match self.peek() {
+            Some(b'}') if self.at == operator_start => Form::Plain,
+            Some(b'-' | b'=') => Form::Default,
+            Some(b'+') => Form::Alternative,
+            Some(b'?') => Form::Plain,
+            _ => Form::Computed,
+        };
+        if matches!(form, Form::Default | Form::Alternative) {
+            self.at += 1;
+        }
+        let quoting = if quoted { Quoting::Double } else { Quoting::Bare };
+        let argument = self.parts_until(b'}', quoting)?;
+        let form = if computed || !index.is_empty() { Form::Computed } else { form };
+        Ok(Part::Parameter(Rc::new(Parameter { name, form, index, argument, quoted })))
+    }
+
+    /// An arithmetic expression behind an opening of this length, or nothing when the brackets turn out to be subshells.
+    pub(super) fn attempt_arithmetic(&mut self, opening: usize) -> Result<Option<Vec<Part>>, Trouble> {
+        let start = self.at;
+        self.at += opening;
+        let mut depth = 0_usize;
+        let mut parts = Vec::new();
+        loop {
+            match self.peek() {
+                Some(b'(') => {
+                    depth += 1;
+                    self.at += 1;
+                    self.budget.spend(1)?;
+                }
+                Some(b')') if depth > 0 => {
+                    depth -= 1;
+                    self.at += 1;
+                    self.budget.spend(1)?;
+                }
+                Some(b')') if self.look(1) == Some(b')') => {
+                    self.at += 2;
+                    return Ok(Some(parts));
+                }
+                None | Some(b')') => break,
+                Some(_) => match self.part(Quoting::Bare, &mut parts, b"()") {
+                    Ok(()) => {}
+                    Err(Trouble::Syntax(_)) => break,
+                    Err(other) => return Err(other),
+                },
+            }
+        }
+        self.at = start;
+        Ok(None)
+    }
+
+    /// The inside of `$'…'`, decoded.
+    fn ansi_c(&mut self) -> Result<String, Trouble> {
+        let mut bytes = Vec::new();
+        loop {
+            self.budget.spend(1)?;
+            let Some(byte) = self.peek() else { return Err(Trouble::Syntax("a quote is not closed")) };
+            self.at += 1;
+            match byte {
+                b'\'' => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+                b'\\' => self.ansi_c_escape(&mut bytes),
+                other => bytes.push(other),
+            }
+        }
+    }
+
+    fn ansi_c_escape(&mut self, bytes: &mut Vec<u8>) {
+        let Some(byte) = self.peek() else { return };
+        self.at += 1;
+        let simple = match byte {
+            b'a' => 7,
+            b'b' => 8,
+            b'e' | b'E' => 27,
+            b'f' => 12,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'v' => 11,
+            b'\\' | b'\'' | b'"' | b'?' => byte,
+            b'c' => {
+                let control = self.peek().unwrap_or_default() & 0x1f;
+                self.at += usize::from(self.peek().is_some());
+                control
+            }
+            b'0'..=b'7' => {
+                self.at -= 1;
+                self.number(8, 3).to_le_bytes()[0]
+            }
+            b'x' => {
+                self.eat("{");
+                let value = self.number(16, 2).to_le_bytes()[0];
+                self.eat("}");
+                value
+            }
+            b'u' | b'U' => {
+                let value = self.number(16, if byte == b'u' { 4 } else { 8 });
+                let char = char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER);
+                bytes.extend(char.to_string().bytes());
+                return;
+            }
+            other => {
+                bytes.push(b'\\');
+                other
+            }
+        };
+        bytes.push(simple);
+    }
+
+    fn number(&mut self, radix: u32, digits: usize) -> u32 {
+        let mut value = 0_u32;
+        for _ in 0..digits {
+            let Some(digit) = self.peek().and_then(|byte| char::from(byte).to_digit(radix)) else { break };
+            value = value.wrapping_mul(radix).wrapping_add(digit);
+            self.at += 1;
+        }
+        value
+    }
+}
+
+fn push_text(parts: &mut Vec<Part>, text: &str) {
+    parts.push(Part::Text(text.to_owned()));
+}
+
+fn plain_parameter(name: &str, quoted: bool) -> Part {
+    Part::Parameter(Rc::new(Parameter {
+        name: name.to_owned(),
+        form: Form::Plain,
+        index: Vec::new(),
+        argument: Vec::new(),
+        quoted,
+    }))
+}

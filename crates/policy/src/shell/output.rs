@@ -1,0 +1,267 @@
+//! What simple commands print and which files they make, as far as it can be told from their words.
+
+use super::Segment;
+use super::args::{first_operand, has, joined, operands, values};
+use super::value::{Piece, Stream, Word};
+
+/// The longest decoded text that is followed.
+const MAX_TEXT: usize = 64 * 1024;
+
+/// What a segment writes to its standard output.
+pub(super) fn of(segment: &Segment) -> Stream {
+    let args = segment.args.as_slice();
+    let operands_given = args.iter().any(|word| !word.prefix().starts_with('-'));
+    let text = match segment.name.as_str() {
+        "echo" => Some(echoed(args)),
+        "printf" => printed(args),
+        "cat" | "tee" | "sort" | "uniq" | "head" | "tail" if !operands_given || segment.name == "tee" => {
+            segment.stdin.text.clone()
+        }
+        "cat" if matches!(args, [only] if only.known() == Some("-")) => segment.stdin.text.clone(),
+        // A new file in a temporary directory; its name is nobody's choice.
+        "mktemp"
+            if !has(args, &["-p", "--tmpdir"]) && !args.iter().any(|word| word.prefix().contains('/')) =>
+        {
+            Some(Word::from_pieces(vec![
+                Piece::Text("/tmp/tmp.".to_owned()),
+                Piece::Unknown(super::value::Unknown::Output(vec!["mktemp".to_owned()])),
+            ]))
+        }
+        "pwd" => segment.cwd.clone().map(Word::literal),
+        "which" | "realpath" => {
+            args.last().and_then(Word::known).map(|name| Word::literal(program_path(name)))
+        }
+        "command" | "type" if has(args, &["-v", "-p", "-P"]) => {
+            args.last().and_then(Word::known).map(|name| Word::literal(program_path(name)))
+        }
+        "base64" | "openssl" | "gbase64" if has(args, &["-d", "-D", "--decode"]) => {
+            segment.stdin.text.as_ref().and_then(Word::known).and_then(base64).map(Word::literal)
+        }
+        "xxd" if has(args, &["-r"]) => {
+            segment.stdin.text.as_ref().and_then(Word::known).and_then(hex).map(Word::literal)
+        }
+        "rev" if !operands_given => segment.stdin.text.as_ref().and_then(Word::known).map(|text| {
+            let lines: Vec<String> = text.lines().map(|line| line.chars().rev().collect()).collect();
+            Word::literal(lines.join("\n"))
+        }),
+        _ => None,
+    };
+    let mut programs = segment.stdin.programs.clone();
+    if !segment.name.is_empty() && text.is_none() && programs.len() < 16 {
+        programs.push(segment.name.clone());
+    }
+    if text.is_some() && !segment.stdin.is_piped() {
+        programs.clear();
+    }
+    Stream { text, programs }
+}
+
+fn program_path(name: &str) -> String {
+    if name.contains('/') { name.to_owned() } else { format!("/usr/bin/{name}") }
+}
+
+fn echoed(args: &[Word]) -> Word {
+    let flags = args
+        .iter()
+        .take_while(|word| {
+            word.known().is_some_and(|text| {
+                text.len() > 1
+                    && text.starts_with('-')
+                    && text.chars().skip(1).all(|char| "neE".contains(char))
+            })
+        })
+        .count();
+    let decode = has(args.get(..flags).unwrap_or_default(), &["-e"]);
+    let words = joined(args.get(flags..).unwrap_or_default());
+    let mut pieces: Vec<Piece> = words
+        .pieces()
+        .iter()
+        .map(|piece| match piece {
+            Piece::Text(text) if decode => Piece::Text(escapes(text)),
+            other => other.clone(),
+        })
+        .collect();
+    pieces.push(Piece::Text("\n".to_owned()));
+    Word::from_pieces(super::walk::joined(pieces))
+}
+
+/// What `printf` prints for these words, when the format is plain enough.
+pub(super) fn printed(args: &[Word]) -> Option<Word> {
+    let args = match args.first()?.known() {
+        Some("--") => args.get(1..)?,
+        _ => args,
+    };
+    let format = escapes(args.first()?.known()?);
+    let mut rest = args.get(1..)?.iter();
+    let mut pieces = Vec::new();
+    for round in 0..64 {
+        let mut used = false;
+        let mut chars = format.chars();
+        while let Some(char) = chars.next() {
+            if char != '%' {
+                pieces.push(Piece::Text(char.to_string()));
+                continue;
+            }
+            match chars.next()? {
+                '%' => pieces.push(Piece::Text("%".to_owned())),
+                kind @ ('s' | 'b' | 'd' | 'q') => {
+                    used = true;
+                    for piece in rest.next().map(Word::pieces).unwrap_or_default() {
+                        pieces.push(match piece {
+                            Piece::Text(text) if kind == 'b' => Piece::Text(escapes(text)),
+                            other => other.clone(),
+                        });
+                    }
+                }
+                _ => return None,
+            }
+        }
+        if !used || rest.len() == 0 {
+            return Some(Word::from_pieces(super::walk::joined(pieces)));
+        }
+        if round == 63 {
+            return None;
+        }
+    }
+    None
+}
+
+/// Decodes the escapes of `echo -e` and `printf`.
+fn escapes(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes().iter().copied().peekable();
+    while let Some(byte) = rest.next() {
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        match rest.next() {
+            Some(b'n') => bytes.push(b'\n'),
+            Some(b't') => bytes.push(b'\t'),
+            Some(b'r') => bytes.push(b'\r'),
+            Some(b'e') => bytes.push(27),
+            Some(b'x') => bytes.push(take_number(&mut rest, 16, 2, 0)),
+            Some(byte @ b'0'..=b'7') => bytes.push(take_number(&mut rest, 8, 3, u32::from(byte - b'0'))),
+            Some(other) => bytes.extend([b'\\', other]),
+            None => bytes.push(b'\\'),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn take_number(
+    rest: &mut std::iter::Peekable<impl Iterator<Item = u8>>,
+    radix: u32,
+    most: usize,
+    first: u32,
+) -> u8 {
+    let mut value = first;
+    for _ in 0..most {
+        let Some(digit) = rest.peek().and_then(|byte| char::from(*byte).to_digit(radix)) else { break };
+        value = value.wrapping_mul(radix).wrapping_add(digit);
+        rest.next();
+    }
+    value.to_le_bytes()[0]
+}
+
+/// Decodes base64, or nothing when it is not.
+pub(super) fn base64(text: &str) -> Option<String> {
+    if text.len() > MAX_TEXT {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let (mut bits, mut count) = (0_u32, 0);
+    for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=') {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6) | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count).to_le_bytes()[0]);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn hex(text: &str) -> Option<String> {
+    let digits: Option<Vec<u32>> = text
+        .chars()
+        .filter(|char| !char.is_whitespace())
+        .take(MAX_TEXT)
+        .map(|char| char.to_digit(16))
+        .collect();
+    let bytes = digits?
+        .chunks(2)
+        .map(|pair| pair.iter().fold(0_u32, |sum, digit| sum * 16 + digit).to_le_bytes()[0])
+        .collect();
+    String::from_utf8(bytes).ok()
+}
+
+/// Files a segment makes, or makes runnable, whose content cannot be told.
+pub(super) fn files_made(segment: &Segment) -> Vec<Word> {
+    let args = segment.args.as_slice();
+    match segment.name.as_str() {
+        "curl" => {
+            let mut files = values(args, &["-o", "--output"]);
+            if has(args, &["-O", "--remote-name", "--remote-name-all"]) {
+                files.extend(args.iter().filter_map(last_component));
+            }
+            files
+        }
+        "wget" | "aria2c" | "axel" => {
+            let files = values(args, &["-O", "--output-document", "-o", "--out"]);
+            if files.is_empty() { args.iter().filter_map(last_component).collect() } else { files }
+        }
+        "chmod" => {
+            let words = operands(args, &["--reference"]);
+            let mode = words.first().and_then(|word| word.known()).unwrap_or("+x");
+            let runs = mode.contains('x') || mode.chars().any(|digit| matches!(digit, '1' | '3' | '5' | '7'));
+            if runs { words.into_iter().skip(1).cloned().collect() } else { Vec::new() }
+        }
+        "cp" | "mv" | "ln" | "install" => {
+            let words = operands(args, &["-t", "-m", "-o", "-g", "-S"]);
+            let system = words.iter().any(|word| crate::paths::is_program_directory(word.prefix()));
+            match words.last() {
+                Some(last) if system && words.len() > 1 => vec![(*last).clone()],
+                _ => Vec::new(),
+            }
+        }
+        "scp" | "sftp" | "rsync" => {
+            let start = first_operand(args, &["-e", "-P", "-i", "-o", "-F", "-p"]);
+            let remote = args.get(start).is_some_and(|word| word.prefix().contains(':'));
+            if remote { args.last().cloned().into_iter().collect() } else { Vec::new() }
+        }
+        "dd" => args.iter().filter_map(|word| word.strip_prefix("of=")).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The file name a URL would be saved under.
+fn last_component(word: &Word) -> Option<Word> {
+    let text = word.prefix();
+    let (_, path) = text.split_once("://").unwrap_or(("", text));
+    let name = path.split(['?', '#']).next()?.rsplit_once('/')?.1;
+    (text.contains("://") && !name.is_empty()).then(|| Word::literal(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_decoded_as_the_programs_do() {
+        assert_eq!(base64("cm0gLXJmIC8=").as_deref(), Some("rm -rf /"));
+        assert_eq!(base64("not base64!"), None);
+        assert_eq!(hex("726d").as_deref(), Some("rm"));
+        assert_eq!(escapes("\\x72m\\040-rf\\n"), "rm -rf\n");
+        let words: Vec<Word> = ["%s%s", "r", "m"].map(Word::literal).to_vec();
+        assert_eq!(printed(&words), Some(Word::literal("rm")));
+    }
+}

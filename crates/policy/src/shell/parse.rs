@@ -1,0 +1,654 @@
+//! The grammar of bash: from text to a tree of commands.
+//!
+//! Recursive descent over bytes, one pass, no tokens kept. Two things in bash need a second look (`((` may open an
+//! arithmetic command or two subshells); the budget bounds what going back can cost, and the depth is bounded too, so
+//! no input makes this hang or overflow the stack.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use super::budget::{Budget, MAX_DEPTH, Trouble};
+use super::syntax::{
+    Assign, AssignValue, Command, Compound, Item, Kind, List, Node, Operator, Part, Redirect, Simple, Target,
+    Word,
+};
+
+/// Words that end a list when they stand where a command would start.
+const CLOSERS: [&str; 8] = ["then", "do", "done", "fi", "elif", "else", "esac", "}"];
+
+/// A here-document whose body has not been reached yet.
+struct Pending {
+    body: Rc<OnceCell<Word>>,
+    delimiter: String,
+    strip_tabs: bool,
+    literal: bool,
+}
+
+pub(super) struct Parser<'b> {
+    pub(super) text: Rc<str>,
+    pub(super) at: usize,
+    pub(super) budget: &'b Budget,
+    pub(super) depth: usize,
+    pending: Vec<Pending>,
+}
+
+/// Reads a whole script.
+pub(super) fn parse(text: &str, budget: &Budget, depth: usize) -> Result<List, Trouble> {
+    let mut parser = Parser::new(text, budget, depth);
+    let list = parser.list()?;
+    parser.finish_documents()?;
+    if parser.peek().is_some() {
+        return Err(Trouble::Syntax("a closing word or bracket with nothing to close"));
+    }
+    Ok(list)
+}
+
+impl<'b> Parser<'b> {
+    pub(super) fn new(text: &str, budget: &'b Budget, depth: usize) -> Self {
+        Self { text: Rc::from(text), at: 0, budget, depth, pending: Vec::new() }
+    }
+
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.look(0)
+    }
+
+    pub(super) fn look(&self, ahead: usize) -> Option<u8> {
+        self.text.as_bytes().get(self.at + ahead).copied()
+    }
+
+    pub(super) fn starts(&self, text: &str) -> bool {
+        self.text.as_bytes().get(self.at..).is_some_and(|rest| rest.starts_with(text.as_bytes()))
+    }
+
+    pub(super) fn eat(&mut self, text: &str) -> bool {
+        let found = self.starts(text);
+        if found {
+            self.at += text.len();
+        }
+        found
+    }
+
+    pub(super) fn slice(&self, from: usize, to: usize) -> &str {
+        self.text.get(from..to).unwrap_or_default()
+    }
+
+    /// Runs one level deeper, or reports that the script nests too deep.
+    pub(super) fn nested<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        if self.depth >= MAX_DEPTH {
+            return Err(Trouble::TooDeep);
+        }
+        self.depth += 1;
+        let result = read(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Skips blanks, line continuations and comments, but no newline.
+    pub(super) fn blanks(&mut self) {
+        loop {
+            match self.peek() {
+                Some(b' ' | b'\t') => self.at += 1,
+                Some(b'\\') if self.look(1) == Some(b'\n') => self.at += 2,
+                Some(b'\\') if self.starts("\\\r\n") => self.at += 3,
+                Some(b'#') if self.at_word_start() => {
+                    while self.peek().is_some_and(|byte| byte != b'\n') {
+                        self.at += 1;
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn at_word_start(&self) -> bool {
+        let before = self.at.checked_sub(1).and_then(|at| self.text.as_bytes().get(at));
+        before.is_none_or(|byte| b" \t\n;&|()<>".contains(byte))
+    }
+
+    /// Skips blanks and newlines, reading the here-documents that a newline starts.
+    pub(super) fn lines(&mut self) -> Result<(), Trouble> {
+        loop {
+            self.blanks();
+            if self.peek() != Some(b'\n') {
+                return Ok(());
+            }
+            self.at += 1;
+            self.budget.spend(1)?;
+            self.documents()?;
+        }
+    }
+
+    /// The literal word that starts here, for comparison with reserved words.
+    fn bare_word(&self) -> &str {
+        let bytes = self.text.as_bytes().get(self.at..).unwrap_or_default();
+        let length = bytes.iter().take(16).position(|byte| b" \t\n;&|<>()".contains(byte));
+        let end = length.unwrap_or_else(|| bytes.len().min(16));
+        self.text.get(self.at..self.at + end).unwrap_or_default()
+    }
+
+    fn at_closer(&self) -> bool {
+        match self.peek() {
+            None | Some(b')') => true,
+            Some(b';') => matches!(self.look(1), Some(b';' | b'&')),
+            _ => CLOSERS.contains(&self.bare_word()),
+        }
+    }
+
+    /// Everything up to a closing word or bracket, which is left for the caller.
+    pub(super) fn list(&mut self) -> Result<List, Trouble> {
+        let mut items = Vec::new();
+        let mut conditional = false;
+        loop {
+            self.lines()?;
+            if self.at_closer() {
+                if conditional {
+                    return Err(Trouble::Syntax("nothing behind `&&` or `||`"));
+                }
+                return Ok(List(items));
+            }
+            let pipeline = self.pipeline()?;
+            self.blanks();
+            let mut item = Item { pipeline, background: false, conditional };
+            conditional = false;
+            if self.eat("&&") || self.eat("||") {
+                conditional = true;
+            } else if self.peek() == Some(b';') && !matches!(self.look(1), Some(b';' | b'&')) {
+                self.at += 1;
+            } else if self.peek() == Some(b'&') {
+                self.at += 1;
+                item.background = true;
+            } else if !matches!(self.peek(), None | Some(b'\n' | b')' | b';')) {
+                return Err(Trouble::Syntax("a command is followed by something that cannot follow it"));
+            }
+            items.push(item);
+        }
+    }
+
+    fn pipeline(&mut self) -> Result<Vec<Node>, Trouble> {
+        loop {
+            self.blanks();
+            match self.bare_word() {
+                "!" => self.at += 1,
+                "time" => {
+                    let start = self.at;
+                    self.at += 4;
+                    self.blanks();
+                    while matches!(self.bare_word(), "-p" | "--") {
+                        self.at += 2;
+                        self.blanks();
+                    }
+                    if self.peek() == Some(b'-') || self.at_closer() || self.peek() == Some(b'\n') {
+                        self.at = start;
+                        break;
+                    }
+                }
+                "coproc" => self.coproc(),
+                _ => break,
+            }
+        }
+        let mut nodes = vec![self.command()?];
+        loop {
+            self.blanks();
+            if self.starts("||") || !(self.eat("|&") || self.eat("|")) {
+                return Ok(nodes);
+            }
+            self.lines()?;
+            nodes.push(self.command()?);
+        }
+    }
+
+    /// Skips `coproc` and the name that may stand in front of a compound command.
+    fn coproc(&mut self) {
+        self.at += "coproc".len();
+        self.blanks();
+        let start = self.at;
+        self.at += self.bare_word().len();
+        self.blanks();
+        if !matches!(self.bare_word(), "{" | "if" | "for" | "while" | "until" | "case" | "select" | "[[")
+            && self.peek() != Some(b'(')
+        {
+            self.at = start;
+        }
+    }
+
+    pub(super) fn command(&mut self) -> Result<Node, Trouble> {
+        self.budget.spend(4)?;
+        self.nested(|parser| {
+            let start = parser.at;
+            let command = parser.command_body()?;
+            let mut redirects = Vec::new();
+            let command = match command {
+                Ok(simple) => parser.simple(simple, &mut redirects)?,
+                Err(command) => {
+                    if !matches!(command, Command::Function { .. }) {
+                        parser.redirects(&mut redirects)?;
+                    }
+                    command
+                }
+            };
+            Ok(Node { command, redirects, text: Rc::clone(&parser.text), span: start..parser.at })
+        })
+    }
+
+    /// A compound command, or the empty start of a simple one.
+    fn command_body(&mut self) -> Result<Result<Simple, Command>, Trouble> {
+        if self.starts("((")
+            && let Some(parts) = self.attempt_arithmetic(2)?
+        {
+            return Ok(Err(compound(Kind::Arithmetic, vec![Word { parts }], Vec::new())));
+        }
+        if self.eat("(") {
+            let list = self.list()?;
+            self.expect(")")?;
+            return Ok(Err(compound(Kind::Subshell, Vec::new(), vec![list])));
+        }
+        let command = match self.bare_word() {
+            "{" => {
+                self.at += 1;
+                let list = self.list()?;
+                self.expect_word("}")?;
+                compound(Kind::Group, Vec::new(), vec![list])
+            }
+            "[[" => self.test()?,
+            "if" => self.if_clause()?,
+            "while" | "until" => {
+                self.at += "while".len();
+                let condition = self.list()?;
+                let body = self.do_group()?;
+                compound(Kind::Loop, Vec::new(), vec![condition, body])
+            }
+            "for" => self.for_clause("for")?,
+            "select" => self.for_clause("select")?,
+            "case" => self.case_clause()?,
+            "function" => self.function_clause()?,
+            _ => return Ok(Ok(Simple::default())),
+        };
+        Ok(Err(command))
+    }
+
+    fn expect(&mut self, text: &str) -> Result<(), Trouble> {
+        if self.eat(text) { Ok(()) } else { Err(Trouble::Syntax("a bracket is not closed")) }
+    }
+
+    fn expect_word(&mut self, word: &str) -> Result<(), Trouble> {
+        self.lines()?;
+        if self.bare_word() == word {
+            self.at += word.len();
+            Ok(())
+        } else {
+            Err(Trouble::Syntax("a compound command is not complete"))
+        }
+    }
+
+    fn do_group(&mut self) -> Result<List, Trouble> {
+        self.lines()?;
+        if self.bare_word() == "{" {
+            self.at += 1;
+            let list = self.list()?;
+            self.expect_word("}")?;
+            return Ok(list);
+        }
+        self.expect_word("do")?;
+        let list = self.list()?;
+        self.expect_word("done")?;
+        Ok(list)
+    }
+
+    fn if_clause(&mut self) -> Result<Command, Trouble> {
+        self.at += "if".len();
+        let mut lists = vec![self.list()?];
+        self.expect_word("then")?;
+        lists.push(self.list()?);
+        loop {
+            self.lines()?;
+            match self.bare_word() {
+                "elif" => {
+                    self.at += "elif".len();
+                    lists.push(self.list()?);
+                    self.expect_word("then")?;
+                    lists.push(self.list()?);
+                }
+                "else" => {
+                    self.at += "else".len();
+                    lists.push(self.list()?);
+                }
+                _ => break,
+            }
+        }
+        self.expect_word("fi")?;
+        Ok(compound(Kind::If, Vec::new(), lists))
+    }
+
+    fn for_clause(&mut self, word: &str) -> Result<Command, Trouble> {
+        self.at += word.len();
+        self.blanks();
+        if self.starts("((") {
+            let parts =
+                self.attempt_arithmetic(2)?.ok_or(Trouble::Syntax("an arithmetic loop is not closed"))?;
+            self.blanks();
+            self.eat(";");
+            let body = self.do_group()?;
+            return Ok(compound(Kind::Loop, vec![Word { parts }], vec![body]));
+        }
+        let name = self.bare_word().to_owned();
+        self.at += name.len();
+        self.lines()?;
+        let mut words = Vec::new();
+        if self.bare_word() == "in" {
+            self.at += 2;
+            loop {
+                self.blanks();
+                if matches!(self.peek(), None | Some(b';' | b'\n' | b'&' | b'|' | b')')) {
+                    break;
+                }
+                let before = self.at;
+                words.push(self.word()?);
+                if self.at == before {
+                    return Err(Trouble::Syntax("a bracket where none can stand"));
+                }
+            }
+        } else {
+            words.push(Word { parts: vec![super::lex::all_positional()] });
+        }
+        self.blanks();
+        self.eat(";");
+        let body = self.do_group()?;
+        Ok(Command::Compound(Compound { kind: Kind::For, variable: Some(name), words, lists: vec![body] }))
+    }
+
+    fn case_clause(&mut self) -> Result<Command, Trouble> {
+        self.at += "case".len();
+        self.blanks();
+        let mut words = vec![self.word()?];
+        self.expect_word("in")?;
+        let mut lists = Vec::new();
+        loop {
+            self.lines()?;
+            if self.bare_word() == "esac" {
+                self.at += "esac".len();
+                return Ok(compound(Kind::Case, words, lists));
+            }
+            self.eat("(");
+            loop {
+                self.blanks();
+                words.push(self.word()?);
+                self.blanks();
+                if !self.eat("|") {
+                    break;
+                }
+            }
+            self.expect(")")?;
+            lists.push(self.list()?);
+            let _ended = self.eat(";;&") || self.eat(";;") || self.eat(";&");
+        }
+    }
+
+    /// `[[ … ]]`: only what is expanded inside matters.
+    fn test(&mut self) -> Result<Command, Trouble> {
+        self.at += "[[".len();
+        let mut words = Vec::new();
+        loop {
+            self.lines()?;
+            match self.peek() {
+                None => return Err(Trouble::Syntax("a test is not closed")),
+                Some(b'(' | b')' | b'|' | b'&' | b';') => self.at += 1,
+                Some(b'<' | b'>') if self.look(1) != Some(b'(') => self.at += 1,
+                _ if self.bare_word() == "]]" => {
+                    self.at += "]]".len();
+                    return Ok(compound(Kind::Test, words, Vec::new()));
+                }
+                _ => words.push(self.word()?),
+            }
+        }
+    }
+
+    fn function_clause(&mut self) -> Result<Command, Trouble> {
+        self.at += "function".len();
+        self.blanks();
+        let start = self.at;
+        self.word()?;
+        let name = self.slice(start, self.at).to_owned();
+        self.blanks();
+        if self.eat("(") {
+            self.blanks();
+            self.expect(")")?;
+        }
+        self.function_body(name)
+    }
+
+    fn function_body(&mut self, name: String) -> Result<Command, Trouble> {
+        self.lines()?;
+        let body = Rc::new(self.command()?);
+        Ok(Command::Function { name, body })
+    }
+
+    fn simple(&mut self, mut simple: Simple, redirects: &mut Vec<Redirect>) -> Result<Command, Trouble> {
+        let start = self.at;
+        loop {
+            self.blanks();
+            if self.redirect(redirects)? {
+                continue;
+            }
+            match self.peek() {
+                Some(b'(')
+                    if simple.words.len() == 1 && simple.assigns.is_empty() && redirects.is_empty() =>
+                {
+                    let name = self.slice(start, self.at).trim_end().to_owned();
+                    self.at += 1;
+                    self.blanks();
+                    self.expect(")")?;
+                    return self.function_body(name);
+                }
+                Some(b'(') => return Err(Trouble::Syntax("a bracket where none can stand")),
+                None | Some(b'\n' | b';' | b'&' | b'|' | b')') => break,
+                _ => {}
+            }
+            if simple.words.is_empty()
+                && let Some(assign) = self.assignment()?
+            {
+                simple.assigns.push(assign);
+                continue;
+            }
+            let word_start = self.at;
+            let mut word = self.word()?;
+            if self.peek() == Some(b'(') && self.slice(word_start, self.at).ends_with('=') {
+                for element in self.array()? {
+                    word.parts.push(Part::Quoted(" ".to_owned()));
+                    word.parts.extend(element.parts);
+                }
+            }
+            simple.words.push(word);
+        }
+        if simple.words.is_empty() && simple.assigns.is_empty() && redirects.is_empty() {
+            return Err(Trouble::Syntax("a command is missing"));
+        }
+        Ok(Command::Simple(simple))
+    }
+
+    /// `name=`, `name+=` or `name[index]=` in front of a command.
+    fn assignment(&mut self) -> Result<Option<Assign>, Trouble> {
+        let start = self.at;
+        let length = (0..).take_while(|ahead| self.look(*ahead).is_some_and(is_name_byte)).count();
+        if length == 0 || self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            return Ok(None);
+        }
+        self.budget.spend(length)?;
+        let name = self.slice(start, start + length).to_owned();
+        self.at += length;
+        let mut index = Vec::new();
+        if self.eat("[") {
+            index = self.nested(|parser| parser.parts_until(b']', super::lex::Quoting::Bare))?;
+        }
+        let append = self.eat("+=");
+        if !append && !self.eat("=") {
+            self.at = start;
+            return Ok(None);
+        }
+        let value = if self.peek() == Some(b'(') {
+            AssignValue::Array(self.array()?)
+        } else {
+            AssignValue::Scalar(self.word()?)
+        };
+        Ok(Some(Assign { name, append, index, value }))
+    }
+
+    fn array(&mut self) -> Result<Vec<Word>, Trouble> {
+        self.expect("(")?;
+        let mut words = Vec::new();
+        loop {
+            self.lines()?;
+            if self.eat(")") {
+                return Ok(words);
+            }
+            let before = self.at;
+            words.push(self.word()?);
+            if self.at == before {
+                return Err(Trouble::Syntax("an array is not closed"));
+            }
+        }
+    }
+
+    fn redirects(&mut self, into: &mut Vec<Redirect>) -> Result<(), Trouble> {
+        loop {
+            self.blanks();
+            if !self.redirect(into)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One redirection, if one stands here.
+    fn redirect(&mut self, into: &mut Vec<Redirect>) -> Result<bool, Trouble> {
+        let start = self.at;
+        let descriptor = self.descriptor();
+        let operator = [
+            ("<<<", Operator::HereString),
+            ("<<-", Operator::HereDocument),
+            ("<<", Operator::HereDocument),
+            ("<>", Operator::ReadWrite),
+            ("<&", Operator::Duplicate),
+            (">&", Operator::Duplicate),
+            (">>", Operator::Append),
+            (">|", Operator::Write),
+            ("&>>", Operator::Both),
+            ("&>", Operator::Both),
+            ("<", Operator::Read),
+            (">", Operator::Write),
+        ]
+        .into_iter()
+        .find(|(text, _)| self.starts(text));
+        let process = matches!(self.peek(), Some(b'<' | b'>')) && self.look(1) == Some(b'(');
+        let Some((text, mut operator)) = operator.filter(|_| !process) else {
+            self.at = start;
+            return Ok(false);
+        };
+        self.budget.spend(2)?;
+        self.at += text.len();
+        self.blanks();
+        let target = if operator == Operator::HereDocument {
+            Target::Body(self.document(text == "<<-")?)
+        } else {
+            let target_start = self.at;
+            let word = self.word()?;
+            if self.at == target_start {
+                return Err(Trouble::Syntax("a redirection without a target"));
+            }
+            let target = self.slice(target_start, self.at);
+            let to_descriptor = target.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+            if operator == Operator::Duplicate && text == ">&" && !to_descriptor {
+                operator = Operator::Both;
+            }
+            Target::Word(word)
+        };
+        into.push(Redirect { descriptor, operator, target });
+        Ok(true)
+    }
+
+    /// The digits or `{name}` directly in front of a redirection.
+    fn descriptor(&mut self) -> Option<String> {
+        let start = self.at;
+        let mut end = start;
+        let bytes = self.text.as_bytes();
+        if bytes.get(end) == Some(&b'{') {
+            end += 1;
+            while bytes.get(end).copied().is_some_and(is_name_byte) {
+                end += 1;
+            }
+            if bytes.get(end) != Some(&b'}') {
+                return None;
+            }
+            end += 1;
+        } else {
+            while bytes.get(end).is_some_and(u8::is_ascii_digit) {
+                end += 1;
+            }
+        }
+        if end == start || !matches!(bytes.get(end), Some(b'<' | b'>')) {
+            return None;
+        }
+        self.at = end;
+        Some(self.slice(start, end).to_owned())
+    }
+
+    /// Reads the delimiter of a here-document and promises its body.
+    fn document(&mut self, strip_tabs: bool) -> Result<Rc<OnceCell<Word>>, Trouble> {
+        let start = self.at;
+        let word = self.word()?;
+        if self.at == start {
+            return Err(Trouble::Syntax("a here-document without a delimiter"));
+        }
+        let literal = word.parts.iter().any(|part| matches!(part, Part::Quoted(_)));
+        let mut delimiter = String::new();
+        for part in &word.parts {
+            match part {
+                Part::Text(text) | Part::Quoted(text) => delimiter.push_str(text),
+                _ => return Err(Trouble::Syntax("a here-document delimiter that is expanded")),
+            }
+        }
+        let body = Rc::new(OnceCell::new());
+        self.pending.push(Pending { body: Rc::clone(&body), delimiter, strip_tabs, literal });
+        Ok(body)
+    }
+
+    /// Reads the bodies of all here-documents that were opened on the line that just ended.
+    fn documents(&mut self) -> Result<(), Trouble> {
+        for pending in std::mem::take(&mut self.pending) {
+            let mut body = String::new();
+            while self.at < self.text.len() {
+                let rest = self.text.get(self.at..).unwrap_or_default();
+                let line = rest.split_inclusive('\n').next().unwrap_or_default();
+                self.at += line.len();
+                self.budget.spend(1 + line.len() / 8)?;
+                let shown = if pending.strip_tabs { line.trim_start_matches('\t') } else { line };
+                if shown.strip_suffix('\n').unwrap_or(shown) == pending.delimiter {
+                    break;
+                }
+                body.push_str(shown);
+            }
+            let parts = if pending.literal {
+                vec![Part::Quoted(body)]
+            } else {
+                let mut inner = Parser::new(&body, self.budget, self.depth);
+                inner.nested(|parser| parser.parts_to_end(super::lex::Quoting::Document))?
+            };
+            // Each body is promised once, so it cannot be filled already.
+            pending.body.get_or_init(|| Word { parts });
+        }
+        Ok(())
+    }
+
+    fn finish_documents(&mut self) -> Result<(), Trouble> {
+        if self.pending.is_empty() { Ok(()) } else { self.documents() }
+    }
+}
+
+pub(super) fn is_name_byte(byte: u8) -> bool {
+    byte == b'_' || byte.is_ascii_alphanumeric()
+}
+
+fn compound(kind: Kind, words: Vec<Word>, lists: Vec<List>) -> Command {
+    Command::Compound(Compound { kind, variable: None, words, lists })
+}

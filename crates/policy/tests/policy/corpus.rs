@@ -1,0 +1,92 @@
+//! The lists of ordinary, dangerous and look-alike commands, each judged on a host and without one.
+
+use std::path::Path;
+
+use hermes_types::Reach;
+
+use crate::support::{report, report_with};
+
+struct Entry {
+    label: String,
+    command: String,
+}
+
+fn read(name: &str) -> Vec<Entry> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(name);
+    let text = std::fs::read_to_string(path).expect("the corpus is part of the repository");
+    text.split("\n%%\n")
+        .map(|entry| entry.trim_end_matches('\n'))
+        .map(|entry| match entry.split_once('\n') {
+            Some((label, command)) if label.starts_with("#: ") => {
+                Entry { label: label.trim_start_matches("#: ").to_owned(), command: command.to_owned() }
+            }
+            _ => Entry { label: String::new(), command: entry.to_owned() },
+        })
+        .filter(|entry| !entry.command.is_empty())
+        .collect()
+}
+
+/// At most one in fifty of these may ask or be refused.
+fn few_ask(name: &str) {
+    let entries = read(name);
+    let stopped: Vec<String> = entries
+        .iter()
+        .filter_map(|entry| {
+            let report = report(&entry.command);
+            let ids: Vec<&str> = report.rules.iter().map(|rule| rule.id).collect();
+            (report.verdict != "allow").then(|| format!("{} {ids:?}", entry.command))
+        })
+        .collect();
+    assert!(
+        stopped.len() * 50 <= entries.len(),
+        "{} of {} are stopped:\n{}",
+        stopped.len(),
+        entries.len(),
+        stopped.join("\n")
+    );
+}
+
+#[test]
+fn ordinary_commands_run_without_a_question() {
+    assert!(read("ordinary.txt").len() >= 500);
+    few_ask("ordinary.txt");
+}
+
+#[test]
+fn commands_that_only_look_dangerous_run_without_a_question() {
+    few_ask("near-misses.txt");
+}
+
+#[test]
+fn no_dangerous_command_runs_unasked_and_the_floor_refuses() {
+    let entries = read("dangerous.txt");
+    assert!(entries.len() >= 1000);
+    let passed: Vec<String> = entries
+        .iter()
+        .filter_map(|entry| {
+            let report = report(&entry.command);
+            let refused = report.verdict == "deny" && report.floor;
+            let wrong = if entry.label.starts_with("floor") { !refused } else { report.verdict == "allow" };
+            wrong.then(|| format!("{} ({}): {}", entry.label, report.verdict, entry.command))
+        })
+        .collect();
+    assert!(passed.is_empty(), "{} of {} pass:\n{}", passed.len(), entries.len(), passed.join("\n"));
+}
+
+#[test]
+fn nothing_asks_where_the_host_cannot_be_reached() {
+    for name in ["ordinary.txt", "near-misses.txt", "dangerous.txt"] {
+        for entry in read(name) {
+            let report = report_with(&entry.command, Reach::Nothing);
+            assert_eq!(report.verdict, "allow", "{}", entry.command);
+        }
+    }
+}
+
+#[test]
+fn the_floor_holds_where_only_a_directory_of_the_owner_can_be_reached() {
+    for entry in read("dangerous.txt").iter().filter(|entry| entry.label.starts_with("floor")) {
+        let report = report_with(&entry.command, Reach::Directories(vec!["/workspace".to_owned()]));
+        assert_eq!((report.verdict, report.floor), ("deny", true), "{}", entry.command);
+    }
+}

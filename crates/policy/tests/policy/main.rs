@@ -1,0 +1,10 @@
+//! One binary for everything that is tested from outside.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a test that meets the unexpected should stop")]
+
+mod corpus;
+mod decisions;
+mod fuzzed;
+mod metamorphic;
+mod support;
+mod vectors;

@@ -1,0 +1,51 @@
+//! A host to judge on.
+
+use hermes_policy::{Gate, Moment, Report};
+use hermes_types::{
+    Attendance, BackendName, Door, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp,
+};
+
+pub(crate) const CWD: &str = "/home/ada/work";
+
+pub(crate) fn moment() -> Moment {
+    Moment { now: Timestamp::from_seconds(1_000), seed: [7; 16] }
+}
+
+pub(crate) fn person() -> Person {
+    Person::new("cli:ada")
+}
+
+/// Somebody at a terminal, and a place with this reach.
+pub(crate) fn origin(reach: Reach) -> Origin {
+    let backend = if reach == Reach::Host { BackendName::Local } else { BackendName::Docker };
+    Origin {
+        person: person(),
+        door: Door::Cli,
+        session: SessionKey::new("s1"),
+        attendance: Attendance::Attended(vec![person()]),
+        place: Place {
+            id: PlaceId::new("place-1"),
+            backend,
+            reach,
+            home: "/home/ada".to_owned(),
+            hermes_home: "/home/ada/.hermes".to_owned(),
+        },
+    }
+}
+
+pub(crate) fn report(command: &str) -> Report {
+    report_with(command, Reach::Host)
+}
+
+pub(crate) fn report_with(command: &str, reach: Reach) -> Report {
+    Gate::default().report(&Job::shell(command, CWD), &origin(reach), moment())
+}
+
+/// Allow, ask, deny, as a number that grows with strictness.
+pub(crate) fn strictness(verdict: &str) -> u8 {
+    match verdict {
+        "allow" => 0,
+        "ask" => 1,
+        _ => 2,
+    }
+}
