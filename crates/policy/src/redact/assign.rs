@@ -6,7 +6,7 @@ use super::scan::{Rest, Verdict};
 use super::view::View;
 
 /// How much of a value is looked at to tell a secret from a word, a type or a call.
-const LOOK: usize = 256;
+const LOOK: usize = 96;
 
 /// The end of a name such as `DB_PASSWORD`, `apiKey` or `client-secret`.
 #[derive(Clone, Copy)]
@@ -145,12 +145,9 @@ impl Word {
     }
 
     fn is_secret(self, value: &[u8], style: Style) -> bool {
-        if !is_literal(value) || is_common(value) {
-            return false;
-        }
         let look = Look::of(value);
         let mixed = look.random();
-        match (style, self.strong) {
+        let looks_secret = match (style, self.strong) {
             (Style::Setting, true) => look.length >= 6,
             (Style::Setting, false) => look.length >= 8,
             _ if look.blanks > 0 => false,
@@ -158,10 +155,11 @@ impl Word {
             (Style::Quoted, true) => look.length >= 6 && look.letters < look.length,
             (Style::Json | Style::Quoted, false) => look.length >= 8 && mixed,
             (Style::Bare, _) if look.brackets > 0 => false,
-            (Style::Bare, true) => look.length >= 6 && look.path < look.length,
+            (Style::Bare, true) => look.length >= 6 && !look.path(),
             (Style::Bare, false) => look.length >= 10 && mixed && (look.dots == 0 || look.length >= 20),
             (Style::Flag, _) => look.length >= 8 && look.brackets == 0 && mixed,
-        }
+        };
+        looks_secret && is_literal(value) && !is_common(value)
     }
 }
 
@@ -224,6 +222,7 @@ fn is_literal(value: &[u8]) -> bool {
 }
 
 /// What a value is made of.
+#[derive(Default)]
 struct Look {
     length: usize,
     letters: usize,
@@ -231,22 +230,29 @@ struct Look {
     blanks: usize,
     brackets: usize,
     dots: usize,
-    /// Letters, underscores and dots: what the names in a program are made of.
-    path: usize,
+    underscores: usize,
 }
 
 impl Look {
     fn of(value: &[u8]) -> Self {
-        let count = |kind: fn(u8) -> bool| value.iter().filter(|byte| kind(**byte)).count();
-        Self {
-            length: value.len(),
-            letters: count(|b| b.is_ascii_alphabetic()),
-            digits: count(|b| b.is_ascii_digit()),
-            blanks: count(blank),
-            brackets: count(|b| matches!(b, b'(' | b'[' | b'{' | b'<')),
-            dots: count(|b| b == b'.'),
-            path: count(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'.')),
+        let mut look = Self { length: value.len(), ..Self::default() };
+        for byte in value {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' => look.letters += 1,
+                b'0'..=b'9' => look.digits += 1,
+                b' ' | b'\t' => look.blanks += 1,
+                b'(' | b'[' | b'{' | b'<' => look.brackets += 1,
+                b'.' => look.dots += 1,
+                b'_' => look.underscores += 1,
+                _ => {}
+            }
         }
+        look
+    }
+
+    /// Whether it is made of what the names in a program are made of.
+    fn path(&self) -> bool {
+        self.letters + self.dots + self.underscores == self.length
     }
 
     /// Whether no word or number looks like this.

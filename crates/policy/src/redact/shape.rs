@@ -242,7 +242,7 @@ fn telegram(view: &View<'_>, at: usize) -> Option<(usize, Rest)> {
 }
 
 fn jwt(view: &View<'_>, at: usize) -> Option<Rest> {
-    if !view.boundary(at) || view.before(at).is_some_and(|b| matches!(b, b'+' | b'/')) {
+    if !view.boundary(at) || view.before(at).is_some_and(|b| matches!(b, b'+' | b'/' | b'-')) {
         return None;
     }
     let header = view.run(at, AHEAD, word);

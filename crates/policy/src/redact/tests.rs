@@ -171,6 +171,12 @@ fn vendor_tokens_are_removed() {
 }
 
 #[test]
+fn a_token_right_behind_another_is_removed_too() {
+    let age = format!("AGE-SECRET-KEY-1{}", "QPZRY9X8".repeat(7));
+    assert_eq!(redactor(&[]).text(&format!("{age}{}", fake("sk-", 48))), "[redacted][redacted]");
+}
+
+#[test]
 fn headers_addresses_and_assignments_lose_their_value_only() {
     let redactor = redactor(&[]);
     let token = fake("", 30);
