@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use hermes_types::BackendName;
 
 /// An AI agent whose commands run where you choose, with the permission you give.
 #[derive(Debug, Parser)]
@@ -34,6 +35,12 @@ pub enum Command {
         #[command(subcommand)]
         action: ConfigAction,
     },
+    /// Ask the gate what it thinks of a command
+    Approvals {
+        /// What to ask.
+        #[command(subcommand)]
+        action: ApprovalsAction,
+    },
     /// Show what is set up, and where each setting comes from
     Status,
     /// Find what is broken and say how to mend it
@@ -42,6 +49,20 @@ pub enum Command {
     Completions {
         /// The shell
         shell: clap_complete::Shell,
+    },
+}
+
+/// What to ask the gate.
+#[derive(Debug, Subcommand)]
+pub enum ApprovalsAction {
+    /// Say whether a command would run, be asked about or be refused, and why; nothing is run
+    Test {
+        /// The command; - reads commands from standard input, separated by NUL, and prints a line of JSON for each
+        #[arg(allow_hyphen_values = true)]
+        command: String,
+        /// Where it would run [default: terminal.backend]
+        #[arg(long, value_name = "BACKEND")]
+        backend: Option<BackendName>,
     },
 }
 

@@ -1,5 +1,6 @@
 //! One file per word of the command line.
 
+pub(crate) mod approvals;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;

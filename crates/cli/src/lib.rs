@@ -13,6 +13,7 @@ mod home;
 mod log;
 mod screen;
 mod terminal;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -68,6 +69,7 @@ pub fn run() -> ExitCode {
 fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
     match command {
         Command::Config { action } => command::config::run(action, context),
+        Command::Approvals { action } => command::approvals::run(action, context),
         Command::Status => command::status::run(context),
         Command::Doctor => command::doctor::run(context),
         Command::Completions { shell } => command::completions::run(shell, context),

@@ -3,6 +3,7 @@
 //! A default here is the one of the Python program, so that a file written for it means the same. The text
 //! above a key is what `config explain` and the reference page print.
 
+use hermes_policy::user_rule::CommandPattern;
 use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 
 use super::define::{Key, section};
@@ -290,6 +291,12 @@ section! {
         timeout: u64 = 60, "HERMES_APPROVALS_TIMEOUT", at_least 1;
         /// What a scheduled job does with a question: deny or approve.
         cron_mode: Unattended = Unattended::Deny, "HERMES_APPROVALS_CRON_MODE";
+        /// Commands that need not be asked about, as patterns such as `git push *`. The floor still holds.
+        allow: Vec<CommandPattern> = Vec::new(), "HERMES_APPROVALS_ALLOW";
+        /// Commands that are always asked about, wherever they run.
+        ask: Vec<CommandPattern> = Vec::new(), "HERMES_APPROVALS_ASK";
+        /// Commands that never run, wherever they would run.
+        deny: Vec<CommandPattern> = Vec::new(), "HERMES_APPROVALS_DENY";
         /// Whether reloading tool servers is confirmed first.
         mcp_reload_confirm: bool = true, "HERMES_APPROVALS_MCP_RELOAD_CONFIRM";
         /// Whether chat commands that drop a conversation are confirmed first.
@@ -376,7 +383,7 @@ section! {
 section! {
     /// Keys without a section.
     General "" {
-        /// Commands that are never asked about again.
+        /// Commands that are never asked about again, as patterns; entries the gate cannot read have no effect.
         command_allowlist: Vec<String> = Vec::new(), "HERMES_COMMAND_ALLOWLIST";
         /// The most characters one read of a file gives.
         file_read_max_chars: u64 = 100_000, "HERMES_FILE_READ_MAX_CHARS", at_least 1;
@@ -432,7 +439,6 @@ pub const UNUSED: &[(&str, &str)] = &[
     ("discord.missed_message_backfill", PYTHON),
     ("discord.approval_mentions", PYTHON),
     ("discord.bots_require_inline_mention", PYTHON),
-    ("approvals.deny", PYTHON),
     ("security.allow_private_urls", PYTHON),
     ("security.tirith_enabled", PYTHON),
     ("security.tirith_path", PYTHON),

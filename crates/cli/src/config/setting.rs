@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hermes_policy::user_rule::CommandPattern;
 use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 use serde_json::{Map, Value, json};
 
@@ -383,6 +384,28 @@ impl Setting for Vec<Volume> {
 
     fn expected() -> String {
         "a list of `source:target[:options]`".into()
+    }
+}
+
+impl Setting for Vec<CommandPattern> {
+    /// A rule that cannot be read is an error: the owner counts on it.
+    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
+        entries::<Self>(node)?
+            .iter()
+            .map(|item| scalar(item).and_then(|text| text.parse().ok()).ok_or_else(|| wrong::<Self>(item)))
+            .collect()
+    }
+
+    fn show(&self) -> Value {
+        self.iter().map(|pattern| Value::from(pattern.to_string())).collect()
+    }
+
+    fn schema() -> Value {
+        json!({"type": "array", "items": {"type": "string"}})
+    }
+
+    fn expected() -> String {
+        "a list of commands such as `git push --force *`".into()
     }
 }
 
