@@ -1,3 +1,7 @@
 //! The `hermes` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    hermes_cli::run()
+}

@@ -11,14 +11,18 @@
 //!
 //! *Where to start reading.* [`gate`] for the order of decisions. [`shell`] turns text into [`shell::Segment`]s, one
 //! per simple command; [`rules`] holds what is asked about and what is never done, as facts about segments and about
-//! what they do to files; [`question`] and [`grant`] are what people see and what their answers keep.
+//! what they do to files; [`question`] and [`grant`] are what people see and what their answers keep. Two neighbors
+//! share the crate because they are decisions of the same kind: [`redact`] says what may be shown, [`address`] what
+//! may be reached.
 
+pub mod address;
 mod effect;
 pub mod gate;
 pub mod grant;
 mod paths;
 pub mod permit;
 pub mod question;
+pub mod redact;
 pub mod refusal;
 pub mod rules;
 pub mod shell;

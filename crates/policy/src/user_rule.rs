@@ -1,5 +1,7 @@
 //! The owner's own rules on parsed commands.
 
+use std::fmt;
+
 use hermes_types::{BackendName, SessionKey, Timestamp};
 use thiserror::Error;
 
@@ -47,6 +49,8 @@ pub struct UserRule {
 /// must have. Other words are patterns for its operands, in order; a last `*` stands for any number of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandPattern {
+    /// As the owner wrote it.
+    text: String,
     program: String,
     options: Vec<String>,
     operands: Vec<String>,
@@ -83,7 +87,8 @@ impl std::str::FromStr for CommandPattern {
         {
             return Err(bad());
         }
-        let mut pattern = Self { program, options: Vec::new(), operands: Vec::new(), any_rest: false };
+        let text = text.trim().to_owned();
+        let mut pattern = Self { text, program, options: Vec::new(), operands: Vec::new(), any_rest: false };
         for word in segment.args.iter().map(Word::show) {
             if word.starts_with('-') && word.len() > 1 {
                 pattern.options.push(word)
@@ -96,6 +101,12 @@ impl std::str::FromStr for CommandPattern {
             pattern.any_rest = true;
         }
         Ok(pattern)
+    }
+}
+
+impl fmt::Display for CommandPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Directories and files of the host that a place may see: `source:target[:options]`.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -110,6 +111,17 @@ impl Volume {
     }
 }
 
+impl fmt::Display for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (VolumeSource::Path(source) | VolumeSource::Named(source)) = &self.source;
+        write!(f, "{source}:{}", self.target)?;
+        let read_only = (self.access == Access::ReadOnly).then_some("ro");
+        let options: Vec<&str> =
+            read_only.into_iter().chain(self.options.iter().map(String::as_str)).collect();
+        if options.is_empty() { Ok(()) } else { write!(f, ":{}", options.join(",")) }
+    }
+}
+
 impl VolumeSource {
     fn parse(text: &str) -> Result<Self, BadVolume> {
         let is_path = text.starts_with(['/', '.']) || text == "~" || text.contains('/');
@@ -183,6 +195,15 @@ mod tests {
         ];
         for (entry, expected) in cases {
             assert_eq!(Volume::parse(entry), Ok(expected), "{entry}");
+        }
+    }
+
+    #[test]
+    fn a_shown_entry_reads_back_as_itself() {
+        for entry in ["/data:/data", "~/a b:/w:ro", "cache:/c:ro,z,nocopy", "./x:/y:rshared"] {
+            let volume = Volume::parse(entry).unwrap();
+            assert_eq!(volume.to_string(), entry);
+            assert_eq!(Volume::parse(&volume.to_string()), Ok(volume));
         }
     }
 

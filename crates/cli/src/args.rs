@@ -1,0 +1,119 @@
+//! The words of the command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use hermes_types::BackendName;
+
+/// An AI agent whose commands run where you choose, with the permission you give.
+#[derive(Debug, Parser)]
+#[command(name = "hermes", version, arg_required_else_help = true, infer_long_args = false)]
+pub struct Args {
+    /// The directory with config.yaml, .env and all state [default: $HERMES_HOME or ~/.hermes]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub home: Option<PathBuf>,
+
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Show what is going on, on stderr; twice for more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show and change settings
+    Config {
+        /// What to do with them.
+        #[command(subcommand)]
+        action: ConfigAction,
+    },
+    /// Ask the gate what it thinks of a command
+    Approvals {
+        /// What to ask.
+        #[command(subcommand)]
+        action: ApprovalsAction,
+    },
+    /// Show what is set up, and where each setting comes from
+    Status,
+    /// Find what is broken and say how to mend it
+    Doctor,
+    /// Print the completion script of a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What to ask the gate.
+#[derive(Debug, Subcommand)]
+pub enum ApprovalsAction {
+    /// Say whether a command would run, be asked about or be refused, and why; nothing is run
+    Test {
+        /// The command; - reads commands from standard input, separated by NUL, and prints a line of JSON for each
+        #[arg(allow_hyphen_values = true)]
+        command: String,
+        /// Where it would run [default: terminal.backend]
+        #[arg(long, value_name = "BACKEND")]
+        backend: Option<BackendName>,
+    },
+}
+
+/// What to do with settings.
+#[derive(Debug, Subcommand)]
+pub enum ConfigAction {
+    /// Print where config.yaml is
+    Path,
+    /// Print the settings and where each comes from
+    Show {
+        /// Also those that nobody has set
+        #[arg(long)]
+        all: bool,
+    },
+    /// Print one setting
+    Get {
+        /// The key, as in terminal.backend
+        key: String,
+    },
+    /// Change one setting; a secret goes to .env
+    Set {
+        /// The key, as in terminal.backend
+        key: String,
+        /// The value; lists and maps as JSON; - reads it from standard input
+        #[arg(allow_hyphen_values = true)]
+        value: String,
+    },
+    /// Remove one setting, so that its default counts again
+    Unset {
+        /// The key, as in terminal.backend
+        key: String,
+    },
+    /// Tell what a setting does, its value, where it comes from and what that hides
+    Explain {
+        /// The key, as in terminal.backend
+        key: String,
+    },
+    /// Look for mistakes in config.yaml, .env and the environment
+    Check,
+    /// Bring an older config.yaml up to date, with a backup
+    Migrate {
+        /// Only show what would change
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Open config.yaml in your editor, then check it
+    Edit,
+    /// Print the JSON Schema of config.yaml
+    Schema {
+        /// Print the reference page instead
+        #[arg(long)]
+        markdown: bool,
+    },
+}

@@ -1,0 +1,85 @@
+//! `hermes approvals …`.
+
+use std::io::{self, Read};
+use std::process::ExitCode;
+
+use hermes_policy::{Gate, Moment, Report};
+use hermes_types::{Attendance, BackendName, Door, Job, Origin, Person, SessionKey, Timestamp};
+use serde_json::json;
+
+use crate::Context;
+use crate::args::ApprovalsAction;
+use crate::command::config::usable;
+use crate::failure::{Failure, Kind};
+use crate::screen::{Format, Tone};
+use crate::wire;
+
+pub(crate) fn run(action: ApprovalsAction, context: &Context) -> Result<ExitCode, Failure> {
+    match action {
+        ApprovalsAction::Test { command, backend } => test(context, &command, backend),
+    }
+}
+
+fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Result<ExitCode, Failure> {
+    let loaded = usable(context)?;
+    let Some(config) = &loaded.config else {
+        return Err(Failure::new(Kind::Configuration, "the configuration cannot be used"));
+    };
+    let backend = backend.unwrap_or(config.terminal.backend);
+    let cwd = match backend {
+        BackendName::Local => std::env::current_dir()?.display().to_string(),
+        BackendName::Ssh => context.variable("HOME").unwrap_or("/root").to_owned(),
+        _ => "/workspace".to_owned(),
+    };
+    let owner = Person::new("cli");
+    let origin = Origin {
+        attendance: Attendance::Attended(vec![owner.clone()]),
+        person: owner,
+        door: Door::Cli,
+        session: SessionKey::new(""),
+        place: wire::place(context, config, backend),
+    };
+    let gate = wire::gate(config);
+    let judge = |text: &str| report(&gate, &Job::shell(text, &cwd), &origin);
+    if command == "-" {
+        let mut input = Vec::new();
+        io::stdin().lock().read_to_end(&mut input)?;
+        let input = input.strip_suffix(b"\0").unwrap_or(&input);
+        for command in input.split(|&byte| byte == 0) {
+            let report = judge(&String::from_utf8_lossy(command));
+            context.screen.line(&json!(report).to_string())?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report = judge(command);
+    match context.screen.format {
+        Format::Json => context.screen.json(&json!(report))?,
+        Format::Text => context.screen.text(&text(context, &report))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Grants and questions play no part here, so neither the moment nor the seed does.
+fn report(gate: &Gate, job: &Job, origin: &Origin) -> Report {
+    gate.report(job, origin, Moment { now: Timestamp::from_seconds(0), seed: [0; 16] })
+}
+
+fn text(context: &Context, report: &Report) -> String {
+    let screen = context.screen;
+    let (tone, words) = match (report.verdict, report.floor) {
+        ("allow", _) => (Tone::Good, "allow: it would run without a question"),
+        ("ask", _) => (Tone::Doubtful, "ask: somebody has to say yes first"),
+        (_, true) => (Tone::Bad, "deny: nobody can allow this"),
+        (_, false) => (Tone::Bad, "deny: your own rules forbid it"),
+    };
+    let mut text = format!("{}\n", screen.paint(tone, words));
+    for found in &report.rules {
+        let id = screen.paint(Tone::Strong, found.id);
+        text.push_str(&format!("  {id}: {}\n    {}\n", found.reason, found.segment));
+    }
+    if !report.segments.is_empty() {
+        text.push_str(&format!("{}\n", screen.paint(Tone::Quiet, "read as")));
+        report.segments.iter().for_each(|segment| text.push_str(&format!("  {segment}\n")));
+    }
+    text
+}

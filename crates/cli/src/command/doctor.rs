@@ -1,0 +1,183 @@
+//! `hermes doctor`: what is broken, and how to mend it.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::Context;
+use crate::config::layers::Severity;
+use crate::config::{self, FileVersion, Loaded};
+use crate::failure::{Failure, Kind};
+use crate::screen::{Format, Tone};
+
+/// Less free space than this is trouble soon.
+const LITTLE_SPACE: u64 = 200 << 20;
+
+/// What one check found.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    state: State,
+    detail: String,
+    remedy: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Ok,
+    Warning,
+    Broken,
+}
+
+impl Finding {
+    fn ok(check: &'static str, detail: impl Into<String>) -> Self {
+        Self { check, state: State::Ok, detail: detail.into(), remedy: None }
+    }
+
+    fn bad(check: &'static str, state: State, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { check, state, detail: detail.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
+    let home = context.home.path();
+    let mut findings = vec![check_home(home)];
+    findings.extend(check_config(&context.loaded));
+    findings.extend(check_secrets(home));
+    findings.extend(check_space(home));
+    let broken = |check: Option<&str>| {
+        findings.iter().any(|f| f.state == State::Broken && check.is_none_or(|check| check == f.check))
+    };
+    let code = match (broken(Some("configuration")), broken(None)) {
+        (true, _) => Kind::Configuration.code(),
+        (false, true) => Kind::Unavailable.code(),
+        (false, false) => ExitCode::SUCCESS,
+    };
+    let screen = context.screen;
+    if screen.format == Format::Json {
+        screen.json(&json!({"ok": code == ExitCode::SUCCESS, "home": home, "findings": findings}))?;
+        return Ok(code);
+    }
+    for finding in &findings {
+        let (tone, mark) = match finding.state {
+            State::Ok => (Tone::Good, "ok"),
+            State::Warning => (Tone::Doubtful, "warning"),
+            State::Broken => (Tone::Bad, "broken"),
+        };
+        let mark = screen.paint(tone, &format!("{mark:7}"));
+        screen.line(&format!("{mark}  {}: {}", screen.paint(Tone::Strong, finding.check), finding.detail))?;
+        if let Some(remedy) = &finding.remedy {
+            screen.line(&format!("         {} {remedy}", screen.paint(Tone::Quiet, "→")))?;
+        }
+    }
+    Ok(code)
+}
+
+fn check_home(home: &Path) -> Finding {
+    let name = "home";
+    let shown = home.display();
+    let meta = match fs::metadata(home) {
+        Ok(meta) if meta.is_dir() => meta,
+        Ok(_) => {
+            return Finding::bad(
+                name,
+                State::Broken,
+                format!("{shown} is not a directory"),
+                "choose another with --home",
+            );
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Finding::ok(
+                name,
+                format!("{shown} is not there yet; it is made when something is saved"),
+            );
+        }
+        Err(error) => {
+            return Finding::bad(
+                name,
+                State::Broken,
+                format!("{shown}: {error}"),
+                "make it readable, or choose another with --home",
+            );
+        }
+    };
+    let me = rustix::process::geteuid().as_raw();
+    if meta.uid() != me && me != 0 {
+        let remedy = format!("run hermes as that user, or choose your own home with --home (you are {me})");
+        return Finding::bad(name, State::Broken, format!("{shown} belongs to user {}", meta.uid()), remedy);
+    }
+    if let Err(error) = rustix::fs::access(home, rustix::fs::Access::WRITE_OK) {
+        return Finding::bad(
+            name,
+            State::Broken,
+            format!("{shown} cannot be written: {error}"),
+            format!("chmod u+w {shown}"),
+        );
+    }
+    if meta.permissions().mode() & 0o022 != 0 {
+        let detail = format!("{shown} can be written by others");
+        return Finding::bad(name, State::Warning, detail, format!("chmod go-w {shown}"));
+    }
+    Finding::ok(name, shown.to_string())
+}
+
+fn check_config(loaded: &Loaded) -> Vec<Finding> {
+    let name = "configuration";
+    let file = loaded.layers.file_path.display();
+    let worth_telling = |severity| severity != Severity::Note;
+    let mut findings: Vec<Finding> = loaded
+        .problems
+        .iter()
+        .filter(|problem| worth_telling(problem.severity))
+        .map(|problem| {
+            let state = if problem.severity == Severity::Error { State::Broken } else { State::Warning };
+            Finding { check: name, state, detail: problem.to_string(), remedy: problem.hint.clone() }
+        })
+        .collect();
+    let notes = loaded.problems.iter().filter(|problem| problem.severity == Severity::Note).count();
+    if findings.is_empty() {
+        findings.push(match (loaded.version, notes) {
+            (FileVersion::NoFile, _) => Finding::ok(name, format!("no {file}: every key has its default")),
+            (_, 0) => Finding::ok(name, file.to_string()),
+            (_, notes) => Finding::ok(
+                name,
+                format!("{file}, {notes} keys are not used by this version (see `hermes config check`)"),
+            ),
+        });
+    }
+    findings
+}
+
+fn check_secrets(home: &Path) -> Option<Finding> {
+    let path = config::dotenv_path(home);
+    let mode = fs::metadata(&path).ok()?.permissions().mode() & 0o777;
+    Some(if mode & 0o077 == 0 {
+        Finding::ok("secrets", path.display().to_string())
+    } else {
+        let detail = format!("{} can be read by others (mode {mode:o})", path.display());
+        Finding::bad("secrets", State::Warning, detail, format!("chmod 600 {}", path.display()))
+    })
+}
+
+fn check_space(home: &Path) -> Option<Finding> {
+    // The home may not be there yet; what counts is the disk it will be on.
+    let there = home.ancestors().find(|path| path.exists())?;
+    let disk = rustix::fs::statvfs(there).ok()?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let detail = format!("{} MB free at {}", free >> 20, there.display());
+    Some(if free < LITTLE_SPACE {
+        Finding::bad(
+            "disk",
+            State::Warning,
+            detail,
+            "free some space; hermes stops writing when there is none",
+        )
+    } else {
+        Finding::ok("disk", detail)
+    })
+}

@@ -1,0 +1,275 @@
+//! The secrets file: `NAME=value` lines with quotes, `export`, comments and values over several lines.
+//!
+//! A line that cannot be read is reported with its number and the others still count. Changing one
+//! value leaves every other byte as it was.
+
+use std::ops::Range;
+
+/// What a secrets file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DotEnv {
+    /// The values, in file order; of two with one name the later counts.
+    pub entries: Vec<Line>,
+    /// The lines that could not be read.
+    pub bad: Vec<BadLine>,
+}
+
+/// One value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// The name.
+    pub name: String,
+    /// The value, unquoted.
+    pub value: String,
+    /// The line it starts on, from 1.
+    pub line: usize,
+    /// The bytes of the value as written, quotes included.
+    span: Range<usize>,
+    /// The bytes of all its lines.
+    whole: Range<usize>,
+}
+
+/// One line that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadLine {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What is wrong with it. The line itself may hold a secret and is not repeated.
+    pub why: &'static str,
+}
+
+impl DotEnv {
+    /// Reads a file's text. Never fails: what cannot be read is in `bad`.
+    pub fn parse(text: &str) -> Self {
+        let mut file = Self::default();
+        let mut at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        let mut line = 1;
+        while at < text.len() {
+            let end = line_end(text, at);
+            let content = text.get(at..end).unwrap_or_default();
+            let trimmed = content.trim();
+            let mut next = end;
+            if !trimmed.is_empty() && !trimmed.starts_with('#') {
+                match read_line(text, at, end) {
+                    Ok(mut entry) => {
+                        entry.line = line;
+                        next = entry.whole.end;
+                        file.entries.push(entry);
+                    }
+                    Err(why) => file.bad.push(BadLine { line, why }),
+                }
+            }
+            next = skip_break(text, next);
+            line += text.get(at..next).unwrap_or_default().matches('\n').count();
+            at = next.max(at + 1);
+        }
+        file
+    }
+
+    /// The value of a name, if there is one.
+    pub fn get(&self, name: &str) -> Option<&Line> {
+        self.entries.iter().rev().find(|entry| entry.name == name)
+    }
+}
+
+/// The text with `name` set to `value`.
+pub fn set(text: &str, name: &str, value: &str) -> String {
+    let quoted = quote(value);
+    if let Some(entry) = DotEnv::parse(text).get(name) {
+        return splice(text, entry.span.clone(), &quoted);
+    }
+    let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { newline };
+    format!("{text}{gap}{name}={quoted}{newline}")
+}
+
+/// The text without any line that sets `name`.
+pub fn unset(text: &str, name: &str) -> String {
+    let mut result = text.to_owned();
+    for entry in DotEnv::parse(text).entries.iter().rev().filter(|entry| entry.name == name) {
+        let start = entry.whole.start;
+        result = splice(&result, start..skip_break(&result, entry.whole.end), "");
+    }
+    result
+}
+
+fn splice(text: &str, span: Range<usize>, with: &str) -> String {
+    let (before, after) = (text.get(..span.start), text.get(span.end..));
+    [before.unwrap_or_default(), with, after.unwrap_or_default()].concat()
+}
+
+fn read_line(text: &str, start: usize, end: usize) -> Result<Line, &'static str> {
+    let content = text.get(start..end).unwrap_or_default();
+    let equals = content.find('=').ok_or("there is no `=`")?;
+    let left = content.get(..equals).unwrap_or_default().trim();
+    let name =
+        left.strip_prefix("export").filter(|rest| rest.starts_with([' ', '\t'])).unwrap_or(left).trim();
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if name.is_empty() || !name.chars().all(fits) || name.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err("what stands before the `=` is not a name");
+    }
+    let value_at = start + equals + 1;
+    let raw = text.get(value_at..end).unwrap_or_default();
+    let opening = value_at + (raw.len() - raw.trim_start_matches([' ', '\t']).len());
+    let (value, span) = match text.get(opening..).and_then(|rest| rest.chars().next()) {
+        Some(quote @ ('"' | '\'')) => {
+            let (value, close) = read_quoted(text, opening, quote).ok_or("the quote is never closed")?;
+            let rest = text.get(close..line_end(text, close)).unwrap_or_default().trim_start();
+            if !rest.is_empty() && !rest.starts_with('#') {
+                return Err("there is text behind the closing quote");
+            }
+            (value, opening..close)
+        }
+        _ => {
+            let plain = raw.trim_start();
+            // A `#` starts a comment only after a space: it may be part of a password.
+            let comment = plain
+                .char_indices()
+                .zip([' '].into_iter().chain(plain.chars()))
+                .find(|&((_, c), before)| c == '#' && before.is_whitespace())
+                .map_or(plain.len(), |((index, _), _)| index);
+            let value = plain.get(..comment).unwrap_or_default().trim_end();
+            (value.to_owned(), opening..opening + value.len())
+        }
+    };
+    if value.contains('\u{fffd}') {
+        return Err("it is not UTF-8");
+    }
+    let whole = start..line_end(text, span.end);
+    Ok(Line { name: name.to_owned(), value, line: 0, span, whole })
+}
+
+/// The value between quotes and the byte behind the closing one.
+fn read_quoted(text: &str, open: usize, quote: char) -> Option<(String, usize)> {
+    let mut value = String::new();
+    let mut chars = text.get(open..)?.char_indices().skip(1);
+    while let Some((index, c)) = chars.next() {
+        match c {
+            c if c == quote => return Some((value, open + index + 1)),
+            '\\' => {
+                let (_, escaped) = chars.next()?;
+                match (quote, escaped) {
+                    (_, c) if c == quote || c == '\\' => value.push(c),
+                    ('"', 'n') => value.push('\n'),
+                    ('"', 'r') => value.push('\r'),
+                    ('"', 't') => value.push('\t'),
+                    ('"', '$') => value.push('$'),
+                    (_, c) => value.extend(['\\', c]),
+                }
+            }
+            '\r' if text.get(open + index + 1..).is_some_and(|rest| rest.starts_with('\n')) => {}
+            c => value.push(c),
+        }
+    }
+    None
+}
+
+/// A value as this file, the shell and the Python program all read it.
+fn quote(value: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./:@+,=-%".contains(c);
+    if !value.is_empty() && value.chars().all(plain) {
+        return value.to_owned();
+    }
+    if !value.contains(['\'', '\\', '\r']) {
+        return format!("'{value}'");
+    }
+    let mut quoted = String::from("\"");
+    for c in value.chars() {
+        match c {
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '"' | '\\' | '$' => quoted.extend(['\\', c]),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn line_end(text: &str, at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    let end = rest.find('\n').unwrap_or(rest.len());
+    at + rest.get(..end).map_or(end, |line| line.trim_end_matches('\r').len())
+}
+
+fn skip_break(text: &str, at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    at + rest.find('\n').map_or(rest.len(), |index| index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pairs(text: &str) -> Vec<(String, String)> {
+        DotEnv::parse(text).entries.into_iter().map(|e| (e.name, e.value)).collect()
+    }
+
+    #[test]
+    fn every_way_of_writing_a_value_is_read() {
+        let text = "\u{feff}# head\r\nA=1\r\nexport B = two words # note\r\nC='a # b'  # c\r\nD=\"x\\ny\\\"\\$\"\r\n\
+                    E=pass#word\r\nF=\r\nG='line1\r\nline2'\r\nexport=5\r\nH=\"tab\\tq\\z\"\r\nI='it\\'s'\r\n";
+        let expected = [
+            ("A", "1"),
+            ("B", "two words"),
+            ("C", "a # b"),
+            ("D", "x\ny\"$"),
+            ("E", "pass#word"),
+            ("F", ""),
+            ("G", "line1\nline2"),
+            ("export", "5"),
+            ("H", "tab\tq\\z"),
+            ("I", "it's"),
+        ];
+        let expected: Vec<_> = expected.map(|(a, b)| (a.to_owned(), b.to_owned())).into();
+        assert_eq!(pairs(text), expected);
+        assert_eq!(DotEnv::parse(text).get("I").unwrap().line, 12);
+    }
+
+    #[test]
+    fn a_bad_line_is_named_and_the_rest_is_kept() {
+        let file = DotEnv::parse("A=1\nnonsense\n9X=1\nB=\"open\nC=3\nD='x' y\nE=5\n");
+        let bad: Vec<_> = file.bad.iter().map(|bad| (bad.line, bad.why)).collect();
+        assert_eq!(
+            bad,
+            [
+                (2, "there is no `=`"),
+                (3, "what stands before the `=` is not a name"),
+                (4, "the quote is never closed"),
+                (6, "there is text behind the closing quote"),
+            ]
+        );
+        let names: Vec<_> = file.entries.iter().map(|e| e.name.as_str()).collect();
+        assert_eq!(names, ["A", "C", "E"]);
+    }
+
+    #[test]
+    fn setting_and_unsetting_touch_one_name_only() {
+        let text = "# keep\r\nexport A='old' # why\r\nB=2";
+        assert_eq!(set(text, "A", "n w"), "# keep\r\nexport A='n w' # why\r\nB=2");
+        assert_eq!(set(text, "C", "3"), "# keep\r\nexport A='old' # why\r\nB=2\r\nC=3\r\n");
+        assert_eq!(unset(text, "A"), "# keep\r\nB=2");
+        assert_eq!(unset(text, "B"), "# keep\r\nexport A='old' # why\r\n");
+        assert_eq!(unset("A=1\nB='x\ny'\nA=2\n", "A"), "B='x\ny'\n");
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_survives_any_file(before in "(?s).{0,80}", value in "(?s)[^\0]{0,60}") {
+            let text = set(&before, "THE_NAME", &value);
+            // A quote the file never closed before can only swallow what is appended.
+            prop_assume!(!DotEnv::parse(&before).bad.iter().any(|bad| bad.why.contains("quote")));
+            prop_assume!(!value.contains('\u{fffd}'));
+            prop_assert_eq!(DotEnv::parse(&text).get("THE_NAME").map(|e| e.value.clone()), Some(value));
+            let others = |text: &str| {
+                pairs(text).into_iter().filter(|(name, _)| name != "THE_NAME").collect::<Vec<_>>()
+            };
+            prop_assert_eq!(others(&text), others(&before));
+            let gone = unset(&text, "THE_NAME");
+            prop_assert!(DotEnv::parse(&gone).get("THE_NAME").is_none());
+            prop_assert_eq!(others(&gone), others(&before));
+        }
+    }
+}

@@ -1,0 +1,561 @@
+//! Every key of the configuration.
+//!
+//! A default here is the one of the Python program, so that a file written for it means the same. The text
+//! above a key is what `config explain` and the reference page print.
+
+use hermes_policy::user_rule::CommandPattern;
+use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
+
+use super::define::{Key, section};
+use super::layers::Reader;
+use super::setting::{CommaList, EnvMap, TextMap, choice};
+
+/// The image of a container place when nothing else is said.
+const IMAGE: &str = "nikolaik/python-nodejs:python3.11-nodejs20";
+
+/// The version of the file's layout that this program writes and reads.
+pub const CONFIG_VERSION: u64 = 29;
+
+choice! {
+    /// Which HOME a command on this machine gets.
+    HomeMode {
+        /// The real one, or the one of the hermes home when hermes itself runs in a container.
+        Auto = "auto",
+        /// Always the owner's.
+        Real = "real",
+        /// The `home` directory of the hermes home.
+        Profile = "profile",
+    }
+}
+
+choice! {
+    /// How a Modal sandbox is reached.
+    ModalMode {
+        /// Managed where the account has it, else direct.
+        Auto = "auto",
+        /// With the owner's own Modal token.
+        Direct = "direct",
+        /// Through the managed service.
+        Managed = "managed",
+    }
+}
+
+choice! {
+    /// Who decides about a command that a rule matched.
+    ApprovalMode {
+        /// A person.
+        Manual = "manual",
+        /// A model first, a person when it is unsure.
+        Smart = "smart",
+        /// Nobody: only the hard floor and the owner's own rules hold.
+        Off = "off" | "false" | "no",
+    }
+}
+
+choice! {
+    /// What happens to a question when nobody can answer it.
+    Unattended {
+        /// It is refused.
+        Deny = "deny",
+        /// It is allowed.
+        Approve = "approve",
+    }
+}
+
+choice! {
+    /// Where `execute_code` runs its script.
+    CodeMode {
+        /// In the session's directory, with the project's own interpreter.
+        Project = "project",
+        /// In an empty directory of its own.
+        Strict = "strict",
+    }
+}
+
+choice! {
+    /// How much is written to the log.
+    Level {
+        /// Failures only.
+        Error = "error",
+        /// Failures and warnings.
+        Warn = "warn" | "warning",
+        /// What happened.
+        Info = "info",
+        /// And why.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
+}
+
+choice! {
+    /// Which message a reply is attached to.
+    ReplyTo {
+        /// None.
+        Off = "off" | "false" | "no",
+        /// The first part of an answer.
+        First = "first",
+        /// Every part of an answer.
+        All = "all",
+    }
+}
+
+choice! {
+    /// Whether other bots are heard.
+    Bots {
+        /// Never.
+        None = "none" | "false" | "no" | "off",
+        /// Only when they mention this bot.
+        Mentions = "mentions",
+        /// Always.
+        All = "all" | "true" | "yes" | "on",
+    }
+}
+
+choice! {
+    /// How slash commands are registered with Discord.
+    CommandSync {
+        /// Only when they changed.
+        Safe = "safe",
+        /// At every start, replacing what is there.
+        Bulk = "bulk",
+        /// Not at all.
+        Off = "off" | "false" | "no",
+    }
+}
+
+section! {
+    /// Where commands run and what they get.
+    Terminal "terminal." {
+        /// Where commands run: local, sandbox, docker, ssh, singularity, modal, daytona or kubernetes.
+        backend: BackendName = BackendName::Local, "TERMINAL_ENV", also "terminal.env_type";
+        /// The directory a session starts in. `.` is the directory hermes was started in.
+        cwd: String = ".".into(), "TERMINAL_CWD";
+        /// Seconds a command may run before it is stopped.
+        timeout: u64 = 180, "TERMINAL_TIMEOUT", at_least 1;
+        /// The longest timeout, in seconds, a call may ask for in the foreground.
+        max_foreground_timeout: u64 = 600, "TERMINAL_MAX_FOREGROUND_TIMEOUT", at_least 1;
+        /// Seconds a place may stay idle before it is removed. Never counted while a command runs.
+        lifetime_seconds: u64 = 300, "TERMINAL_LIFETIME_SECONDS", at_least 1;
+        /// What a place reaches over the network: full, none or proxy (public hosts only). Default: proxy for
+        /// sandbox, full elsewhere.
+        network: Option<Network> = None, "TERMINAL_NETWORK";
+        /// Which HOME a command on this machine gets: auto, real or profile.
+        home_mode: HomeMode = HomeMode::Auto, "TERMINAL_HOME_MODE";
+        /// Variables of the hermes process that commands may see besides the small base.
+        env_passthrough: Vec<EnvName> = Vec::new(), "TERMINAL_ENV_PASSTHROUGH";
+        /// Files below the hermes home that are mounted read-only into places.
+        credential_files: Vec<String> = Vec::new(), "TERMINAL_CREDENTIAL_FILES";
+        /// Files a local session sources at its start, instead of the usual ones.
+        shell_init_files: Vec<String> = Vec::new(), "TERMINAL_SHELL_INIT_FILES";
+        /// Whether a local session sources `~/.profile`, `~/.bash_profile` and `~/.bashrc` at its start.
+        auto_source_bashrc: bool = true, "TERMINAL_AUTO_SOURCE_BASHRC";
+        /// Where the kept files of places are. Default: `sandboxes` in the hermes home.
+        sandbox_dir: Option<String> = None, "TERMINAL_SANDBOX_DIR";
+        /// The password given to `sudo`. Set and empty means: try an empty one, never ask.
+        sudo_password: Option<Secret> = None, "SUDO_PASSWORD", blank Value;
+        /// Processors a place may use, 0 for no limit.
+        container_cpu: f64 = 1.0, "TERMINAL_CONTAINER_CPU";
+        /// Memory of a place in MB, 0 for no limit.
+        container_memory: u64 = 5120, "TERMINAL_CONTAINER_MEMORY";
+        /// Disk of a place in MB, 0 for no limit.
+        container_disk: u64 = 51200, "TERMINAL_CONTAINER_DISK";
+        /// Whether the home and the workspace of a place are kept when it is removed.
+        container_persistent: bool = true, "TERMINAL_CONTAINER_PERSISTENT";
+        /// The image of a Docker or Podman place.
+        docker_image: String = IMAGE.into(), "TERMINAL_DOCKER_IMAGE";
+        /// Variables handed to commands in the container, by name. Values come from the process environment,
+        /// then from `.env`. Whatever is listed here can be read by every command in the container.
+        docker_forward_env: Vec<EnvName> = Vec::new(), "TERMINAL_DOCKER_FORWARD_ENV";
+        /// Variables with literal values for commands in the container.
+        docker_env: EnvMap = EnvMap::default(), "TERMINAL_DOCKER_ENV";
+        /// Mounts, each `source:target[:options]`. A writable mount gives commands that directory of the host.
+        docker_volumes: Vec<Volume> = Vec::new(), "TERMINAL_DOCKER_VOLUMES";
+        /// Whether the start directory is mounted at `/workspace`.
+        docker_mount_cwd_to_workspace: bool = false, "TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE";
+        /// Whether commands in the container run with the owner's user id.
+        docker_run_as_host_user: bool = false, "TERMINAL_DOCKER_RUN_AS_HOST_USER";
+        /// Further options of `docker run`. Only those with a known meaning are accepted.
+        docker_extra_args: Vec<String> = Vec::new(), "TERMINAL_DOCKER_EXTRA_ARGS";
+        /// Whether a container is used again by the next hermes process.
+        docker_persist_across_processes: bool = true, "TERMINAL_DOCKER_PERSIST_ACROSS_PROCESSES";
+        /// Whether leftover containers of this home are removed at start.
+        docker_orphan_reaper: bool = true, "TERMINAL_DOCKER_ORPHAN_REAPER";
+        /// The engine's command, `docker`, `podman` or a path. Only used to tell which engine is meant.
+        docker_binary: Option<String> = None, "HERMES_DOCKER_BINARY";
+        /// The host of the ssh backend.
+        ssh_host: String = String::new(), "TERMINAL_SSH_HOST";
+        /// The user on that host.
+        ssh_user: String = String::new(), "TERMINAL_SSH_USER";
+        /// The port on that host.
+        ssh_port: u16 = 22, "TERMINAL_SSH_PORT";
+        /// The private key file, when ssh's own choice is not the right one.
+        ssh_key: String = String::new(), "TERMINAL_SSH_KEY";
+        /// The image of an Apptainer or Singularity place.
+        singularity_image: String = format!("docker://{IMAGE}"), "TERMINAL_SINGULARITY_IMAGE";
+        /// Where Apptainer keeps its overlays and caches. Default: the first writable scratch directory.
+        scratch_dir: Option<String> = None, "TERMINAL_SCRATCH_DIR";
+        /// Warn when the scratch directory holds more than this many GB.
+        disk_warning_gb: f64 = 500.0, "TERMINAL_DISK_WARNING_GB";
+        /// The image of a Modal sandbox.
+        modal_image: String = IMAGE.into(), "TERMINAL_MODAL_IMAGE";
+        /// How Modal is reached: auto, direct or managed.
+        modal_mode: ModalMode = ModalMode::Auto, "TERMINAL_MODAL_MODE";
+        /// The image of a Daytona sandbox.
+        daytona_image: String = IMAGE.into(), "TERMINAL_DAYTONA_IMAGE";
+    }
+}
+
+section! {
+    /// Where the commands of chats run.
+    Gateway "gateway." {
+        /// Where commands of messaging sessions run, instead of terminal.backend. Default: sandbox where it works.
+        terminal_backend: Option<BackendName> = None, "GATEWAY_TERMINAL_BACKEND";
+        /// The image of such places, where the backend takes one. Default: the backend's own image key.
+        sandbox_image: Option<String> = None, "GATEWAY_SANDBOX_IMAGE";
+        /// Seconds of inactivity after which the place of a chat is removed.
+        sandbox_lifetime: u64 = 3600, "GATEWAY_SANDBOX_LIFETIME", at_least 1;
+    }
+}
+
+section! {
+    /// Discord.
+    Discord "discord." {
+        /// The bot's token.
+        bot_token: Option<Secret> = None, "DISCORD_BOT_TOKEN";
+        /// Whether the bot must be mentioned in server channels.
+        require_mention: bool = true, "DISCORD_REQUIRE_MENTION";
+        /// Channels where the bot answers without a mention.
+        free_response_channels: CommaList = CommaList::default(), "DISCORD_FREE_RESPONSE_CHANNELS";
+        /// When set, the only channels where the bot answers.
+        allowed_channels: CommaList = CommaList::default(), "DISCORD_ALLOWED_CHANNELS";
+        /// Channels where the bot never answers.
+        ignored_channels: CommaList = CommaList::default(), "DISCORD_IGNORED_CHANNELS";
+        /// Whether a mention in a channel opens a thread for the answer.
+        auto_thread: bool = true, "DISCORD_AUTO_THREAD";
+        /// Channels where no thread is opened.
+        no_thread_channels: CommaList = CommaList::default(), "DISCORD_NO_THREAD_CHANNELS";
+        /// Whether the bot must be mentioned in threads it already takes part in.
+        thread_require_mention: bool = false, "DISCORD_THREAD_REQUIRE_MENTION";
+        /// Users who may talk to the bot.
+        allowed_users: CommaList = CommaList::default(), "DISCORD_ALLOWED_USERS";
+        /// Roles whose members may talk to the bot.
+        allowed_roles: CommaList = CommaList::default(), "DISCORD_ALLOWED_ROLES";
+        /// Whether everybody may talk to the bot.
+        allow_all_users: bool = false, "DISCORD_ALLOW_ALL_USERS";
+        /// A server whose role members may also write direct messages.
+        dm_role_auth_guild: String = String::new(), "DISCORD_DM_ROLE_AUTH_GUILD";
+        /// Whether other bots are heard: none, mentions or all.
+        allow_bots: Bots = Bots::None, "DISCORD_ALLOW_BOTS";
+        /// Whether messages get reactions while they are worked on.
+        reactions: bool = true, "DISCORD_REACTIONS";
+        /// Whether earlier messages of the channel are read when the bot is called.
+        history_backfill: bool = true, "DISCORD_HISTORY_BACKFILL";
+        /// How many of them.
+        history_backfill_limit: u64 = 50, "DISCORD_HISTORY_BACKFILL_LIMIT";
+        /// Extra instructions by channel id.
+        channel_prompts: TextMap = TextMap::default(), "DISCORD_CHANNEL_PROMPTS";
+        /// The server actions the agent may use; empty for all.
+        server_actions: CommaList = CommaList::default(), "DISCORD_SERVER_ACTIONS";
+        /// Whether attachments of every type are taken.
+        allow_any_attachment: bool = false, "DISCORD_ALLOW_ANY_ATTACHMENT";
+        /// The largest attachment taken, in bytes; 0 for no limit.
+        max_attachment_bytes: u64 = 33_554_432, "DISCORD_MAX_ATTACHMENT_BYTES";
+        /// Which message a reply is attached to: off, first or all.
+        reply_to_mode: ReplyTo = ReplyTo::First, "DISCORD_REPLY_TO_MODE";
+        /// Whether the bot may notify everyone.
+        allow_mention_everyone: bool = false, "DISCORD_ALLOW_MENTION_EVERYONE";
+        /// Whether the bot may notify roles.
+        allow_mention_roles: bool = false, "DISCORD_ALLOW_MENTION_ROLES";
+        /// Whether the bot may notify users.
+        allow_mention_users: bool = true, "DISCORD_ALLOW_MENTION_USERS";
+        /// Whether a reply notifies the person it replies to.
+        allow_mention_replied_user: bool = true, "DISCORD_ALLOW_MENTION_REPLIED_USER";
+        /// The channel for messages nobody asked for.
+        home_channel: String = String::new(), "DISCORD_HOME_CHANNEL";
+        /// How that channel is called.
+        home_channel_name: String = "Home".into(), "DISCORD_HOME_CHANNEL_NAME";
+        /// A proxy for the connection to Discord.
+        proxy: String = String::new(), "DISCORD_PROXY";
+        /// How slash commands are registered: safe, bulk or off.
+        command_sync_policy: CommandSync = CommandSync::Safe, "DISCORD_COMMAND_SYNC_POLICY";
+    }
+}
+
+section! {
+    /// Who is asked before a dangerous command runs.
+    Approvals "approvals." {
+        /// Who decides about a command that a rule matched: manual, smart or off.
+        mode: ApprovalMode = ApprovalMode::Manual, "HERMES_APPROVALS_MODE";
+        /// Seconds a question on a terminal waits for its answer.
+        timeout: u64 = 60, "HERMES_APPROVALS_TIMEOUT", at_least 1;
+        /// What a scheduled job does with a question: deny or approve.
+        cron_mode: Unattended = Unattended::Deny, "HERMES_APPROVALS_CRON_MODE";
+        /// Commands that need not be asked about, as patterns such as `git push *`. The floor still holds.
+        allow: Vec<CommandPattern> = Vec::new(), "HERMES_APPROVALS_ALLOW";
+        /// Commands that are always asked about, wherever they run.
+        ask: Vec<CommandPattern> = Vec::new(), "HERMES_APPROVALS_ASK";
+        /// Commands that never run, wherever they would run.
+        deny: Vec<CommandPattern> = Vec::new(), "HERMES_APPROVALS_DENY";
+        /// Whether reloading tool servers is confirmed first.
+        mcp_reload_confirm: bool = true, "HERMES_APPROVALS_MCP_RELOAD_CONFIRM";
+        /// Whether chat commands that drop a conversation are confirmed first.
+        destructive_slash_confirm: bool = true, "HERMES_APPROVALS_DESTRUCTIVE_SLASH_CONFIRM";
+    }
+}
+
+section! {
+    /// Python scripts of the agent.
+    CodeExecution "code_execution." {
+        /// Where a script runs: project or strict.
+        mode: CodeMode = CodeMode::Project, "HERMES_CODE_EXECUTION_MODE";
+        /// Seconds a script may run.
+        timeout: u64 = 300, "HERMES_CODE_EXECUTION_TIMEOUT", at_least 1;
+        /// How many tools a script may call.
+        max_tool_calls: u64 = 50, "HERMES_CODE_EXECUTION_MAX_TOOL_CALLS";
+    }
+}
+
+section! {
+    /// How much of a tool's output the model sees.
+    ToolOutput "tool_output." {
+        /// Bytes of a command's output.
+        max_bytes: u64 = 50_000, "HERMES_TOOL_OUTPUT_MAX_BYTES", at_least 1;
+        /// Lines of a file.
+        max_lines: u64 = 2_000, "HERMES_TOOL_OUTPUT_MAX_LINES", at_least 1;
+        /// Characters of a line.
+        max_line_length: u64 = 2_000, "HERMES_TOOL_OUTPUT_MAX_LINE_LENGTH", at_least 1;
+    }
+}
+
+section! {
+    /// What must not leak.
+    Security "security." {
+        /// Whether secrets are masked in logs, tool output and stored text.
+        redact_secrets: bool = true, "HERMES_REDACT_SECRETS";
+    }
+}
+
+section! {
+    /// The language model.
+    Model "model." {
+        /// The model's id.
+        default: String = String::new(), "HERMES_INFERENCE_MODEL", also "model.model";
+        /// Who serves it, or auto.
+        provider: String = "auto".into(), "HERMES_INFERENCE_PROVIDER";
+        /// The address of a server of your own.
+        base_url: String = String::new(), "HERMES_MODEL_BASE_URL";
+        /// The key for that server.
+        api_key: Option<Secret> = None, "HERMES_MODEL_API_KEY";
+        /// The model's window in tokens. Default: asked of the server.
+        context_length: Option<u64> = None, "HERMES_MODEL_CONTEXT_LENGTH", at_least 1;
+        /// The window to ask of Ollama, in tokens.
+        ollama_num_ctx: Option<u64> = None, "HERMES_MODEL_OLLAMA_NUM_CTX", at_least 1;
+        /// The longest answer in tokens.
+        max_tokens: Option<u64> = None, "HERMES_MAX_TOKENS", at_least 1;
+        /// HTTP headers sent with every request.
+        default_headers: TextMap = TextMap::default(), "HERMES_MODEL_DEFAULT_HEADERS";
+        /// How the server knows us, where it is not by key.
+        auth_mode: Option<String> = None, "HERMES_MODEL_AUTH_MODE";
+    }
+}
+
+section! {
+    /// Keyless access to a model on Azure.
+    ModelEntra "model.entra." {
+        /// The scope asked for.
+        scope: Option<String> = None, "HERMES_MODEL_ENTRA_SCOPE";
+    }
+}
+
+section! {
+    /// The log file in the home.
+    Logging "logging." {
+        /// How much is written: error, warn, info, debug or trace.
+        level: Level = Level::Info, "HERMES_LOG_LEVEL";
+        /// The size in MB at which the log file is turned over.
+        max_size_mb: u64 = 5, "HERMES_LOG_MAX_SIZE_MB", at_least 1;
+        /// How many older log files are kept.
+        backup_count: u64 = 3, "HERMES_LOG_BACKUP_COUNT";
+    }
+}
+
+section! {
+    /// Keys without a section.
+    General "" {
+        /// Commands that are never asked about again, as patterns; entries the gate cannot read have no effect.
+        command_allowlist: Vec<String> = Vec::new(), "HERMES_COMMAND_ALLOWLIST";
+        /// The most characters one read of a file gives.
+        file_read_max_chars: u64 = 100_000, "HERMES_FILE_READ_MAX_CHARS", at_least 1;
+    }
+}
+
+macro_rules! config {
+    ($($field:ident: $section:ident),+ $(,)?) => {
+        /// The whole configuration, read once and handed down.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Config {
+            $(#[doc = concat!("The keys of [`", stringify!($section), "`].")] pub $field: $section,)+
+        }
+
+        impl Config {
+            pub(crate) fn read(layers: &mut Reader<'_>) -> Self {
+                Self { $($field: $section::read(layers)),+ }
+            }
+        }
+
+        const SECTIONS: &[&[Key]] = &[$($section::KEYS),+];
+    };
+}
+
+config! {
+    terminal: Terminal,
+    gateway: Gateway,
+    discord: Discord,
+    approvals: Approvals,
+    code_execution: CodeExecution,
+    tool_output: ToolOutput,
+    security: Security,
+    model: Model,
+    model_entra: ModelEntra,
+    logging: Logging,
+    general: General,
+}
+
+/// Every key, in the order of the reference page.
+pub fn all() -> impl Iterator<Item = &'static Key> {
+    SECTIONS.iter().copied().flatten()
+}
+
+/// The key with this path, older path or variable.
+pub fn find(name: &str) -> Option<&'static Key> {
+    all().find(|key| key.path == name || key.aliases.contains(&name) || key.variable == name)
+}
+
+/// Keys of the Python program that mean nothing here, with the reason.
+pub const UNUSED: &[(&str, &str)] = &[
+    ("terminal.persistent_shell", "the state of a session is always kept"),
+    ("discord.voice_fx", PYTHON),
+    ("discord.missed_message_backfill", PYTHON),
+    ("discord.approval_mentions", PYTHON),
+    ("discord.bots_require_inline_mention", PYTHON),
+    ("security.allow_private_urls", PYTHON),
+    ("security.tirith_enabled", PYTHON),
+    ("security.tirith_path", PYTHON),
+    ("security.tirith_timeout", PYTHON),
+    ("security.tirith_fail_open", PYTHON),
+    ("security.website_blocklist", PYTHON),
+    ("security.allow_lazy_installs", "nothing is installed at run time"),
+    ("security.acked_advisories", PYTHON),
+    ("gateway.strict", PYTHON),
+    ("gateway.media_delivery_allow_dirs", PYTHON),
+    ("gateway.trust_recent_files", PYTHON),
+    ("gateway.trust_recent_files_seconds", PYTHON),
+    ("gateway.message_timestamps", PYTHON),
+    ("gateway.max_concurrent_sessions", PYTHON),
+    ("gateway.platforms", PYTHON),
+    ("gateway.proxy_url", PYTHON),
+    ("gateway.streaming", PYTHON),
+    ("agent", PYTHON),
+    ("always_log_local", PYTHON),
+    ("auxiliary", PYTHON),
+    ("bedrock", PYTHON),
+    ("browser", PYTHON),
+    ("checkpoints", PYTHON),
+    ("clarify", PYTHON),
+    ("compression", PYTHON),
+    ("context", PYTHON),
+    ("context_file_max_chars", PYTHON),
+    ("credential_pool_strategies", PYTHON),
+    ("cron", PYTHON),
+    ("curator", PYTHON),
+    ("custom_providers", PYTHON),
+    ("dashboard", PYTHON),
+    ("delegation", PYTHON),
+    ("display", PYTHON),
+    ("email", PYTHON),
+    ("fallback_providers", PYTHON),
+    ("filter_silence_narration", PYTHON),
+    ("goals", PYTHON),
+    ("group_sessions_per_user", PYTHON),
+    ("hooks", PYTHON),
+    ("hooks_auto_accept", PYTHON),
+    ("human_delay", PYTHON),
+    ("kanban", PYTHON),
+    ("lsp", PYTHON),
+    ("matrix", PYTHON),
+    ("max_concurrent_sessions", PYTHON),
+    ("mcp_servers", PYTHON),
+    ("memory", PYTHON),
+    ("model_aliases", PYTHON),
+    ("model_catalog", PYTHON),
+    ("network", PYTHON),
+    ("onboarding", PYTHON),
+    ("openrouter", PYTHON),
+    ("platform_toolsets", PYTHON),
+    ("platforms", PYTHON),
+    ("plugins", PYTHON),
+    ("prefill_messages_file", PYTHON),
+    ("privacy", PYTHON),
+    ("prompt_caching", PYTHON),
+    ("provider_routing", PYTHON),
+    ("providers", PYTHON),
+    ("quick_commands", PYTHON),
+    ("secrets", PYTHON),
+    ("session_reset", PYTHON),
+    ("session_store_max_age_days", PYTHON),
+    ("sessions", PYTHON),
+    ("signal", PYTHON),
+    ("skills", PYTHON),
+    ("slack", PYTHON),
+    ("streaming", PYTHON),
+    ("stt", PYTHON),
+    ("telegram", PYTHON),
+    ("thread_sessions_per_user", PYTHON),
+    ("timezone", PYTHON),
+    ("tool_loop_guardrails", PYTHON),
+    ("tools", PYTHON),
+    ("toolsets", PYTHON),
+    ("tts", PYTHON),
+    ("unauthorized_dm_behavior", PYTHON),
+    ("updates", PYTHON),
+    ("voice", PYTHON),
+    ("web", PYTHON),
+    ("whatsapp", PYTHON),
+    ("x_search", PYTHON),
+];
+
+const PYTHON: &str = "known to the Python program, not used by this version";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::config::yaml::Node;
+
+    #[test]
+    fn paths_and_variables_are_unique_and_every_key_is_documented() {
+        let mut seen = HashSet::new();
+        for key in all() {
+            assert!(seen.insert(key.path), "{} is defined twice", key.path);
+            assert!(seen.insert(key.variable), "{} is used twice", key.variable);
+            assert!(key.doc.trim().ends_with('.'), "{} has no sentence", key.path);
+            assert!(!UNUSED.iter().any(|(unused, _)| *unused == key.path), "{} is used", key.path);
+        }
+    }
+
+    #[test]
+    fn every_default_passes_its_own_check() {
+        for key in all() {
+            let default = (key.default)();
+            if default.is_null() || default.as_str() == Some("") || key.path == "discord.allowed_users" {
+                continue;
+            }
+            let text = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+            let mut notes = Vec::new();
+            assert_eq!((key.check)(&Node::from_text(&text), &mut notes), Ok(default), "{}", key.path);
+            assert_eq!(notes, [], "{}", key.path);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Bringing an older file to the present layout. Only `config migrate` does this, never a start.
+//!
+//! Each step does what the Python program's own migration to that version does to the file, except that
+//! defaults are not written out: a default in a file outlives its reason.
+
+use serde_json::{Value, json};
+
+use super::change::steps;
+use super::edit::{self, EditError, Step};
+use super::keys::{self, CONFIG_VERSION};
+use super::{dotenv, yaml};
+
+/// A file's new text, and what was done to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Migrated {
+    /// The new text of `config.yaml`.
+    pub config: String,
+    /// The new text of `.env`.
+    pub dotenv: String,
+    /// One line for each change.
+    pub done: Vec<String>,
+}
+
+type Migration = fn(&mut Draft) -> Result<(), EditError>;
+
+/// What each version changed, in order.
+const MIGRATIONS: &[(u64, Migration)] = &[
+    (4, tool_progress),
+    (5, timezone),
+    (9, |draft| draft.drop_variable("ANTHROPIC_TOKEN")),
+    (12, custom_providers),
+    (13, |draft| {
+        draft.drop_variable("LLM_MODEL")?;
+        draft.drop_variable("OPENAI_MODEL")
+    }),
+    (14, speech_model),
+    (16, tool_progress_overrides),
+    (17, compression_summary),
+    (25, catalog_ttl),
+    (29, write_mode),
+];
+
+/// Applies every step after `from` (0 when the file does not say).
+pub fn migrate(config: &str, dotenv: &str, from: u64) -> Result<Migrated, EditError> {
+    let root = yaml::parse(config).map_err(EditError::Unreadable)?.to_json();
+    let mut draft = Draft { text: config.to_owned(), root, dotenv: dotenv.to_owned(), done: Vec::new() };
+    for (version, apply) in MIGRATIONS {
+        if from < *version {
+            apply(&mut draft)?;
+        }
+    }
+    for key in keys::all() {
+        for alias in key.aliases {
+            draft.rename(alias, key.path)?;
+        }
+    }
+    if from != CONFIG_VERSION {
+        draft.set("_config_version", json!(CONFIG_VERSION))?;
+    }
+    Ok(Migrated { config: draft.text, dotenv: draft.dotenv, done: draft.done })
+}
+
+/// A file on its way.
+struct Draft {
+    text: String,
+    root: Value,
+    dotenv: String,
+    done: Vec<String>,
+}
+
+impl Draft {
+    fn get(&self, path: &str) -> Option<&Value> {
+        path.split('.').try_fold(&self.root, |at, part| at.get(part)).filter(|value| !value.is_null())
+    }
+
+    fn text_of(&self, path: &str) -> Option<String> {
+        self.get(path).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    }
+
+    fn set(&mut self, path: &str, value: Value) -> Result<(), EditError> {
+        self.set_at(&steps(path), value)
+    }
+
+    fn set_at(&mut self, path: &[Step], value: Value) -> Result<(), EditError> {
+        self.text = edit::set(&self.text, path, &value)?;
+        self.done.push(format!("set {}", edit::words(path)));
+        self.reread()
+    }
+
+    fn unset(&mut self, path: &str) -> Result<(), EditError> {
+        self.text = edit::unset(&self.text, &steps(path))?;
+        self.done.push(format!("removed {path}"));
+        self.reread()
+    }
+
+    fn reread(&mut self) -> Result<(), EditError> {
+        self.root = yaml::parse(&self.text).map_err(EditError::Unreadable)?.to_json();
+        Ok(())
+    }
+
+    /// Gives a key its present name; where both are there, the older one has no effect and goes.
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), EditError> {
+        if self.get(from).is_none() {
+            return Ok(());
+        }
+        if self.get(to).is_some() {
+            return self.unset(from);
+        }
+        let name = to.rsplit('.').next().unwrap_or(to);
+        self.text = edit::rename(&self.text, &steps(from), name)?;
+        self.done.push(format!("renamed {from} to {to}"));
+        self.reread()
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        dotenv::DotEnv::parse(&self.dotenv).get(name).map(|entry| entry.value.trim().to_owned())
+    }
+
+    fn drop_variable(&mut self, name: &str) -> Result<(), EditError> {
+        if self.variable(name).is_some() {
+            self.dotenv = dotenv::unset(&self.dotenv, name);
+            self.done.push(format!("removed {name} from .env"));
+        }
+        Ok(())
+    }
+}
+
+fn tool_progress(draft: &mut Draft) -> Result<(), EditError> {
+    if draft.get("display.tool_progress").is_some() {
+        return Ok(());
+    }
+    let off = draft
+        .variable("HERMES_TOOL_PROGRESS")
+        .is_some_and(|value| ["false", "0", "no"].contains(&value.to_lowercase().as_str()));
+    let mode = draft.variable("HERMES_TOOL_PROGRESS_MODE").map(|mode| mode.to_lowercase());
+    match mode {
+        _ if off => draft.set("display.tool_progress", json!("off")),
+        Some(mode) if ["new", "all", "verbose"].contains(&mode.as_str()) => {
+            draft.set("display.tool_progress", json!(mode))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn timezone(draft: &mut Draft) -> Result<(), EditError> {
+    match draft.variable("HERMES_TIMEZONE") {
+        Some(zone) if !zone.is_empty() && draft.get("timezone").is_none() => {
+            draft.set("timezone", json!(zone))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The list `custom_providers` becomes the map `providers`, keyed by a short form of each name.
+fn custom_providers(draft: &mut Draft) -> Result<(), EditError> {
+    let Some(Value::Array(entries)) = draft.get("custom_providers").cloned() else { return Ok(()) };
+    let mut moved = false;
+    for (index, entry) in entries.iter().enumerate() {
+        let field = |name: &str| entry.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let Some(url) = field("base_url").or_else(|| field("url")).or_else(|| field("api")) else { continue };
+        let name = field("name").unwrap_or_default();
+        let mut key = short_name(if name.is_empty() { host(url) } else { name });
+        let taken = |key: &str| draft.get("providers").and_then(|map| map.get(key)).is_some();
+        if taken(&key) {
+            key = (index..).map(|n| format!("{key}-{n}")).find(|key| !taken(key)).unwrap_or(key);
+        }
+        let mut provider = serde_json::Map::from_iter([("api".to_owned(), json!(url))]);
+        for (old, new) in [
+            ("name", "name"),
+            ("api_key", "api_key"),
+            ("key_env", "key_env"),
+            ("models", "models"),
+            ("context_length", "context_length"),
+            ("rate_limit_delay", "rate_limit_delay"),
+            ("discover_models", "discover_models"),
+            ("extra_body", "extra_body"),
+            ("extra_headers", "extra_headers"),
+            ("ssl_ca_cert", "ssl_ca_cert"),
+            ("ssl_verify", "ssl_verify"),
+            ("model", "default_model"),
+            ("api_mode", "transport"),
+        ] {
+            let value = entry.get(old).filter(|value| !value.is_null() && value.as_str() != Some(""));
+            let no_key = old == "api_key"
+                && value
+                    .and_then(Value::as_str)
+                    .is_some_and(|key| ["no-key", "no-key-required"].contains(&key));
+            if let Some(value) = value.filter(|_| !no_key) {
+                provider.insert(new.to_owned(), value.clone());
+            }
+        }
+        draft.set_at(&[Step::Key("providers".into()), Step::Key(key)], Value::Object(provider))?;
+        moved = true;
+    }
+    if moved { draft.unset("custom_providers") } else { Ok(()) }
+}
+
+fn short_name(name: &str) -> String {
+    let lower = name.trim().to_lowercase().replace(' ', "-").replace(['(', ')'], "");
+    let parts: Vec<&str> = lower.split('-').filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() { "endpoint".to_owned() } else { parts.join("-") }
+}
+
+fn host(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', ':', '?']).next().unwrap_or(rest)
+}
+
+const WHISPER_MODELS: &[&str] = &[
+    "tiny.en",
+    "tiny",
+    "base.en",
+    "base",
+    "small.en",
+    "small",
+    "medium.en",
+    "medium",
+    "large-v1",
+    "large-v2",
+    "large-v3",
+    "large",
+    "distil-large-v2",
+    "distil-medium.en",
+    "distil-small.en",
+    "distil-large-v3",
+    "distil-large-v3.5",
+    "large-v3-turbo",
+    "turbo",
+];
+
+/// The one `stt.model` goes to the provider it was for; a cloud model's name means nothing to a local one.
+fn speech_model(draft: &mut Draft) -> Result<(), EditError> {
+    let Some(model) = draft.text_of("stt.model") else { return Ok(()) };
+    let provider = draft.text_of("stt.provider").unwrap_or_else(|| "local".to_owned());
+    let local = provider == "local" || provider == "local_command";
+    let path = format!("stt.{}.model", if local { "local" } else { provider.as_str() });
+    if draft.get(&path).is_none() && (!local || WHISPER_MODELS.contains(&model.as_str())) {
+        draft.set(&path, json!(model))?;
+    }
+    draft.unset("stt.model")
+}
+
+fn tool_progress_overrides(draft: &mut Draft) -> Result<(), EditError> {
+    let Some(Value::Object(overrides)) = draft.get("display.tool_progress_overrides").cloned() else {
+        return Ok(());
+    };
+    for (platform, mode) in overrides {
+        if draft.get(&format!("display.platforms.{platform}.tool_progress")).is_none() {
+            draft.set(&format!("display.platforms.{platform}.tool_progress"), mode)?;
+        }
+    }
+    draft.unset("display.tool_progress_overrides")
+}
+
+fn compression_summary(draft: &mut Draft) -> Result<(), EditError> {
+    for field in ["model", "provider", "base_url"] {
+        let old = format!("compression.summary_{field}");
+        let new = format!("auxiliary.compression.{field}");
+        let Some(value) = draft.text_of(&old).map(|value| value.trim().to_owned()) else { continue };
+        let present = draft.text_of(&new).filter(|value| !value.is_empty() && value != "auto");
+        if !value.is_empty() && value != "auto" && present.is_none() {
+            draft.set(&new, json!(value))?;
+        }
+        draft.unset(&old)?;
+    }
+    Ok(())
+}
+
+fn catalog_ttl(draft: &mut Draft) -> Result<(), EditError> {
+    match draft.get("model_catalog.ttl_hours") {
+        Some(value) if *value == json!(24) => draft.set("model_catalog.ttl_hours", json!(1)),
+        _ => Ok(()),
+    }
+}
+
+fn write_mode(draft: &mut Draft) -> Result<(), EditError> {
+    for section in ["memory", "skills"] {
+        let old = format!("{section}.write_mode");
+        if let Some(mode) = draft.text_of(&old) {
+            let approve = mode.trim().eq_ignore_ascii_case("approve");
+            draft.set(&format!("{section}.write_approval"), json!(approve))?;
+            draft.unset(&old)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str, from: u64) -> Value {
+        let migrated = migrate(text, "", from).unwrap();
+        yaml::parse(&migrated.config).unwrap().to_json()
+    }
+
+    #[test]
+    fn each_step_moves_its_values_and_keeps_comments() {
+        let text = "# mine\n_config_version: 8\nterminal:\n  env_type: docker # why\ncustom_providers:\n  - name: My Box (home)\n    \
+                    base_url: http://127.0.0.1:1/v1\n    model: m1\n    api_key: no-key\n  - url: http://b.example/v1\nstt:\n  \
+                    provider: openai\n  model: whisper-1\ndisplay:\n  tool_progress_overrides:\n    telegram: 'new'\n\
+                    compression:\n  summary_model: small\n  summary_provider: auto\n  enabled: true\n\
+                    model_catalog:\n  ttl_hours: 24\nmemory:\n  write_mode: approve\n";
+        let migrated = migrate(text, "LLM_MODEL=x\nKEEP=1\n", 8).unwrap();
+        assert_eq!(
+            yaml::parse(&migrated.config).unwrap().to_json(),
+            json!({
+                "_config_version": 29,
+                "terminal": {"backend": "docker"},
+                "stt": {"provider": "openai", "openai": {"model": "whisper-1"}},
+                "display": {"platforms": {"telegram": {"tool_progress": "new"}}},
+                "compression": {"enabled": true},
+                "model_catalog": {"ttl_hours": 1},
+                "memory": {"write_approval": true},
+                "providers": {
+                    "my-box-home": {"api": "http://127.0.0.1:1/v1", "name": "My Box (home)", "default_model": "m1"},
+                    "b.example": {"api": "http://b.example/v1"},
+                },
+                "auxiliary": {"compression": {"model": "small"}},
+            })
+        );
+        assert_eq!(edit::comments(&migrated.config).unwrap(), ["# mine", "# why"]);
+        assert_eq!(migrated.dotenv, "KEEP=1\n");
+    }
+
+    #[test]
+    fn a_step_the_file_has_behind_it_is_not_repeated() {
+        let text = "_config_version: 28\nstt:\n  model: whisper-1\n";
+        assert_eq!(config(text, 28), json!({"_config_version": 29, "stt": {"model": "whisper-1"}}));
+    }
+
+    #[test]
+    fn a_present_file_is_left_byte_for_byte() {
+        let text = "_config_version: 29\nmodel_catalog: {ttl_hours: 24}\n";
+        assert_eq!(migrate(text, "LLM_MODEL=x\n", 29).unwrap().config, text);
+    }
+}

@@ -1,0 +1,505 @@
+//! A YAML document as a tree that remembers where everything stands.
+//!
+//! A scalar keeps its text and its quoting: what `off` or `0644` means is decided by the setting that reads
+//! it, not by the file. Anchors, aliases and merge keys (`<<`) are followed within limits; a key that is there
+//! twice, a second document or a key that is not text is an error, since a guess could pick the wrong place
+//! to run commands.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+/// Larger files are refused.
+const MAX_BYTES: usize = 4 << 20;
+/// Deeper nesting is refused.
+const MAX_DEPTH: usize = 64;
+/// More nodes, counted after aliases are followed, are refused.
+const MAX_NODES: usize = 100_000;
+
+/// Where something stands in its file, both counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The column, in characters.
+    pub column: usize,
+}
+
+/// Why a text is not a document we read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct YamlError {
+    /// Where it was noticed.
+    pub at: Position,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// How a scalar was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// Without quotes.
+    Plain,
+    /// In single quotes.
+    Single,
+    /// In double quotes.
+    Double,
+    /// As a block, with `|` or `>`.
+    Block,
+}
+
+/// One value of a document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// What it is.
+    pub kind: Kind,
+    /// Where it starts.
+    pub at: Position,
+    /// Its bytes in the text. For a block scalar, the content without its header.
+    pub span: Range<usize>,
+    /// Whether the text at `span` is this value and nobody else's.
+    pub hold: Hold,
+}
+
+/// Whether a value can be edited where it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// It is written right there.
+    Own,
+    /// It has an anchor or a tag, or comes from an alias or a merge key.
+    Shared,
+}
+
+/// The shape of a value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// Nothing, `~` or `null`.
+    Null,
+    /// A single value.
+    Scalar {
+        /// Its text, unquoted.
+        text: String,
+        /// How it was written.
+        style: Style,
+    },
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping, in file order.
+    Map(Vec<Entry>),
+}
+
+/// How a mapping came by a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// It is written in the mapping.
+    Here,
+    /// A merge key (`<<`) brought it.
+    Merge,
+}
+
+/// One key of a mapping.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// Where the key stands.
+    pub at: Position,
+    /// The key's bytes in the text.
+    pub span: Range<usize>,
+    /// Whether it is written here or comes from a merge key.
+    pub from: From,
+    /// Its value.
+    pub value: Node,
+}
+
+impl Node {
+    /// A node that stands in no file, read from a variable or the command line.
+    pub fn from_text(text: &str) -> Self {
+        Self {
+            kind: Kind::Scalar { text: text.to_owned(), style: Style::Plain },
+            at: Position::default(),
+            span: 0..0,
+            hold: Hold::Shared,
+        }
+    }
+
+    /// The value under a key, if this is a mapping that has it.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    /// The entry under a key, if this is a mapping that has it.
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        match &self.kind {
+            Kind::Map(entries) => entries.iter().find(|entry| entry.key == key),
+            _ => None,
+        }
+    }
+
+    /// What this is, in words for a person.
+    pub fn describe(&self) -> &'static str {
+        match &self.kind {
+            Kind::Null => "nothing",
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a map",
+            Kind::Scalar { style: Style::Plain, text } => match plain_meaning(text) {
+                Value::Bool(_) => "true or false",
+                Value::Number(_) => "a number",
+                _ => "text",
+            },
+            Kind::Scalar { .. } => "text",
+        }
+    }
+
+    /// The value as JSON, plain scalars read as PyYAML would.
+    pub fn to_json(&self) -> Value {
+        match &self.kind {
+            Kind::Null => Value::Null,
+            Kind::Scalar { text, style: Style::Plain } => plain_meaning(text),
+            Kind::Scalar { text, .. } => Value::String(text.clone()),
+            Kind::List(items) => Value::Array(items.iter().map(Node::to_json).collect()),
+            Kind::Map(entries) => Value::Object(
+                entries.iter().map(|e| (e.key.clone(), e.value.to_json())).collect::<Map<_, _>>(),
+            ),
+        }
+    }
+}
+
+/// What an unquoted scalar means in YAML 1.1, the dialect of PyYAML.
+pub(crate) fn plain_meaning(text: &str) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
+        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => return Value::Bool(true),
+        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
+            return Value::Bool(false);
+        }
+        _ => {}
+    }
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let looks_numeric = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        && digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
+    if looks_numeric {
+        if let Ok(whole) = text.parse::<i64>() {
+            return Value::from(whole);
+        }
+        // A float in YAML 1.1 has a point; `1e3` without one is text.
+        if digits.contains('.')
+            && let Ok(float) = text.parse::<f64>()
+        {
+            return Value::from(float);
+        }
+    }
+    Value::String(text.to_owned())
+}
+
+/// A document and what stands beside its values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// The value of the whole text; `Null` when there is nothing but comments.
+    pub root: Node,
+    /// The bytes of every comment, in order, from its `#` to the end of its line.
+    pub comments: Vec<Range<usize>>,
+}
+
+/// Reads the value of a text. A text with nothing but comments is `Null`.
+pub fn parse(text: &str) -> Result<Node, YamlError> {
+    parse_document(text).map(|document| document.root)
+}
+
+/// Reads a text with its comments.
+pub fn parse_document(text: &str) -> Result<Document, YamlError> {
+    if text.len() > MAX_BYTES {
+        return Err(YamlError { at: Position::default(), message: format!("larger than {MAX_BYTES} bytes") });
+    }
+    if let Some(index) = text.find('\0') {
+        let line = text.bytes().take(index).filter(|&b| b == b'\n').count() + 1;
+        let message = "a NUL byte; this is not a text file".to_owned();
+        return Err(YamlError { at: Position { line, column: 1 }, message });
+    }
+    let body = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let reader = Reader {
+        parser: Parser::new_from_str(body),
+        skipped: text.len() - body.len(),
+        text,
+        anchors: HashMap::new(),
+        comments: Vec::new(),
+        nodes: 0,
+    };
+    reader.document()
+}
+
+struct Reader<'a> {
+    parser: Parser<'a, StrInput<'a>>,
+    /// The bytes of a byte order mark, which the parser never sees.
+    skipped: usize,
+    text: &'a str,
+    anchors: HashMap<usize, Node>,
+    comments: Vec<Range<usize>>,
+    nodes: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn document(mut self) -> Result<Document, YamlError> {
+        let mut root = None;
+        loop {
+            let (event, span) = self.event()?;
+            match event {
+                Event::StreamEnd => break,
+                Event::DocumentStart(..) if root.is_some() => {
+                    return Err(error(span, "a second document; only one is read"));
+                }
+                Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd => {}
+                event => root = Some(self.node(event, span, 0)?),
+            }
+        }
+        let at = Position { line: 1, column: 1 };
+        let end = self.text.len();
+        let nothing = Node { kind: Kind::Null, at, span: end..end, hold: Hold::Own };
+        Ok(Document { root: root.unwrap_or(nothing), comments: self.comments })
+    }
+
+    /// The next event that is not a comment.
+    fn event(&mut self) -> Result<(Event<'a>, Span), YamlError> {
+        loop {
+            match self.parser.next() {
+                None => return Ok((Event::StreamEnd, Span::default())),
+                Some(Ok((Event::Comment(..), span))) => self.comments.push(self.bytes(span)),
+                Some(Ok(pair)) => return Ok(pair),
+                Some(Err(scan)) => {
+                    let at = Position { line: scan.marker().line(), column: scan.marker().col() + 1 };
+                    return Err(YamlError { at, message: scan.info() });
+                }
+            }
+        }
+    }
+
+    fn bytes(&self, span: Span) -> Range<usize> {
+        let Range { start, end } = span.byte_range().unwrap_or_default();
+        start + self.skipped..end + self.skipped
+    }
+
+    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node, YamlError> {
+        if depth > MAX_DEPTH {
+            return Err(error(span, "nested too deeply"));
+        }
+        self.count(1, span)?;
+        let at = position(span);
+        let Range { start, end } = self.bytes(span);
+        let (kind, end, anchor, tagged) = match event {
+            Event::Alias(id) => {
+                let target = self.anchors.get(&id).cloned();
+                let target = target.ok_or_else(|| error(span, "an alias inside its own anchor"))?;
+                self.count(size(&target), span)?;
+                return Ok(Node { kind: target.kind, at, span: start..end, hold: Hold::Shared });
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let style = match style {
+                    ScalarStyle::Plain => Style::Plain,
+                    ScalarStyle::SingleQuoted => Style::Single,
+                    ScalarStyle::DoubleQuoted => Style::Double,
+                    ScalarStyle::Literal | ScalarStyle::Folded => Style::Block,
+                };
+                let tagged = tag.is_some();
+                let end = if style == Style::Block { self.block_end(start, end) } else { end };
+                (scalar_kind(&text, style, tag.map(Cow::into_owned).as_ref()), end, anchor, tagged)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                let (items, end) = self.list(end, depth)?;
+                (Kind::List(items), end, anchor, tag.is_some())
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                let (entries, end) = self.map(end, depth)?;
+                (Kind::Map(entries), end, anchor, tag.is_some())
+            }
+            _ => return Err(error(span, "an unexpected end")),
+        };
+        let hold = if anchor != 0 || tagged { Hold::Shared } else { Hold::Own };
+        let node = Node { kind, at, span: start..end.max(start), hold };
+        if anchor != 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn list(&mut self, start: usize, depth: usize) -> Result<(Vec<Node>, usize), YamlError> {
+        let mut items: Vec<Node> = Vec::new();
+        loop {
+            match self.event()? {
+                (Event::SequenceEnd, span) => {
+                    let last = items.last().map(|item| item.span.end);
+                    return Ok((items, self.collection_end(span, last, start)));
+                }
+                (event, span) => {
+                    let item = self.node(event, span, depth + 1)?;
+                    items.push(item);
+                }
+            }
+        }
+    }
+
+    fn map(&mut self, start: usize, depth: usize) -> Result<(Vec<Entry>, usize), YamlError> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut merged: Vec<Entry> = Vec::new();
+        let mut last = None;
+        loop {
+            let (event, span) = self.event()?;
+            if matches!(event, Event::MappingEnd) {
+                let end = self.collection_end(span, last, start);
+                for entry in merged {
+                    if !entries.iter().any(|own| own.key == entry.key) {
+                        entries.push(entry);
+                    }
+                }
+                return Ok((entries, end));
+            }
+            let key = self.node(event, span, depth + 1)?;
+            let (event, value_span) = self.event()?;
+            let value = self.node(event, value_span, depth + 1)?;
+            last = Some(value.span.end.max(key.span.end));
+            let name = match key.kind {
+                Kind::Scalar { text, .. } => text,
+                Kind::Null => "null".to_owned(),
+                Kind::List(_) | Kind::Map(_) => return Err(error(span, "a key that is not text")),
+            };
+            if name == "<<" {
+                merge(&value, span, &mut merged)?;
+                continue;
+            }
+            if let Some(first) = entries.iter().find(|entry| entry.key == name) {
+                let message =
+                    format!("`{name}` is there twice (also on line {}); remove one of them", first.at.line);
+                return Err(error(span, &message));
+            }
+            entries.push(Entry { key: name, at: key.at, span: key.span, from: From::Here, value });
+        }
+    }
+
+    fn count(&mut self, nodes: usize, span: Span) -> Result<(), YamlError> {
+        self.nodes += nodes;
+        if self.nodes > MAX_NODES { Err(error(span, "too many values")) } else { Ok(()) }
+    }
+
+    /// The parser looks for the end of a block scalar up to the first character of the next line.
+    fn block_end(&self, start: usize, end: usize) -> usize {
+        let content = self.text.get(start..end).unwrap_or_default();
+        start + content.trim_end_matches([' ', '\t']).len()
+    }
+
+    /// A flow collection ends at its bracket, a block one, whose end has no width, at the end of its last value.
+    fn collection_end(&self, span: Span, last: Option<usize>, start: usize) -> usize {
+        let Range { start: bracket, end } = self.bytes(span);
+        if end > bracket { end } else { last.unwrap_or(start) }
+    }
+}
+
+fn scalar_kind(text: &str, style: Style, tag: Option<&granit_parser::Tag>) -> Kind {
+    let is_string = tag.is_some_and(|tag| tag.suffix() == "str");
+    if style == Style::Plain && !is_string && plain_meaning(text).is_null() {
+        Kind::Null
+    } else {
+        let style = if is_string { Style::Double } else { style };
+        Kind::Scalar { text: text.to_owned(), style }
+    }
+}
+
+fn merge(value: &Node, span: Span, into: &mut Vec<Entry>) -> Result<(), YamlError> {
+    match &value.kind {
+        Kind::Map(entries) => {
+            for entry in entries {
+                if !into.iter().any(|known| known.key == entry.key) {
+                    let mut entry = entry.clone();
+                    entry.from = From::Merge;
+                    into.push(entry);
+                }
+            }
+            Ok(())
+        }
+        Kind::List(items) => items.iter().try_for_each(|item| merge(item, span, into)),
+        _ => Err(error(span, "`<<` wants a map")),
+    }
+}
+
+fn size(node: &Node) -> usize {
+    match &node.kind {
+        Kind::Null | Kind::Scalar { .. } => 1,
+        Kind::List(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Kind::Map(entries) => 1 + entries.iter().map(|entry| 1 + size(&entry.value)).sum::<usize>(),
+    }
+}
+
+fn position(span: Span) -> Position {
+    Position { line: span.start.line(), column: span.start.col() + 1 }
+}
+
+fn error(span: Span, message: &str) -> YamlError {
+    YamlError { at: position(span), message: message.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn plain_words_mean_what_pyyaml_makes_of_them() {
+        let cases = [
+            ("yes", json!(true)),
+            ("Off", json!(false)),
+            ("~", json!(null)),
+            ("-12", json!(-12)),
+            ("1.50", json!(1.5)),
+            ("1e3", json!("1e3")),
+            ("3.11.7", json!("3.11.7")),
+            ("nikolaik/python:3", json!("nikolaik/python:3")),
+            (".", json!(".")),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(plain_meaning(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_are_exact_for_every_style() {
+        let text = "\u{feff}é: \"x y\" # c\nb: 'it''s'  # c\nc: plain # c\nd: [1, {e: f}] # c\ng: !!str 5\n";
+        let root = parse(text).unwrap();
+        let piece = |key: &str| text.get(root.get(key).unwrap().span.clone()).unwrap();
+        assert_eq!(piece("é"), "\"x y\"");
+        assert_eq!(piece("b"), "'it''s'");
+        assert_eq!(piece("c"), "plain");
+        assert_eq!(piece("d"), "[1, {e: f}]");
+        assert_eq!(piece("g"), "5");
+        assert_eq!(root.get("c").unwrap().at, Position { line: 3, column: 4 });
+    }
+
+    #[test]
+    fn anchors_aliases_and_merge_keys_are_followed() {
+        let root = parse("base: &b {x: 1, y: 2}\nuse:\n  <<: *b\n  y: 3\nagain: *b\n").unwrap();
+        assert_eq!(
+            root.to_json(),
+            json!({"base": {"x": 1, "y": 2}, "use": {"y": 3, "x": 1}, "again": {"x": 1, "y": 2}})
+        );
+    }
+
+    #[test]
+    fn ambiguous_or_hostile_documents_are_refused() {
+        let bomb = (0..30).fold("a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned(), |text, i| {
+            format!("{text}a{0}: &a{0} [*a{i},*a{i},*a{i},*a{i},*a{i},*a{i},*a{i},*a{i},*a{i}]\n", i + 1)
+        });
+        let cases = [
+            ("a: 1\nb: 2\na: 3\n", "`a` is there twice (also on line 1); remove one of them", 3),
+            ("a: 1\n---\nb: 2\n", "a second document; only one is read", 2),
+            ("? [a]\n: 1\n", "a key that is not text", 1),
+            (&format!("{}{}", "[".repeat(100), "]".repeat(100)), "nested too deeply", 1),
+            (&bomb, "too many values", 6),
+        ];
+        for (text, message, line) in cases {
+            let error = parse(text).unwrap_err();
+            assert_eq!((error.message.as_str(), error.at.line), (message, line));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The `hermes` command: configuration, wiring and what a person sees.
+//!
+//! This is the only crate that reads the environment and the configuration files; every other crate is handed
+//! typed values. [`run`] is the whole program: it reads the arguments, finds the home and hands both to
+//! a file in `command`, one per word on the command line. [`config`] holds the settings, [`failure`] what can go wrong
+//! and with which exit code.
+
+pub mod args;
+mod command;
+pub mod config;
+pub mod failure;
+mod home;
+mod log;
+mod screen;
+mod terminal;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::{Args, Command};
+use config::Loaded;
+use failure::Failure;
+use home::Home;
+use screen::{Format, Screen};
+
+/// What every command is given.
+struct Context {
+    home: Home,
+    screen: Screen,
+    /// The configuration as it was at the start, whether or not it can be used.
+    loaded: Loaded,
+}
+
+impl Context {
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.loaded.layers.process.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
+    }
+
+    /// The configuration as it is after a change.
+    fn reload(&self) -> Loaded {
+        config::load(self.home.path(), self.loaded.layers.process.clone(), self.loaded.layers.flags.clone())
+    }
+}
+
+/// Reads the command line and does what it says.
+pub fn run() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
+    // A name or value that is not text cannot set anything here.
+    let process: BTreeMap<String, String> = environment();
+    let screen = Screen::new(if args.json { Format::Json } else { Format::Text }, &process);
+    let result = Home::find(args.home.as_deref(), &process).and_then(|home| {
+        let loaded = config::load(home.path(), process, BTreeMap::new());
+        log::start(home.path(), args.verbose, &loaded)?;
+        dispatch(args.command, &Context { home, screen, loaded })
+    });
+    match result {
+        Ok(code) => code,
+        Err(failure) => screen.fail(&failure),
+    }
+}
+
+fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Config { action } => command::config::run(action, context),
+        Command::Approvals { action } => command::approvals::run(action, context),
+        Command::Status => command::status::run(context),
+        Command::Doctor => command::doctor::run(context),
+        Command::Completions { shell } => command::completions::run(shell, context),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// Help and version go to stdout and are no mistake; everything else clap refuses is one.
+fn usage(error: &clap::Error) -> ExitCode {
+    let asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    match error.print() {
+        Ok(()) if asked_for => ExitCode::SUCCESS,
+        _ => failure::Kind::Usage.code(),
+    }
+}

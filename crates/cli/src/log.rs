@@ -1,0 +1,229 @@
+//! What hermes writes down about its own work: to stderr when asked, and to a capped file in the home.
+//!
+//! Every line passes the redactor before it leaves the process, and is written by one call, so that lines of
+//! several hermes processes never mix.
+
+use std::borrow::Cow;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use hermes_policy::redact::Redactor;
+use hermes_types::Secret;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry};
+
+use crate::config::Loaded;
+use crate::config::define::Visibility;
+use crate::config::file::adopt;
+use crate::config::keys::{self, Level};
+use crate::failure::{Failure, Kind};
+
+/// Starts logging. `verbose` counts the `-v` of the command line; `HERMES_LOG` holds levels by name.
+pub(crate) fn start(home: &Path, verbose: u8, loaded: &Loaded) -> Result<(), Failure> {
+    let stderr =
+        match (loaded.layers.process.get("HERMES_LOG").filter(|text| !text.trim().is_empty()), verbose) {
+            (_, 1) => Targets::new().with_default(LevelFilter::INFO),
+            (_, 2) => Targets::new().with_default(LevelFilter::DEBUG),
+            (_, 3..) => Targets::new().with_default(LevelFilter::TRACE),
+            (Some(text), 0) => Targets::from_str(text).map_err(|error| {
+                Failure::new(Kind::Configuration, format!("HERMES_LOG: {error}"))
+                    .hint("it wants a level such as `debug`, or `hermes_exec=trace,info`")
+            })?,
+            (None, 0) => Targets::new(),
+        };
+    let secrets = secrets(loaded);
+    let redactor: Arc<LazyRedactor> =
+        Arc::new(LazyLock::new(Box::new(move || secrets.map(|secrets| Redactor::new(&secrets)))));
+    let logging = loaded.config.as_ref().map(|config| &config.logging);
+    let level = match logging.map_or(Level::Info, |logging| logging.level) {
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    // Looking at a home that is not there must not make one.
+    let file = home.is_dir().then(|| {
+        let (size, keep) = logging.map_or((5, 3), |logging| (logging.max_size_mb, logging.backup_count));
+        LogFile {
+            path: home.join("logs").join("agent.log"),
+            max_bytes: size.saturating_mul(1 << 20),
+            keep,
+            open: Arc::new(Mutex::new(None)),
+        }
+    });
+    let to_file = file.map(|file| {
+        let sink = Sink { redactor: redactor.clone(), out: Out::File(file) };
+        layer().with_writer(sink).with_filter(level)
+    });
+    let sink = Sink { redactor, out: Out::Stderr };
+    let to_stderr = layer().with_writer(sink).with_filter(stderr);
+    Registry::default()
+        .with(to_file)
+        .with(to_stderr)
+        .try_init()
+        .map_err(|error| Failure::new(Kind::Failed, format!("logging cannot be started: {error}")))
+}
+
+/// Lines without colors; a log that cannot be written is no reason to disturb whoever is working.
+fn layer<S>() -> fmt::Layer<S> {
+    fmt::layer().with_ansi(false).log_internal_errors(false)
+}
+
+/// Most runs log nothing, and a redactor takes longer to make than such a run.
+type LazyRedactor = LazyLock<Option<Redactor>, Box<dyn FnOnce() -> Option<Redactor> + Send>>;
+
+/// Every secret the configuration holds; `None` when the owner switched redaction off.
+fn secrets(loaded: &Loaded) -> Option<Vec<Secret>> {
+    if loaded.config.as_ref().is_some_and(|config| !config.security.redact_secrets) {
+        return None;
+    }
+    let secret_name = |name: &str| {
+        let known = keys::find(name).is_some_and(|key| key.visibility == Visibility::Secret);
+        known
+            || ["KEY", "TOKEN", "SECRET", "PASSWORD"]
+                .iter()
+                .any(|end| name.to_ascii_uppercase().ends_with(end))
+    };
+    let dotenv = loaded.layers.dotenv.entries.iter().map(|entry| (entry.name.as_str(), entry.value.as_str()));
+    let process = loaded.layers.process.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let mut secrets: Vec<Secret> = dotenv
+        .chain(process)
+        .filter(|(name, _)| secret_name(name))
+        .map(|(_, value)| Secret::new(value))
+        .collect();
+    if let Some(config) = &loaded.config {
+        let kept = [&config.terminal.sudo_password, &config.discord.bot_token, &config.model.api_key];
+        secrets.extend(kept.into_iter().flatten().cloned());
+    }
+    Some(secrets)
+}
+
+/// Where lines go, through the redactor.
+#[derive(Clone)]
+struct Sink {
+    redactor: Arc<LazyRedactor>,
+    out: Out,
+}
+
+#[derive(Clone)]
+enum Out {
+    Stderr,
+    File(LogFile),
+}
+
+impl MakeWriter<'_> for Sink {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl Write for Sink {
+    /// The formatter hands over one whole line.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let text = match &**self.redactor {
+            Some(redactor) => redactor.text(&text),
+            None => Cow::Borrowed(&*text),
+        };
+        match &self.out {
+            Out::Stderr => io::stderr().lock().write_all(text.as_bytes())?,
+            Out::File(file) => file.append(text.as_bytes())?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file that is turned over when it is full: `agent.log`, `agent.log.1`, … the highest is the oldest.
+#[derive(Debug, Clone)]
+struct LogFile {
+    path: PathBuf,
+    max_bytes: u64,
+    keep: u64,
+    open: Arc<Mutex<Option<File>>>,
+}
+
+impl LogFile {
+    fn append(&self, line: &[u8]) -> io::Result<()> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |size: u64| size + (line.len() as u64) <= self.max_bytes || size == 0;
+        // Another process may have turned the file over: what counts is the file of that name now.
+        let same = |file: &File| -> io::Result<bool> {
+            let (ours, theirs) = (file.metadata()?, fs::metadata(&self.path)?);
+            Ok(ours.ino() == theirs.ino() && fits(theirs.size()))
+        };
+        if let Some(file) = open.as_mut().filter(|file| same(file).unwrap_or(false)) {
+            return file.write_all(line);
+        }
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        if !folder.is_dir() {
+            fs::DirBuilder::new().mode(0o700).create(folder)?;
+            adopt(&File::open(folder)?, folder.parent().unwrap_or(folder))?;
+        }
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(folder.join(".agent.log.lock"))?;
+        adopt(&lock, folder)?;
+        lock.lock()?;
+        if fs::metadata(&self.path).is_ok_and(|meta| !fits(meta.size())) {
+            self.turn_over()?;
+        }
+        let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?;
+        adopt(&file, folder)?;
+        file.write_all(line)?;
+        *open = Some(file);
+        Ok(())
+    }
+
+    fn turn_over(&self) -> io::Result<()> {
+        let numbered = |number: u64| PathBuf::from(format!("{}.{number}", self.path.display()));
+        for number in (1..self.keep).rev().filter(|number| numbered(*number).exists()) {
+            fs::rename(numbered(number), numbered(number + 1))?;
+        }
+        if self.keep == 0 { fs::remove_file(&self.path) } else { fs::rename(&self.path, numbered(1)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_stays_within_its_size_and_number_of_files() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("logs").join("agent.log");
+        let file = LogFile { path: path.clone(), max_bytes: 1000, keep: 2, open: Arc::default() };
+        let other = LogFile { open: Arc::default(), ..file.clone() };
+        for number in 0..100 {
+            let writer = if number % 2 == 0 { &file } else { &other };
+            writer.append(format!("line {number:03} {}\n", "x".repeat(40)).as_bytes()).unwrap();
+        }
+        let mut names: Vec<_> =
+            fs::read_dir(home.path().join("logs")).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, [".agent.log.lock", "agent.log", "agent.log.1", "agent.log.2"]);
+        let read = |name: &str| fs::read_to_string(path.with_file_name(name)).unwrap();
+        let kept = [read("agent.log.2"), read("agent.log.1"), read("agent.log")].concat();
+        let numbers: Vec<usize> = kept.lines().map(|line| line.get(5..8).unwrap().parse().unwrap()).collect();
+        let first = *numbers.first().unwrap();
+        assert_eq!(numbers, (first..100).collect::<Vec<_>>());
+        assert!(kept.len() <= 3000 && kept.len() > 2000, "{}", kept.len());
+    }
+}

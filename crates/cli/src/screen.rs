@@ -1,0 +1,118 @@
+//! What is printed: text for people, or one JSON document.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use crate::config::layers::{Problem, Severity};
+use crate::failure::{Failure, Kind};
+
+/// Who reads the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// A person.
+    Text,
+    /// A program.
+    Json,
+}
+
+/// Standard output and standard error, with or without colors.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Screen {
+    pub(crate) format: Format,
+    colors: bool,
+}
+
+/// The colors that carry a meaning.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Tone {
+    Good,
+    Doubtful,
+    Bad,
+    Quiet,
+    Strong,
+}
+
+impl Screen {
+    pub(crate) fn new(format: Format, process: &BTreeMap<String, String>) -> Self {
+        let wanted = process.get("NO_COLOR").is_none_or(String::is_empty)
+            && process.get("TERM").is_none_or(|term| term != "dumb");
+        let colors = wanted && io::stdout().is_terminal() && io::stderr().is_terminal();
+        Self { format, colors }
+    }
+
+    /// Prints text to stdout. A reader that went away ends the program without a word.
+    pub(crate) fn text(self, text: &str) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+            result => Ok(result?),
+        }
+    }
+
+    pub(crate) fn line(self, text: &str) -> Result<(), Failure> {
+        self.text(&format!("{text}\n"))
+    }
+
+    /// Prints one JSON document.
+    pub(crate) fn json(self, value: &Value) -> Result<(), Failure> {
+        self.line(&format!("{value:#}"))
+    }
+
+    /// Text in a color, where colors are shown.
+    pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
+        let code = match tone {
+            Tone::Good => "32",
+            Tone::Doubtful => "33",
+            Tone::Bad => "31",
+            Tone::Quiet => "2",
+            Tone::Strong => "1",
+        };
+        if self.colors { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    /// Prints to stderr, where there may be nobody to read it.
+    pub(crate) fn aside(self, text: &str) {
+        // There is no third place to report that stderr is gone.
+        drop(writeln!(io::stderr().lock(), "{text}"));
+    }
+
+    /// Asks for something on stderr; the answer is typed behind it.
+    pub(crate) fn prompt(self, text: &str) {
+        let mut err = io::stderr().lock();
+        drop(write!(err, "{text} ").and_then(|()| err.flush()));
+    }
+
+    /// Prints a problem of the configuration to stderr, its advice below it.
+    pub(crate) fn problem(self, problem: &Problem) {
+        let (tone, word) = match problem.severity {
+            Severity::Error => (Tone::Bad, "error"),
+            Severity::Warning => (Tone::Doubtful, "warning"),
+            Severity::Note => (Tone::Quiet, "note"),
+        };
+        self.aside(&format!("{}: {problem}", self.paint(tone, word)));
+        if let Some(hint) = &problem.hint {
+            self.aside(&format!("  {} {hint}", self.paint(Tone::Quiet, "→")));
+        }
+    }
+
+    /// Says what went wrong and gives the exit code.
+    pub(crate) fn fail(self, failure: &Failure) -> ExitCode {
+        match self.format {
+            Format::Json => {
+                if self.json(&failure.json()).is_err() {
+                    return Kind::Failed.code();
+                }
+            }
+            Format::Text => {
+                self.aside(&format!("{}: {}", self.paint(Tone::Bad, "error"), failure.message));
+                for hint in &failure.hints {
+                    self.aside(&format!("  {} {hint}", self.paint(Tone::Quiet, "→")));
+                }
+            }
+        }
+        failure.kind.code()
+    }
+}

@@ -1,0 +1,207 @@
+//! The ways a value is likely to be written.
+
+use std::fmt::Write as _;
+
+/// A value as it appears in some encoding.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Form {
+    pub(super) bytes: Vec<u8>,
+    /// How many base64 characters after the form still carry bits of the value.
+    pub(super) tail: u8,
+    /// How many padding signs may follow.
+    pub(super) padding: u8,
+    /// Whether the tools that write it break it into lines.
+    pub(super) wraps: bool,
+}
+
+impl Form {
+    fn exact(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { bytes: bytes.into(), tail: 0, padding: 0, wraps: false }
+    }
+
+    fn wrapped(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { wraps: true, ..Self::exact(bytes) }
+    }
+}
+
+/// Every form of a value, the plain one included, each once.
+pub(super) fn forms(value: &str) -> Vec<Form> {
+    let mut forms = vec![Form::exact(value)];
+    forms.extend(hex(value.as_bytes()).map(Form::wrapped));
+    forms.extend(PERCENT_STYLES.iter().flat_map(|style| percent(value, style)).map(Form::exact));
+    forms.extend(JSON_STYLES.iter().map(|style| json(value, style)).map(Form::exact));
+    forms.push(Form::exact(value.replace('\'', r"'\''")));
+    forms.extend((0..3).flat_map(|shift| base64(value.as_bytes(), shift)));
+    forms.sort();
+    forms.dedup();
+    forms
+}
+
+fn hex(value: &[u8]) -> [String; 2] {
+    let mut lower = String::new();
+    for byte in value {
+        // Writing to a string cannot fail.
+        write!(lower, "{byte:02x}").ok();
+    }
+    let upper = lower.to_ascii_uppercase();
+    [lower, upper]
+}
+
+/// Which bytes a percent encoder leaves alone, and what it makes of a space.
+struct PercentStyle {
+    alone: &'static [u8],
+    letters_alone: bool,
+    plus_for_space: bool,
+}
+
+/// The encoders in use: RFC 3986, JavaScript's two, Python's `quote` and `quote_plus`, HTML forms, and the
+/// one that spares nothing.
+const PERCENT_STYLES: &[PercentStyle] = &[
+    PercentStyle { alone: b"-_.~", letters_alone: true, plus_for_space: false },
+    PercentStyle { alone: b"-_.!~*'()", letters_alone: true, plus_for_space: false },
+    PercentStyle { alone: b";,/?:@&=+$-_.!~*'()#", letters_alone: true, plus_for_space: false },
+    PercentStyle { alone: b"-_.~/", letters_alone: true, plus_for_space: false },
+    PercentStyle { alone: b"-_.~", letters_alone: true, plus_for_space: true },
+    PercentStyle { alone: b"-_.*", letters_alone: true, plus_for_space: true },
+    PercentStyle { alone: b"", letters_alone: true, plus_for_space: false },
+    PercentStyle { alone: b"", letters_alone: false, plus_for_space: false },
+];
+
+fn percent(value: &str, style: &PercentStyle) -> [String; 2] {
+    let (mut upper, mut lower) = (String::new(), String::new());
+    for byte in value.bytes() {
+        let alone = (style.letters_alone && byte.is_ascii_alphanumeric()) || style.alone.contains(&byte);
+        if alone || (byte == b' ' && style.plus_for_space) {
+            let shown = if byte == b' ' { '+' } else { char::from(byte) };
+            upper.push(shown);
+            lower.push(shown);
+        } else {
+            write!(upper, "%{byte:02X}").ok();
+            write!(lower, "%{byte:02x}").ok();
+        }
+    }
+    [upper, lower]
+}
+
+/// What a JSON writer escapes beyond what it must.
+struct JsonStyle {
+    only_ascii: bool,
+    slash: bool,
+    html: bool,
+    upper: bool,
+}
+
+const JSON_STYLES: &[JsonStyle] = &[
+    JsonStyle { only_ascii: false, slash: false, html: false, upper: false },
+    JsonStyle { only_ascii: true, slash: false, html: false, upper: false },
+    JsonStyle { only_ascii: true, slash: false, html: false, upper: true },
+    JsonStyle { only_ascii: false, slash: true, html: false, upper: false },
+    JsonStyle { only_ascii: true, slash: true, html: false, upper: false },
+    JsonStyle { only_ascii: false, slash: false, html: true, upper: false },
+    JsonStyle { only_ascii: false, slash: false, html: true, upper: true },
+];
+
+fn json(value: &str, style: &JsonStyle) -> String {
+    let mut text = String::new();
+    for c in value.chars() {
+        match c {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            '\u{8}' => text.push_str("\\b"),
+            '\u{c}' => text.push_str("\\f"),
+            '/' if style.slash => text.push_str("\\/"),
+            _ if c.is_ascii_control()
+                || (style.html && matches!(c, '<' | '>' | '&'))
+                || (style.only_ascii && !c.is_ascii()) =>
+            {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    if style.upper {
+                        write!(text, "\\u{unit:04X}").ok();
+                    } else {
+                        write!(text, "\\u{unit:04x}").ok();
+                    }
+                }
+            }
+            _ => text.push(c),
+        }
+    }
+    text
+}
+
+const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The characters that are the same whatever stands round the value, when `shift` bytes (modulo three)
+/// stand before it. The characters at both ends also carry bits of the neighbors and cannot be foreseen.
+fn base64(value: &[u8], shift: usize) -> [Form; 2] {
+    let bits: Vec<u8> = std::iter::repeat_n(0, shift)
+        .chain(value.iter().copied())
+        .flat_map(|byte| (0..8).rev().map(move |i| (byte >> i) & 1))
+        .collect();
+    let (groups, rest) = bits.as_chunks::<6>();
+    let known = groups.iter().skip((shift * 8).div_ceil(6));
+    let sextets: Vec<u8> = known.map(|group| group.iter().fold(0, |value, bit| (value << 1) | bit)).collect();
+    let tail = u8::from(!rest.is_empty());
+    let padding = match (shift + value.len()) % 3 {
+        0 => 0,
+        1 => 2,
+        _ => 1,
+    };
+    [STANDARD, URL_SAFE].map(|alphabet| {
+        let letter = |sextet: &u8| alphabet.get(usize::from(*sextet)).copied().unwrap_or(b'=');
+        Form { bytes: sextets.iter().map(letter).collect(), tail, padding, wraps: true }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(value: &str) -> Vec<String> {
+        forms(value).into_iter().map(|form| String::from_utf8(form.bytes).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_value_with_odd_characters_has_all_the_forms() {
+        let forms = written("p/w \"é+1");
+        for expected in [
+            "p/w \"é+1",
+            "702f772022c3a92b31",
+            "702F772022C3A92B31",
+            "p%2Fw%20%22%C3%A9%2B1",
+            "p%2fw%20%22%c3%a9%2b1",
+            "p/w%20%22%C3%A9%2B1",
+            "p/w%20%22%C3%A9+1",
+            "p%2Fw+%22%C3%A9%2B1",
+            "%70%2F%77%20%22%C3%A9%2B%31",
+            "p/w \\\"é+1",
+            "p\\/w \\\"é+1",
+            "p/w \\\"\\u00e9+1",
+            "p/w \\\"\\u00E9+1",
+            "cC93ICLDqSsx",
+        ] {
+            assert!(forms.iter().any(|form| form == expected), "{expected} is missing from {forms:?}");
+        }
+    }
+
+    #[test]
+    fn base64_forms_hold_at_every_alignment() {
+        // The encoded texts were made with coreutils from `hunter2!`, `_hunter2!` and `__hunter2!`.
+        let cases = [("aHVudGVyMiE=", 0), ("X2h1bnRlcjIh", 1), ("X19odW50ZXIyIQ==", 2)];
+        for (encoded, shift) in cases {
+            let [form, _] = base64(b"hunter2!", shift);
+            let core = String::from_utf8(form.bytes).unwrap();
+            assert!(encoded.contains(&core), "{core} is not in {encoded}");
+            assert!(core.len() >= 10);
+        }
+    }
+
+    #[test]
+    fn an_ordinary_value_has_few_forms() {
+        // Plain, two of hex, two of percent, three of base64.
+        assert_eq!(written("jklmno123456").len(), 8);
+    }
+}

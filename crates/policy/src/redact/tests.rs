@@ -1,0 +1,475 @@
+//! Tables first, then properties that hold for any text and any way to cut it.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Made up for these tests; the punctuation makes every encoding differ from the plain text.
+const ODD: &str = "p@ss/w+rd \"é\"=9&<x>";
+const TOKEN: &str = "zq81mvTTe0Lr55";
+
+fn redactor(secrets: &[&str]) -> Redactor {
+    let secrets: Vec<Secret> = secrets.iter().copied().map(Secret::new).collect();
+    Redactor::new(&secrets)
+}
+
+fn streamed(redactor: &Redactor, text: &[u8], cuts: &[usize]) -> Vec<u8> {
+    let mut stream = redactor.stream();
+    let mut out = Vec::new();
+    let mut rest = text;
+    for cut in cuts {
+        let (chunk, after) = rest.split_at(cut % (rest.len() + 1));
+        stream.push(chunk, &mut out);
+        rest = after;
+    }
+    stream.push(rest, &mut out);
+    stream.finish(&mut out);
+    out
+}
+
+/// A token with `n` more characters, put together here so that no scanner takes this file for a leak.
+fn fake(prefix: &str, n: usize) -> String {
+    format!("{prefix}{}", "a1B2c3D4e5F6g7H8i9J0".chars().cycle().take(n).collect::<String>())
+}
+
+#[test]
+fn a_known_value_is_removed_in_every_form() {
+    let redactor = redactor(&[ODD, TOKEN]);
+    for (text, expected) in [
+        (format!("key is {ODD}."), "key is [redacted]."),
+        (format!("key is {TOKEN}."), "key is [redacted]."),
+        (format!("{TOKEN}{TOKEN}"), "[redacted][redacted]"),
+        ("hex 7a7138316d76545465304c723535 end".into(), "hex [redacted] end"),
+        ("hex 7A7138316D76545465304C723535 end".into(), "hex [redacted] end"),
+        (r#"{"v":"p@ss/w+rd \"é\"=9&<x>"}"#.into(), r#"{"v":"[redacted]"}"#),
+        (r#"{"v":"p@ss/w+rd \"\u00e9\"=9&<x>"}"#.into(), r#"{"v":"[redacted]"}"#),
+        (r#"{"v":"p@ss\/w+rd \"é\"=9&<x>"}"#.into(), r#"{"v":"[redacted]"}"#),
+        (r#"{"v":"p@ss/w+rd \"é\"=9\u0026\u003cx\u003e"}"#.into(), r#"{"v":"[redacted]"}"#),
+        ("/p%40ss%2Fw%2Brd%20%22%C3%A9%22%3D9%26%3Cx%3E?".into(), "/[redacted]?"),
+        ("/p%40ss%2fw%2brd%20%22%c3%a9%22%3d9%26%3cx%3e?".into(), "/[redacted]?"),
+        ("/p%40ss/w%2Brd%20%22%C3%A9%22%3D9%26%3Cx%3E?".into(), "/[redacted]?"),
+        ("a=p%40ss%2Fw%2Brd+%22%C3%A9%22%3D9%26%3Cx%3E&b".into(), "a=[redacted]&b"),
+        ("%7A%71%38%31%6D%76%54%54%65%30%4C%72%35%35".into(), "[redacted]"),
+    ] {
+        assert_eq!(redactor.text(&text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_known_value_is_removed_from_base64_at_every_alignment() {
+    let redactor = redactor(&[TOKEN]);
+    // `base64` of the value with 0, 1, 2 and 3 characters before it and none, or ` tail`, after it.
+    for (text, expected) in [
+        ("enE4MW12VFRlMExyNTU=", "[redacted]"),
+        ("enE4MW12VFRlMExyNTU", "[redacted]"),
+        ("eHpxODFtdlRUZTBMcjU1", "eH[redacted]"),
+        ("eHl6cTgxbXZUVGUwTHI1NQ==", "eHl[redacted]"),
+        ("eHl6enE4MW12VFRlMExyNTU=", "eHl6[redacted]"),
+        ("enE4MW12VFRlMExyNTUgdGFpbA==", "[redacted]gdGFpbA=="),
+    ] {
+        assert_eq!(redactor.text(text), expected, "{text}");
+    }
+    let odd = self::redactor(&["~~~???>>>~~~"]);
+    assert_eq!(odd.text("a fn5+Pz8/Pj4+fn5+ b"), "a [redacted] b");
+    assert_eq!(odd.text("a fn5-Pz8_Pj4-fn5- b"), "a [redacted] b");
+}
+
+#[test]
+fn a_known_value_is_removed_from_encoded_text_broken_into_lines() {
+    let redactor = redactor(&[TOKEN]);
+    for encoded in ["eHpxODFtdlRUZTBMcjU1", "7a7138316d76545465304c723535"] {
+        let whole = redactor.text(encoded).into_owned();
+        for cut in 3..encoded.len() {
+            let (before, after) = encoded.split_at(cut);
+            assert_eq!(redactor.text(&format!("{before}\n{after}")), whole, "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn short_and_common_values_are_left_alone() {
+    let redactor = redactor(&["true", "abcde", "password", "localhost", "aaaaaaaa", "redacted", "", "  \n"]);
+    let text = "true abcde password localhost aaaaaaaa redacted [redacted]";
+    assert_eq!(redactor.text(text), text);
+}
+
+#[test]
+fn the_longest_value_at_the_leftmost_place_wins() {
+    let redactor = redactor(&["alpha-1234", "alpha-1234-beta", "1234-beta-gamma"]);
+    assert_eq!(redactor.text("x alpha-1234-beta-gamma alpha-1234."), "x [redacted]-gamma [redacted].");
+}
+
+#[test]
+fn a_key_file_is_removed_line_by_line_and_without_its_last_newline() {
+    let line = fake("MIIE", 60);
+    let key = format!("begin\n{line}\nend-of-key\n");
+    let redactor = redactor(&[&key]);
+    assert_eq!(redactor.text(&format!("  {line}\r\n")), "  [redacted]\r\n");
+    assert_eq!(redactor.text(key.trim_end()), "[redacted]");
+}
+
+#[test]
+fn a_value_that_touches_the_placeholder_cannot_be_rebuilt_from_it() {
+    for secret in ["]abcdef", "abcdef[", "abcdef[red", "acted]abcdef", "ab[redacted]cdefgh", "[redacted]"] {
+        let redactor = redactor(&[secret, "OTHER-VALUE"]);
+        let once = redactor.text(&format!("{secret} OTHER-VALUEabcdef abcdefOTHER-VALUE")).into_owned();
+        assert_eq!(redactor.text(&once), once, "{secret}");
+        assert!(!once.contains("OTHER"), "{once}");
+    }
+}
+
+#[test]
+fn vendor_tokens_are_removed() {
+    let redactor = redactor(&[]);
+    for token in [
+        fake("ghp_", 36),
+        fake("gho_", 36),
+        fake("ghs_", 36),
+        fake("github_pat_", 82),
+        fake("glpat-", 20),
+        fake("xoxb-", 40),
+        fake("xapp-1-", 40),
+        fake("sk-", 48),
+        fake("sk-proj-", 100),
+        fake("sk-ant-api03-", 95),
+        fake("sk-or-v1-", 64),
+        fake("hf_", 34),
+        fake("gsk_", 52),
+        fake("xai-", 60),
+        fake("npm_", 36),
+        fake("pypi-AgEIcHlwaS5vcmc", 60),
+        fake("sk_live_", 24),
+        fake("rk_test_", 24),
+        fake("whsec_", 32),
+        fake("AIza", 35),
+        fake("ya29.", 60),
+        fake("GOCSPX-", 28),
+        fake("dop_v1_", 64),
+        fake("SG.", 66),
+        fake("hvs.", 90),
+        format!("AKIA{}", "ABCDEFGH12345678"),
+        format!("MTA{}.GaBcDe.{}", fake("", 21), fake("", 38)),
+        format!("{}.{}.{}", fake("eyJhbGciOi", 20), fake("eyJzdWIiOi", 40), fake("", 43)),
+    ] {
+        for (before, after) in [
+            ("", ""),
+            ("token is ", " ok"),
+            ("x\n", "\n"),
+            ("\\n", "\\n"),
+            ("\x1b[1;31m", "\x1b[0m"),
+            ("?t%3D", "&u"),
+            ("(", ")"),
+        ] {
+            let text = format!("{before}{token}{after}");
+            assert_eq!(redactor.text(&text), format!("{before}[redacted]{after}"), "{text}");
+        }
+    }
+    let bot = format!("https://api.telegram.org/bot123456789:{}/getMe", fake("AA", 33));
+    assert_eq!(redactor.text(&bot), "https://api.telegram.org/bot123456789:[redacted]/getMe");
+    let hook = format!("https://hooks.slack.com/services/{}", fake("T000/B000/", 24));
+    assert_eq!(redactor.text(&hook), "https://hooks.slack.com/services/[redacted]");
+}
+
+#[test]
+fn a_token_right_behind_another_is_removed_too() {
+    let age = format!("AGE-SECRET-KEY-1{}", "QPZRY9X8".repeat(7));
+    assert_eq!(redactor(&[]).text(&format!("{age}{}", fake("sk-", 48))), "[redacted][redacted]");
+}
+
+#[test]
+fn headers_addresses_and_assignments_lose_their_value_only() {
+    let redactor = redactor(&[]);
+    let token = fake("", 30);
+    for (text, expected) in [
+        (format!("Authorization: Bearer {token}"), "Authorization: Bearer [redacted]"),
+        ("> authorization: Basic dXNlcjpwYXNz\r\n".into(), "> authorization: Basic [redacted]\r\n"),
+        (format!("curl -H 'Authorization: token {token}' u"), "curl -H 'Authorization: token [redacted]' u"),
+        (format!(r#"{{"Authorization":"Bot {token}"}}"#), r#"{"Authorization":"Bot [redacted]"}"#),
+        (format!("X-Api-Key: {token}\n"), "X-Api-Key: [redacted]\n"),
+        (format!("bearer {token}."), "bearer [redacted]"),
+        ("postgres://app:s3cr@t!@db:5432/x".into(), "postgres://app:[redacted]@db:5432/x"),
+        ("https://me:hunter2@example.com/a?b".into(), "https://me:[redacted]@example.com/a?b"),
+        ("redis://:hunter2@cache/0".into(), "redis://:[redacted]@cache/0"),
+        (format!("https://{token}@example.com/"), "https://[redacted]@example.com/"),
+        ("DB_PASSWORD=hunter2".into(), "DB_PASSWORD=[redacted]"),
+        ("export DB_PASSWORD='two words'; ls".into(), "export DB_PASSWORD='[redacted]'; ls"),
+        ("PGPASSWORD=abcdefgh psql".into(), "PGPASSWORD=[redacted] psql"),
+        ("password: hunter2\nuser: bob".into(), "password: [redacted]\nuser: bob"),
+        ("password = \"s3cret!\"".into(), "password = \"[redacted]\""),
+        (r#"{"password":"correcthorse","n":1}"#.into(), r#"{"password":"[redacted]","n":1}"#),
+        (r#"{\"password\":\"correcthorse\"}"#.into(), r#"{\"password\":\"[redacted]\"}"#),
+        (format!("api_key={token}&x=1"), "api_key=[redacted]&x=1"),
+        (format!("client_secret: '{token}'"), "client_secret: '[redacted]'"),
+        (format!("aws_secret_access_key = {token}/x+y"), "aws_secret_access_key = [redacted]"),
+        (format!("AccountKey={token}==;End"), "AccountKey=[redacted];End"),
+        (format!("//registry.npmjs.org/:_authToken={token}"), "//registry.npmjs.org/:_authToken=[redacted]"),
+        (format!("tool --token {token} --verbose"), "tool --token [redacted] --verbose"),
+        (format!("tool --password={token}"), "tool --password=[redacted]"),
+        (format!("SECRET_KEY_BASE={token}"), "SECRET_KEY_BASE=[redacted]"),
+        (format!("token := \"{token}\""), "token := \"[redacted]\""),
+    ] {
+        assert_eq!(redactor.text(&text), expected, "{text}");
+    }
+}
+
+#[test]
+fn private_keys_are_removed_whole_cut_or_on_one_line() {
+    let redactor = redactor(&[]);
+    let line = fake("MIIE", 60);
+    for (label, body) in [
+        ("RSA PRIVATE KEY", format!("{line}\n{line}\n")),
+        ("OPENSSH PRIVATE KEY", format!("{line}\r\n{line}\r\n")),
+        ("ENCRYPTED PRIVATE KEY", format!("  {line}\n  {line}\n  ")),
+        ("RSA PRIVATE KEY", format!("Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00FF\n\n{line}\n")),
+        ("PGP PRIVATE KEY BLOCK", format!("\n{line}\n=abcd\n")),
+        ("PRIVATE KEY", format!("\\n{line}\\n{line}\\n")),
+    ] {
+        let text = format!("a -----BEGIN {label}-----\n{body}-----END {label}-----\nb");
+        assert_eq!(redactor.text(&text), "a [redacted]\nb", "{text}");
+        let cut = format!("a -----BEGIN {label}-----\n{body}");
+        assert_eq!(redactor.text(&cut), "a [redacted]", "{cut}");
+    }
+    let mentioned = r#"if text.starts_with("-----BEGIN PRIVATE KEY-----") { return Err(Key) }"#;
+    assert_eq!(redactor.text(mentioned), mentioned);
+    let public = format!("-----BEGIN CERTIFICATE-----\n{line}\n-----END CERTIFICATE-----\n");
+    assert_eq!(redactor.text(&public), public);
+    let endless = format!("-----BEGIN PRIVATE KEY-----\n{}", "word ".repeat(20_000));
+    assert!(redactor.text(&endless).len() > 60_000);
+}
+
+#[test]
+fn what_the_python_program_let_through_is_removed() {
+    let redactor = redactor(&["sudo-Passw0rd"]);
+    let key = fake("", 40);
+    for (text, hidden) in [
+        ("password=hunter2".to_owned(), "hunter2"),
+        (format!("aws_secret_access_key = {key}"), &*key),
+        ("Authorization: Basic dXNlcjpwYXNz".into(), "dXNlcjpwYXNz"),
+        (format!("x-api-key: {key}"), &key),
+        ("mysql://root:hunter2@db/app".into(), "hunter2"),
+        (format!("https://example.com/?access_token={key}"), &key),
+        (format!("glpat-{key}"), &key),
+        (format!("ya29.{key}"), &key),
+        ("password: hunter2".into(), "hunter2"),
+        (format!("-----BEGIN RSA PRIVATE KEY-----\n{key}"), &key),
+        ("c3Vkby1QYXNzdzByZA==".into(), "c3Vkby1QYXNzdzByZA"),
+        ("[sudo] sudo-Passw0rd".into(), "sudo-Passw0rd"),
+    ] {
+        let shown = redactor.text(&text);
+        assert!(shown.contains(PLACEHOLDER) && !shown.contains(hidden), "{text} became {shown}");
+    }
+}
+
+#[test]
+fn ordinary_output_survives() {
+    let redactor = redactor(&[]);
+    for text in [
+        "commit 3f2a1bc9d8e7f6a5b4c3d2e1f0a9b8c7d6e5f4a3",
+        "id 123e4567-e89b-12d3-a456-426614174000",
+        "checksum = \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"",
+        "\"integrity\": \"sha512-v2kDEe57lecTulaDIuNTPy3Ry4gLGJ6Z1O3vE1krgXZNrsQ+LFTGHVxVjcXPs17LhbZVGedAJv8XZ1tvj5FvSg==\"",
+        "github.com/x/y v1.2.3 h1:9sGLhx7iRIHEiX0oAJ3MRZMUCElJgy7Br1nO+AMN3Tc=",
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+        "//# sourceMappingURL=data:application/json;base64,eyJ2ZXJzaW9uIjozLCJzb3VyY2VzIjpbImEuanMiXX0=",
+        "password: String,",
+        "pub fn password(&self) -> &str { &self.password }",
+        "password = get_password()",
+        "password: Optional[str] = None",
+        "let token = self.next_token(position2);",
+        "token = tokens.pop()",
+        "let token = ParsingToken::BuiltInRule9;",
+        "pub frag_token: crate::__u32,",
+        "token = Token.Name.Builtin.SchemeFunction",
+        "private_key: \"_EllipticCurvePrivateKey\"",
+        "echo ${TOKEN:-fallback-value-123} ${SECRET:+replacement-123}",
+        "authorization = base64.decodebytes(authorization)",
+        "max_tokens: 4096, token_count=17, tokenizer: gpt2",
+        "\"token\": \"identifier\", \"type\": \"secret\"",
+        "DB_PASSWORD=$POSTGRES_PASSWORD",
+        "password: ${{ secrets.NPM_TOKEN }}",
+        "TOKEN=<your token here>",
+        "export API_KEY=$(cat key.txt)",
+        "api_key = os.environ[\"API_KEY\"]",
+        "GITHUB_TOKEN=***",
+        "Authorization: Bearer $TOKEN",
+        "Authorization: required for all endpoints",
+        "postgres://user:$PASSWORD@host/db",
+        "postgres://user:password@localhost/db",
+        "https://example.com/a:b@c git@github.com:acme/widgets.git ssh://git@github.com/a",
+        "<div class=\"sk-loading-indicator-wrapper\">",
+        "task-1234567890123456789012345 disk-usage",
+        "secretName: my-tls-secret",
+        "if token == \"abc12345\" && secret != other1234",
+        "test redact::tests::token_is_hidden ... ok",
+        "error[E0308]: mismatched types --> src/token.rs:12:5",
+        "2026-11-15T10:00:00Z INFO auth: token refreshed in 12ms",
+        "  --token <TOKEN>      the API token to use [env: API_TOKEN=]",
+        "  --password string    password for the registry",
+        "Password: ",
+        "MTA is the mail transfer agent. NTE.",
+        "AKIAFOO and ASIAN markets",
+        "SG.something",
+    ] {
+        assert_eq!(redactor.text(text), text);
+        assert!(matches!(redactor.text(text), Cow::Borrowed(_)), "{text}");
+    }
+}
+
+#[test]
+fn a_prompt_is_shown_at_once() {
+    let mut stream = redactor(&[TOKEN]).stream();
+    let mut out = Vec::new();
+    stream.push(b"Continue? [y/N] ", &mut out);
+    stream.push(b"Password: ", &mut out);
+    assert_eq!(out, b"Continue? [y/N] Password: ");
+}
+
+#[test]
+fn a_secret_cut_at_any_byte_is_still_removed() {
+    let redactor = redactor(&[TOKEN]);
+    let text = format!("a {TOKEN} b {} c password: hunter2 d https://u:pw1@h/ e", fake("ghp_", 36));
+    let expected = "a [redacted] b [redacted] c password: [redacted] d https://u:[redacted]@h/ e";
+    for cut in 0..=text.len() {
+        let shown = streamed(&redactor, text.as_bytes(), &[cut]);
+        assert_eq!(String::from_utf8(shown).unwrap(), expected, "cut at {cut}");
+    }
+}
+
+#[test]
+fn little_is_held_back_however_long_a_token_is() {
+    let mut stream = redactor(&[TOKEN]).stream();
+    let (mut out, mut given) = (Vec::new(), 0);
+    stream.push(fake("ghp_", 36).as_bytes(), &mut out);
+    for _ in 0..1000 {
+        stream.push(&[b'x'; 997], &mut out);
+    }
+    assert_eq!(out, b"[redacted]");
+    assert!(stream.first.held() + stream.second.held() < 4096);
+    out.clear();
+    for _ in 0..1000 {
+        let chunk = b" eyJ token=a password: ://a:b -----BEGIN RSA zq81mvT\n";
+        stream.push(chunk, &mut out);
+        given += chunk.len();
+        assert!(given - out.len() < 4096);
+    }
+    assert!(stream.first.held() + stream.second.held() < 4096);
+}
+
+#[test]
+fn bytes_that_are_no_text_pass_unchanged() {
+    let redactor = redactor(&[TOKEN]);
+    let mut bytes: Vec<u8> = (0..=255).cycle().take(4000).collect();
+    assert_eq!(streamed(&redactor, &bytes, &[7, 100, 999]), bytes);
+    bytes.extend_from_slice(TOKEN.as_bytes());
+    bytes.push(0xff);
+    let shown = streamed(&redactor, &bytes, &[4003]);
+    assert!(shown.ends_with(b"[redacted]\xff"));
+}
+
+#[test]
+fn debug_output_shows_no_value() {
+    let redactor = redactor(&[TOKEN]);
+    let mut stream = redactor.stream();
+    stream.push(b"zq81mvTTe0", &mut Vec::new());
+    assert_eq!(format!("{redactor:?} {stream:?}"), "Redactor { .. } Stream { .. }");
+}
+
+/// Pieces that rules react to, whole and broken, and anything else.
+fn piece() -> impl Strategy<Value = String> {
+    let fixed = prop::sample::select(vec![
+        "password",
+        "PASSWORD",
+        "token",
+        "api_key",
+        "Authorization",
+        "Bearer ",
+        "secret",
+        "=",
+        ": ",
+        ":",
+        "\"",
+        "'",
+        "\\",
+        "\\n",
+        "\n",
+        " ",
+        "://",
+        "@",
+        "/",
+        ".",
+        ",",
+        "&",
+        "$",
+        "(",
+        "[",
+        "]",
+        "--",
+        "eyJ",
+        "AKIA",
+        "sk-",
+        "ghp_",
+        ":AA",
+        "MTA",
+        "123456789",
+        "hunter2",
+        "-----BEGIN ",
+        "PRIVATE KEY-----",
+        "-----END ",
+        "-----",
+        "[redacted]",
+        "[redacted",
+        "redacted]",
+        "%20",
+        "\x1b[31m",
+        "a1B2c3D4e5F6g7H8i9J0k1L2m3N4",
+        "zq81mvTTe0Lr55",
+        "zq81mvTT",
+        "e0Lr55",
+        "enE4MW12VFRlMExyNTU=",
+        "enE4MW12",
+        "VFRlMExyNTU",
+        "7a7138316d76545465304c723535",
+        "p@ss/w+rd \"é\"=9&<x>",
+        "é",
+    ]);
+    prop_oneof![8 => fixed.prop_map(str::to_owned), 1 => "[ -~]{0,12}", 1 => "\\PC{0,4}"]
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop::collection::vec(piece(), 0..24).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn every_chunking_gives_the_same_result(text in text(), cuts in prop::collection::vec(0usize..40, 0..30)) {
+        let redactor = redactor(&[ODD, TOKEN]);
+        let whole = redactor.text(&text);
+        let shown = streamed(&redactor, text.as_bytes(), &cuts);
+        prop_assert_eq!(String::from_utf8(shown).unwrap(), whole);
+    }
+
+    #[test]
+    fn redacting_twice_changes_nothing(text in text()) {
+        let redactor = redactor(&[ODD, TOKEN]);
+        let once = redactor.text(&text).into_owned();
+        prop_assert_eq!(redactor.text(&once), once.as_str());
+    }
+
+    #[test]
+    fn no_known_value_survives(value in "[!-Z^-~]{6,40}", before in text(), after in text(), cuts in prop::collection::vec(0usize..60, 0..8)) {
+        prop_assume!(!known::is_common(value.as_bytes()) && !PLACEHOLDER.contains(&value));
+        let redactor = redactor(&[&value]);
+        let text = format!("{before}{value}{after}");
+        let shown = streamed(&redactor, text.as_bytes(), &cuts);
+        let shown = String::from_utf8(shown).unwrap();
+        prop_assert!(!shown.contains(&value), "{} in {}", value, shown);
+    }
+
+    #[test]
+    fn any_bytes_are_cut_alike(bytes in prop::collection::vec(any::<u8>(), 0..400), cuts in prop::collection::vec(0usize..60, 0..8)) {
+        let redactor = redactor(&[TOKEN]);
+        prop_assert_eq!(streamed(&redactor, &bytes, &cuts), streamed(&redactor, &bytes, &[]));
+    }
+}

@@ -1,0 +1,100 @@
+//! Side-by-side measurements: `cargo xtask bench NAME`.
+//!
+//! Times are medians of many runs taken in turns, so that a busy machine slows all sides alike; what counts is
+//! the ratio.
+
+mod startup;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::root;
+
+/// The release of the Python program that we are measured against.
+const PYTHON_HERMES: &str = "hermes-agent==0.19.0";
+
+pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
+    match args.first().map(String::as_str) {
+        Some("startup") => startup::main(),
+        // What a child has used can only be asked by its parent once it is gone, so each one gets its own.
+        Some("peak-memory") => peak_memory_of(args.get(1..).unwrap_or_default()),
+        _ => bail!("usage: cargo xtask bench startup"),
+    }
+}
+
+/// The release build of `hermes`.
+fn release_build() -> Result<PathBuf> {
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--quiet", "--package", "hermes-cli"])
+        .current_dir(root())
+        .status()
+        .context("cargo build")?;
+    ensure!(status.success(), "cargo build --release failed");
+    Ok(target().join("release").join("hermes"))
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// The Python program in an environment of its own, installed on the first call.
+fn python_hermes() -> Result<PathBuf> {
+    let folder = target().join("bench").join(PYTHON_HERMES.replace("==", "-"));
+    let program = folder.join("bin").join("hermes");
+    if !program.exists() {
+        eprintln!("installing {PYTHON_HERMES} into {}", folder.display());
+        fs::create_dir_all(&folder)?;
+        for (name, args) in [
+            ("python3", vec!["-m", "venv", folder.to_str().context("path")?]),
+            (
+                folder.join("bin").join("pip").to_str().context("path")?,
+                vec!["install", "--quiet", PYTHON_HERMES],
+            ),
+        ] {
+            let status =
+                Command::new(name).args(args).stdout(Stdio::null()).status().context(name.to_owned())?;
+            ensure!(status.success(), "{name} failed");
+        }
+    }
+    Ok(program)
+}
+
+/// How long one run takes, output discarded.
+fn time(command: &mut Command) -> Result<Duration> {
+    let start = Instant::now();
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    let taken = start.elapsed();
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(taken)
+}
+
+/// The median and the 99th of a hundred.
+fn median_and_p99(mut times: Vec<Duration>) -> (f64, f64) {
+    times.sort();
+    let at =
+        |share: usize| times.get((times.len().saturating_sub(1)) * share / 100).copied().unwrap_or_default();
+    (at(50).as_secs_f64() * 1000.0, at(99).as_secs_f64() * 1000.0)
+}
+
+/// The most memory a run of this command holds, in MB.
+fn peak_memory(command: &[&str]) -> Result<f64> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["bench", "peak-memory"])
+        .args(command)
+        .stderr(Stdio::null())
+        .output()?;
+    let kib: f64 = String::from_utf8_lossy(&output.stdout).trim().parse().context("peak memory")?;
+    Ok(kib / 1024.0)
+}
+
+fn peak_memory_of(command: &[String]) -> Result<ExitCode> {
+    let (program, args) = command.split_first().context("usage: peak-memory PROGRAM [ARGUMENT...]")?;
+    time(Command::new(program).args(args))?;
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN)?;
+    println!("{}", usage.max_rss());
+    Ok(ExitCode::SUCCESS)
+}

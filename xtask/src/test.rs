@@ -1,0 +1,25 @@
+//! `cargo xtask test`: the peers, then every test.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+
+use crate::{peers, root};
+
+pub(crate) fn main(filters: &[String]) -> Result<ExitCode> {
+    let started = peers::main(&["up".to_owned()])?;
+    // Elsewhere a peer that does not come up is a loud line, and the tests that can run do.
+    if started != ExitCode::SUCCESS && std::env::var("CI").is_ok_and(|value| value == "true") {
+        return Ok(started);
+    }
+    let status = Command::new(env!("CARGO"))
+        .args(["test", "--workspace", "--quiet"])
+        .args(filters)
+        .current_dir(root())
+        .status()
+        .context("cargo test")?;
+    // Said once more below the results, where it is seen.
+    peers::main(&["status".to_owned()])?;
+    eprintln!("the peers go on running; `cargo xtask peers down` stops them");
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
