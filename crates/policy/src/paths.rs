@@ -10,7 +10,7 @@ mod tables;
 pub(crate) use tables::is_regenerable;
 use tables::{
     CREDENTIAL_NAMES, CREDENTIAL_TREES, HOME_PARENTS, PLAIN_DEVICES, SECRET_FILES, SECRET_SUFFIXES,
-    STARTUP_NAMES, STARTUP_TREES, SYSTEM_DIRECTORIES, WRITABLE_SYSTEM,
+    STARTUP_NAMES, STARTUP_TREES, SYSTEM_DIRECTORIES, WORK_TREES, WRITABLE_SYSTEM,
 };
 
 /// An absolute path without `.`, `..` and doubled slashes.
@@ -100,9 +100,23 @@ pub(crate) struct Landmarks<'a> {
     pub(crate) cwd: &'a str,
     /// Directories of the owner that are mounted into the place.
     pub(crate) owned: &'a [String],
+    /// Whether the working directory is a place for work: its files are nobody's keys, settings or system.
+    works_here: bool,
 }
 
-impl Landmarks<'_> {
+impl<'a> Landmarks<'a> {
+    /// Whoever asks chooses the working directory, so it is trusted to be a project only if it looks like one.
+    pub(crate) fn new(home: &'a str, hermes_home: &'a str, cwd: &'a str, owned: &'a [String]) -> Self {
+        let mut marks = Self { home, hermes_home, cwd, owned, works_here: false };
+        let here = normal(cwd);
+        let file = format!("{here}/file");
+        let too_high =
+            here == "/" || here == normal(home) || below(home, &here) || marks.is_system_directory(&here);
+        let system = marks.is_system(&file) && !WORK_TREES.iter().any(|tree| below(&here, tree));
+        marks.works_here = !(too_high || system || marks.is_credential(&file) || marks.is_startup(&file));
+        marks
+    }
+
     /// The root itself, or everything in it.
     pub(crate) fn is_root(&self, path: &str) -> bool {
         let path = strip_wild_tail(path);
@@ -165,19 +179,11 @@ impl Landmarks<'_> {
         if is_stream(path) || WRITABLE_SYSTEM.iter().any(|start| prefix_matches(path, start)) {
             return false;
         }
-        let inside_work = below(path, self.home) || below(path, self.cwd) && !self.cwd_is_system();
+        let inside_work = below(path, self.home) || (below(path, self.cwd) && self.works_here);
         !inside_work
             && SYSTEM_DIRECTORIES
                 .iter()
                 .any(|directory| prefix_matches(path, directory) || matches(path, directory))
-    }
-
-    fn cwd_is_system(&self) -> bool {
-        let cwd = normal(self.cwd);
-        ["/etc", "/usr", "/var", "/boot", "/bin", "/sbin", "/lib"]
-            .iter()
-            .any(|top| below(&cwd, top) || cwd == *top)
-            || cwd == "/"
     }
 
     /// Where throw-away files belong: temporary directories and the user's cache.
@@ -189,8 +195,7 @@ impl Landmarks<'_> {
 
     /// Inside the working directory, or relative to an unknown one.
     pub(crate) fn is_project(&self, path: &str) -> bool {
-        let cwd = normal(self.cwd);
-        (below(path, &cwd) && cwd != "/" && cwd != self.home)
+        (self.works_here && below(path, &normal(self.cwd)))
             || (path.starts_with(&format!("{HOLE}/")) && !path.contains(".."))
     }
 

@@ -339,6 +339,15 @@ fn outside(view: &View<'_>, path: &str, tree: bool) -> bool {
     }
     // Beside the working directory, a single plain file is fine; below the home directory only caches are.
     let inside_home = crate::paths::below(path, view.marks.home);
+    if inside_home
+        && is_regenerable(path)
+        && !view.marks.is_startup(path)
+        && !view.marks.is_credential(path)
+        && !path.contains(HOLE)
+    {
+        let here = crate::paths::normal(view.marks.cwd);
+        return path.rsplit_once('/').is_none_or(|(parent, _)| parent != here);
+    }
     if inside_home && !tree && view.marks.cwd == view.marks.home && !view.marks.is_startup(path) {
         return false;
     }

@@ -1,6 +1,7 @@
 //! Sending data out, opening doors inward, and asking the cloud for its keys.
 
 use super::{On, Rule, View};
+use crate::address::{self, AddressKind};
 use crate::effect::{RSYNC_VALUED, SCP_VALUED, is_remote};
 use crate::shell::{Operator, Word};
 
@@ -505,71 +506,19 @@ fn opens_door(view: &View<'_>) -> bool {
     }
 }
 
-/// Addresses at which clouds hand out the keys of a machine, in the spellings programs accept.
+/// Whether a word names the place where a cloud hands out the keys of a machine, in any spelling programs accept.
 fn is_metadata(text: &str) -> bool {
-    let text = text.to_lowercase();
-    let rest = text.split_once("://").map_or(text.as_str(), |(_, rest)| rest);
+    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let authority = authority.rsplit('@').next().unwrap_or_default();
-    let host = if let Some(inside) = authority.strip_prefix('[') {
-        inside.split(']').next().unwrap_or_default()
-    } else if authority.matches(':').count() <= 1 {
-        authority.split(':').next().unwrap_or_default()
-    } else {
-        authority
-    };
-    let names = [
-        "metadata.google.internal",
-        "metadata",
-        "metadata.goog",
-        "instance-data",
-        "instance-data.ec2.internal",
-        "metadata.azure.com",
-        "metadata.tencentyun.com",
-        "rancher-metadata",
-        "metadata.platformequinix.com",
-    ];
-    if names.contains(&host.trim_end_matches('.'))
-        || host.contains("169.254.169.254")
-        || host.contains("169-254-169-254")
-    {
-        return true;
-    }
-    if host.contains(':') {
-        return host.contains("fd00:ec2") || host.contains("a9fe:a9fe") || host.contains("fd20:ce");
-    }
-    address(host).is_some_and(|address| {
-        let [a, b, ..] = address.to_be_bytes();
-        (a == 169 && b == 254) || address == 0xa83f_8110 || address == 0x6464_64c8 || address == 0xc000_00c0
-    })
-}
-
-/// An IPv4 address in any spelling of one to four parts, decimal, octal or hexadecimal.
-fn address(host: &str) -> Option<u32> {
-    let parts: Option<Vec<u32>> = host
-        .split('.')
-        .map(|part| {
-            if let Some(hex) = part.strip_prefix("0x") {
-                u32::from_str_radix(hex, 16).ok()
-            } else if part.len() > 1 && part.starts_with('0') {
-                u32::from_str_radix(part, 8).ok()
-            } else {
-                part.parse().ok()
-            }
-        })
-        .collect();
-    let parts = parts?;
-    let (last, head) = parts.split_last()?;
-    if head.len() > 3 || head.iter().any(|part| *part > 255) {
-        return None;
-    }
-    let mut value = 0_u32;
-    for part in head {
-        value = (value << 8) | part;
-    }
-    let shift = 8 * (4 - u32::try_from(head.len()).ok()?);
-    let high = if shift >= 32 { 0 } else { value << shift };
-    Some(high | last)
+    let port = authority.rsplit_once(':').filter(|(host, port)| {
+        (host.ends_with(']') || !host.contains(':')) && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    let host = port.map_or(authority, |(host, _)| host);
+    let cloud_name =
+        host.to_ascii_lowercase().contains("169.254.169.254") || host.contains("169-254-169-254");
+    let kind = address::host(host).kind();
+    cloud_name || matches!(kind, Some(AddressKind::Metadata | AddressKind::LinkLocal))
 }
 
 fn secret_stores(view: &View<'_>) -> bool {

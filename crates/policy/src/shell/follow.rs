@@ -225,7 +225,10 @@ impl Walk<'_> {
             }
             Some(None) => self.doubt(DoubtKind::MadeHere, &segment.source),
             None if path.starts_unknown() => self.doubt(DoubtKind::Program, &segment.source),
-            None if crate::paths::is_shared_temporary(&resolved) && !self.in_container() => {
+            None if crate::paths::is_shared_temporary(&resolved)
+                && !crate::paths::below(&resolved, self.around.cwd)
+                && !self.in_container() =>
+            {
                 self.doubt(DoubtKind::Temporary, &segment.source);
             }
             None => {}
