@@ -59,6 +59,8 @@ pub(crate) fn resolve(word: &str, cwd: Option<&str>) -> String {
     }
     match cwd {
         Some(cwd) => normal(&format!("{cwd}/{word}")),
+        // Wherever that is, it is the directory the command runs in, and not just anything.
+        None if matches!(word, "." | "./" | "") => format!("{HOLE}/here"),
         None => normal(&format!("{HOLE}/{word}")),
     }
 }

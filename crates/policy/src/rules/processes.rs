@@ -195,13 +195,13 @@ fn mass_kill(view: &View<'_>) -> bool {
                     matches!(program, "pgrep" | "pidof" | "ps" | "lsof" | "awk" | "fuser" | "cat" | "grep")
                 })
             });
+            // Ending what listens on one port is an everyday thing.
+            let by_port = args.iter().any(|word| word.output_of().any(|program| program == "lsof"))
+                || view.segment.stdin.programs.iter().any(|program| program == "lsof");
             let input = view.segment.via.iter().any(|via| via == "xargs" || via == "parallel");
             let group = kill_targets(view).iter().any(|target| target == "0");
             let each = view.segment.repeated && args.iter().any(Word::has_unknown);
-            each || (found
-                && !view.segment.args.iter().any(|word| word.output_of().any(|program| program == "lsof")))
-                || (input && !signals_nothing(view))
-                || group
+            each || group || (found && !by_port) || (input && !by_port && !signals_nothing(view))
         }
         "pkill" => {
             texts.iter().any(hard)

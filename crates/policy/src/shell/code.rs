@@ -40,7 +40,8 @@ pub(super) fn acts(language: Language, text: &str) -> Vec<Act> {
     // In JavaScript `exec` is also a method of patterns.
     let starts_programs = language != Language::JavaScript
         || skeleton.strings.iter().any(|text| text.ends_with("child_process"));
-    for call in tables::CALLS.iter().filter(|call| starts_programs || call.does != Does::Run) {
+    let calls: &[Call] = if language == Language::Compiled { &[] } else { tables::CALLS };
+    for call in calls.iter().filter(|call| starts_programs || call.does != Does::Run) {
         for at in skeleton.calls(call) {
             acts.extend(skeleton.act(call, at));
         }
@@ -68,7 +69,10 @@ pub(super) fn acts(language: Language, text: &str) -> Vec<Act> {
             && (text.contains('/') || text.starts_with('.'))
             && !text.contains("://")
         {
-            acts.push(Act::Touch(Operator::Read, Some(text.clone())));
+            // What compiled source does with a path it names is not read closely: it may write.
+            let writes = language == Language::Compiled && text.starts_with('/');
+            let operator = if writes { Operator::Write } else { Operator::Read };
+            acts.push(Act::Touch(operator, Some(text.clone())));
         }
     }
     acts.dedup();
@@ -106,7 +110,7 @@ impl Skeleton {
             commands: Vec::new(),
         };
         let comment: &[&str] = match language {
-            Language::JavaScript => &["//"],
+            Language::JavaScript | Language::Compiled => &["//"],
             Language::Php => &["//", "#"],
             Language::Other => &[],
             _ => &["#"],

@@ -97,6 +97,7 @@ impl Walk<'_> {
                 self.run_stream(language, text, &segment.stdin.programs, segment)
             }
             Inner::File(language, path) => self.run_file(language, &path, segment, process_text),
+            Inner::Source(path) => self.run_source(&path, segment),
             Inner::Interactive => {
                 if !self.in_container() {
                     self.doubt(DoubtKind::Interactive, &segment.source);
@@ -112,6 +113,23 @@ impl Walk<'_> {
 
     fn in_container(&self) -> bool {
         self.via.iter().any(|via| inner::CONTAINERS.contains(&via.as_str()))
+    }
+
+    /// Whether a path lies in the working directory, where that is itself in a temporary directory.
+    fn is_in_work(&self, path: &str) -> bool {
+        crate::paths::is_shared_temporary(self.around.cwd) && crate::paths::below(path, self.around.cwd)
+    }
+
+    /// A source file that is compiled: only one the script wrote can be looked at.
+    fn run_source(&mut self, path: &Word, segment: &Segment) -> Stream {
+        let text = match path.known() {
+            Some("-") => segment.stdin.text.clone(),
+            _ => self.env.files.get(&self.env.path(path)).cloned().flatten(),
+        };
+        match text {
+            Some(text) => self.run_code(Language::Compiled, &text, &segment.source),
+            None => Stream::default(),
+        }
     }
 
     /// A shell text that may hold unknown stretches.
@@ -226,7 +244,7 @@ impl Walk<'_> {
             Some(None) => self.doubt(DoubtKind::MadeHere, &segment.source),
             None if path.starts_unknown() => self.doubt(DoubtKind::Program, &segment.source),
             None if crate::paths::is_shared_temporary(&resolved)
-                && !crate::paths::below(&resolved, self.around.cwd)
+                && !self.is_in_work(&resolved)
                 && !self.in_container() =>
             {
                 self.doubt(DoubtKind::Temporary, &segment.source);

@@ -40,6 +40,8 @@ pub(super) enum Language {
     Php,
     Awk,
     Sed,
+    /// Source of a compiled language.
+    Compiled,
     /// Any language whose calls are only searched for well-known names.
     Other,
 }
@@ -55,6 +57,7 @@ impl Language {
             Self::Php => "php",
             Self::Awk => "awk",
             Self::Sed => "sed",
+            Self::Compiled => "source",
             Self::Other => "script",
         }
     }
@@ -73,6 +76,8 @@ pub(super) enum Inner {
     Stdin(Language),
     /// A file.
     File(Language, Word),
+    /// A source file that is compiled.
+    Source(Word),
     /// A shell that waits for somebody to type.
     Interactive,
 }
@@ -145,6 +150,13 @@ pub(super) fn of(segment: &Segment) -> Vec<Inner> {
         "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => awk(args, &mut found),
         "sed" | "gsed" => sed(args, &mut found),
         "git" => git::runs(args, &mut found),
+        _ if tables::COMPILERS.contains(&name) => {
+            let is_source = |word: &&Word| {
+                let text = word.prefix();
+                text == "-" || tables::SOURCE_ENDINGS.iter().any(|ending| text.ends_with(ending))
+            };
+            found.extend(args.iter().filter(is_source).cloned().map(Inner::Source));
+        }
         _ => wrapped::special(name, args, segment, &mut found),
     }
     found

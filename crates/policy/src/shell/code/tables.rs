@@ -471,6 +471,46 @@ pub(super) fn dangers(language: Language) -> Dangers {
             (&["pcntl_fork", "proc_open", "pcntl_exec", "popen"], "starts a program that is not known"),
             (&["chmod", "chown", "symlink", "ini_set"], "changes files"),
         ],
+        Language::Compiled => &[
+            (
+                &[
+                    "system",
+                    "popen",
+                    "execl",
+                    "execlp",
+                    "execv",
+                    "execve",
+                    "execvp",
+                    "posix_spawn",
+                    "fork",
+                    "vfork",
+                    "Command::new",
+                    "exec.Command",
+                    "syscall.Exec",
+                    "Runtime.getRuntime",
+                    "ProcessBuilder",
+                    "std.process",
+                    "__asm__",
+                    "asm!",
+                ],
+                "starts a program that is not known",
+            ),
+            (
+                &[
+                    "unlink",
+                    "rmdir",
+                    "remove_dir_all",
+                    "remove_file",
+                    "os.RemoveAll",
+                    "os.Remove",
+                    "remove_all",
+                    "ftruncate",
+                ],
+                "may delete or overwrite files",
+            ),
+            (&["kill", "reboot"], SIGNALS),
+            (&["socket", "TcpStream", "net.Dial", "new Socket"], NETWORK),
+        ],
         _ => &[
             (
                 &[

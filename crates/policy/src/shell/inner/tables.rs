@@ -275,6 +275,40 @@ pub(super) const GIT_COMMAND_KEYS: &[&str] = &[
     "init.templatedir",
 ];
 
+/// Programs that turn source into something that runs.
+pub(super) const COMPILERS: &[&str] = &[
+    "gcc",
+    "cc",
+    "clang",
+    "g++",
+    "c++",
+    "clang++",
+    "tcc",
+    "rustc",
+    "go",
+    "javac",
+    "java",
+    "ghc",
+    "runghc",
+    "zig",
+    "swiftc",
+    "kotlinc",
+    "nim",
+    "crystal",
+    "dmd",
+    "rust-script",
+    "cargo-script",
+    "scala-cli",
+    "jbang",
+    "as",
+    "nasm",
+];
+
+pub(super) const SOURCE_ENDINGS: &[&str] = &[
+    ".c", ".cc", ".cpp", ".cxx", ".rs", ".go", ".java", ".hs", ".zig", ".swift", ".kt", ".nim", ".cr", ".d",
+    ".s", ".asm",
+];
+
 /// Shells, by the name they are called.
 pub(super) const SHELLS: &[&str] = &[
     "bash", "sh", "dash", "zsh", "ksh", "ksh93", "mksh", "pdksh", "ash", "fish", "rbash", "csh", "tcsh",
