@@ -539,10 +539,10 @@ pub(crate) const RSYNC_VALUED: &[&str] = &[
 ];
 pub(crate) const SCP_VALUED: &[&str] = &["-i", "-P", "-o", "-F", "-c", "-l", "-S", "-J", "-D", "-X"];
 
-/// `host:path` and `user@host:path`, but no `./a:b` and no `C:`.
+/// `host:path` and `user@host:path`, but no `./a:b`.
 pub(crate) fn is_remote(text: &str) -> bool {
     match text.split_once(':') {
-        Some((host, _)) => host.len() > 1 && !host.contains('/') || text.contains("://"),
+        Some((host, _)) => (!host.is_empty() && !host.contains('/')) || text.contains("://"),
         None => false,
     }
 }

@@ -247,6 +247,7 @@ impl<'a> Landmarks<'a> {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let Some(name) = parts.last() else { return false };
         STARTUP_NAMES.contains(name)
+            || name.ends_with(".pth")
             || STARTUP_TREES.iter().any(|tree| parts.windows(tree.len()).any(|window| window == *tree))
     }
 

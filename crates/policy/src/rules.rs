@@ -208,6 +208,8 @@ fn all() -> impl Iterator<Item = &'static Rule> {
     .flatten()
 }
 
+pub(crate) use network::is_metadata;
+
 /// Every rule, for listing.
 pub fn list() -> Vec<&'static Rule> {
     all().collect()

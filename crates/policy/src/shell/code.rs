@@ -57,6 +57,12 @@ pub(super) fn acts(language: Language, text: &str) -> Vec<Act> {
     if language == Language::JavaScript {
         skeleton.javascript_modules(&mut acts);
     }
+    if language == Language::Other && skeleton.strings.iter().any(|text| text == "socket") {
+        acts.push(Act::Danger("opens a network connection or sends data"));
+    }
+    if skeleton.strings.iter().any(|text| text.contains("://") && crate::rules::is_metadata(text)) {
+        acts.push(Act::Danger("asks the cloud for the keys of this machine"));
+    }
     for text in &skeleton.commands {
         acts.push(Act::Shell(text.clone()));
     }

@@ -127,6 +127,7 @@ pub(super) const PREFIXES: &[Prefix] = &[
     prefix("chpst", &["-u", "-U", "-b", "-e", "-d", "-o", "-p", "-f", "-c"], 0),
     prefix("tini", &["-p", "-e"], 0),
     prefix("dumb-init", &[], 0),
+    prefix("sshpass", &["-p", "-f", "-d", "-P"], 0),
     prefix("ssh-agent", &["-a", "-t"], 0),
     prefix("flock", &["-w", "-E", "--timeout", "--conflict-exit-code"], 1),
     prefix(

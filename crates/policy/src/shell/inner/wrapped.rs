@@ -283,7 +283,7 @@ pub(super) fn special(name: &str, args: &[Word], segment: &Segment, found: &mut 
         "cargo" if args.first().and_then(Word::known) == Some("watch") => {
             found.extend(values(args, &["-s", "--shell"]).into_iter().map(Inner::text));
         }
-        "gnome-terminal" | "alacritty" | "kitty" | "foot" => {
+        "gnome-terminal" | "mosh" | "alacritty" | "kitty" | "foot" => {
             if let Some(at) = args.iter().position(|word| matches!(word.known(), Some("--" | "-e"))) {
                 found.extend(args.get(at + 1..).and_then(Inner::argv));
             }
@@ -467,6 +467,10 @@ fn ssh(args: &[Word], segment: &Segment, found: &mut Vec<Inner>) {
     rest = rest.get(behind..).unwrap_or_default();
     if !rest.is_empty() {
         found.push(Inner::text(joined(rest)));
+        // Read as it was meant, too: the far shell splits quoted words again.
+        if rest.len() > 1 {
+            found.extend(Inner::argv(rest));
+        }
     } else if segment.stdin.is_piped() && host < args.len() {
         found.push(Inner::Stdin(Language::Shell));
     }
