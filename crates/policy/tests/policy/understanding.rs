@@ -33,6 +33,8 @@ fn every_branch_is_found() {
         "for i in 1 2; do x; done",
         "for ((i=0; i<3; i++)); do x; done",
         "for i; do x; done",
+        "for a_name_that_is_quite_long in 1 2\ndo x; done",
+        "coproc A_NAME_THAT_IS_QUITE_LONG { x; }",
         "select i in a b; do x; done",
         "case a in b) c;; d|e) x;; esac",
         "case a in (b) x ;& c) d ;;& esac",
