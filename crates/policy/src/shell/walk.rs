@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use super::budget::{Budget, MAX_DEPTH, MAX_SEGMENTS, MAX_WORDS, Trouble};
+use super::budget::{Budget, MAX_DEPTH, MAX_REDIRECTS, MAX_SEGMENTS, MAX_WORDS, Trouble};
 use super::env::Env;
 use super::inner::Language;
 use super::syntax::{self, AssignValue, Command, Compound, Item, Kind, List, Node, Operator, Target};
@@ -167,7 +167,10 @@ impl<'a> Walk<'a> {
     pub(super) fn node(&mut self, node: &Node, mut stdin: Stream) -> Stream {
         let source = node.text.get(node.span.clone()).unwrap_or_default().trim_end();
         let mut redirects = Vec::with_capacity(node.redirects.len());
-        for redirect in &node.redirects {
+        if node.redirects.len() > MAX_REDIRECTS {
+            self.trouble(Trouble::TooMuch, "");
+        }
+        for redirect in node.redirects.iter().take(MAX_REDIRECTS) {
             let target = match &redirect.target {
                 Target::Word(word) if redirect.operator == Operator::HereString => self.expand_whole(word),
                 Target::Word(word) => self.expand_target(word),
@@ -383,7 +386,7 @@ impl<'a> Walk<'a> {
             repeated: self.repeated > 0,
             source: source.to_owned(),
         };
-        self.charge(16 + 24 * segment.args.len());
+        self.charge(16 + 48 * (segment.args.len() + segment.redirects.len()));
         self.script.segments.push(segment.clone());
         segment
     }
