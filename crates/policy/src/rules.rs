@@ -186,6 +186,10 @@ impl View<'_> {
         self.effects.iter().any(|effect| matches!(effect, Effect::Write { path } if test(path)))
     }
 
+    fn any_named(&self, test: impl Fn(&str) -> bool) -> bool {
+        self.effects.iter().any(|effect| matches!(effect, Effect::Name { path } if test(path)))
+    }
+
     fn any_read(&self, test: impl Fn(&str) -> bool) -> bool {
         self.effects.iter().any(|effect| matches!(effect, Effect::Read { path } if test(path)))
     }
@@ -245,7 +249,10 @@ fn paths_of(effects: &[Effect]) -> String {
     let mut paths: Vec<&str> = effects
         .iter()
         .map(|effect| match effect {
-            Effect::Delete { path, .. } | Effect::Write { path } | Effect::Read { path } => path.as_str(),
+            Effect::Delete { path, .. }
+            | Effect::Write { path }
+            | Effect::Read { path }
+            | Effect::Name { path } => path.as_str(),
         })
         .collect();
     paths.sort_unstable();
