@@ -192,6 +192,13 @@ impl Stream {
 
 /// Matches text against a shell pattern with `*`, `?`, `[…]` and [`HOLE`] (anything).
 pub(crate) fn pattern_matches(pattern: &str, text: &str) -> bool {
+    // Most patterns differ from most texts in their first or last letter.
+    let literal = |char: &char| !matches!(char, '*' | '?' | '[' | ']' | '\u{0}');
+    let first = pattern.chars().next().filter(literal);
+    let last = pattern.chars().next_back().filter(literal);
+    if first.is_some_and(|first| !text.starts_with(first)) || last.is_some_and(|last| !text.ends_with(last)) {
+        return false;
+    }
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
     let (mut p, mut t) = (0, 0);
