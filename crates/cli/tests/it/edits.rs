@@ -130,7 +130,9 @@ fn unsetting_everything_in_any_order_leaves_the_comments() {
         let names = ["display"].map(|name| Step::Key(name.into()));
         path.first().is_some_and(|first| names.contains(first))
     };
-    for path in paths.iter().rev().filter(|path| !shared(path)) {
+    for path in paths.iter().filter(|path| !shared(path)) {
+        // Each one alone, and all one after the other.
+        edit::unset(FIXTURE, path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
         text = edit::unset(&text, path).unwrap_or_else(|error| panic!("{path:?}: {error}\n{text}"));
     }
     assert_eq!(sorted_comments(&text), sorted_comments(FIXTURE));

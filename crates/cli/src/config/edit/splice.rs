@@ -179,7 +179,7 @@ impl<'a> Editor<'a> {
         if !self.piece(start..part.start).trim().is_empty() {
             return Err(EditError::Unsafe);
         }
-        let end = self.next_line(part.end);
+        let end = self.after_line(part.end);
         let kept = self.comment_lines(start..end, part.start - start);
         Ok(self.splice(start..end, &kept))
     }
@@ -218,12 +218,8 @@ impl<'a> Editor<'a> {
         let first_line_end = self.line_end(slot.after);
         if !as_block {
             let inner = self.comment_lines(slot.after..end, child);
-            // A block scalar ends behind its line break, so there is no rest of a line to keep.
-            let (rest, next) = if end > slot.after && self.byte(end - 1) == Some(b'\n') {
-                ("", end)
-            } else {
-                (self.piece(end..self.line_end(end)), self.next_line(end))
-            };
+            let next = self.after_line(end);
+            let rest = if next == end { "" } else { self.piece(end..self.line_end(end)) };
             let rendered = flow(value, style_of(old));
             let start = if old.span.is_empty() || end > first_line_end || old.span.start > first_line_end {
                 slot.after
@@ -295,8 +291,7 @@ impl<'a> Editor<'a> {
 
     /// Puts whole lines behind the line that holds `at`.
     fn insert_lines(&self, at: usize, lines: &str) -> String {
-        let at_line_start = at == 0 || self.byte(at - 1) == Some(b'\n');
-        let at = if at_line_start { at } else { self.next_line(at) };
+        let at = self.after_line(at);
         let unfinished = at == self.text.len() && !self.text.is_empty() && !self.text.ends_with('\n');
         let break_first = if unfinished { self.newline() } else { "" };
         self.splice(at..at, &format!("{break_first}{lines}"))
@@ -355,7 +350,11 @@ impl<'a> Editor<'a> {
         if end > at && self.byte(end - 1) == Some(b'\r') { end - 1 } else { end }
     }
 
-    fn next_line(&self, at: usize) -> usize {
+    /// The start of the line behind a value that ends at `at`. A block scalar ends there itself.
+    fn after_line(&self, at: usize) -> usize {
+        if at == 0 || self.byte(at - 1) == Some(b'\n') {
+            return at;
+        }
         self.find(at, b'\n').map_or(self.text.len(), |index| index + 1)
     }
 
