@@ -84,6 +84,11 @@ const UNITS: &[&str] = &[
     "find . -exec sh -c 'a' \\; ;",
     "echo a|sh;",
     "cat <<A\nb\nA\n",
+    "find . -exec ",
+    "if/sudo ",
+    "<?in",
+    "*{a,b}<{1..64}",
+    "awk ?x=$x$y;",
 ];
 
 fn main() {

@@ -110,7 +110,6 @@ const LOOKERS: &[&str] = &[
     "dash",
     "exit",
     "return",
-    "rg",
     "uv",
     "tox",
     "poetry",
@@ -454,12 +453,19 @@ impl Files<'_> {
         let skipped =
             KEY_OPTIONS.iter().find(|(program, _)| *program == name).map_or(&[][..], |(_, options)| options);
         let in_secret_place = self.segment.cwd.as_deref().is_none_or(crate::paths::is_secret_tree);
+        // The first operand of a search is what it looks for, not where.
+        let searches =
+            matches!(name, "grep" | "egrep" | "fgrep" | "zgrep" | "rg" | "ag" | "ack" | "ugrep" | "ggrep");
+        let mut pattern_next = searches && !has(self.args(), &["-e", "--regexp", "-f", "--file", "--files"]);
         let mut skip_next = false;
         for word in self.args() {
             if std::mem::take(&mut skip_next) {
                 continue;
             }
             let text = word.outline();
+            if !text.starts_with('-') && std::mem::take(&mut pattern_next) {
+                continue;
+            }
             if skipped.contains(&text.as_str()) {
                 skip_next = true;
                 continue;
@@ -533,10 +539,10 @@ pub(crate) const RSYNC_VALUED: &[&str] = &[
 ];
 pub(crate) const SCP_VALUED: &[&str] = &["-i", "-P", "-o", "-F", "-c", "-l", "-S", "-J", "-D", "-X"];
 
-/// `host:path` and `user@host:path`, but no `./a:b` and no `C:`.
+/// `host:path` and `user@host:path`, but no `./a:b`.
 pub(crate) fn is_remote(text: &str) -> bool {
     match text.split_once(':') {
-        Some((host, _)) => host.len() > 1 && !host.contains('/') || text.contains("://"),
+        Some((host, _)) => (!host.is_empty() && !host.contains('/')) || text.contains("://"),
         None => false,
     }
 }

@@ -9,8 +9,8 @@ mod tables;
 
 pub(crate) use tables::is_regenerable;
 use tables::{
-    CREDENTIAL_NAMES, CREDENTIAL_TREES, HOME_PARENTS, PLAIN_DEVICES, SECRET_SUFFIXES, STARTUP_NAMES,
-    STARTUP_TREES, SYSTEM_DIRECTORIES, WRITABLE_SYSTEM,
+    CREDENTIAL_NAMES, CREDENTIAL_TREES, HOME_PARENTS, PLAIN_DEVICES, SECRET_FILES, SECRET_SUFFIXES,
+    STARTUP_NAMES, STARTUP_TREES, SYSTEM_DIRECTORIES, WORK_TREES, WRITABLE_SYSTEM,
 };
 
 /// An absolute path without `.`, `..` and doubled slashes.
@@ -59,6 +59,8 @@ pub(crate) fn resolve(word: &str, cwd: Option<&str>) -> String {
     }
     match cwd {
         Some(cwd) => normal(&format!("{cwd}/{word}")),
+        // Wherever that is, it is the directory the command runs in, and not just anything.
+        None if matches!(word, "." | "./" | "") => format!("{HOLE}/here"),
         None => normal(&format!("{HOLE}/{word}")),
     }
 }
@@ -100,9 +102,23 @@ pub(crate) struct Landmarks<'a> {
     pub(crate) cwd: &'a str,
     /// Directories of the owner that are mounted into the place.
     pub(crate) owned: &'a [String],
+    /// Whether the working directory is a place for work: its files are nobody's keys, settings or system.
+    works_here: bool,
 }
 
-impl Landmarks<'_> {
+impl<'a> Landmarks<'a> {
+    /// Whoever asks chooses the working directory, so it is trusted to be a project only if it looks like one.
+    pub(crate) fn new(home: &'a str, hermes_home: &'a str, cwd: &'a str, owned: &'a [String]) -> Self {
+        let mut marks = Self { home, hermes_home, cwd, owned, works_here: false };
+        let here = normal(cwd);
+        let file = format!("{here}/file");
+        let too_high =
+            here == "/" || here == normal(home) || below(home, &here) || marks.is_system_directory(&here);
+        let system = marks.is_system(&file) && !WORK_TREES.iter().any(|tree| below(&here, tree));
+        marks.works_here = !(too_high || system || marks.is_credential(&file) || marks.is_startup(&file));
+        marks
+    }
+
     /// The root itself, or everything in it.
     pub(crate) fn is_root(&self, path: &str) -> bool {
         let path = strip_wild_tail(path);
@@ -165,19 +181,11 @@ impl Landmarks<'_> {
         if is_stream(path) || WRITABLE_SYSTEM.iter().any(|start| prefix_matches(path, start)) {
             return false;
         }
-        let inside_work = below(path, self.home) || below(path, self.cwd) && !self.cwd_is_system();
+        let inside_work = below(path, self.home) || (below(path, self.cwd) && self.works_here);
         !inside_work
             && SYSTEM_DIRECTORIES
                 .iter()
                 .any(|directory| prefix_matches(path, directory) || matches(path, directory))
-    }
-
-    fn cwd_is_system(&self) -> bool {
-        let cwd = normal(self.cwd);
-        ["/etc", "/usr", "/var", "/boot", "/bin", "/sbin", "/lib"]
-            .iter()
-            .any(|top| below(&cwd, top) || cwd == *top)
-            || cwd == "/"
     }
 
     /// Where throw-away files belong: temporary directories and the user's cache.
@@ -189,8 +197,7 @@ impl Landmarks<'_> {
 
     /// Inside the working directory, or relative to an unknown one.
     pub(crate) fn is_project(&self, path: &str) -> bool {
-        let cwd = normal(self.cwd);
-        (below(path, &cwd) && cwd != "/" && cwd != self.home)
+        (self.works_here && below(path, &normal(self.cwd)))
             || (path.starts_with(&format!("{HOLE}/")) && !path.contains(".."))
     }
 
@@ -221,15 +228,7 @@ impl Landmarks<'_> {
                     .any(|window| window.iter().zip(*tree).all(|(part, wanted)| wild(part, wanted)))
             })
             || (parts.first() == Some(&"proc") && matches!(*name, "environ" | "mem"))
-            || matches!(
-                path,
-                "/etc/shadow"
-                    | "/etc/gshadow"
-                    | "/etc/sudoers"
-                    | "/etc/master.passwd"
-                    | "/etc/security/opasswd"
-            )
-            || (parts.starts_with(&["etc"]) && parts.len() == 2 && wild(name, "shadow"))
+            || SECRET_FILES.iter().any(|file| matches(path, file))
             || path.starts_with("/etc/ssh/ssh_host_")
             || path.starts_with("/run/secrets/")
             || path.starts_with("/var/run/secrets/")
@@ -248,6 +247,7 @@ impl Landmarks<'_> {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let Some(name) = parts.last() else { return false };
         STARTUP_NAMES.contains(name)
+            || name.ends_with(".pth")
             || STARTUP_TREES.iter().any(|tree| parts.windows(tree.len()).any(|window| window == *tree))
     }
 

@@ -208,6 +208,8 @@ fn all() -> impl Iterator<Item = &'static Rule> {
     .flatten()
 }
 
+pub(crate) use network::is_metadata;
+
 /// Every rule, for listing.
 pub fn list() -> Vec<&'static Rule> {
     all().collect()
@@ -253,7 +255,7 @@ fn paths_of(effects: &[Effect]) -> String {
 
 /// All rules that match a script.
 pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[String]) -> Vec<Match> {
-    let marks = Landmarks { home: around.home, hermes_home: around.hermes_home, cwd: around.cwd, owned };
+    let marks = Landmarks::new(around.home, around.hermes_home, around.cwd, owned);
     let mut found = Vec::new();
     for doubt in &script.doubts {
         found.push(doubts::rule(doubt));

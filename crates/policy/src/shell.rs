@@ -1,18 +1,20 @@
 //! Understanding a command: from script text to a list of [`Segment`]s, each one simple command as it will be run.
 //!
 //! [`understand`] parses the text ([`parse`], [`lex`] into [`syntax`]), walks every branch ([`walk`]) while it expands
-//! words ([`expand`]) with what is known ([`env`]), and peels wrappers and inner scripts ([`inner`], [`code`]). What
-//! cannot be known becomes a [`Doubt`]. All of it is bounded ([`budget`]).
+//! words ([`expand`]) with what is known ([`env`], [`remember`]), and follows wrappers and inner scripts ([`follow`],
+//! [`inner`], [`code`]). What cannot be known becomes a [`Doubt`]. All of it is bounded ([`budget`]).
 
 mod args;
 mod budget;
 mod code;
 mod env;
 mod expand;
+mod follow;
 mod inner;
 mod lex;
 mod output;
 mod parse;
+mod remember;
 mod syntax;
 mod value;
 mod walk;

@@ -53,6 +53,19 @@ pub(super) const HOME_PARENTS: &[&str] = &["home", "Users"];
 pub(super) const WRITABLE_SYSTEM: &[&str] =
     &["/var/tmp", "/run/user", "/dev/shm", "/mnt/data", "/var/folders"];
 
+/// Below system directories, but where people and build machines keep their projects.
+pub(super) const WORK_TREES: &[&str] = &[
+    "/usr/src",
+    "/usr/local/src",
+    "/var/www",
+    "/var/lib/jenkins",
+    "/opt",
+    "/srv",
+    "/mnt",
+    "/media",
+    "/Volumes",
+];
+
 pub(super) const PLAIN_DEVICES: &[&str] = &[
     "/dev/null",
     "/dev/zero",
@@ -164,6 +177,10 @@ pub(super) const CREDENTIAL_TREES: &[&[&str]] = &[
     &[".terraform.d"],
     &[".hermes", "pairing"],
 ];
+
+/// Files of the system that hold passwords or say who may become whom.
+pub(super) const SECRET_FILES: &[&str] =
+    &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/master.passwd", "/etc/security/opasswd"];
 
 pub(super) const SECRET_SUFFIXES: &[&str] =
     &[".key", ".p12", ".pfx", ".kdbx", ".jks", ".keystore", ".ppk", ".ovpn"];

@@ -169,9 +169,12 @@ fn container_loss(view: &View<'_>) -> bool {
 
 fn container_escape(view: &View<'_>) -> bool {
     let (words, rest) = engine_words(view);
+    let engine = view.args().get(..view.args().len() - rest.len()).unwrap_or_default();
+    if engine.iter().any(|word| word.prefix().starts_with("-H") || word.prefix().starts_with("--host")) {
+        return true;
+    }
     if !words.iter().take(3).any(|word| matches!(word.as_str(), "run" | "create" | "exec")) {
-        return view.args().iter().any(|word| matches!(word.prefix(), "-H" | "--host"))
-            && words.first().is_some_and(|verb| !matches!(verb.as_str(), "ps" | "images"));
+        return false;
     }
     let verb = words.iter().position(|word| matches!(word.as_str(), "run" | "create" | "exec")).unwrap_or(0);
     let rest = rest.get(verb + 1..).unwrap_or_default();

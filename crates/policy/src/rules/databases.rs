@@ -55,6 +55,8 @@ pub(super) const RULES: &[Rule] = &[
         "database-loss",
         "deletes a database or its content",
         On::Programs(&[
+            "pg_ctl",
+            "pg_resetwal",
             "dropdb",
             "dropuser",
             "redis-cli",
@@ -83,6 +85,22 @@ pub(super) const RULES: &[Rule] = &[
     .examples(
         &["redis-cli FLUSHALL", "redis-cli -n 0 flushdb", "dropdb production", "mysqladmin drop x"],
         &["redis-cli keys '*'", "createdb x", "redis-cli get a"],
+    ),
+    Rule::ask(
+        "schema-reset",
+        "drops or empties a database through a framework",
+        On::Programs(FRAMEWORKS),
+        resets_schema,
+    )
+    .examples(
+        &[
+            "php artisan migrate:fresh",
+            "python manage.py flush --no-input",
+            "mix ecto.drop",
+            "dotnet ef database drop -f",
+            "flyway clean",
+        ],
+        &["php artisan migrate", "python manage.py migrate", "mix test", "make clean"],
     ),
     Rule::ask(
         "backups",
@@ -189,9 +207,12 @@ fn loses_rows(text: &str) -> bool {
 }
 
 fn sql(view: &View<'_>) -> bool {
-    let texts =
-        view.args().iter().map(Word::outline).chain(view.segment.stdin.text.as_ref().map(Word::outline));
-    texts.into_iter().any(|text| loses_rows(&text))
+    let value = |word: &Word| match word.after('=') {
+        Some(value) if word.prefix().starts_with("--") => value.outline(),
+        _ => word.outline(),
+    };
+    let mut texts = view.args().iter().map(value).chain(view.segment.stdin.text.as_ref().map(Word::outline));
+    texts.any(|text| loses_rows(&text))
 }
 
 fn database_loss(view: &View<'_>) -> bool {
@@ -256,7 +277,83 @@ fn database_loss(view: &View<'_>) -> bool {
             )
         }),
         "prisma" => says(&["reset"]) || says(&["--force-reset", "--accept-data-loss"]),
+        "pg_ctl" => says(&["stop", "restart", "promote"]),
+        "pg_resetwal" => true,
         "nats" | "consul" | "vault" => says(&["delete", "rm", "purge", "destroy"]),
         _ => false,
     }
+}
+
+const FRAMEWORKS: &[&str] = &[
+    "php",
+    "python",
+    "python3",
+    "sequelize",
+    "sequelize-cli",
+    "knex",
+    "mix",
+    "dotnet",
+    "flyway",
+    "liquibase",
+    "typeorm",
+    "drizzle-kit",
+    "artisan",
+    "sail",
+    "npm",
+    "yarn",
+    "pnpm",
+    "bun",
+    "just",
+    "make",
+    "prisma",
+    "django-admin",
+    "wp",
+    "drush",
+    "hasura",
+    "dbmate",
+    "goose",
+    "migrate",
+    "sqlx",
+    "diesel",
+];
+
+/// Tasks of frameworks that start over with an empty database.
+const RESETS: &[&str] = &[
+    "migrate:fresh",
+    "migrate:reset",
+    "migrate:refresh",
+    "db:wipe",
+    "db:drop",
+    "db:drop:all",
+    "db:reset",
+    "ecto.drop",
+    "ecto.reset",
+    "drop-all",
+    "dropAll",
+    "schema:drop",
+    "reset_db",
+    "sqlflush",
+    "db:migrate:undo:all",
+    "migrate:rollback",
+];
+
+fn resets_schema(view: &View<'_>) -> bool {
+    let words: Vec<&str> = view.args().iter().map(Word::prefix).collect();
+    let pairs = [
+        ("database", "drop"),
+        ("database", "reset"),
+        ("db", "drop"),
+        ("db", "reset"),
+        ("manage.py", "flush"),
+        ("./manage.py", "flush"),
+        ("migrate", "reset"),
+    ];
+    words.iter().any(|word| RESETS.contains(word))
+        || words.windows(2).any(|pair| matches!(pair, [a, b] if pairs.contains(&(a, b))))
+        || matches!(
+            (view.name(), words.first().copied()),
+            ("flyway", Some("clean"))
+                | ("dbmate" | "migrate", Some("drop"))
+                | ("django-admin", Some("flush"))
+        )
 }

@@ -177,9 +177,25 @@ pub(super) const RULES: &[Rule] = &[
         &["cat ~/.ssh/id_rsa.pub", "cat .env.example", "ls -la ~/.ssh", "ssh -i ~/.ssh/id_rsa host"],
     ),
     Rule::ask(
+        "read-disk",
+        "reads a disk or the machine's memory past the file system",
+        On::Effects,
+        |view| {
+            let shows_facts = [
+                "mount", "umount", "blkid", "smartctl", "hdparm", "lsof", "udevadm", "e2label", "fdisk",
+                "parted", "dumpe2fs", "tune2fs",
+            ];
+            view.any_read(|path| view.marks.is_disk(path)) && !shows_facts.contains(&view.name())
+        },
+    )
+    .examples(
+        &["cat /dev/sda | head", "strings /dev/mem", "dd if=/dev/sda of=x.img"],
+        &["ls /dev/sda", "file /dev/sda", "lsblk /dev/sda"],
+    ),
+    Rule::ask(
         "modes",
         "opens files to everybody, or changes owners of what is not the project's",
-        On::Programs(&["chmod", "chown", "chgrp", "gchmod", "gchown"]),
+        On::Programs(&["chmod", "chown", "chgrp", "gchmod", "gchown", "install", "mkdir", "mkfifo", "mknod"]),
         modes,
     )
     .examples(
@@ -339,6 +355,15 @@ fn outside(view: &View<'_>, path: &str, tree: bool) -> bool {
     }
     // Beside the working directory, a single plain file is fine; below the home directory only caches are.
     let inside_home = crate::paths::below(path, view.marks.home);
+    if inside_home
+        && is_regenerable(path)
+        && !view.marks.is_startup(path)
+        && !view.marks.is_credential(path)
+        && !path.contains(HOLE)
+    {
+        let here = crate::paths::normal(view.marks.cwd);
+        return path.rsplit_once('/').is_none_or(|(parent, _)| parent != here);
+    }
     if inside_home && !tree && view.marks.cwd == view.marks.home && !view.marks.is_startup(path) {
         return false;
     }
@@ -390,6 +415,12 @@ fn modes(view: &View<'_>) -> bool {
         return false;
     }
     let words = view.operands(&["--reference", "--from"]);
+    if matches!(view.name(), "install" | "mkdir" | "mkfifo") {
+        return view.values(&["-m", "--mode"]).iter().any(|mode| opens_to_all(&mode.outline()));
+    }
+    if view.name() == "mknod" {
+        return view.words().iter().any(|word| matches!(*word, "b" | "c" | "u"));
+    }
     let Some(mode) = words.first() else { return false };
     if matches!(view.name(), "chown" | "chgrp" | "gchown") {
         let system = words.iter().skip(1).any(|word| {
@@ -399,10 +430,27 @@ fn modes(view: &View<'_>) -> bool {
                 || view.marks.is_home(&path)
                 || view.marks.is_system_directory(&path)
         });
-        let to_root = mode.prefix() == "0" || mode.prefix().split([':', '.']).any(|part| part == "root");
+        let to_root = mode.prefix().split([':', '.']).any(|part| matches!(part, "root" | "0"));
         return to_root || system;
     }
     let text = mode.outline();
+    let digits: String = text.chars().skip_while(|char| *char == '0').collect();
+    let system = words.iter().any(|word| {
+        let path = view.segment.path(word);
+        view.marks.is_system(&path)
+            || view.marks.is_system_directory(&path)
+            || view.marks.is_root(&path)
+            || view.marks.is_home(&path)
+            || (view.marks.is_credential(&path)
+                && !matches!(digits.as_str(), "600" | "400" | "700")
+                && !text.starts_with("go-")
+                && !text.starts_with("og-"))
+    });
+    opens_to_all(&text) || system
+}
+
+/// Whether a mode lets everybody write, or gives a file the rights of its owner.
+fn opens_to_all(text: &str) -> bool {
     let symbolic_open = text.split(',').any(|part| {
         let (who, what) = part.split_at(part.find(['+', '=']).unwrap_or(part.len()));
         let everybody = who.contains('o') || who.contains('a');
@@ -418,18 +466,7 @@ fn modes(view: &View<'_>) -> bool {
             && digits.chars().next().and_then(|digit| digit.to_digit(8)).unwrap_or(0) & 6 != 0;
         everybody & 2 != 0 || special
     };
-    let system = words.iter().any(|word| {
-        let path = view.segment.path(word);
-        view.marks.is_system(&path)
-            || view.marks.is_system_directory(&path)
-            || view.marks.is_root(&path)
-            || view.marks.is_home(&path)
-            || (view.marks.is_credential(&path)
-                && !matches!(digits.as_str(), "600" | "400" | "700")
-                && !text.starts_with("go-")
-                && !text.starts_with("og-"))
-    });
-    symbolic_open || octal_open || system
+    symbolic_open || octal_open
 }
 
 fn fills_disk(view: &View<'_>) -> bool {
@@ -440,20 +477,40 @@ fn fills_disk(view: &View<'_>) -> bool {
         }
         "yes" => writes(),
         "dd" => {
+            let value =
+                |key: &str| view.args().iter().find_map(|word| word.prefix().strip_prefix(key).map(size));
             let endless = view
                 .args()
                 .iter()
                 .any(|word| matches!(word.prefix(), "if=/dev/zero" | "if=/dev/urandom" | "if=/dev/random"));
-            endless && writes() && !view.args().iter().any(|word| word.prefix().starts_with("count="))
+            let total = value("count=").map(|count| count.saturating_mul(value("bs=").unwrap_or(512)));
+            endless && writes() && total.is_none_or(|total| total >= MUCH)
         }
-        "fallocate" | "truncate" => view.values(&["-l", "--length", "-s", "--size"]).iter().any(|size| {
-            let size = size.prefix().to_ascii_uppercase();
-            size.contains('T')
-                || size.contains('P')
-                || size.contains('E')
-                || (size.contains('G')
-                    && size.trim_end_matches(['G', 'B', 'I']).parse::<u32>().is_ok_and(|size| size >= 50))
-        }),
+        "head" => {
+            writes() && view.values(&["-c", "--bytes"]).iter().any(|bytes| size(bytes.prefix()) >= MUCH)
+        }
+        "fallocate" | "truncate" => {
+            view.values(&["-l", "--length", "-s", "--size"]).iter().any(|bytes| size(bytes.prefix()) >= MUCH)
+        }
         _ => false,
     }
+}
+
+/// More than anybody writes without meaning it.
+const MUCH: u64 = 50 << 30;
+
+/// A size such as `10M` in bytes.
+fn size(text: &str) -> u64 {
+    let text = text.trim_start_matches(|char: char| !char.is_ascii_digit());
+    let unit = text.trim_start_matches(|char: char| char.is_ascii_digit());
+    let number = text.strip_suffix(unit).and_then(|digits| digits.parse::<u64>().ok()).unwrap_or(0);
+    let shift = match unit.chars().next().map(|unit| unit.to_ascii_uppercase()) {
+        Some('K') => 10,
+        Some('M') => 20,
+        Some('G') => 30,
+        Some('T') => 40,
+        Some('P' | 'E') => 50,
+        _ => 0,
+    };
+    number.saturating_mul(1 << shift)
 }

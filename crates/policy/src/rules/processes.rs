@@ -101,6 +101,41 @@ pub(super) const RULES: &[Rule] = &[
     })
     .examples(&["/etc/init.d/ssh stop"], &["ls /etc/init.d/"]),
     Rule::ask(
+        "end-sessions",
+        "ends terminal sessions with everything in them",
+        On::Programs(&["tmux", "zellij"]),
+        |view| {
+            view.words().iter().any(|word| {
+                matches!(*word, "kill-server" | "kill-session" | "kill-all-sessions" | "delete-all-sessions")
+            })
+        },
+    )
+    .examples(&["tmux kill-server"], &["tmux ls"]),
+    Rule::ask(
+        "windows",
+        "deletes or formats on Windows",
+        On::Programs(&[
+            "format",
+            "del",
+            "erase",
+            "rd",
+            "diskpart",
+            "bcdedit",
+            "vssadmin",
+            "cipher",
+            "format.com",
+        ]),
+        |view| {
+            matches!(view.name(), "diskpart" | "bcdedit" | "vssadmin")
+                || view.args().iter().any(|word| {
+                    word.prefix().starts_with('/')
+                        || word.prefix().ends_with(':')
+                        || word.prefix().contains(":\\")
+                })
+        },
+    )
+    .examples(&["format C:", "del /s /q x"], &["ls"]),
+    Rule::ask(
         "attach",
         "looks into or takes over a running process",
         On::Programs(&[
@@ -195,17 +230,18 @@ fn mass_kill(view: &View<'_>) -> bool {
                     matches!(program, "pgrep" | "pidof" | "ps" | "lsof" | "awk" | "fuser" | "cat" | "grep")
                 })
             });
+            // Ending what listens on one port is an everyday thing.
+            let by_port = args.iter().any(|word| word.output_of().any(|program| program == "lsof"))
+                || view.segment.stdin.programs.iter().any(|program| program == "lsof");
             let input = view.segment.via.iter().any(|via| via == "xargs" || via == "parallel");
-            let group = kill_targets(view).iter().any(|target| target == "0");
+            let group = kill_targets(view).iter().any(|target| target == "0")
+                || args.iter().any(|word| word.prefix() == "-" && word.has_unknown());
             let each = view.segment.repeated && args.iter().any(Word::has_unknown);
-            each || (found
-                && !view.segment.args.iter().any(|word| word.output_of().any(|program| program == "lsof")))
-                || (input && !signals_nothing(view))
-                || group
+            each || group || (found && !by_port) || (input && !by_port && !signals_nothing(view))
         }
         "pkill" => {
             texts.iter().any(hard)
-                || view.has(&["-u", "-U", "-g", "-t", "-v", "--inverse", "--euid"])
+                || view.has(&["-u", "-U", "-P", "-g", "-t", "-v", "--inverse", "--euid"])
                 || texts.iter().any(|text| matches!(*text, "." | ".*" | ""))
         }
         "killall" => texts.iter().any(hard) || view.has(&["-r", "-u", "--regexp", "--user", "-g"]),

@@ -267,7 +267,11 @@ fn tool_settings(view: &View<'_>) -> bool {
     let words = view.words();
     match view.name() {
         "git" => {
-            if view.verb(crate::shell::GIT_VALUED) != "config" {
+            let verb = view.verb(crate::shell::GIT_VALUED);
+            if verb == "init" && view.args().iter().any(|word| word.prefix().starts_with("--template")) {
+                return true;
+            }
+            if verb != "config" {
                 return false;
             }
             let reads = view.has(&[

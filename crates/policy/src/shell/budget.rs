@@ -9,7 +9,9 @@ pub(super) const MAX_DEPTH: usize = 48;
 /// How many simple commands one script may come to.
 pub(super) const MAX_SEGMENTS: usize = 4_000;
 /// How many words one command may have.
-pub(super) const MAX_WORDS: usize = 4_096;
+pub(super) const MAX_WORDS: usize = 2_048;
+/// How many redirections one command may have.
+pub(super) const MAX_REDIRECTS: usize = 256;
 /// How many words a single brace expression may become.
 pub(super) const MAX_BRACES: usize = 64;
 
@@ -30,7 +32,7 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn for_text(text: &str) -> Self {
-        Self { steps: Cell::new(text.len().saturating_mul(12).saturating_add(40_000)) }
+        Self { steps: Cell::new(text.len().saturating_mul(8).saturating_add(100_000)) }
     }
 
     pub(super) fn spend(&self, steps: usize) -> Result<(), Trouble> {

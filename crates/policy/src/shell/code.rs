@@ -40,7 +40,8 @@ pub(super) fn acts(language: Language, text: &str) -> Vec<Act> {
     // In JavaScript `exec` is also a method of patterns.
     let starts_programs = language != Language::JavaScript
         || skeleton.strings.iter().any(|text| text.ends_with("child_process"));
-    for call in tables::CALLS.iter().filter(|call| starts_programs || call.does != Does::Run) {
+    let calls: &[Call] = if language == Language::Compiled { &[] } else { tables::CALLS };
+    for call in calls.iter().filter(|call| starts_programs || call.does != Does::Run) {
         for at in skeleton.calls(call) {
             acts.extend(skeleton.act(call, at));
         }
@@ -56,8 +57,17 @@ pub(super) fn acts(language: Language, text: &str) -> Vec<Act> {
     if language == Language::JavaScript {
         skeleton.javascript_modules(&mut acts);
     }
+    if language == Language::Other && skeleton.strings.iter().any(|text| text == "socket") {
+        acts.push(Act::Danger("opens a network connection or sends data"));
+    }
+    if skeleton.strings.iter().any(|text| text.contains("://") && crate::rules::is_metadata(text)) {
+        acts.push(Act::Danger("asks the cloud for the keys of this machine"));
+    }
     for text in &skeleton.commands {
         acts.push(Act::Shell(text.clone()));
+    }
+    if matches!(language, Language::Perl | Language::Ruby) {
+        skeleton.strings.iter().for_each(|text| acts.extend(opened(text)));
     }
     for text in &skeleton.strings {
         if text.len() < 256
@@ -65,12 +75,25 @@ pub(super) fn acts(language: Language, text: &str) -> Vec<Act> {
             && (text.contains('/') || text.starts_with('.'))
             && !text.contains("://")
         {
-            acts.push(Act::Touch(Operator::Read, Some(text.clone())));
+            // What compiled source does with a path it names is not read closely: it may write.
+            let writes = language == Language::Compiled && text.starts_with('/');
+            let operator = if writes { Operator::Write } else { Operator::Read };
+            acts.push(Act::Touch(operator, Some(text.clone())));
         }
     }
     acts.dedup();
     acts.truncate(128);
     acts
+}
+
+/// What `open` does with a text that says how to open: `>file`, `|command`, `command|`.
+fn opened(text: &str) -> Option<Act> {
+    let text = text.trim();
+    if let Some(command) = text.strip_prefix('|').or(text.strip_suffix('|')) {
+        return (!command.is_empty()).then(|| Act::Shell(command.to_owned()));
+    }
+    let path = text.strip_prefix("+<").or(text.strip_prefix('>'))?.trim_start_matches('>').trim();
+    path.starts_with(['/', '~']).then(|| Act::Touch(Operator::Write, Some(path.to_owned())))
 }
 
 /// A program with its string literals taken out.
@@ -93,7 +116,7 @@ impl Skeleton {
             commands: Vec::new(),
         };
         let comment: &[&str] = match language {
-            Language::JavaScript => &["//"],
+            Language::JavaScript | Language::Compiled => &["//"],
             Language::Php => &["//", "#"],
             Language::Other => &[],
             _ => &["#"],
@@ -242,6 +265,10 @@ impl Skeleton {
             Does::DeleteSelf => vec![Act::Delete { path: self.receiver(at), tree: false }],
             Does::Write => vec![Act::Touch(Operator::Write, path)],
             Does::WriteSelf => vec![Act::Touch(Operator::Write, self.receiver(at))],
+            Does::Move => vec![
+                Act::Delete { path, tree: false },
+                Act::Touch(Operator::Write, second.map(|(text, _)| text)),
+            ],
             Does::WriteSecond => vec![Act::Touch(Operator::Write, second.map(|(text, _)| text))],
             Does::Open => {
                 let mode = match (&first, second) {
@@ -395,9 +422,10 @@ impl Skeleton {
                 .iter()
                 .take_while(|char| **char == '_' || char.is_alphanumeric())
                 .collect();
-            if !tables::SAFE_OS.contains(&name.as_str())
-                && !tables::CALLS.iter().any(|call| call.names.contains(&format!("os.{name}").as_str()))
-            {
+            let called = self.code.get(self.skip_blanks(at + 1 + name.chars().count())) == Some(&'(');
+            let known = called
+                && tables::CALLS.iter().any(|call| call.names.contains(&format!("os.{name}").as_str()));
+            if !tables::SAFE_OS.contains(&name.as_str()) && !known {
                 acts.push(Act::Danger("uses a system call that is not known to be harmless"));
             }
         }

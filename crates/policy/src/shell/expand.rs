@@ -35,8 +35,12 @@ impl Walk<'_> {
             return vec![Word::literal(text.clone())];
         }
         let atoms = self.atoms(&word.parts);
-        let alternatives = braces(atoms);
-        self.charge(alternatives.iter().map(Vec::len).sum::<usize>() / 4);
+        let mut moved = 0;
+        let alternatives = braces(atoms, &mut moved);
+        self.charge(moved + alternatives.iter().map(Vec::len).sum::<usize>());
+        if self.spent {
+            return vec![Word::unknown(Unknown::Number)];
+        }
         let mut words = Vec::new();
         for alternative in alternatives {
             self.fields(alternative, &mut words);
@@ -275,14 +279,15 @@ fn push_char(pieces: &mut Vec<Piece>, char: char) {
     }
 }
 
-/// All alternatives of a word with braces, each without live braces that expand.
-fn braces(atoms: Vec<Atom>) -> Vec<Vec<Atom>> {
+/// All alternatives of a word with braces, each without live braces that expand. Counts the atoms it moved.
+fn braces(atoms: Vec<Atom>, moved: &mut usize) -> Vec<Vec<Atom>> {
     if !atoms.iter().any(|atom| matches!(atom, Atom::Live('{'))) {
         return vec![atoms];
     }
     let mut done = Vec::new();
     let mut todo = vec![(atoms, 0)];
     while let Some((atoms, from)) = todo.pop() {
+        *moved += atoms.len();
         let Some((start, end, members)) = first_brace(&atoms, from) else {
             done.push(atoms);
             continue;

@@ -40,6 +40,8 @@ pub(super) enum Language {
     Php,
     Awk,
     Sed,
+    /// Source of a compiled language.
+    Compiled,
     /// Any language whose calls are only searched for well-known names.
     Other,
 }
@@ -55,6 +57,7 @@ impl Language {
             Self::Php => "php",
             Self::Awk => "awk",
             Self::Sed => "sed",
+            Self::Compiled => "source",
             Self::Other => "script",
         }
     }
@@ -73,6 +76,8 @@ pub(super) enum Inner {
     Stdin(Language),
     /// A file.
     File(Language, Word),
+    /// A source file that is compiled.
+    Source(Word),
     /// A shell that waits for somebody to type.
     Interactive,
 }
@@ -99,6 +104,9 @@ pub(super) fn of(segment: &Segment) -> Vec<Inner> {
     }
     let name = segment.name.as_str();
     let args = segment.args.as_slice();
+    if segment.program.prefix().contains('/') || segment.program.outline().contains('/') {
+        found.push(Inner::File(Language::Shell, segment.program.clone()));
+    }
     if SHELLS.contains(&name) {
         shell(args, segment, &mut found);
         return found;
@@ -142,10 +150,14 @@ pub(super) fn of(segment: &Segment) -> Vec<Inner> {
         "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => awk(args, &mut found),
         "sed" | "gsed" => sed(args, &mut found),
         "git" => git::runs(args, &mut found),
+        _ if tables::COMPILERS.contains(&name) => {
+            let is_source = |word: &&Word| {
+                let text = word.prefix();
+                text == "-" || tables::SOURCE_ENDINGS.iter().any(|ending| text.ends_with(ending))
+            };
+            found.extend(args.iter().filter(is_source).cloned().map(Inner::Source));
+        }
         _ => wrapped::special(name, args, segment, &mut found),
-    }
-    if segment.program.prefix().contains('/') || segment.program.outline().contains('/') {
-        found.push(Inner::File(Language::Shell, segment.program.clone()));
     }
     found
 }
@@ -248,6 +260,9 @@ fn interpret(
             break;
         }
         index += 1;
+        if language == Language::Python && !text.starts_with("--") && text.contains('i') {
+            found.push(Inner::Interactive);
+        }
         if language == Language::Python && text == "-m" {
             module(args.get(index..).unwrap_or_default(), found);
             return;

@@ -27,6 +27,19 @@ pub(super) fn of(segment: &Segment) -> Stream {
                 Piece::Unknown(super::value::Unknown::Output(vec!["mktemp".to_owned()])),
             ]))
         }
+        // A listing names at least what was asked for.
+        "ls" | "find" if operands_given => {
+            let named =
+                args.iter().take_while(|word| segment.name == "ls" || !word.prefix().starts_with('-'));
+            let named: Vec<Word> = named.filter(|word| !word.prefix().starts_with('-')).cloned().collect();
+            let mut pieces = joined(&named).pieces().to_vec();
+            pieces.push(Piece::Text(" ".to_owned()));
+            pieces.push(Piece::Unknown(super::value::Unknown::Output(vec![segment.name.clone()])));
+            return Stream {
+                text: Some(Word::from_pieces(super::walk::joined(pieces))),
+                programs: vec![segment.name.clone()],
+            };
+        }
         "pwd" => segment.cwd.clone().map(Word::literal),
         "which" | "realpath" => {
             args.last().and_then(Word::known).map(|name| Word::literal(program_path(name)))

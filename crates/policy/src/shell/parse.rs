@@ -205,7 +205,7 @@ impl<'b> Parser<'b> {
         self.at += "coproc".len();
         self.blanks();
         let start = self.at;
-        self.at += self.bare_word().len();
+        self.at += (0..).take_while(|ahead| self.look(*ahead).is_some_and(is_name_byte)).count();
         self.blanks();
         if !matches!(self.bare_word(), "{" | "if" | "for" | "while" | "until" | "case" | "select" | "[[")
             && self.peek() != Some(b'(')
@@ -333,8 +333,10 @@ impl<'b> Parser<'b> {
             let body = self.do_group()?;
             return Ok(compound(Kind::Loop, vec![Word { parts }], vec![body]));
         }
-        let name = self.bare_word().to_owned();
-        self.at += name.len();
+        let length = (0..).take_while(|ahead| self.look(*ahead).is_some_and(is_name_byte)).count();
+        let name = self.slice(self.at, self.at + length).to_owned();
+        self.budget.spend(length)?;
+        self.at += length;
         self.lines()?;
         let mut words = Vec::new();
         if self.bare_word() == "in" {

@@ -6,12 +6,12 @@
 
 use std::rc::Rc;
 
-use super::budget::{Budget, MAX_DEPTH, MAX_SEGMENTS, MAX_WORDS, Trouble};
+use super::budget::{Budget, MAX_DEPTH, MAX_REDIRECTS, MAX_SEGMENTS, MAX_WORDS, Trouble};
 use super::env::Env;
-use super::inner::{Inner, Language};
+use super::inner::Language;
 use super::syntax::{self, AssignValue, Command, Compound, Item, Kind, List, Node, Operator, Target};
 use super::value::{Piece, Redirect, Stream, Unknown, Word};
-use super::{Doubt, DoubtKind, Script, Segment, Surroundings, code, inner, output, parse};
+use super::{Doubt, DoubtKind, Script, Segment, Surroundings, parse};
 
 /// How many items of a `for` are followed one by one.
 const MAX_ITEMS: usize = 16;
@@ -23,17 +23,17 @@ pub(super) struct Walk<'a> {
     pub(super) script: Script,
     /// The text of the last process substitution, for the command that reads it.
     pub(super) process_text: Option<Word>,
-    depth: usize,
+    pub(super) depth: usize,
     /// Whether the budget is used up, so that nothing more is followed.
-    spent: bool,
+    pub(super) spent: bool,
     /// How many branches that may not run surround this point.
-    conditional: usize,
+    pub(super) conditional: usize,
     /// How many loops surround this point.
     repeated: usize,
     stdin: Stream,
-    via: Vec<String>,
+    pub(super) via: Vec<String>,
     /// The functions that are being followed; none is followed into itself.
-    calls: Vec<String>,
+    pub(super) calls: Vec<String>,
 }
 
 impl<'a> Walk<'a> {
@@ -69,7 +69,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn trouble(&mut self, trouble: Trouble, source: &str) {
+    pub(super) fn trouble(&mut self, trouble: Trouble, source: &str) {
         let kind = match trouble {
             Trouble::Syntax(what) => DoubtKind::Syntax(what),
             Trouble::TooDeep => DoubtKind::TooDeep,
@@ -164,10 +164,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn node(&mut self, node: &Node, mut stdin: Stream) -> Stream {
+    pub(super) fn node(&mut self, node: &Node, mut stdin: Stream) -> Stream {
         let source = node.text.get(node.span.clone()).unwrap_or_default().trim_end();
         let mut redirects = Vec::with_capacity(node.redirects.len());
-        for redirect in &node.redirects {
+        if node.redirects.len() > MAX_REDIRECTS {
+            self.trouble(Trouble::TooMuch, "");
+        }
+        for redirect in node.redirects.iter().take(MAX_REDIRECTS) {
             let target = match &redirect.target {
                 Target::Word(word) if redirect.operator == Operator::HereString => self.expand_whole(word),
                 Target::Word(word) => self.expand_target(word),
@@ -361,7 +364,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds a segment.
-    fn emit(
+    pub(super) fn emit(
         &mut self,
         argv: Vec<Word>,
         assignments: Vec<(String, Word)>,
@@ -383,368 +386,10 @@ impl<'a> Walk<'a> {
             repeated: self.repeated > 0,
             source: source.to_owned(),
         };
-        self.charge(16 + 24 * segment.args.len());
+        self.charge(16 + 48 * (segment.args.len() + segment.redirects.len()));
         self.script.segments.push(segment.clone());
         segment
     }
-
-    /// One command with its words: judged itself, then whatever it will run in turn.
-    pub(super) fn run(
-        &mut self,
-        argv: Vec<Word>,
-        assignments: Vec<(String, Word)>,
-        redirects: Vec<Redirect>,
-        stdin: Stream,
-        source: &str,
-    ) -> Stream {
-        if self.depth >= MAX_DEPTH || self.script.segments.len() >= MAX_SEGMENTS {
-            self.trouble(Trouble::TooDeep, source);
-            return Stream::default();
-        }
-        if self.spent {
-            return Stream::default();
-        }
-        let process_text = self.process_text.take();
-        let segment = self.emit(argv, assignments, redirects, stdin, source);
-        let runs = !segment.program.pieces().is_empty();
-        if runs && program_unknown(&segment) {
-            self.doubt(DoubtKind::Program, source);
-        } else if !segment.name.is_ascii() {
-            self.doubt(DoubtKind::ForeignLetters, source);
-        }
-        self.depth += 1;
-        let mut stream = output::of(&segment);
-        if let Some(body) = self.env.functions.get(&segment.name).cloned()
-            && !self.calls.contains(&segment.name)
-        {
-            self.calls.push(segment.name.clone());
-            let outer = self.env.positional.replace(segment.args.clone());
-            stream = self.node(&body, segment.stdin.clone());
-            self.env.positional = outer;
-            self.calls.pop();
-        }
-        if let Some(text) = self.env.aliases.get(&segment.name).cloned()
-            && !self.calls.contains(&segment.name)
-        {
-            self.calls.push(segment.name.clone());
-            let mut words = vec![text];
-            words.extend(segment.args.iter().cloned());
-            self.run_text(&super::args::joined(&words), source);
-            self.calls.pop();
-        }
-        self.remember(&segment);
-        for inner in inner::of(&segment) {
-            let result = self.inner(inner, &segment, process_text.as_ref());
-            if result.text.is_some() || !result.programs.is_empty() {
-                stream = result;
-            }
-        }
-        self.depth -= 1;
-        self.written(&segment, &stream);
-        stream
-    }
-
-    /// What a segment runs in turn.
-    fn inner(&mut self, inner: Inner, segment: &Segment, process_text: Option<&Word>) -> Stream {
-        let via = match inner::STATE_KEEPERS.contains(&segment.name.as_str()) {
-            true => None,
-            false => Some(segment.name.clone()),
-        };
-        let pushed = via.is_some();
-        self.via.extend(via);
-        let stream = match inner {
-            Inner::Argv { words, assignments, directory } => {
-                let outer = self.env.cwd.clone();
-                if let Some(directory) = directory {
-                    self.change_directory(&directory);
-                }
-                let stream = self.run(words, assignments, Vec::new(), segment.stdin.clone(), &segment.source);
-                self.env.cwd = outer;
-                stream
-            }
-            Inner::Script(text, positional) => {
-                let outer = self.env.positional.clone();
-                if !inner::STATE_KEEPERS.contains(&segment.name.as_str()) {
-                    self.env.positional = Some(positional);
-                }
-                let stream = self.run_text(&text, &segment.source);
-                self.env.positional = outer;
-                stream
-            }
-            Inner::Code(language, text) => self.run_code(language, &text, &segment.source),
-            Inner::Stdin(language) => {
-                let text = segment.stdin.text.clone();
-                self.run_stream(language, text, &segment.stdin.programs, segment)
-            }
-            Inner::File(language, path) => self.run_file(language, &path, segment, process_text),
-            Inner::Interactive => {
-                if !self.in_container() {
-                    self.doubt(DoubtKind::Interactive, &segment.source);
-                }
-                Stream::default()
-            }
-        };
-        if pushed {
-            self.via.pop();
-        }
-        stream
-    }
-
-    fn in_container(&self) -> bool {
-        self.via.iter().any(|via| inner::CONTAINERS.contains(&via.as_str()))
-    }
-
-    /// A shell text that may hold unknown stretches.
-    fn run_text(&mut self, text: &Word, source: &str) -> Stream {
-        if text.has_unknown() {
-            self.doubt(DoubtKind::Script(text.output_of().map(str::to_owned).collect()), source);
-        }
-        let readable: String = text
-            .pieces()
-            .iter()
-            .map(|piece| match piece {
-                Piece::Text(text) | Piece::Glob(text) => text.as_str(),
-                Piece::Unknown(_) => "${__unknown__}",
-            })
-            .collect();
-        if self.depth >= MAX_DEPTH {
-            self.trouble(Trouble::TooDeep, source);
-            return Stream::default();
-        }
-        self.charge(readable.len() / 4);
-        self.depth += 1;
-        let stream = self.script_text(&readable);
-        self.depth -= 1;
-        stream
-    }
-
-    /// A program text in another language.
-    fn run_code(&mut self, language: Language, text: &Word, source: &str) -> Stream {
-        if language == Language::Shell {
-            return self.run_text(text, source);
-        }
-        if text.has_unknown() {
-            self.doubt(DoubtKind::Code, source);
-        }
-        let outline = text.outline();
-        self.charge(outline.len() / 4);
-        for act in code::acts(language, &outline) {
-            match act {
-                code::Act::Shell(text) => {
-                    self.run_text(&Word::literal(text), source);
-                }
-                code::Act::Argv(words) => {
-                    let argv = words.into_iter().map(Word::literal).collect();
-                    self.run(argv, Vec::new(), Vec::new(), Stream::default(), source);
-                }
-                code::Act::Touch(operator, path) => {
-                    let redirect = Redirect { descriptor: None, operator, target: self.path_word(path) };
-                    self.emit(Vec::new(), Vec::new(), vec![redirect], Stream::default(), source);
-                }
-                code::Act::Delete { path, tree } => {
-                    let flag = Word::literal(if tree { "-rf" } else { "-f" });
-                    let argv = vec![Word::literal("rm"), flag, self.path_word(path)];
-                    self.run(argv, Vec::new(), Vec::new(), Stream::default(), source);
-                }
-                code::Act::Danger(what) => self.doubt(DoubtKind::Danger(what), source),
-            }
-        }
-        Stream { text: None, programs: vec![language.word().to_owned()] }
-    }
-
-    /// An interpreter that reads its program from standard input.
-    fn run_stream(
-        &mut self,
-        language: Language,
-        text: Option<Word>,
-        programs: &[String],
-        segment: &Segment,
-    ) -> Stream {
-        match text {
-            Some(text) => self.run_code(language, &text, &segment.source),
-            None => {
-                if !programs.is_empty() || !self.in_container() {
-                    self.doubt(DoubtKind::Script(programs.to_vec()), &segment.source);
-                }
-                Stream::default()
-            }
-        }
-    }
-
-    /// A file that is run: by its content when the script wrote it, else by its name.
-    fn run_file(
-        &mut self,
-        language: Language,
-        path: &Word,
-        segment: &Segment,
-        process_text: Option<&Word>,
-    ) -> Stream {
-        let programs: Vec<String> = path.output_of().map(str::to_owned).collect();
-        if path.prefix().starts_with("/dev/fd/") && !programs.is_empty() {
-            return self.run_stream(language, process_text.cloned(), &programs, segment);
-        }
-        if matches!(path.known(), Some("/dev/stdin" | "-" | "/dev/fd/0" | "/proc/self/fd/0")) {
-            return self.run_stream(language, segment.stdin.text.clone(), &segment.stdin.programs, segment);
-        }
-        let resolved = self.env.path(path);
-        if let Some(descriptor) =
-            resolved.strip_prefix("/dev/fd/").or(resolved.strip_prefix("/proc/self/fd/"))
-        {
-            let text = segment
-                .redirects
-                .iter()
-                .find(|redirect| redirect.descriptor.as_deref() == Some(descriptor))
-                .filter(|redirect| matches!(redirect.operator, Operator::HereString | Operator::HereDocument))
-                .map(|redirect| redirect.target.clone());
-            return self.run_stream(language, text, &["<".to_owned()], segment);
-        }
-        match self.env.files.get(&resolved).cloned() {
-            Some(Some(text)) => {
-                let language = inner::language_of(&text, &resolved).unwrap_or(language);
-                return self.run_code(language, &text, &segment.source);
-            }
-            Some(None) => self.doubt(DoubtKind::MadeHere, &segment.source),
-            None if path.starts_unknown() => self.doubt(DoubtKind::Program, &segment.source),
-            None if crate::paths::is_shared_temporary(&resolved) && !self.in_container() => {
-                self.doubt(DoubtKind::Temporary, &segment.source);
-            }
-            None => {}
-        }
-        Stream::default()
-    }
-
-    fn change_directory(&mut self, target: &Word) {
-        let path = self.env.path(target);
-        self.env.cwd = (!path.contains(super::value::HOLE) && !target.has_glob()).then_some(path);
-    }
-
-    /// What a command changes for those behind it.
-    fn remember(&mut self, segment: &Segment) {
-        match segment.name.as_str() {
-            "cd" | "pushd" => {
-                let target = segment.args.iter().find(|word| !word.prefix().starts_with('-'));
-                match target {
-                    Some(target) => self.change_directory(target),
-                    None if segment.args.is_empty() => self.env.cwd = Some(self.around.home.to_owned()),
-                    None => self.env.cwd = None,
-                }
-            }
-            "popd" => self.env.cwd = None,
-            "declare" | "local" | "typeset" if super::has(&segment.args, &["-n"]) => {
-                for word in &segment.args {
-                    self.env.forget(word.prefix().split('=').next().unwrap_or_default());
-                }
-            }
-            "alias" => {
-                for word in &segment.args {
-                    if let (Some((name, _)), Some(text)) = (word.prefix().split_once('='), word.after('=')) {
-                        self.env.aliases.insert(name.to_owned(), text);
-                    }
-                }
-            }
-            "export" | "declare" | "local" | "readonly" | "typeset" => {
-                for word in &segment.args {
-                    if let Some((name, _)) = word.prefix().split_once('=')
-                        && let Some(value) = word.after('=')
-                    {
-                        let value = self.tilde_in_value(&value);
-                        self.env.set(name, joined(value.pieces().to_vec()), self.conditional == 0);
-                    }
-                }
-            }
-            "read" | "mapfile" | "readarray" | "unset" | "getopts" | "let" | "select" => {
-                for name in segment.args.iter().filter_map(Word::known) {
-                    if !name.starts_with('-') {
-                        self.env.forget(name);
-                    }
-                }
-                self.env.forget("REPLY");
-            }
-            "printf" => {
-                if let [flag, name, ..] = segment.args.as_slice()
-                    && flag.known() == Some("-v")
-                    && let Some(name) = name.known()
-                {
-                    let value = output::printed(segment.args.get(2..).unwrap_or_default());
-                    match value {
-                        Some(value) => self.env.set(name, value.pieces().to_vec(), self.conditional == 0),
-                        None => self.env.forget(name),
-                    }
-                }
-            }
-            "set" if segment.args.first().and_then(Word::known) == Some("--") => {
-                self.env.positional = Some(segment.args.iter().skip(1).cloned().collect());
-            }
-            "shift" => self.env.positional = None,
-            _ => {}
-        }
-        for path in output::files_made(segment) {
-            let path = self.env.path(&path);
-            self.env.files.entry(path).or_insert(None);
-        }
-    }
-
-    /// A path given as text, or one that is not known.
-    fn path_word(&self, path: Option<String>) -> Word {
-        match path {
-            Some(path) => self.tilde_in_value(&Word::literal(path)),
-            None => Word::unknown(Unknown::Variable("path".to_owned())),
-        }
-    }
-
-    fn tilde_in_value(&self, value: &Word) -> Word {
-        match value.strip_prefix("~/") {
-            Some(rest) => {
-                let mut pieces = vec![Piece::Text(format!("{}/", self.around.home))];
-                pieces.extend(rest.pieces().iter().cloned());
-                Word::from_pieces(joined(pieces))
-            }
-            None => value.clone(),
-        }
-    }
-
-    /// Remembers the files a command's output went to.
-    fn written(&mut self, segment: &Segment, stream: &Stream) {
-        let mut targets: Vec<(Word, bool)> = segment
-            .redirects
-            .iter()
-            .filter(|redirect| {
-                matches!(redirect.operator, Operator::Write | Operator::Append | Operator::Both)
-                    && redirect.descriptor.as_deref().is_none_or(|descriptor| descriptor == "1")
-            })
-            .map(|redirect| (redirect.target.clone(), redirect.operator == Operator::Append))
-            .collect();
-        if segment.name == "tee" {
-            let append = segment.args.iter().any(|word| word.known() == Some("-a"));
-            let files = segment.args.iter().filter(|word| !word.prefix().starts_with('-'));
-            targets.extend(files.map(|word| (word.clone(), append)));
-        }
-        for (target, append) in targets {
-            let path = self.env.path(&target);
-            if crate::paths::is_stream(&path) {
-                continue;
-            }
-            let text = match (append, self.env.files.get(&path).cloned()) {
-                (true, Some(Some(before))) => stream.text.as_ref().map(|text| {
-                    let mut pieces = before.pieces().to_vec();
-                    pieces.extend(text.pieces().iter().cloned());
-                    Word::from_pieces(joined(pieces))
-                }),
-                (true, Some(None)) => None,
-                _ => stream.text.clone(),
-            };
-            self.env.files.insert(path, text);
-        }
-    }
-}
-
-/// Whether the program that will run cannot be told from its word.
-fn program_unknown(segment: &Segment) -> bool {
-    let outline = segment.program.outline();
-    let name = outline.rsplit('/').next().unwrap_or_default();
-    segment.name.is_empty()
-        || (segment.program.has_glob() && name.len() > 1)
-        || name.contains(super::value::HOLE)
 }
 
 /// Joins neighboring text.

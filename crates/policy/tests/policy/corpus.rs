@@ -50,6 +50,7 @@ fn few_ask(name: &str) {
 fn ordinary_commands_run_without_a_question() {
     assert!(read("ordinary.txt").len() >= 500);
     few_ask("ordinary.txt");
+    few_ask("ordinary-more.txt");
 }
 
 #[test]
@@ -59,8 +60,9 @@ fn commands_that_only_look_dangerous_run_without_a_question() {
 
 #[test]
 fn no_dangerous_command_runs_unasked_and_the_floor_refuses() {
-    let entries = read("dangerous.txt");
-    assert!(entries.len() >= 1000);
+    let mut entries = read("dangerous.txt");
+    entries.extend(read("dangerous-more.txt"));
+    assert!(entries.len() >= 2000);
     let passed: Vec<String> = entries
         .iter()
         .filter_map(|entry| {
@@ -75,7 +77,9 @@ fn no_dangerous_command_runs_unasked_and_the_floor_refuses() {
 
 #[test]
 fn nothing_asks_where_the_host_cannot_be_reached() {
-    for name in ["ordinary.txt", "near-misses.txt", "dangerous.txt"] {
+    for name in
+        ["ordinary.txt", "ordinary-more.txt", "near-misses.txt", "dangerous.txt", "dangerous-more.txt"]
+    {
         for entry in read(name) {
             let report = report_with(&entry.command, Reach::Nothing);
             assert_eq!(report.verdict, "allow", "{}", entry.command);

@@ -314,6 +314,36 @@ fn what_was_denied_is_denied_at_once_and_the_third_try_ends_the_turn() {
 }
 
 #[test]
+fn a_working_directory_is_trusted_only_if_it_looks_like_a_place_for_work() {
+    let verdict = |command: &str, cwd: &str| {
+        Gate::default().report(&Job::shell(command, cwd), &origin(Reach::Host), moment()).verdict
+    };
+    for (command, cwd, expected) in [
+        ("echo k >> authorized_keys", "/home/ada/.ssh", "ask"),
+        ("cat id_rsa", "/home/ada/.ssh", "ask"),
+        ("sed -i s/a/b/ hosts", "/etc", "ask"),
+        ("rm hosts", "/etc", "ask"),
+        ("cp x post-commit", "/home/ada/work/.git/hooks", "ask"),
+        ("cp x y.service", "/home/ada/.config/systemd/user", "ask"),
+        ("rm -rf *", "/", "deny"),
+        ("rm -rf etc", "/", "deny"),
+        ("rm -rf *", "/home/ada", "deny"),
+        ("rm -rf .", "/home/ada", "deny"),
+        ("rm -rf ada", "/home", "deny"),
+        ("echo x > config.yaml", "/home/ada/.hermes", "deny"),
+        ("echo x > .bashrc", "/home/ada", "ask"),
+        ("rm -rf node_modules", "/home/ada", "allow"),
+        ("./configure && make", "/tmp/project", "allow"),
+        ("python3 app.py > out.txt", "/tmp/project", "allow"),
+        ("rm -rf build && cargo build", "/srv/app", "allow"),
+        ("npm run build > log.txt", "/var/www/site", "allow"),
+        ("echo x > notes.txt", "/home/ada/other", "allow"),
+    ] {
+        assert_eq!(verdict(command, cwd), expected, "{command} in {cwd}");
+    }
+}
+
+#[test]
 fn python_and_typed_input_pass_the_same_gate() {
     let gate = Gate::default();
     let host = origin(Reach::Host);

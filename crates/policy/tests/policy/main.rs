@@ -7,4 +7,5 @@ mod decisions;
 mod fuzzed;
 mod metamorphic;
 mod support;
+mod understanding;
 mod vectors;

@@ -3,6 +3,9 @@
 use super::super::syntax::Operator;
 use super::Act;
 
+/// How many calls of one kind in a program are looked at.
+const MANY: usize = 64;
+
 /// What a sed script does beyond editing its input.
 pub(super) fn sed(script: &str) -> Vec<Act> {
     let chars: Vec<char> = script.chars().collect();
@@ -117,8 +120,11 @@ pub(super) fn awk(program: &str) -> Vec<Act> {
         code.push(super::MARK);
         at = end;
     }
+    if code.matches("system").count().max(code.matches('|').count()).max(code.matches('>').count()) > MANY {
+        acts.push(Act::Danger("does too much to be followed"));
+    }
     let string_before = |code: &str| code.matches(super::MARK).count();
-    for (start, _) in code.match_indices("system") {
+    for (start, _) in code.match_indices("system").take(MANY) {
         let (before, rest) = code.split_at(start + "system".len());
         let argument = rest.trim_start().strip_prefix('(').map(str::trim_start);
         let literal = argument.is_some_and(|argument| {
@@ -130,7 +136,7 @@ pub(super) fn awk(program: &str) -> Vec<Act> {
             _ => continue,
         });
     }
-    for (start, _) in code.match_indices('|') {
+    for (start, _) in code.match_indices('|').take(MANY) {
         let (before, rest) = code.split_at(start);
         let rest = rest.trim_start_matches(['|', '&']).trim_start();
         if code.get(start + 1..).is_some_and(|rest| rest.starts_with('|')) || before.ends_with('|') {
@@ -150,7 +156,9 @@ pub(super) fn awk(program: &str) -> Vec<Act> {
             _ => Act::Danger("starts a program that is not known"),
         });
     }
-    for statement in code.split_inclusive(['{', '}', ';', '\n']) {
+    for statement in
+        code.split_inclusive(['{', '}', ';', '\n']).filter(|statement| statement.contains('>')).take(MANY)
+    {
         let Some(at) = statement.find("print") else { continue };
         let Some(output) = outer_arrow(statement.get(at..).unwrap_or_default()) else { continue };
         // Find which literal it is by counting the marks in front of the statement's end.
@@ -163,6 +171,9 @@ pub(super) fn awk(program: &str) -> Vec<Act> {
         acts.push(Act::Touch(Operator::Write, path.cloned()));
     }
     for text in &strings {
+        if text.starts_with("/inet") {
+            acts.push(Act::Danger("opens a network connection or sends data"));
+        }
         if text.starts_with('/') && text.len() < 256 && !text.contains(' ') {
             acts.push(Act::Touch(Operator::Read, Some(text.clone())));
         }

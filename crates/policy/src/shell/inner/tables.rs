@@ -127,6 +127,7 @@ pub(super) const PREFIXES: &[Prefix] = &[
     prefix("chpst", &["-u", "-U", "-b", "-e", "-d", "-o", "-p", "-f", "-c"], 0),
     prefix("tini", &["-p", "-e"], 0),
     prefix("dumb-init", &[], 0),
+    prefix("sshpass", &["-p", "-f", "-d", "-P"], 0),
     prefix("ssh-agent", &["-a", "-t"], 0),
     prefix("flock", &["-w", "-E", "--timeout", "--conflict-exit-code"], 1),
     prefix(
@@ -273,6 +274,40 @@ pub(super) const GIT_COMMAND_KEYS: &[&str] = &[
     "interactive.difffilter",
     "core.hookspath",
     "init.templatedir",
+];
+
+/// Programs that turn source into something that runs.
+pub(super) const COMPILERS: &[&str] = &[
+    "gcc",
+    "cc",
+    "clang",
+    "g++",
+    "c++",
+    "clang++",
+    "tcc",
+    "rustc",
+    "go",
+    "javac",
+    "java",
+    "ghc",
+    "runghc",
+    "zig",
+    "swiftc",
+    "kotlinc",
+    "nim",
+    "crystal",
+    "dmd",
+    "rust-script",
+    "cargo-script",
+    "scala-cli",
+    "jbang",
+    "as",
+    "nasm",
+];
+
+pub(super) const SOURCE_ENDINGS: &[&str] = &[
+    ".c", ".cc", ".cpp", ".cxx", ".rs", ".go", ".java", ".hs", ".zig", ".swift", ".kt", ".nim", ".cr", ".d",
+    ".s", ".asm",
 ];
 
 /// Shells, by the name they are called.

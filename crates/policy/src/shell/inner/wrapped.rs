@@ -283,7 +283,7 @@ pub(super) fn special(name: &str, args: &[Word], segment: &Segment, found: &mut 
         "cargo" if args.first().and_then(Word::known) == Some("watch") => {
             found.extend(values(args, &["-s", "--shell"]).into_iter().map(Inner::text));
         }
-        "gnome-terminal" | "alacritty" | "kitty" | "foot" => {
+        "gnome-terminal" | "mosh" | "alacritty" | "kitty" | "foot" => {
             if let Some(at) = args.iter().position(|word| matches!(word.known(), Some("--" | "-e"))) {
                 found.extend(args.get(at + 1..).and_then(Inner::argv));
             }
@@ -358,23 +358,23 @@ fn find(args: &[Word], found: &mut Vec<Inner>) {
     let starts = if starts.is_empty() { vec![&here] } else { starts };
     let name =
         super::super::find_name(args).or_else(|| Some(Word::from_pieces(vec![Piece::Glob("**".to_owned())])));
-    for (index, word) in args.iter().enumerate() {
+    let mut rest = args;
+    while let Some((word, tail)) = rest.split_first() {
+        rest = tail;
         let text = word.prefix();
         if !matches!(text, "-exec" | "-execdir" | "-ok" | "-okdir" | "-x" | "-X" | "--exec" | "--exec-batch")
         {
             continue;
         }
-        let command: Vec<&Word> = args
-            .get(index + 1..)
-            .unwrap_or_default()
-            .iter()
-            .take_while(|word| !matches!(word.known(), Some(";" | "+")))
-            .collect();
+        let length =
+            tail.iter().position(|word| matches!(word.known(), Some(";" | "+"))).unwrap_or(tail.len());
+        let (command, behind) = tail.split_at(length);
+        rest = behind;
         for start in starts.iter().take(4) {
             let path = below(start, name.as_ref());
             let mut words: Vec<Word> = command
                 .iter()
-                .map(|word| if word.prefix().contains("{}") { path.clone() } else { (*word).clone() })
+                .map(|word| if word.prefix().contains("{}") { path.clone() } else { word.clone() })
                 .collect();
             if text.starts_with("-x") || text.starts_with("-X") || text.starts_with("--") {
                 words.push(path);
@@ -467,6 +467,10 @@ fn ssh(args: &[Word], segment: &Segment, found: &mut Vec<Inner>) {
     rest = rest.get(behind..).unwrap_or_default();
     if !rest.is_empty() {
         found.push(Inner::text(joined(rest)));
+        // Read as it was meant, too: the far shell splits quoted words again.
+        if rest.len() > 1 {
+            found.extend(Inner::argv(rest));
+        }
     } else if segment.stdin.is_piped() && host < args.len() {
         found.push(Inner::Stdin(Language::Shell));
     }

@@ -1,0 +1,265 @@
+//! Following a command into what it runs in turn: functions, aliases, wrappers, scripts, program texts and files.
+
+use super::budget::{MAX_DEPTH, MAX_SEGMENTS, Trouble};
+use super::inner::{self, Inner, Language};
+use super::syntax::Operator;
+use super::value::{Piece, Redirect, Stream, Word};
+use super::walk::Walk;
+use super::{DoubtKind, Segment, code, output};
+
+impl Walk<'_> {
+    /// One command with its words: judged itself, then whatever it will run in turn.
+    pub(super) fn run(
+        &mut self,
+        argv: Vec<Word>,
+        assignments: Vec<(String, Word)>,
+        redirects: Vec<Redirect>,
+        stdin: Stream,
+        source: &str,
+    ) -> Stream {
+        if self.depth >= MAX_DEPTH || self.script.segments.len() >= MAX_SEGMENTS {
+            self.trouble(Trouble::TooDeep, source);
+            return Stream::default();
+        }
+        if self.spent {
+            return Stream::default();
+        }
+        let process_text = self.process_text.take();
+        let segment = self.emit(argv, assignments, redirects, stdin, source);
+        let runs = !segment.program.pieces().is_empty();
+        if runs && program_unknown(&segment) {
+            self.doubt(DoubtKind::Program, source);
+        } else if !segment.name.is_ascii() {
+            self.doubt(DoubtKind::ForeignLetters, source);
+        }
+        self.depth += 1;
+        let mut stream = output::of(&segment);
+        if let Some(body) = self.env.functions.get(&segment.name).cloned()
+            && !self.calls.contains(&segment.name)
+        {
+            self.calls.push(segment.name.clone());
+            let outer = self.env.positional.replace(segment.args.clone());
+            stream = self.node(&body, segment.stdin.clone());
+            self.env.positional = outer;
+            self.calls.pop();
+        }
+        if let Some(text) = self.env.aliases.get(&segment.name).cloned()
+            && !self.calls.contains(&segment.name)
+        {
+            self.calls.push(segment.name.clone());
+            let mut words = vec![text];
+            words.extend(segment.args.iter().cloned());
+            self.run_text(&super::args::joined(&words), source);
+            self.calls.pop();
+        }
+        self.remember(&segment);
+        for inner in inner::of(&segment) {
+            let result = self.inner(inner, &segment, process_text.as_ref());
+            if result.text.is_some() || !result.programs.is_empty() {
+                stream = result;
+            }
+        }
+        self.depth -= 1;
+        self.written(&segment, &stream);
+        stream
+    }
+
+    /// What a segment runs in turn.
+    fn inner(&mut self, inner: Inner, segment: &Segment, process_text: Option<&Word>) -> Stream {
+        let via = match inner::STATE_KEEPERS.contains(&segment.name.as_str()) {
+            true => None,
+            false => Some(segment.name.clone()),
+        };
+        let pushed = via.is_some();
+        self.via.extend(via);
+        let stream = match inner {
+            Inner::Argv { words, assignments, directory } => {
+                let outer = self.env.cwd.clone();
+                if let Some(directory) = directory {
+                    self.change_directory(&directory);
+                }
+                let stream = self.run(words, assignments, Vec::new(), segment.stdin.clone(), &segment.source);
+                self.env.cwd = outer;
+                stream
+            }
+            Inner::Script(text, positional) => {
+                let outer = self.env.positional.clone();
+                if !inner::STATE_KEEPERS.contains(&segment.name.as_str()) {
+                    self.env.positional = Some(positional);
+                }
+                let stream = self.run_text(&text, &segment.source);
+                self.env.positional = outer;
+                stream
+            }
+            Inner::Code(language, text) => self.run_code(language, &text, &segment.source),
+            Inner::Stdin(language) => {
+                let text = segment.stdin.text.clone();
+                self.run_stream(language, text, &segment.stdin.programs, segment)
+            }
+            Inner::File(language, path) => self.run_file(language, &path, segment, process_text),
+            Inner::Source(path) => self.run_source(&path, segment),
+            Inner::Interactive => {
+                if !self.in_container() {
+                    self.doubt(DoubtKind::Interactive, &segment.source);
+                }
+                Stream::default()
+            }
+        };
+        if pushed {
+            self.via.pop();
+        }
+        stream
+    }
+
+    fn in_container(&self) -> bool {
+        self.via.iter().any(|via| inner::CONTAINERS.contains(&via.as_str()))
+    }
+
+    /// Whether a path lies in the working directory, where that is itself in a temporary directory.
+    fn is_in_work(&self, path: &str) -> bool {
+        crate::paths::is_shared_temporary(self.around.cwd) && crate::paths::below(path, self.around.cwd)
+    }
+
+    /// A source file that is compiled: only one the script wrote can be looked at.
+    fn run_source(&mut self, path: &Word, segment: &Segment) -> Stream {
+        let text = match path.known() {
+            Some("-") => segment.stdin.text.clone(),
+            _ => self.env.files.get(&self.env.path(path)).cloned().flatten(),
+        };
+        match text {
+            Some(text) => self.run_code(Language::Compiled, &text, &segment.source),
+            None => Stream::default(),
+        }
+    }
+
+    /// A shell text that may hold unknown stretches.
+    fn run_text(&mut self, text: &Word, source: &str) -> Stream {
+        if text.has_unknown() {
+            self.doubt(DoubtKind::Script(text.output_of().map(str::to_owned).collect()), source);
+        }
+        let readable: String = text
+            .pieces()
+            .iter()
+            .map(|piece| match piece {
+                Piece::Text(text) | Piece::Glob(text) => text.as_str(),
+                Piece::Unknown(_) => "${__unknown__}",
+            })
+            .collect();
+        if self.depth >= MAX_DEPTH {
+            self.trouble(Trouble::TooDeep, source);
+            return Stream::default();
+        }
+        self.charge(readable.len() / 4);
+        self.depth += 1;
+        let stream = self.script_text(&readable);
+        self.depth -= 1;
+        stream
+    }
+
+    /// A program text in another language.
+    pub(super) fn run_code(&mut self, language: Language, text: &Word, source: &str) -> Stream {
+        if language == Language::Shell {
+            return self.run_text(text, source);
+        }
+        if text.has_unknown() {
+            self.doubt(DoubtKind::Code, source);
+        }
+        let outline = text.outline();
+        self.charge(outline.len() / 4);
+        for act in code::acts(language, &outline) {
+            match act {
+                code::Act::Shell(text) => {
+                    self.run_text(&Word::literal(text), source);
+                }
+                code::Act::Argv(words) => {
+                    let argv = words.into_iter().map(Word::literal).collect();
+                    self.run(argv, Vec::new(), Vec::new(), Stream::default(), source);
+                }
+                code::Act::Touch(operator, path) => {
+                    let redirect = Redirect { descriptor: None, operator, target: self.path_word(path) };
+                    self.emit(Vec::new(), Vec::new(), vec![redirect], Stream::default(), source);
+                }
+                code::Act::Delete { path, tree } => {
+                    let flag = Word::literal(if tree { "-rf" } else { "-f" });
+                    let argv = vec![Word::literal("rm"), flag, self.path_word(path)];
+                    self.run(argv, Vec::new(), Vec::new(), Stream::default(), source);
+                }
+                code::Act::Danger(what) => self.doubt(DoubtKind::Danger(what), source),
+            }
+        }
+        Stream { text: None, programs: vec![language.word().to_owned()] }
+    }
+
+    /// An interpreter that reads its program from standard input.
+    fn run_stream(
+        &mut self,
+        language: Language,
+        text: Option<Word>,
+        programs: &[String],
+        segment: &Segment,
+    ) -> Stream {
+        match text {
+            Some(text) => self.run_code(language, &text, &segment.source),
+            None => {
+                if !programs.is_empty() || !self.in_container() {
+                    self.doubt(DoubtKind::Script(programs.to_vec()), &segment.source);
+                }
+                Stream::default()
+            }
+        }
+    }
+
+    /// A file that is run: by its content when the script wrote it, else by its name.
+    fn run_file(
+        &mut self,
+        language: Language,
+        path: &Word,
+        segment: &Segment,
+        process_text: Option<&Word>,
+    ) -> Stream {
+        let programs: Vec<String> = path.output_of().map(str::to_owned).collect();
+        if path.prefix().starts_with("/dev/fd/") && !programs.is_empty() {
+            return self.run_stream(language, process_text.cloned(), &programs, segment);
+        }
+        if matches!(path.known(), Some("/dev/stdin" | "-" | "/dev/fd/0" | "/proc/self/fd/0")) {
+            return self.run_stream(language, segment.stdin.text.clone(), &segment.stdin.programs, segment);
+        }
+        let resolved = self.env.path(path);
+        if let Some(descriptor) =
+            resolved.strip_prefix("/dev/fd/").or(resolved.strip_prefix("/proc/self/fd/"))
+        {
+            let text = segment
+                .redirects
+                .iter()
+                .find(|redirect| redirect.descriptor.as_deref() == Some(descriptor))
+                .filter(|redirect| matches!(redirect.operator, Operator::HereString | Operator::HereDocument))
+                .map(|redirect| redirect.target.clone());
+            return self.run_stream(language, text, &["<".to_owned()], segment);
+        }
+        match self.env.files.get(&resolved).cloned() {
+            Some(Some(text)) => {
+                let language = inner::language_of(&text, &resolved).unwrap_or(language);
+                return self.run_code(language, &text, &segment.source);
+            }
+            Some(None) => self.doubt(DoubtKind::MadeHere, &segment.source),
+            None if path.starts_unknown() => self.doubt(DoubtKind::Program, &segment.source),
+            None if crate::paths::is_shared_temporary(&resolved)
+                && !self.is_in_work(&resolved)
+                && !self.in_container() =>
+            {
+                self.doubt(DoubtKind::Temporary, &segment.source);
+            }
+            None => {}
+        }
+        Stream::default()
+    }
+}
+
+/// Whether the program that will run cannot be told from its word.
+fn program_unknown(segment: &Segment) -> bool {
+    let outline = segment.program.outline();
+    let name = outline.rsplit('/').next().unwrap_or_default();
+    segment.name.is_empty()
+        || (segment.program.has_glob() && name.len() > 1)
+        || name.contains(super::value::HOLE)
+}

@@ -1,0 +1,144 @@
+//! What a command changes for those behind it: the directory, variables, aliases and files.
+
+use super::Segment;
+use super::output;
+use super::syntax::Operator;
+use super::value::{Piece, Stream, Unknown, Word};
+use super::walk::{Walk, joined};
+
+impl Walk<'_> {
+    pub(super) fn change_directory(&mut self, target: &Word) {
+        let path = self.env.path(target);
+        let known = !path.contains(super::value::HOLE) && !target.has_glob();
+        self.go_to(known.then_some(path));
+    }
+
+    fn go_to(&mut self, directory: Option<String>) {
+        for (name, path) in [("OLDPWD", &self.env.cwd.clone()), ("PWD", &directory)] {
+            match path {
+                Some(path) => self.env.set(name, vec![Piece::Text(path.clone())], true),
+                None => self.env.forget(name),
+            }
+        }
+        self.env.cwd = directory;
+    }
+
+    /// What a command changes for those behind it.
+    pub(super) fn remember(&mut self, segment: &Segment) {
+        match segment.name.as_str() {
+            "cd" | "pushd" => {
+                let target = segment.args.iter().find(|word| !word.prefix().starts_with('-'));
+                match target {
+                    Some(target) => self.change_directory(target),
+                    None if segment.args.is_empty() => self.go_to(Some(self.around.home.to_owned())),
+                    None => self.go_to(None),
+                }
+            }
+            "popd" => self.go_to(None),
+            "declare" | "local" | "typeset" if super::has(&segment.args, &["-n"]) => {
+                for word in &segment.args {
+                    self.env.forget(word.prefix().split('=').next().unwrap_or_default());
+                }
+            }
+            "alias" => {
+                for word in &segment.args {
+                    if let (Some((name, _)), Some(text)) = (word.prefix().split_once('='), word.after('=')) {
+                        self.env.aliases.insert(name.to_owned(), text);
+                    }
+                }
+            }
+            "export" | "declare" | "local" | "readonly" | "typeset" => {
+                for word in &segment.args {
+                    if let Some((name, _)) = word.prefix().split_once('=')
+                        && let Some(value) = word.after('=')
+                    {
+                        let value = self.tilde_in_value(&value);
+                        self.env.set(name, joined(value.pieces().to_vec()), self.conditional == 0);
+                    }
+                }
+            }
+            "read" | "mapfile" | "readarray" | "unset" | "getopts" | "let" | "select" => {
+                for name in segment.args.iter().filter_map(Word::known) {
+                    if !name.starts_with('-') {
+                        self.env.forget(name);
+                    }
+                }
+                self.env.forget("REPLY");
+            }
+            "printf" => {
+                if let [flag, name, ..] = segment.args.as_slice()
+                    && flag.known() == Some("-v")
+                    && let Some(name) = name.known()
+                {
+                    let value = output::printed(segment.args.get(2..).unwrap_or_default());
+                    match value {
+                        Some(value) => self.env.set(name, value.pieces().to_vec(), self.conditional == 0),
+                        None => self.env.forget(name),
+                    }
+                }
+            }
+            "set" if segment.args.first().and_then(Word::known) == Some("--") => {
+                self.env.positional = Some(segment.args.iter().skip(1).cloned().collect());
+            }
+            "shift" => self.env.positional = None,
+            _ => {}
+        }
+        for path in output::files_made(segment) {
+            let path = self.env.path(&path);
+            self.env.files.entry(path).or_insert(None);
+        }
+    }
+
+    /// A path given as text, or one that is not known.
+    pub(super) fn path_word(&self, path: Option<String>) -> Word {
+        match path {
+            Some(path) => self.tilde_in_value(&Word::literal(path)),
+            None => Word::unknown(Unknown::Variable("path".to_owned())),
+        }
+    }
+
+    pub(super) fn tilde_in_value(&self, value: &Word) -> Word {
+        match value.strip_prefix("~/") {
+            Some(rest) => {
+                let mut pieces = vec![Piece::Text(format!("{}/", self.around.home))];
+                pieces.extend(rest.pieces().iter().cloned());
+                Word::from_pieces(joined(pieces))
+            }
+            None => value.clone(),
+        }
+    }
+
+    /// Remembers the files a command's output went to.
+    pub(super) fn written(&mut self, segment: &Segment, stream: &Stream) {
+        let mut targets: Vec<(Word, bool)> = segment
+            .redirects
+            .iter()
+            .filter(|redirect| {
+                matches!(redirect.operator, Operator::Write | Operator::Append | Operator::Both)
+                    && redirect.descriptor.as_deref().is_none_or(|descriptor| descriptor == "1")
+            })
+            .map(|redirect| (redirect.target.clone(), redirect.operator == Operator::Append))
+            .collect();
+        if segment.name == "tee" {
+            let append = segment.args.iter().any(|word| word.known() == Some("-a"));
+            let files = segment.args.iter().filter(|word| !word.prefix().starts_with('-'));
+            targets.extend(files.map(|word| (word.clone(), append)));
+        }
+        for (target, append) in targets {
+            let path = self.env.path(&target);
+            if crate::paths::is_stream(&path) {
+                continue;
+            }
+            let text = match (append, self.env.files.get(&path).cloned()) {
+                (true, Some(Some(before))) => stream.text.as_ref().map(|text| {
+                    let mut pieces = before.pieces().to_vec();
+                    pieces.extend(text.pieces().iter().cloned());
+                    Word::from_pieces(joined(pieces))
+                }),
+                (true, Some(None)) => None,
+                _ => stream.text.clone(),
+            };
+            self.env.files.insert(path, text);
+        }
+    }
+}
