@@ -43,6 +43,8 @@ fn the_verdict_depends_on_what_the_place_reaches() {
         ("", "sandbox", "git push --force", "allow"),
         ("", "docker", "rm -rf /", "allow"),
         (mounted, "docker", "rm -rf /work", "deny"),
+        (mounted, "docker", "git push --force", "ask"),
+        (mounted, "docker", "apt-get install -y jq", "allow"),
         ("terminal: {docker_volumes: ['~/work:/work:ro']}\n", "docker", "git push --force", "allow"),
         (socket, "docker", "git push --force", "ask"),
         ("terminal: {docker_extra_args: ['--privileged']}\n", "docker", "git push --force", "ask"),

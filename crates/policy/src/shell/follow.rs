@@ -224,6 +224,10 @@ impl Walk<'_> {
         if matches!(path.known(), Some("/dev/stdin" | "-" | "/dev/fd/0" | "/proc/self/fd/0")) {
             return self.run_stream(language, segment.stdin.text.clone(), &segment.stdin.programs, segment);
         }
+        if path.prefix().starts_with("http://") || path.prefix().starts_with("https://") {
+            self.doubt(DoubtKind::Script(vec!["curl".to_owned()]), &segment.source);
+            return Stream::default();
+        }
         let resolved = self.env.path(path);
         if let Some(descriptor) =
             resolved.strip_prefix("/dev/fd/").or(resolved.strip_prefix("/proc/self/fd/"))
