@@ -121,16 +121,23 @@ const READERS: &[&str] = &[
     "zgrep",
 ];
 
+/// How many such stretches are looked at.
+const MOST: usize = 8;
+
 /// Commands that the words or the input of a segment may hold.
 pub(super) fn commands(segment: &Segment) -> Vec<Inner> {
     let mut found = Vec::new();
-    if READERS.contains(&segment.name.as_str()) || segment.name.is_empty() {
+    let name = segment.name.as_str();
+    if name.is_empty() || READERS.contains(&name) || is_destroyer(name) {
         return found;
     }
     let args = segment.args.as_slice();
     for (index, word) in args.iter().enumerate() {
         let Some(text) = word.known() else { continue };
         let name = text.rsplit('/').next().unwrap_or(text);
+        if found.len() >= MOST {
+            break;
+        }
         if is_destroyer(name) && index + 1 < args.len() {
             found.extend(args.get(index..).and_then(Inner::argv));
         } else {
@@ -139,6 +146,7 @@ pub(super) fn commands(segment: &Segment) -> Vec<Inner> {
     }
     let input = segment.stdin.text.as_ref().and_then(Word::known).unwrap_or_default();
     found.extend(tails(input).into_iter().map(|tail| Inner::text(Word::literal(tail))));
+    found.truncate(MOST);
     found
 }
 
@@ -149,7 +157,10 @@ fn is_destroyer(name: &str) -> bool {
 /// The stretches of a text that begin with a program that destroys, each up to a quote, a bracket or the line's end.
 fn tails(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
-    for (at, _) in text.match_indices([' ', '\t']).take(256) {
+    for (at, _) in text.match_indices([' ', '\t']).take(512) {
+        if found.len() == MOST {
+            break;
+        }
         let before = text.get(..at).unwrap_or_default();
         let start = before
             .rfind(|char: char| !(char.is_ascii_alphanumeric() || matches!(char, '.' | '_' | '-')))
