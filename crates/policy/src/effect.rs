@@ -14,6 +14,8 @@ pub(crate) enum Effect {
     Write { path: String },
     /// The content is read.
     Read { path: String },
+    /// The path is handed to a program that may do anything with it.
+    Name { path: String },
 }
 
 /// Programs that name paths without reading what is in them.
@@ -124,6 +126,93 @@ const LOOKERS: &[&str] = &[
     "mypy",
     "terraform",
     "ln",
+];
+
+/// Of the above, tools that carry files away when they are given one from elsewhere.
+const CARRIERS: &[&str] =
+    &["git", "docker", "podman", "docker-compose", "kubectl", "helm", "source", ".", "terraform"];
+
+/// Programs that only ever read the files they are given, or whose writing is told apart below.
+const READERS: &[&str] = &[
+    "cat",
+    "tac",
+    "nl",
+    "head",
+    "tail",
+    "less",
+    "more",
+    "bat",
+    "batcat",
+    "grep",
+    "egrep",
+    "fgrep",
+    "zgrep",
+    "ag",
+    "ack",
+    "awk",
+    "gawk",
+    "mawk",
+    "sed",
+    "gsed",
+    "diff",
+    "colordiff",
+    "comm",
+    "sort",
+    "cut",
+    "paste",
+    "jq",
+    "yq",
+    "od",
+    "hexdump",
+    "strings",
+    "base64",
+    "ssh",
+    "scp",
+    "sftp",
+    "cp",
+    "install",
+    "rsync",
+    "tar",
+    "zip",
+    "ugrep",
+    "python",
+    "python3",
+    "perl",
+    "ruby",
+    "node",
+    "rev",
+    "column",
+    "fold",
+    "shellcheck",
+    "view",
+    "delta",
+    "sha512sum",
+    "b2sum",
+    "cksum",
+    "xargs",
+    "sudo",
+    "env",
+    "find",
+    "time",
+    "timeout",
+    "nohup",
+    "code",
+    "open",
+    "xdg-open",
+    "history",
+    "fc",
+    "curl",
+    "wget",
+    "dd",
+    "gcp",
+    "vim",
+    "vi",
+    "nvim",
+    "nano",
+    "ed",
+    "ex",
+    "read",
+    "mapfile",
 ];
 
 /// Options whose value is a key to use, not a file to show.
@@ -263,7 +352,13 @@ impl Files<'_> {
 
     fn writes(&self, found: &mut Vec<Effect>) {
         let args = self.args();
-        let mut write = |word: &Word| found.push(Effect::Write { path: self.segment.path(word) });
+        let mut write = |word: &Word| {
+            let path = match word.strip_prefix("~/") {
+                Some(rest) => resolve(&format!("{}/{}", self.home, rest.outline()), None),
+                None => self.segment.path(word),
+            };
+            found.push(Effect::Write { path });
+        };
         match self.segment.name.as_str() {
             "tee" | "sponge" | "truncate" | "fallocate" => {
                 operands(args, &["-s", "--size", "-r", "-l", "-o", "--length"])
@@ -376,11 +471,7 @@ impl Files<'_> {
                 .iter()
                 .for_each(&mut write);
             }
-            "find" | "bfs" => {
-                values(args, &["-fprint", "-fprint0", "-fprintf", "-fls"]).iter().for_each(&mut write);
-            }
             "uniq" => operands(args, &["-f", "-s", "-w"]).into_iter().skip(1).for_each(&mut write),
-            "cpio" => values(args, &["-D", "--directory", "-O", "-F"]).iter().for_each(&mut write),
             "openssl" => values(args, &["-out", "-keyout"]).iter().for_each(&mut write),
             "ssh-keygen" if !has(args, &["-l", "-y", "-e", "-B", "-F", "-r", "-R"]) => {
                 values(args, &["-f"]).iter().for_each(&mut write)
@@ -429,6 +520,13 @@ impl Files<'_> {
                     words.last().copied().into_iter().for_each(&mut write);
                 }
             }
+            "find" | "bfs" => {
+                values(args, &["-fprint", "-fprint0", "-fprintf", "-fls"]).iter().for_each(&mut write);
+            }
+            "cpio" => values(args, &["-D", "--directory"]).iter().for_each(&mut write),
+            "patch" if has(args, &["-d", "--directory"]) => {
+                values(args, &["-d", "--directory"]).iter().for_each(&mut write);
+            }
             "patch" => {
                 operands(args, &["-i", "-p", "-d", "-o", "-r"]).into_iter().take(1).for_each(&mut write)
             }
@@ -455,14 +553,12 @@ impl Files<'_> {
 
     fn reads(&self, found: &mut Vec<Effect>) {
         let name = self.segment.name.as_str();
-        if name == "mv"
-            || name == "tee"
-            || LOOKERS.contains(&name)
-                && !(name == "git" && has(self.args(), &["--no-index"]))
-                && name != "ln"
-        {
+        let looks =
+            LOOKERS.contains(&name) && name != "ln" && !(name == "git" && has(self.args(), &["--no-index"]));
+        if name == "mv" || name == "tee" || (looks && !CARRIERS.contains(&name)) {
             return;
         }
+        let may_write = !looks && !READERS.contains(&name);
         let skipped =
             KEY_OPTIONS.iter().find(|(program, _)| *program == name).map_or(&[][..], |(_, options)| options);
         let in_secret_place = self.segment.cwd.as_deref().is_none_or(crate::paths::is_secret_tree);
@@ -496,6 +592,13 @@ impl Files<'_> {
                     None => part.to_owned(),
                 };
                 let path = resolve(&path, self.segment.cwd.as_deref());
+                // Files of the project are what these tools are for.
+                if looks && crate::paths::below(&path, self.segment.cwd.as_deref().unwrap_or_default()) {
+                    continue;
+                }
+                if may_write {
+                    found.push(Effect::Name { path: path.clone() });
+                }
                 // What is written is not read.
                 if !found.contains(&Effect::Write { path: path.clone() }) {
                     found.push(Effect::Read { path });
@@ -512,6 +615,9 @@ impl Files<'_> {
         }
         if !text.starts_with('-') {
             parts.push(text);
+        }
+        if let Some((_, rest)) = text.rsplit_once('=') {
+            parts.push(rest);
         }
         for mark in ['=', '@', ':'] {
             if let Some((_, rest)) = text.split_once(mark) {

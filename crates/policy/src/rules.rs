@@ -199,6 +199,10 @@ impl View<'_> {
         self.effects.iter().any(|effect| matches!(effect, Effect::Write { path } if test(path)))
     }
 
+    fn any_named(&self, test: impl Fn(&str) -> bool) -> bool {
+        self.effects.iter().any(|effect| matches!(effect, Effect::Name { path } if test(path)))
+    }
+
     fn any_read(&self, test: impl Fn(&str) -> bool) -> bool {
         self.effects.iter().any(|effect| matches!(effect, Effect::Read { path } if test(path)))
     }
@@ -238,7 +242,10 @@ fn is_about_the_machine(rule: &Rule) -> bool {
 fn harms(rule: &Rule, view: &View<'_>) -> Harms {
     let stays = match rule.on {
         On::Effects => !view.effects.iter().any(|effect| {
-            let (Effect::Delete { path, .. } | Effect::Write { path } | Effect::Read { path }) = effect;
+            let (Effect::Delete { path, .. }
+            | Effect::Write { path }
+            | Effect::Read { path }
+            | Effect::Name { path }) = effect;
             view.marks.touches_owned(path)
         }),
         On::Programs(_) | On::Every => is_about_the_machine(rule),
@@ -276,7 +283,10 @@ fn paths_of(effects: &[Effect]) -> String {
     let mut paths: Vec<&str> = effects
         .iter()
         .map(|effect| match effect {
-            Effect::Delete { path, .. } | Effect::Write { path } | Effect::Read { path } => path.as_str(),
+            Effect::Delete { path, .. }
+            | Effect::Write { path }
+            | Effect::Read { path }
+            | Effect::Name { path } => path.as_str(),
         })
         .collect();
     paths.sort_unstable();

@@ -132,7 +132,11 @@ pub(super) const RULES: &[Rule] = &[
         "write-startup",
         "writes a file that is run at login, by a tool or on a schedule",
         On::Effects,
-        |view| view.any_write(|path| startup(view, path)) || view.any_delete(|path, _| startup(view, path)),
+        |view| {
+            view.any_write(|path| startup(view, path))
+                || view.any_delete(|path, _| startup(view, path))
+                || view.any_named(|path| startup(view, path))
+        },
     )
     .examples(
         &[

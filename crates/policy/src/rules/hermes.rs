@@ -7,7 +7,9 @@ const WORK_DIRECTORIES: &[&str] = &["workspace", "workspaces", "sandboxes", "cac
 
 pub(super) const RULES: &[Rule] = &[
     Rule::floor("hermes-files", "changes Hermes' own settings, approvals or records", On::Effects, |view| {
-        view.any_write(|path| guarded(view, path)) || view.any_delete(|path, _| guarded(view, path))
+        view.any_write(|path| guarded(view, path))
+            || view.any_delete(|path, _| guarded(view, path))
+            || view.any_named(|path| guarded(view, path))
     })
     .examples(
         &[

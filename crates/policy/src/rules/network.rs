@@ -345,6 +345,24 @@ pub(super) const RULES: &[Rule] = &[
         &["git push origin main", "git clone https://x.example/y", "git clone git@x.example:y/z.git"],
     ),
     Rule::ask(
+        "packages-elsewhere",
+        "installs packages over an open connection, which anybody on the way can change",
+        On::Programs(&[
+            "pip", "pip3", "uv", "npm", "yarn", "pnpm", "bun", "gem", "cargo", "conda", "poetry", "composer",
+            "go",
+        ]),
+        |view| {
+            view.args().iter().any(|word| {
+                word.prefix().contains("http://")
+                    && !is_local(word.prefix().split_once('=').map_or(word.prefix(), |(_, value)| value))
+            })
+        },
+    )
+    .examples(
+        &["pip install -i http://x.example y", "npm install --registry=http://x.example y"],
+        &["pip install requests", "npm install --registry http://localhost:4873 y"],
+    ),
+    Rule::ask(
         "scan",
         "searches other machines for ways in",
         On::Programs(&[
@@ -540,7 +558,11 @@ fn opens_door(view: &View<'_>) -> bool {
                     || value.prefix().starts_with('*')
                     || value.prefix().starts_with(':')
             });
-            forwards || wide
+            let foreign = view
+                .values(&["-F"])
+                .iter()
+                .any(|file| crate::paths::is_shared_temporary(&view.segment.path(file)));
+            forwards || wide || foreign
         }
         "python" | "python3" => {
             let serves = view

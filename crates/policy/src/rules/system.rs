@@ -242,6 +242,9 @@ fn injects(view: &View<'_>) -> bool {
         if text.is_empty() {
             return false;
         }
+        if name.starts_with("BASH_FUNC_") {
+            return true;
+        }
         match name.as_str() {
             "NODE_OPTIONS" => {
                 ["--require", "-r ", "--import", "--loader", "--experimental-loader", "--eval"]

@@ -7,7 +7,7 @@ pub(super) const MAX_BYTES: usize = 256 * 1024;
 /// How deep commands, substitutions and scripts within scripts may nest.
 pub(super) const MAX_DEPTH: usize = 48;
 /// How many simple commands one script may come to.
-pub(super) const MAX_SEGMENTS: usize = 4_000;
+pub(super) const MAX_SEGMENTS: usize = 2_000;
 /// How many words one command may have.
 pub(super) const MAX_WORDS: usize = 2_048;
 /// How many redirections one command may have.

@@ -93,6 +93,9 @@ fn opened(text: &str) -> Option<Act> {
         return (!command.is_empty()).then(|| Act::Shell(command.to_owned()));
     }
     let path = text.strip_prefix("+<").or(text.strip_prefix('>'))?.trim_start_matches('>').trim();
+    if path.contains("HOME") {
+        return Some(Act::Touch(Operator::Write, None));
+    }
     path.starts_with(['/', '~']).then(|| Act::Touch(Operator::Write, Some(path.to_owned())))
 }
 

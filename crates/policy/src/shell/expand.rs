@@ -176,7 +176,21 @@ impl Walk<'_> {
             index += 1;
             match atom {
                 Atom::Live(char @ ('*' | '?')) => push(&mut pieces, &Piece::Glob(char.to_string())),
-                Atom::Live('(') => push(&mut pieces, &Piece::Glob("*".to_owned())),
+                // `!(a|b)` and its kin may be anything.
+                Atom::Live('(') => {
+                    if let Some(Piece::Text(text) | Piece::Glob(text)) = pieces.last_mut() {
+                        text.pop();
+                    }
+                    if matches!(pieces.last(), Some(Piece::Text(text) | Piece::Glob(text)) if text.is_empty())
+                    {
+                        pieces.pop();
+                    }
+                    push(&mut pieces, &Piece::Glob("*".to_owned()));
+                    let rest = atoms.get(index..).unwrap_or_default();
+                    let length =
+                        rest.iter().position(|atom| matches!(atom, Atom::Live(')'))).map_or(0, |at| at + 1);
+                    index += length;
+                }
                 Atom::Live('[') => match class_at(atoms, index) {
                     Some((class, end)) => {
                         push(&mut pieces, &Piece::Glob(class));
@@ -293,7 +307,7 @@ fn braces(atoms: Vec<Atom>, moved: &mut usize) -> Vec<Vec<Atom>> {
             continue;
         };
         let too_many = done.len() + todo.len() + members.len() > MAX_BRACES;
-        if too_many || atoms.len() * members.len() > MAX_BRACES * 256 {
+        if too_many || atoms.len() * members.len() > MAX_BRACES * 32 {
             // Too many to list: the word is unknown from here on.
             let mut cut: Vec<Atom> = atoms.into_iter().take(start).collect();
             cut.push(Atom::Quoted(vec![Piece::Unknown(Unknown::Number)]));

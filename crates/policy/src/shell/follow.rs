@@ -149,7 +149,7 @@ impl Walk<'_> {
             self.trouble(Trouble::TooDeep, source);
             return Stream::default();
         }
-        self.charge(readable.len() / 4);
+        self.charge(64 + readable.len() * 2);
         self.depth += 1;
         let stream = self.script_text(&readable);
         self.depth -= 1;
@@ -224,7 +224,7 @@ impl Walk<'_> {
         if matches!(path.known(), Some("/dev/stdin" | "-" | "/dev/fd/0" | "/proc/self/fd/0")) {
             return self.run_stream(language, segment.stdin.text.clone(), &segment.stdin.programs, segment);
         }
-        if path.prefix().starts_with("http://") || path.prefix().starts_with("https://") {
+        if path.prefix().contains("://") {
             self.doubt(DoubtKind::Script(vec!["curl".to_owned()]), &segment.source);
             return Stream::default();
         }

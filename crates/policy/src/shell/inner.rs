@@ -151,6 +151,10 @@ pub(super) fn of(segment: &Segment) -> Vec<Inner> {
         "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => awk(args, &mut found),
         "sed" | "gsed" => sed(args, &mut found),
         "git" => git::runs(args, &mut found),
+        "hg" => {
+            let settings = values(args, &["--config"]);
+            found.extend(settings.iter().filter_map(|setting| setting.after('!')).map(Inner::text));
+        }
         _ if tables::COMPILERS.contains(&name) => {
             let is_source = |word: &&Word| {
                 let text = word.prefix();
@@ -196,6 +200,10 @@ pub(super) fn language_of(text: &Word, path: &str) -> Option<Language> {
 fn command_variable(name: &str, value: &Word, found: &mut Vec<Inner>) {
     if COMMAND_VARIABLES.contains(&name) {
         found.push(Inner::text(value.clone()));
+    } else if matches!(name, "PS1" | "PS2" | "PS4") && value.outline().contains(['`', '(']) {
+        // A prompt is no command, but what it substitutes is.
+        let words = [Word::literal("cat <<PROMPT_END\n"), value.clone(), Word::literal("\nPROMPT_END\n")];
+        found.push(Inner::text(joined(&words)));
     }
 }
 

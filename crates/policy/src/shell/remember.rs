@@ -29,6 +29,14 @@ impl Walk<'_> {
             "cd" | "pushd" => {
                 let target = segment.args.iter().find(|word| !word.prefix().starts_with('-'));
                 match target {
+                    // With a search path, a relative name may lead anywhere.
+                    Some(target)
+                        if !target.prefix().starts_with(['/', '.'])
+                            && (self.env.value("CDPATH").is_some()
+                                || segment.assignments.iter().any(|(name, _)| name == "CDPATH")) =>
+                    {
+                        self.go_to(None);
+                    }
                     Some(target) => self.change_directory(target),
                     None if segment.args.is_empty() => self.go_to(Some(self.around.home.to_owned())),
                     None => self.go_to(None),

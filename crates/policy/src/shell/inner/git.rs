@@ -56,8 +56,11 @@ pub(super) fn runs(args: &[Word], found: &mut Vec<Inner>) {
         "clone" | "fetch" | "pull" | "ls-remote" | "push" | "archive" => {
             let options = ["--upload-pack", "-u", "--receive-pack", "--exec"];
             if verb != "push" || values(rest, &["--receive-pack", "--exec"]).is_empty() {
-                let options =
-                    if matches!(verb, "clone" | "ls-remote") { &options[..] } else { &options[..1] };
+                let options = if matches!(verb, "clone" | "ls-remote" | "archive") {
+                    &options[..]
+                } else {
+                    &options[..1]
+                };
                 found.extend(values(rest, options).into_iter().map(Inner::text));
             } else {
                 found.extend(values(rest, &["--receive-pack", "--exec"]).into_iter().map(Inner::text));

@@ -224,6 +224,11 @@ pub(super) const TEXT_OPTIONS: &[(&str, &[&str])] = &[
 
 /// Variables whose value is run as a command line by somebody.
 pub(super) const COMMAND_VARIABLES: &[&str] = &[
+    "CC",
+    "CXX",
+    "CPP",
+    "LD",
+    "AR",
     "PROMPT_COMMAND",
     "PS0",
     "BASH_ENV",
