@@ -471,6 +471,7 @@ impl Files<'_> {
                 .iter()
                 .for_each(&mut write);
             }
+            "uniq" => operands(args, &["-f", "-s", "-w"]).into_iter().skip(1).for_each(&mut write),
             "openssl" => values(args, &["-out", "-keyout"]).iter().for_each(&mut write),
             "ssh-keygen" if !has(args, &["-l", "-y", "-e", "-B", "-F", "-r", "-R"]) => {
                 values(args, &["-f"]).iter().for_each(&mut write)
@@ -481,7 +482,8 @@ impl Files<'_> {
                     || (!bundle.starts_with('-') && bundle.contains('x'));
                 if extracts {
                     values(args, &["-C", "--directory", "--one-top-level"]).iter().for_each(&mut write);
-                    if has(args, &["-P", "--absolute-names"]) {
+                    let absolute = !bundle.starts_with('-') && bundle.contains('P');
+                    if absolute || has(args, &["-P", "--absolute-names"]) {
                         write(&Word::literal("/"));
                     }
                 } else {
@@ -534,6 +536,13 @@ impl Files<'_> {
                 let changes = ["update", "insert", "delete", "drop", "create", "alter", "replace", "vacuum"];
                 if changes.iter().any(|word| text.contains(word)) {
                     operands(args, &["-cmd", "-separator"]).into_iter().take(1).for_each(&mut write);
+                }
+                for command in args {
+                    let text = command.outline();
+                    let mut words = text.split_whitespace();
+                    if matches!(words.next(), Some(".output" | ".once" | ".backup" | ".save" | ".log")) {
+                        words.last().map(Word::literal).iter().for_each(&mut write);
+                    }
                 }
             }
             "split" | "csplit" | "logrotate" => {}

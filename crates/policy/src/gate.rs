@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 1 | an owner's deny rule matches | refused, wherever it runs |
 //! | 2 | the floor matches, and the host or a directory of the owner can be reached | refused |
-//! | 3 | the host cannot be reached, and no owner's ask rule matches | allowed |
+//! | 3 | nothing of the owner's can be harmed from there, and no owner's ask rule matches | allowed |
 //! | 4 | nothing matches, or grants and allow rules cover all that does | allowed |
 //! | 5 | mode `off` | allowed |
 //! | 6 | nobody is there to answer | refused, unless the owner chose otherwise |
@@ -18,7 +18,7 @@ use crate::grant::{Covers, Grants};
 use crate::permit::Permit;
 use crate::question::{Question, QuestionId, StoredQuestion};
 use crate::refusal::Refusal;
-use crate::rules::{self, Match, Tier};
+use crate::rules::{self, Harms, Match, Tier};
 use crate::shell::{Script, Segment, Surroundings, understand, understand_python};
 use crate::user_rule::{UserRule, UserVerdict};
 use crate::visible::Shown;
@@ -215,11 +215,15 @@ impl Gate {
         if !floor.is_empty() && place.reach != Reach::Nothing {
             return Verdict::Deny(Refusal::Floor(floor));
         }
-        let reaches_host = place.reach == Reach::Host;
+        let can_harm = |found: &Match| match place.reach {
+            Reach::Nothing => false,
+            Reach::Directories(_) => found.harms == Harms::Owner,
+            Reach::Host => true,
+        };
         let open: Vec<Match> = matches
             .into_iter()
             .filter(|found| {
-                (reaches_host || found.is_by_owner())
+                (can_harm(found) || found.is_by_owner())
                     && !self.settled(found, &job, &script, origin, moment.now)
             })
             .collect();
@@ -244,7 +248,7 @@ impl Gate {
         Verdict::Ask(Box::new(Question {
             id: QuestionId::from_seed(moment.seed),
             covers: covers(&open, &job, &script),
-            contained: !reaches_host || open.iter().all(|found| found.contained),
+            contained: open.iter().all(|found| found.contained || !can_harm(found)),
             place: place.id.clone(),
             session: origin.session.clone(),
             approvers,

@@ -6,7 +6,7 @@
 use hermes_types::{Person, SessionKey, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::shell::{Segment, Word};
+use crate::shell::Segment;
 
 /// The id of a grant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -38,10 +38,14 @@ pub enum Covers {
     Command {
         /// The program, by name or by the path it was called with.
         program: String,
-        /// Its options, sorted.
-        options: Vec<String>,
-        /// Its operands, in order.
-        operands: Vec<String>,
+        /// Variables set for it alone.
+        assignments: Vec<String>,
+        /// Its words, in their order: an operand belongs to the option before it.
+        words: Vec<String>,
+        /// Where its input and output go.
+        redirects: Vec<String>,
+        /// The text it is fed.
+        input: Option<String>,
         /// The directory it runs in.
         cwd: String,
     },
@@ -59,38 +63,44 @@ impl Covers {
     pub(crate) fn segment(segment: &Segment) -> Option<Self> {
         let program = segment.program.known()?.to_owned();
         let cwd = segment.cwd.clone()?;
-        let mut options = Vec::new();
-        let mut operands = Vec::new();
-        for (name, value) in &segment.assignments {
-            options.push(format!("{name}={}", value.known()?));
-        }
-        for word in &segment.args {
-            let text = match word.known() {
-                Some(text) => text.to_owned(),
-                None if !word.has_unknown() => word.show(),
-                None => return None,
-            };
-            if text.starts_with('-') && text.len() > 1 { options.push(text) } else { operands.push(text) }
-        }
-        for redirect in &segment.redirects {
-            let target = redirect.target.known()?;
-            options.push(format!("{:?} {target}", redirect.operator));
-        }
-        if segment.stdin.text.as_ref().is_some_and(Word::has_unknown) {
-            return None;
-        }
-        options.sort();
-        Some(Self::Command { program, options, operands, cwd })
+        let assignments = segment
+            .assignments
+            .iter()
+            .map(|(name, value)| value.known().map(|value| format!("{name}={value}")))
+            .collect::<Option<Vec<String>>>()?;
+        let words = segment
+            .args
+            .iter()
+            .map(|word| (!word.has_unknown()).then(|| word.show()))
+            .collect::<Option<Vec<String>>>()?;
+        let redirects = segment
+            .redirects
+            .iter()
+            .map(|redirect| {
+                let descriptor = redirect.descriptor.as_deref().unwrap_or_default();
+                redirect
+                    .target
+                    .known()
+                    .map(|target| format!("{descriptor}{} {target}", redirect.operator.sign()))
+            })
+            .collect::<Option<Vec<String>>>()?;
+        // What comes out of another program may be something else next time.
+        let input = match &segment.stdin.text {
+            Some(text) => Some(text.known()?.to_owned()),
+            None if segment.stdin.is_piped() => return None,
+            None => None,
+        };
+        Some(Self::Command { program, assignments, words, redirects, input, cwd })
     }
 
     /// The command for people.
     pub fn show(&self) -> String {
         match self {
-            Self::Command { program, options, operands, cwd } => {
-                let mut words = vec![program.clone()];
-                words.extend(options.iter().cloned());
-                words.extend(operands.iter().cloned());
-                format!("{} (in {cwd})", words.join(" "))
+            Self::Command { program, assignments, words, redirects, input, cwd } => {
+                let parts = assignments.iter().chain([program]).chain(words).chain(redirects);
+                let command = parts.map(String::as_str).collect::<Vec<_>>().join(" ");
+                let input = input.as_ref().map(|text| format!(", fed with {text:?}")).unwrap_or_default();
+                format!("{command} (in {cwd}{input})")
             }
             Self::Text { text, cwd } => format!("exactly this text, in {cwd}: {text}"),
         }

@@ -148,6 +148,13 @@ impl<'a> Landmarks<'a> {
         self.owned.iter().any(|owned| matches(path, owned) || below(owned, path))
     }
 
+    /// Anything in a directory of the owner, the directory itself, or one above it.
+    pub(crate) fn touches_owned(&self, path: &str) -> bool {
+        let unknown =
+            path.starts_with(crate::shell::HOLE) || path.starts_with(&format!("/{}", crate::shell::HOLE));
+        unknown || self.is_owned_root(path) || self.owned.iter().any(|owned| prefix_matches(path, owned))
+    }
+
     /// A directory that holds the home, the working directory or the root of the tree.
     pub(crate) fn is_above_work(&self, path: &str) -> bool {
         let path = strip_wild_tail(path);

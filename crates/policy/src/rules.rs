@@ -107,6 +107,18 @@ pub struct Match {
     /// Whether the harm is uncertain and can be undone.
     #[serde(skip)]
     pub(crate) contained: bool,
+    /// What it can harm where only some directories of the owner can be reached.
+    #[serde(skip)]
+    pub(crate) harms: Harms,
+}
+
+/// What a match can harm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Harms {
+    /// Only the place it happens in.
+    Place,
+    /// Something that outlives the place.
+    Owner,
 }
 
 /// The id of matches that come from the owner's own ask rules.
@@ -123,6 +135,7 @@ impl Match {
             what: format!("{BY_OWNER}:{}", segment.show()),
             at: None,
             contained: false,
+            harms: Harms::Owner,
         }
     }
 
@@ -219,6 +232,27 @@ pub fn list() -> Vec<&'static Rule> {
     all().collect()
 }
 
+/// Rules about the machine itself: its processes, services, packages and users.
+fn is_about_the_machine(rule: &Rule) -> bool {
+    let machine = [processes::RULES, system::RULES].into_iter().flatten();
+    machine.into_iter().any(|known| known.id == rule.id)
+}
+
+/// What a rule that matched can harm: files only where they are the owner's, the rest unless it stays in the place.
+fn harms(rule: &Rule, view: &View<'_>) -> Harms {
+    let stays = match rule.on {
+        On::Effects => !view.effects.iter().any(|effect| {
+            let (Effect::Delete { path, .. }
+            | Effect::Write { path }
+            | Effect::Read { path }
+            | Effect::Name { path }) = effect;
+            view.marks.touches_owned(path)
+        }),
+        On::Programs(_) | On::Every => is_about_the_machine(rule),
+    };
+    if stays { Harms::Place } else { Harms::Owner }
+}
+
 struct Index {
     by_program: HashMap<&'static str, Vec<&'static Rule>>,
     by_effect: Vec<&'static Rule>,
@@ -295,6 +329,7 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
                 what,
                 at: Some(at),
                 contained: CONTAINED.contains(&rule.id),
+                harms: harms(rule, &view),
             });
             if found.len() >= 512 {
                 return found;

@@ -78,18 +78,12 @@ impl Segment {
         }
         words.extend(self.args.iter().map(|word| quoted(&word.show())));
         for redirect in &self.redirects {
-            let sign = match redirect.operator {
-                Operator::Read => "<",
-                Operator::Write => ">",
-                Operator::Append => ">>",
-                Operator::ReadWrite => "<>",
-                Operator::Duplicate => ">&",
-                Operator::Both => "&>",
-                Operator::HereString => "<<<",
-                Operator::HereDocument => "<<",
-            };
             let descriptor = redirect.descriptor.as_deref().unwrap_or_default();
-            words.push(format!("{descriptor}{sign} {}", quoted(&redirect.target.show())));
+            words.push(format!(
+                "{descriptor}{} {}",
+                redirect.operator.sign(),
+                quoted(&redirect.target.show())
+            ));
         }
         words.join(" ")
     }

@@ -401,7 +401,7 @@ impl Setting for Vec<CommandPattern> {
     }
 
     fn schema() -> Value {
-        json!({"type": "array", "items": {"type": "string"}})
+        json!({"type": "array", "items": {"type": "string", "examples": ["git push --force *"]}})
     }
 
     fn expected() -> String {

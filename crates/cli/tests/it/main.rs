@@ -1,6 +1,7 @@
 //! The tests that use the command as a whole, or its configuration on real files.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod approvals;
 mod command;
 mod crash;
 mod edits;

@@ -1,6 +1,6 @@
 //! What cannot be known is asked about, with the reason.
 
-use super::{Match, Tier};
+use super::{Harms, Match, Tier};
 use crate::shell::{Doubt, DoubtKind};
 
 /// Programs that bring text from other machines.
@@ -64,5 +64,6 @@ pub(super) fn rule(doubt: &Doubt) -> Match {
         what: format!("{id}:{}", doubt.source),
         at: None,
         contained: matches!(doubt.kind, DoubtKind::Interactive),
+        harms: Harms::Owner,
     }
 }

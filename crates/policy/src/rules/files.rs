@@ -4,6 +4,10 @@ use super::{On, Rule, View};
 use crate::paths::{is_regenerable, is_stream};
 use crate::shell::HOLE;
 
+/// Files that decide who may do what.
+const ACCOUNT_FILES: &[&str] =
+    &["/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/pam.d"];
+
 pub(super) const RULES: &[Rule] = &[
     Rule::floor("delete-root", "deletes everything on this machine", On::Effects, |view| {
         view.any_delete(|path, tree| (tree && view.marks.is_root(path)) || path == "/")
@@ -165,6 +169,29 @@ pub(super) const RULES: &[Rule] = &[
     .examples(
         &["echo x > \"$F\"", "cat x | tee $(pick)"],
         &["echo x > \"$DIR/out.txt\"", "echo x > out-$N.txt", "t=$(mktemp); echo x > $t"],
+    ),
+    Rule::ask(
+        "link-around",
+        "gives a directory or file that matters a second, harmless name",
+        On::Programs(&["ln", "gln", "link"]),
+        |view| {
+            let words = view.operands(&["-t", "-S", "--target-directory", "--suffix"]);
+            let marks = &view.marks;
+            words.iter().take(words.len().saturating_sub(1)).any(|word| {
+                let path = view.segment.path(word);
+                marks.is_root(&path)
+                    || marks.is_home(&path)
+                    || marks.is_system_directory(&path)
+                    || marks.is_hermes(&path)
+                    || marks.is_credential(&path)
+                    || marks.is_disk(&path)
+                    || ACCOUNT_FILES.iter().any(|file| path.starts_with(file))
+            })
+        },
+    )
+    .examples(
+        &["ln -s / x", "ln -s ~ x", "ln -s /etc/passwd y", "ln ~/.ssh/id_rsa k"],
+        &["ln -s ../shared/x.conf x.conf", "ln -sf build/app app", "ln -s /usr/lib/libx.so.1 libx.so"],
     ),
     Rule::ask("read-credentials", "reads files that hold keys, tokens or passwords", On::Effects, |view| {
         view.any_read(|path| view.marks.is_credential(path)) && !view.asks_for_help()

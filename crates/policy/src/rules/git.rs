@@ -41,10 +41,14 @@ pub(super) const RULES: &[Rule] = &[
                 word.prefix().starts_with("ext::")
                     || word.prefix().starts_with("--upload-pack")
                     || word.prefix().starts_with("--receive-pack")
+                    || word.prefix().starts_with("--exec-path=")
             })
         },
     )
-    .examples(&["git clone 'ext::sh -c x'"], &["git clone https://x.example/y.git"]),
+    .examples(
+        &["git clone 'ext::sh -c x'", "git --exec-path=/tmp/x status"],
+        &["git clone https://x.example/y.git"],
+    ),
 ];
 
 fn git_loss(view: &View<'_>) -> bool {

@@ -1,6 +1,7 @@
 //! What a command will run in turn: wrappers peeled, texts handed to shells and interpreters found.
 
 mod git;
+mod hidden;
 mod tables;
 mod wrapped;
 
@@ -162,6 +163,9 @@ pub(super) fn of(segment: &Segment) -> Vec<Inner> {
             found.extend(args.iter().filter(is_source).cloned().map(Inner::Source));
         }
         _ => wrapped::special(name, args, segment, &mut found),
+    }
+    if found.is_empty() {
+        found.extend(hidden::commands(segment));
     }
     found
 }
@@ -371,7 +375,9 @@ fn module(args: &[Word], found: &mut Vec<Inner>) {
         }
         Some("pip") => found.extend(Inner::argv(args)),
         Some("cProfile" | "profile" | "trace" | "pdb" | "coverage" | "runpy") => {
-            let files = args::operands(args.get(1..).unwrap_or_default(), &["-o", "-s", "-c", "-m"]);
+            let rest = args.get(1..).unwrap_or_default();
+            found.extend(values(rest, &["-c"]).into_iter().map(|code| Inner::Code(Language::Python, code)));
+            let files = args::operands(rest, &["-o", "-s", "-c", "-m"]);
             found.extend(
                 files
                     .into_iter()

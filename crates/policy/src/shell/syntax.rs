@@ -116,6 +116,22 @@ pub enum Operator {
     HereDocument,
 }
 
+impl Operator {
+    /// How it is written.
+    pub(crate) fn sign(self) -> &'static str {
+        match self {
+            Self::Read => "<",
+            Self::Write => ">",
+            Self::Append => ">>",
+            Self::ReadWrite => "<>",
+            Self::Duplicate => ">&",
+            Self::Both => "&>",
+            Self::HereString => "<<<",
+            Self::HereDocument => "<<",
+        }
+    }
+}
+
 /// One shell word, still unexpanded.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Word {

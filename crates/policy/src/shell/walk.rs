@@ -440,5 +440,5 @@ fn spawns_for_ever(lists: &[List]) -> bool {
     };
     endless
         && body.0.iter().any(|item| item.background)
-        && !body.0.iter().flat_map(|item| &item.pipeline).any(waits)
+        && !body.0.iter().filter(|item| !item.background).flat_map(|item| &item.pipeline).any(waits)
 }

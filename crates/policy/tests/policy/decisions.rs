@@ -86,7 +86,9 @@ fn reach_decides_what_is_asked() {
     assert!(is_allowed(&judge(&gate, "rm -rf /", &origin(Reach::Nothing))));
     let mounted = origin(Reach::Directories(vec!["/workspace".to_owned()]));
     assert!(is_allowed(&judge(&gate, "apt-get install -y nginx", &mounted)));
-    assert!(is_allowed(&judge(&gate, "rm -rf /workspace/build", &mounted)));
+    assert!(is_allowed(&judge(&gate, "rm -rf /srv/cache", &mounted)));
+    assert!(matches!(judge(&gate, "rm -rf /workspace/build", &mounted), Verdict::Ask(_)));
+    assert!(matches!(judge(&gate, "git push --force", &mounted), Verdict::Ask(_)));
     for command in ["rm -rf /workspace", "rm -rf /workspace/*", "rm -rf /", "find /workspace -delete"] {
         assert!(matches!(judge(&gate, command, &mounted), Verdict::Deny(Refusal::Floor(_))), "{command}");
     }
@@ -376,4 +378,37 @@ fn the_report_is_what_the_command_line_prints() {
 
 fn gate_report(command: &str) -> hermes_policy::Report {
     Gate::default().report(&Job::shell(command, CWD), &origin(Reach::Host), moment())
+}
+
+#[test]
+fn a_grant_covers_the_same_words_in_the_same_order_and_the_same_input() {
+    let host = origin(Reach::Host);
+    let granted = |command: &str| {
+        let Verdict::Ask(question) = judge(&Gate::default(), command, &host) else {
+            panic!("{command} runs")
+        };
+        let answer = Answer {
+            question: question.id().clone(),
+            by: question.approvers()[0].clone(),
+            at: Timestamp::from_seconds(1),
+            choice: Choice::Session,
+        };
+        let permit = question.answered(answer).unwrap();
+        let mut grants = Grants::default();
+        grants.add(permit.grants());
+        Gate { grants, ..Gate::default() }
+    };
+    let cases = [
+        ("git push --force origin main", "git push --force origin main", true),
+        ("git push --force origin main", "bash -c 'git push --force origin main'", true),
+        ("git push --force origin main", "git push origin --force main", false),
+        ("git push --force a b", "git push --force b a", false),
+        ("psql <<< 'drop table a'", "psql <<< 'drop table a'", true),
+        ("psql <<< 'drop table a'", "psql <<< 'drop table b'", false),
+        ("psql <<< 'drop table a'", "psql -h prod <<< 'drop table a'", false),
+        ("rm -rf ~/x", "A=1 rm -rf ~/x", false),
+    ];
+    for (first, second, covered) in cases {
+        assert_eq!(is_allowed(&judge(&granted(first), second, &host)), covered, "{first} / {second}");
+    }
 }

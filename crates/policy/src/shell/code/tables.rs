@@ -540,6 +540,7 @@ pub(super) fn dangers(language: Language) -> Dangers {
                     "Start-Process",
                     "os.cmd",
                     "System.cmd",
+                    "os:cmd",
                     "Process",
                     "load",
                     "loadstring",

@@ -10,7 +10,7 @@ pub(crate) const VALUED: &[&str] =
     &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix", "--config-env"];
 
 pub(super) fn runs(args: &[Word], found: &mut Vec<Inner>) {
-    for setting in values(args, &["-c"]) {
+    for setting in values(args, &["-c", "--config"]) {
         let (key, _) = setting.prefix().split_once('=').unwrap_or((setting.prefix(), ""));
         if let Some(value) = setting.after('=') {
             run_setting(key, &value, found);
@@ -52,7 +52,7 @@ pub(super) fn runs(args: &[Word], found: &mut Vec<Inner>) {
             found.extend(values(rest, &filters).into_iter().map(Inner::text));
         }
         "difftool" => found.extend(values(rest, &["-x", "--extcmd"]).into_iter().map(Inner::text)),
-        "grep" => found.extend(values(rest, &["--open-files-in-pager"]).into_iter().map(Inner::text)),
+        "grep" => found.extend(values(rest, &["-O", "--open-files-in-pager"]).into_iter().map(Inner::text)),
         "clone" | "fetch" | "pull" | "ls-remote" | "push" | "archive" => {
             let options = ["--upload-pack", "-u", "--receive-pack", "--exec"];
             if verb != "push" || values(rest, &["--receive-pack", "--exec"]).is_empty() {

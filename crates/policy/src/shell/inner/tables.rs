@@ -214,7 +214,6 @@ pub(super) const TEXT_OPTIONS: &[(&str, &[&str])] = &[
     ("scp", &["-S"]),
     ("sftp", &["-S"]),
     ("mosh", &["--ssh", "--server"]),
-    ("start-stop-daemon", &["-x", "-a", "--exec", "--startas"]),
     ("nc", &["-e", "-c"]),
     ("ncat", &["-e", "-c", "--exec", "--sh-exec"]),
     ("netcat", &["-e", "-c"]),

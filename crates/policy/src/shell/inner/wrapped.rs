@@ -144,6 +144,10 @@ pub(super) fn prefixed(prefix: &Prefix, args: &[Word], found: &mut Vec<Inner>) {
     if prefix.name == "watchexec" || prefix.name == "firejail" {
         rest = rest.strip_prefix(&[Word::literal("--")]).unwrap_or(rest);
     }
+    if prefix.name == "env" {
+        // A lone dash is short for `-i`.
+        rest = rest.strip_prefix(&[Word::literal("-")]).unwrap_or(rest);
+    }
     let mut assignments = Vec::new();
     while let Some((word, tail)) = rest.split_first()
         && matches!(prefix.name, "env" | "sudo" | "doas" | "dotenv")
@@ -295,6 +299,15 @@ pub(super) fn special(name: &str, args: &[Word], segment: &Segment, found: &mut 
                 found.push(Inner::text(joined(args.get(at + 1..).unwrap_or_default())));
             }
         }
+        "start-stop-daemon" => {
+            let programs = values(args, &["-x", "--exec", "-a", "--startas"]);
+            let behind =
+                args.iter().position(|word| word.known() == Some("--")).map_or(args.len(), |at| at + 1);
+            for program in programs {
+                let words = [&[program], args.get(behind..).unwrap_or_default()].concat();
+                found.extend(Inner::argv(&words));
+            }
+        }
         "run-parts" => found.extend(args.last().map(|file| Inner::File(Language::Shell, file.clone()))),
         "socat" => {
             for word in args {
@@ -338,14 +351,32 @@ fn xargs(args: &[Word], segment: &Segment, found: &mut Vec<Inner>) {
         Some(marker) => {
             let marker = marker.to_owned();
             rest.iter()
-                .flat_map(
-                    |word| if word.known() == Some(&marker) { input.clone() } else { vec![word.clone()] },
-                )
+                .flat_map(|word| match word.known() {
+                    Some(text) if text == marker => input.clone(),
+                    Some(text) if text.contains(&marker) => vec![filled(text, &marker, &input)],
+                    _ => vec![word.clone()],
+                })
                 .collect()
         }
         None => rest.iter().cloned().chain(input).collect(),
     };
     found.push(Inner::Argv { words, assignments: Vec::new(), directory: None });
+}
+
+/// A word in which a marker stands for what comes from the input.
+fn filled(text: &str, marker: &str, input: &[Word]) -> Word {
+    let value = match input {
+        [only] => only.pieces().to_vec(),
+        _ => vec![Piece::Unknown(Unknown::Input)],
+    };
+    let mut pieces = Vec::new();
+    for (index, part) in text.split(marker).enumerate() {
+        if index > 0 {
+            pieces.extend(value.iter().cloned());
+        }
+        pieces.push(Piece::Text(part.to_owned()));
+    }
+    Word::from_pieces(super::super::walk::joined(pieces))
 }
 
 fn find(args: &[Word], found: &mut Vec<Inner>) {

@@ -1,0 +1,195 @@
+//! The last net: a command handed to a program that nobody here knows.
+//!
+//! Thousands of programs run what they are given: benchmarks, jails, remote runners, typesetters, calculators. They
+//! cannot all be listed. So where a program is not known to merely read its words, a stretch of them that would
+//! destroy something if it were run is judged as if it were.
+
+use super::super::Segment;
+use super::super::value::Word;
+use super::Inner;
+
+/// Programs that destroy, by their bare names.
+const DESTROYERS: &[&str] = &[
+    "rm",
+    "dd",
+    "shred",
+    "unlink",
+    "mkfs",
+    "mke2fs",
+    "wipefs",
+    "blkdiscard",
+    "shutdown",
+    "reboot",
+    "halt",
+    "poweroff",
+    "chmod",
+    "chown",
+    "sudo",
+];
+
+/// Programs that print, search, store or send their words and never run them.
+const READERS: &[&str] = &[
+    ":",
+    "[",
+    "ack",
+    "ag",
+    "apropos",
+    "awk",
+    "base32",
+    "base64",
+    "basename",
+    "cat",
+    "cd",
+    "cksum",
+    "cmp",
+    "comm",
+    "complete",
+    "curl",
+    "cut",
+    "declare",
+    "diff",
+    "dirname",
+    "echo",
+    "egrep",
+    "export",
+    "expr",
+    "false",
+    "fgrep",
+    "file",
+    "fold",
+    "gh",
+    "git",
+    "glab",
+    "grep",
+    "head",
+    "help",
+    "hermes",
+    "history",
+    "http",
+    "hub",
+    "info",
+    "jq",
+    "less",
+    "local",
+    "logger",
+    "ls",
+    "mail",
+    "man",
+    "md5sum",
+    "mkdir",
+    "more",
+    "mysql",
+    "notify-send",
+    "pbcopy",
+    "printenv",
+    "printf",
+    "psql",
+    "pytest",
+    "read",
+    "readonly",
+    "rev",
+    "rg",
+    "say",
+    "sed",
+    "set",
+    "sha256sum",
+    "sort",
+    "sqlite3",
+    "stat",
+    "tail",
+    "tee",
+    "test",
+    "tldr",
+    "touch",
+    "tr",
+    "true",
+    "type",
+    "typeset",
+    "ugrep",
+    "uniq",
+    "unset",
+    "wc",
+    "wget",
+    "whatis",
+    "whereis",
+    "which",
+    "wl-copy",
+    "write",
+    "xclip",
+    "xxd",
+    "yq",
+    "zgrep",
+];
+
+/// How many such stretches are looked at.
+const MOST: usize = 8;
+
+/// Commands that the words or the input of a segment may hold.
+pub(super) fn commands(segment: &Segment) -> Vec<Inner> {
+    let mut found = Vec::new();
+    let name = segment.name.as_str();
+    if name.is_empty() || READERS.contains(&name) || is_destroyer(name) {
+        return found;
+    }
+    let args = segment.args.as_slice();
+    for (index, word) in args.iter().enumerate() {
+        let Some(text) = word.known() else { continue };
+        let name = text.rsplit('/').next().unwrap_or(text);
+        if found.len() >= MOST {
+            break;
+        }
+        if is_destroyer(name) && index + 1 < args.len() {
+            found.extend(args.get(index..).and_then(Inner::argv));
+        } else {
+            found.extend(tails(text).into_iter().map(|tail| Inner::text(Word::literal(tail))));
+        }
+    }
+    let input = segment.stdin.text.as_ref().and_then(Word::known).unwrap_or_default();
+    found.extend(tails(input).into_iter().map(|tail| Inner::text(Word::literal(tail))));
+    found.truncate(MOST);
+    found
+}
+
+fn is_destroyer(name: &str) -> bool {
+    DESTROYERS.contains(&name) || name.starts_with("mkfs.")
+}
+
+/// The stretches of a text that begin with a program that destroys, each up to a quote, a bracket or the line's end.
+fn tails(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices([' ', '\t']).take(512) {
+        if found.len() == MOST {
+            break;
+        }
+        let before = text.get(..at).unwrap_or_default();
+        let start = before
+            .rfind(|char: char| !(char.is_ascii_alphanumeric() || matches!(char, '.' | '_' | '-')))
+            .map_or(0, |index| index + 1);
+        let is_word = before.get(start..).is_some_and(is_destroyer);
+        if is_word && let Some(tail) = text.get(start..) {
+            let end = tail.find(['"', '\'', '`', ')', '}', '\n']).unwrap_or(tail.len());
+            found.extend(tail.get(..end));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tails_begin_at_a_program_and_end_with_the_quote_around_it() {
+        let cases: [(&str, &[&str]); 6] = [
+            ("system \"rm -rf /\"", &["rm -rf /"]),
+            ("!/bin/rm -rf /", &["rm -rf /"]),
+            ("syscmd(rm -rf /)x", &["rm -rf /"]),
+            ("a; sudo rm -rf /", &["sudo rm -rf /", "rm -rf /"]),
+            ("alarm -rf /", &[]),
+            ("rm", &[]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(tails(text), expected, "{text}");
+        }
+    }
+}
