@@ -19,7 +19,7 @@ use crate::permit::Permit;
 use crate::question::{Question, QuestionId, StoredQuestion};
 use crate::refusal::Refusal;
 use crate::rules::{self, Harms, Match, Tier};
-use crate::shell::{Script, Segment, Surroundings, understand, understand_python};
+use crate::shell::{Script, Segment, Surroundings, understand, understand_file, understand_python};
 use crate::user_rule::{UserRule, UserVerdict};
 use crate::visible::Shown;
 
@@ -184,6 +184,7 @@ impl Gate {
         let script = match &job.work {
             Work::Shell(text) | Work::Input(text) => understand(text, &around),
             Work::Python(text) => understand_python(text, &around),
+            Work::File(file) => understand_file(file, &around),
         };
         let owned: &[String] = match &place.reach {
             Reach::Directories(directories) => directories,
@@ -240,7 +241,7 @@ impl Gate {
             }
         };
         let sources: Vec<String> = open.iter().map(|found| found.source.clone()).collect();
-        let shown = Shown::new(job.work.text(), &sources);
+        let shown = Shown::new(&job.work.text(), &sources);
         let length = shown.length();
         if length > self.asking.room {
             return Verdict::Deny(Refusal::TooLong { length, limit: self.asking.room });
@@ -261,7 +262,7 @@ impl Gate {
 
     /// Whether a match was settled before, by a grant or an allow rule.
     fn settled(&self, found: &Match, job: &Job, script: &Script, origin: &Origin, now: Timestamp) -> bool {
-        let text = Covers::Text { text: job.work.text().to_owned(), cwd: job.cwd.clone() };
+        let text = Covers::Text { text: job.work.text().into_owned(), cwd: job.cwd.clone() };
         if self.grants.cover(&text, &origin.session) {
             return true;
         }
@@ -288,8 +289,8 @@ fn covers(open: &[Match], job: &Job, script: &Script) -> Vec<Covers> {
     let mut found = Vec::new();
     for matched in open {
         let covers = matched.at.and_then(|at| script.segments.get(at)).and_then(Covers::segment);
-        let covers =
-            covers.unwrap_or_else(|| Covers::Text { text: job.work.text().to_owned(), cwd: job.cwd.clone() });
+        let covers = covers
+            .unwrap_or_else(|| Covers::Text { text: job.work.text().into_owned(), cwd: job.cwd.clone() });
         if !found.contains(&covers) {
             found.push(covers);
         }

@@ -20,6 +20,7 @@ mod value;
 mod walk;
 
 use budget::{Budget, MAX_BYTES};
+use hermes_types::FileUse;
 
 pub(crate) use args::{first_operand, has, operands, values};
 pub(crate) use inner::{CONTAINERS, ENGINE_VALUED, GIT_VALUED, KUBECTL_VALUED, RUN_VALUED};
@@ -187,6 +188,17 @@ pub fn understand(text: &str, around: &Surroundings<'_>) -> Script {
 /// Reads a Python program.
 pub fn understand_python(text: &str, around: &Surroundings<'_>) -> Script {
     read(text, around, |walk| walk.python_text(text))
+}
+
+/// Reads what a tool does to a file, by the path asked for and by the one it comes to.
+pub fn understand_file(file: &FileUse, around: &Surroundings<'_>) -> Script {
+    let text = format!("{} {}", file.path, file.real);
+    read(&text, around, |walk| {
+        walk.file(file.access, &file.path);
+        if file.real != file.path {
+            walk.file(file.access, &file.real);
+        }
+    })
 }
 
 fn read(text: &str, around: &Surroundings<'_>, run: impl FnOnce(&mut walk::Walk<'_>)) -> Script {

@@ -24,7 +24,7 @@ pub mod volume;
 pub use backend::{BackendName, Network};
 pub use door::Door;
 pub use env_name::EnvName;
-pub use job::{Job, Work};
+pub use job::{FileAccess, FileUse, Job, Work};
 pub use origin::{Attendance, Origin};
 pub use person::Person;
 pub use place::{Place, PlaceId};

@@ -152,7 +152,8 @@ pub(super) const RULES: &[Rule] = &[
         view.name() == "yes"
             && view.segment.redirects.is_empty()
             && view.segment.via.iter().any(|via| via == "xargs")
-    }),
+    })
+    .examples(&["seq 100 | xargs -P0 -n1 yes"], &["yes | head -1", "yes n | ./configure"]),
 ];
 
 /// The processes a `kill` names, its signal left out.

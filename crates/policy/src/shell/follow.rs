@@ -1,5 +1,7 @@
 //! Following a command into what it runs in turn: functions, aliases, wrappers, scripts, program texts and files.
 
+use hermes_types::FileAccess;
+
 use super::budget::{MAX_DEPTH, MAX_SEGMENTS, Trouble};
 use super::inner::{self, Inner, Language};
 use super::syntax::Operator;
@@ -154,6 +156,22 @@ impl Walk<'_> {
         let stream = self.script_text(&readable);
         self.depth -= 1;
         stream
+    }
+
+    /// A file that is touched without a command.
+    pub(super) fn file(&mut self, access: FileAccess, path: &str) {
+        let target = self.path_word(Some(path.to_owned()));
+        let operator = match access {
+            FileAccess::Read => Operator::Read,
+            FileAccess::Write => Operator::Write,
+            FileAccess::Delete => {
+                let argv = vec![Word::literal("rm"), Word::literal("-f"), target];
+                self.emit(argv, Vec::new(), Vec::new(), Stream::default(), path);
+                return;
+            }
+        };
+        let redirect = Redirect { descriptor: None, operator, target };
+        self.emit(Vec::new(), Vec::new(), vec![redirect], Stream::default(), path);
     }
 
     /// A program text in another language.

@@ -6,7 +6,8 @@ use hermes_policy::{
     Scope, Turn, Unattended, UserRule, UserVerdict, Verdict,
 };
 use hermes_types::{
-    Attendance, BackendName, Job, Origin, Person, PlaceId, Reach, SessionKey, Timestamp, Work,
+    Attendance, BackendName, FileAccess, FileUse, Job, Origin, Person, PlaceId, Reach, SessionKey, Timestamp,
+    Work,
 };
 
 use crate::support::{CWD, moment, origin, person};
@@ -410,5 +411,43 @@ fn a_grant_covers_the_same_words_in_the_same_order_and_the_same_input() {
     ];
     for (first, second, covered) in cases {
         assert_eq!(is_allowed(&judge(&granted(first), second, &host)), covered, "{first} / {second}");
+    }
+}
+
+#[test]
+fn a_file_is_judged_by_the_path_asked_for_and_by_the_one_it_comes_to() {
+    let judged = |access, path: &str, real: &str, reach| {
+        let file = FileUse { access, path: path.to_owned(), real: real.to_owned() };
+        let job = Job { work: Work::File(file), cwd: CWD.to_owned() };
+        match Gate::default().judge(job, &origin(reach), moment()) {
+            Verdict::Allow(_) => "allow",
+            Verdict::Ask(question) => {
+                assert!(question.shown().plain().contains(real), "{}", question.shown().plain());
+                "ask"
+            }
+            Verdict::Deny(refusal) => {
+                assert!(matches!(refusal, Refusal::Floor(_)), "{refusal}");
+                "deny"
+            }
+        }
+    };
+    let inside = format!("{CWD}/src/a.rs");
+    let secret = "/home/ada/.ssh/id_ed25519";
+    let config = "/home/ada/.hermes/config.yaml";
+    let cases = [
+        (FileAccess::Read, inside.as_str(), inside.as_str(), "allow"),
+        (FileAccess::Write, &inside, &inside, "allow"),
+        (FileAccess::Delete, &inside, &inside, "allow"),
+        (FileAccess::Read, secret, secret, "ask"),
+        (FileAccess::Read, &inside, secret, "ask"),
+        (FileAccess::Write, "/etc/hosts", "/etc/hosts", "ask"),
+        (FileAccess::Write, &inside, "/etc/hosts", "ask"),
+        (FileAccess::Delete, &inside, "/srv/data/x", "ask"),
+        (FileAccess::Write, &inside, config, "deny"),
+        (FileAccess::Write, "~/.hermes/.env", "/home/ada/.hermes/.env", "deny"),
+    ];
+    for (access, path, real, expected) in cases {
+        assert_eq!(judged(access, path, real, Reach::Host), expected, "{access:?} {path} {real}");
+        assert_eq!(judged(access, path, real, Reach::Nothing), "allow", "{access:?} {path} {real}");
     }
 }
