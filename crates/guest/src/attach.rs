@@ -1,0 +1,44 @@
+//! `hermes-guest attach`: standard input and output, joined to the socket of a guest.
+
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread;
+
+pub(crate) fn main(socket: &Path) -> io::Result<()> {
+    let stream = UnixStream::connect(socket)?;
+    let to_guest = stream.try_clone()?;
+    thread::spawn(move || {
+        // However the input ended, the guest is to know that nothing more will come.
+        drop(pump(&io::stdin(), &to_guest));
+        drop(to_guest.shutdown(Shutdown::Write));
+    });
+    match pump(&stream, &io::stdout()) {
+        // Nobody listens any more.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+/// Copies without buffering: every byte may be one that the other side waits for.
+fn pump(from: &impl AsFd, to: &impl AsFd) -> io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let count = match rustix::io::read(from, &mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => count,
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let mut rest = buffer.split_at(count).0;
+        while !rest.is_empty() {
+            match rustix::io::write(to, rest) {
+                Ok(written) => rest = rest.split_at(written).1,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Everything the guest knows, shared by all its clients.
+
+use std::cell::Cell;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use hermes_guest::protocol::message::{About, Stats};
+use serde_bytes::ByteBuf;
+use tokio::time::Instant;
+
+use crate::process::table::Table;
+use crate::session::Sessions;
+use crate::shell;
+
+/// What a place tells its guest that commands should know too.
+pub(crate) const BASE_ENV: [&str; 7] = ["PATH", "HOME", "LANG", "TERM", "TZ", "USER", "SHELL"];
+
+#[derive(Debug)]
+pub(crate) struct Guest {
+    pub(crate) sessions: Sessions,
+    pub(crate) table: Rc<Table>,
+    pub(crate) clients: Cell<usize>,
+    pub(crate) listeners: Cell<usize>,
+    started: Instant,
+    base_env: Vec<(ByteBuf, ByteBuf)>,
+}
+
+impl Guest {
+    pub(crate) fn new(run_dir: PathBuf) -> Rc<Self> {
+        Rc::new(Self {
+            sessions: Sessions::default(),
+            table: Table::new(run_dir),
+            clients: Cell::new(0),
+            listeners: Cell::new(0),
+            started: Instant::now(),
+            base_env: base_env(),
+        })
+    }
+
+    /// Whether nobody would miss the guest.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.clients.get() == 0 && self.table.running() == 0
+    }
+
+    pub(crate) fn about(&self) -> About {
+        let search_path = self.base_env.iter().find(|(name, _)| name.as_slice() == b"PATH");
+        let me = rustix::process::getpid();
+        About {
+            instance: crate::process::tree::started(me).unwrap_or(0),
+            pid: std::process::id(),
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            shell: shell::find(search_path.map(|(_, value)| value.as_slice())),
+            base_env: self.base_env.clone(),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Stats {
+            uptime: self.started.elapsed(),
+            clients: count(self.clients.get()),
+            sessions: count(self.sessions.count()),
+            running: count(self.table.running()),
+            finished: count(self.table.finished()),
+            memory: resident_memory(),
+        }
+    }
+}
+
+/// The variables of the place itself. `HOME` is looked up where the guest was not told.
+#[expect(clippy::disallowed_methods, reason = "this is the environment of the place, not a setting")]
+fn base_env() -> Vec<(ByteBuf, ByteBuf)> {
+    let told = BASE_ENV.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
+    let mut env: Vec<(ByteBuf, ByteBuf)> =
+        told.map(|(name, value)| (ByteBuf::from(name), ByteBuf::from(value.as_bytes()))).collect();
+    if !env.iter().any(|(name, _)| name.as_slice() == b"HOME")
+        && let Some(home) = home_of(rustix::process::getuid().as_raw())
+    {
+        env.push((ByteBuf::from("HOME"), ByteBuf::from(home)));
+    }
+    env
+}
+
+/// Reads the list of users by hand: the lookup of libc would load libraries.
+fn home_of(uid: u32) -> Option<Vec<u8>> {
+    let users = std::fs::read("/etc/passwd").ok()?;
+    let uid = uid.to_string();
+    users.split(|byte| *byte == b'\n').find_map(|line| {
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
+        let home = fields.get(5).filter(|home| home.starts_with(b"/"))?;
+        (fields.get(2) == Some(&uid.as_bytes())).then(|| home.to_vec())
+    })
+}
+
+fn resident_memory() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}

@@ -1,0 +1,97 @@
+//! `hermes-guest`: the program that runs inside a place.
+//!
+//! `serve` answers clients on a Unix socket until nobody needs it; `attach` joins its own standard input and
+//! output to that socket, for a host that can only start a program in the place.
+
+mod attach;
+mod connection;
+mod files;
+mod guest;
+mod process;
+mod run;
+mod serve;
+mod session;
+mod shell;
+mod tunnel;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const USAGE: &str = "usage: hermes-guest serve --socket PATH [--idle SECONDS] [--foreground]
+       hermes-guest attach --socket PATH";
+
+const DEFAULT_IDLE: Duration = Duration::from_secs(3600);
+
+fn main() -> ExitCode {
+    let Some(command) = parse(std::env::args_os().skip(1)) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let done = match &command {
+        Command::Serve(options) => serve::main(options),
+        Command::Attach { socket } => attach::main(socket),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hermes-guest: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Command {
+    Serve(serve::Options),
+    Attach { socket: PathBuf },
+}
+
+fn parse(mut words: impl Iterator<Item = OsString>) -> Option<Command> {
+    let verb = words.next()?;
+    let (mut socket, mut idle, mut stay) = (None, DEFAULT_IDLE, serve::Stay::Detached);
+    while let Some(word) = words.next() {
+        match word.to_str()? {
+            "--socket" => socket = Some(PathBuf::from(words.next()?)),
+            "--idle" => idle = Duration::from_secs(words.next()?.to_str()?.parse().ok()?),
+            "--foreground" => stay = serve::Stay::Foreground,
+            _ => return None,
+        }
+    }
+    let socket = socket?;
+    match verb.to_str()? {
+        "serve" => Some(Command::Serve(serve::Options { socket, idle, stay })),
+        "attach" => Some(Command::Attach { socket }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_read_or_refused() {
+        let read = |line: &str| parse(line.split_whitespace().map(OsString::from));
+        let socket = PathBuf::from("/run/s");
+        let options = serve::Options {
+            socket: socket.clone(),
+            idle: Duration::from_secs(7),
+            stay: serve::Stay::Foreground,
+        };
+        assert_eq!(read("serve --idle 7 --socket /run/s --foreground"), Some(Command::Serve(options)));
+        assert_eq!(read("attach --socket /run/s"), Some(Command::Attach { socket }));
+        for wrong in [
+            "",
+            "serve",
+            "attach",
+            "serve --socket",
+            "serve --socket /s --idle x",
+            "x --socket /s",
+            "serve -v",
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

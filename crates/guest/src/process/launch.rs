@@ -1,0 +1,112 @@
+//! Starts a program: descriptors, environment, directory.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::rc::Rc;
+
+use hermes_guest::protocol::message::{Size, Stdin};
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
+use rustix::pipe::PipeFlags;
+use rustix::pty::OpenptFlags;
+use rustix::termios::Winsize;
+
+use super::Feed;
+use super::shim::{self, Controlling, Shimmed};
+use super::tend::Source;
+use crate::shell::state::Map;
+
+/// Room in the pipe a program writes to, so that it seldom waits for us.
+const PIPE: usize = 256 * 1024;
+
+/// A program ready to start.
+pub(crate) struct Plan<'a> {
+    /// What is executed; the first word is only what it is told to be called.
+    pub(crate) program: &'a [u8],
+    pub(crate) argv: &'a [Vec<u8>],
+    pub(crate) env: &'a Map,
+    pub(crate) dir: OwnedFd,
+    pub(crate) stdin: Stdin,
+    pub(crate) terminal: Option<Size>,
+}
+
+/// A program that has started.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) shimmed: Shimmed,
+    pub(super) source: Source,
+    pub(super) feed: Feed,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the guest is what starts programs")]
+pub(super) fn start(plan: Plan<'_>) -> io::Result<Started> {
+    let mut words = plan.argv.iter().map(|word| OsStr::from_bytes(word));
+    let mut command = Command::new(OsStr::from_bytes(plan.program));
+    command.arg0(words.next().ok_or(io::ErrorKind::InvalidInput)?).args(words).env_clear();
+    command.envs(plan.env.iter().map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))));
+    match plan.terminal {
+        Some(size) => on_terminal(command, plan.dir, plan.stdin, size),
+        None => on_pipes(command, plan.dir, plan.stdin),
+    }
+}
+
+fn on_pipes(mut command: Command, dir: OwnedFd, stdin: Stdin) -> io::Result<Started> {
+    let (output, output_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    // A smaller pipe only costs speed.
+    rustix::pipe::fcntl_setpipe_size(&output, PIPE).ok();
+    let (input_end, feed) = match stdin {
+        Stdin::Null => (nothing()?, Feed::None),
+        Stdin::Data(data) => (memory("stdin", &data)?, Feed::None),
+        Stdin::Stream => {
+            let (input_end, input) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+            (input_end, Feed::Pipe(Rc::new(shim::nonblocking(input)?)))
+        }
+    };
+    command.stdin(input_end).stdout(output_end.try_clone()?).stderr(output_end);
+    let shimmed = shim::spawn(command, dir, Controlling::Nothing)?;
+    Ok(Started { shimmed, source: Source::Pipe(shim::nonblocking(output)?), feed })
+}
+
+fn on_terminal(mut command: Command, dir: OwnedFd, stdin: Stdin, size: Size) -> io::Result<Started> {
+    let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    rustix::pty::grantpt(&master)?;
+    rustix::pty::unlockpt(&master)?;
+    let name = rustix::pty::ptsname(&master, Vec::new())?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let terminal = rustix::fs::openat(CWD, name, flags, Mode::empty())?;
+    set_size(&master, size)?;
+    if let Stdin::Data(data) = stdin {
+        // The terminal keeps a few kilobytes; who has more to say streams it.
+        File::from(master.try_clone()?).write_all(&data)?;
+    }
+    command.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal);
+    let shimmed = shim::spawn(command, dir, Controlling::Terminal)?;
+    let master = Rc::new(shim::nonblocking(master)?);
+    Ok(Started { shimmed, source: Source::Terminal(master.clone()), feed: Feed::Terminal(master) })
+}
+
+/// Sets a terminal's size; the programs on it are told by SIGWINCH.
+pub(super) fn set_size(master: &impl AsFd, size: Size) -> io::Result<()> {
+    let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
+    Ok(rustix::termios::tcsetwinsize(master, size)?)
+}
+
+/// A file in memory with this content, read from its beginning.
+pub(crate) fn memory(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(fd);
+    file.write_all(content)?;
+    io::Seek::rewind(&mut file)?;
+    Ok(file.into())
+}
+
+/// Something that is at its end; an image may have no `/dev/null`.
+fn nothing() -> io::Result<OwnedFd> {
+    rustix::fs::openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(io::Error::from)
+        .or_else(|_missing| memory("nothing", b""))
+}

@@ -1,0 +1,151 @@
+//! What a shell is given to run.
+//!
+//! The argument of `-c` is short and the same for every command: read the script, then evaluate the command. The
+//! command itself is evaluated outside the script, so that messages name `bash: line 1` as for any `bash -c`.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::state::State;
+
+/// Ends a dump. Whatever does not end so was cut off.
+pub(super) const END: &[u8] = b"end\0";
+
+/// The memory files of one command.
+pub(crate) struct Files<'a> {
+    pub(crate) script: BorrowedFd<'a>,
+    pub(crate) state: Option<BorrowedFd<'a>>,
+}
+
+/// The argument of `-c` for bash.
+pub(crate) fn bash_argument(files: &Files<'_>) -> String {
+    let script = path(files.script);
+    format!("\\builtin . {script} || \\builtin exit 126; \\builtin eval \"$__hermes_command\"")
+}
+
+/// The argument of `-c` for a shell of which only POSIX is known.
+pub(crate) fn sh_argument(files: &Files<'_>) -> String {
+    let script = path(files.script);
+    format!(". {script} || exit 126; eval \"$__hermes_command\"")
+}
+
+/// What bash reads first.
+pub(crate) fn bash(state: &State, files: &Files<'_>, command: &[u8]) -> Vec<u8> {
+    let mut script = b"shopt -s expand_aliases\n".to_vec();
+    for (name, value) in &state.aliases {
+        script.extend_from_slice(b"alias -- ");
+        quote(&mut script, &[name, b"=".as_slice(), value].concat());
+        script.push(b'\n');
+    }
+    for (name, function) in &state.functions {
+        // One by one: a function that bash printed but cannot read takes no other with it.
+        script.extend_from_slice(b"\\builtin eval ");
+        quote(&mut script, &function.text);
+        script.extend_from_slice(b" 2>/dev/null\n");
+        if function.exported {
+            script.extend_from_slice(b"\\builtin export -f -- ");
+            quote(&mut script, name);
+            script.push(b'\n');
+        }
+    }
+    if let Some(out) = files.state.map(path) {
+        let dump = bash_dump(&out);
+        let mentions = |word: &[u8]| {
+            let texts = state.functions.values().map(|function| function.text.as_slice());
+            texts.chain([command]).any(|text| memchr::memmem::find(text, word).is_some())
+        };
+        if mentions(b"trap") {
+            script.extend_from_slice(trap_function(&dump).as_bytes());
+        }
+        script.extend_from_slice(b"\\builtin trap ");
+        quote(&mut script, dump.as_bytes());
+        script.extend_from_slice(b" EXIT\n");
+        if mentions(b"exec") {
+            // An exec runs no exit trap, so the state is written just before it.
+            let before = format!("case $BASH_COMMAND$BASH_SUBSHELL in *exec*0) {dump} ;; esac");
+            script.extend_from_slice(b"\\builtin trap ");
+            quote(&mut script, before.as_bytes());
+            script.extend_from_slice(b" DEBUG\n");
+        }
+    }
+    assign_command(&mut script, b"\\builtin unset -v __hermes_command; ", command);
+    script
+}
+
+/// What sh reads first: it keeps directory and exports only.
+pub(crate) fn sh(files: &Files<'_>, command: &[u8]) -> Vec<u8> {
+    let mut script = Vec::new();
+    if let Some(out) = files.state.map(path) {
+        let dump = format!(
+            "{{ {{ pwd; printf '\\000'; export -p; printf '\\000end\\000'; }} >|{out}; }} 2>/dev/null"
+        );
+        script.extend_from_slice(b"trap ");
+        quote(&mut script, dump.as_bytes());
+        script.extend_from_slice(b" EXIT\n");
+    }
+    assign_command(&mut script, b"unset __hermes_command; ", command);
+    script
+}
+
+/// The variable is unset by the command's own first line, before anything of the command can see it.
+fn assign_command(script: &mut Vec<u8>, prefix: &[u8], command: &[u8]) {
+    script.extend_from_slice(b"__hermes_command=");
+    quote(script, &[prefix, command].concat());
+    script.push(b'\n');
+}
+
+/// Writes the state with builtins alone: no fork, no name that the user's aliases could catch, nothing that
+/// depends on options the user may have set, and no option changed, because after a mere `exec >file` the
+/// command goes on.
+fn bash_dump(out: &str) -> String {
+    format!(
+        "{{ \\builtin declare -F >|{out}; \\builtin mapfile -t __hermes_names <{out}; {{ \
+         \\builtin pwd; \\builtin printf '\\0'; \\builtin export -p; \\builtin printf '\\0'; \
+         \\builtin alias -p; \\builtin printf '\\0'; \
+         for __hermes_name in ${{__hermes_names[@]+\"${{__hermes_names[@]}}\"}}; do \
+         \\builtin printf '%s\\0' \"$__hermes_name\"; \
+         \\builtin declare -f \"${{__hermes_name##* }}\"; \\builtin printf '\\0'; done; \
+         \\builtin printf 'end\\0'; }} >|{out}; \
+         \\builtin unset -v __hermes_names __hermes_name; }} 2>/dev/null || \\builtin :"
+    )
+}
+
+/// Lets a command have an exit trap of its own beside ours. State is written before it runs, in case it ends the
+/// shell itself, and after it.
+fn trap_function(dump: &str) -> String {
+    let mut both = Vec::new();
+    let run = "(\\builtin exit $__hermes_code); \\builtin eval \"$__hermes_trap\"";
+    quote(&mut both, format!("__hermes_code=$?; {dump}; {run}; {dump}").as_bytes());
+    let mut ours = Vec::new();
+    quote(&mut ours, dump.as_bytes());
+    let (both, ours) = (String::from_utf8_lossy(&both), String::from_utf8_lossy(&ours));
+    format!(
+        "trap () {{\n\
+         \\builtin trap \"$@\" || \\builtin return\n\
+         case \"$BASH_SUBSHELL $1 $* \" in 0\\ -[lp]*) ;; 0\\ *\\ EXIT\\ *|0\\ *\\ 0\\ *)\n\
+         __hermes_trap=$(\\builtin trap -p EXIT)\n\
+         \\builtin eval \"\\builtin set -- $__hermes_trap\"\n\
+         __hermes_trap=${{3-}}\n\
+         if [[ $__hermes_trap ]]; then \\builtin trap {both} EXIT; else \\builtin trap {ours} EXIT; fi ;;\n\
+         esac\n\
+         }}\n"
+    )
+}
+
+/// The name of our own function, which is not the session's.
+pub(crate) const OUR_FUNCTION: &[u8] = b"trap";
+
+/// How the shell reaches a descriptor of the guest.
+fn path(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd())
+}
+
+fn quote(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'\'');
+    for byte in text {
+        match byte {
+            b'\'' => out.extend_from_slice(b"'\\''"),
+            other => out.push(*other),
+        }
+    }
+    out.push(b'\'');
+}

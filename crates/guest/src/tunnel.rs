@@ -1,0 +1,150 @@
+//! Sockets inside the place, joined to streams of the connection.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use hermes_guest::protocol::frame::{FrameError, Frames};
+use hermes_guest::protocol::limit;
+use hermes_guest::protocol::message::{Address, Counted, Doing, Fault, Input, Reply};
+use hermes_guest::protocol::mux::{Mux, Stream};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::task::JoinSet;
+
+use crate::guest::Guest;
+use crate::process::os;
+
+/// Connects to a socket in the place and carries its bytes.
+pub(crate) async fn dial(address: &Address, mut frames: Frames<Stream>) -> Result<(), FrameError> {
+    let connected = match address {
+        Address::Unix(path) => UnixStream::connect(path_of(path)).await.map(Socket::Unix),
+        Address::Loopback(port) => TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await.map(Socket::Tcp),
+    };
+    match connected {
+        Ok(socket) => {
+            frames.writer.send(&Reply::Done).await?;
+            Ok(carry(frames, socket).await?)
+        }
+        Err(error) => {
+            frames.writer.send(&Reply::Failed(os(Doing::Tunnel, &error))).await?;
+            frames.writer.finish().await
+        }
+    }
+}
+
+/// Listens in the place for as long as the client keeps the stream open.
+pub(crate) async fn listen(
+    guest: &Rc<Guest>,
+    mux: &Mux,
+    number: u64,
+    address: &Address,
+    mut frames: Frames<Stream>,
+) -> Result<(), FrameError> {
+    let listener = match bind(guest, address).await {
+        Ok(listener) => listener,
+        Err(fault) => {
+            frames.writer.send(&Reply::Failed(fault)).await?;
+            return frames.writer.finish().await;
+        }
+    };
+    guest.listeners.set(guest.listeners.get() + 1);
+    let reply = Reply::Listening(listener.port());
+    let served = async {
+        frames.writer.send(&reply).await?;
+        tokio::select! {
+            () = pass_on(&listener, mux, number) => Ok(()),
+            left = frames.reader.receive::<Input>() => left.map(drop),
+        }
+    }
+    .await;
+    guest.listeners.set(guest.listeners.get() - 1);
+    served
+}
+
+/// Hands each connection to the host as a stream of its own; all of them end with the listener.
+async fn pass_on(listener: &Listener, mux: &Mux, number: u64) {
+    let mut carried = JoinSet::new();
+    loop {
+        let Ok(socket) = listener.accept().await else { return };
+        while carried.try_join_next().is_some() {}
+        let mux = mux.clone();
+        carried.spawn_local(async move {
+            let mut frames = Frames::new(mux.open().await?);
+            frames.writer.send(&Reply::Arrived(number)).await.map_err(io::Error::other)?;
+            carry(frames, socket).await
+        });
+    }
+}
+
+async fn carry(frames: Frames<Stream>, mut socket: Socket) -> io::Result<()> {
+    let (mut stream, early) = frames.into_raw();
+    let socket: &mut dyn Duplex = match &mut socket {
+        Socket::Unix(socket) => socket,
+        Socket::Tcp(socket) => socket,
+    };
+    let mut socket = std::pin::Pin::new(socket);
+    socket.write_all(&early).await?;
+    copy_bidirectional(&mut stream, &mut socket).await.map(drop)
+}
+
+trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
+
+enum Socket {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+/// A Unix listener takes its file with it.
+enum Listener {
+    Unix(UnixListener, PathBuf),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Socket> {
+        match self {
+            Self::Unix(listener, _) => listener.accept().await.map(|(socket, _)| Socket::Unix(socket)),
+            Self::Tcp(listener) => listener.accept().await.map(|(socket, _)| Socket::Tcp(socket)),
+        }
+    }
+
+    fn port(&self) -> u16 {
+        match self {
+            Self::Unix(..) => 0,
+            Self::Tcp(listener) => listener.local_addr().map_or(0, |address| address.port()),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            // It may have been removed already.
+            drop(fs::remove_file(path));
+        }
+    }
+}
+
+async fn bind(guest: &Guest, address: &Address) -> Result<Listener, Fault> {
+    if guest.listeners.get() >= limit::LISTENERS {
+        return Err(Fault::TooMany { what: Counted::Listeners, limit: limit::LISTENERS as u64 });
+    }
+    let bound = match address {
+        Address::Unix(path) => {
+            let path = path_of(path);
+            UnixListener::bind(&path).map(|listener| Listener::Unix(listener, path))
+        }
+        Address::Loopback(port) => TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).await.map(Listener::Tcp),
+    };
+    bound.map_err(|error| os(Doing::Tunnel, &error))
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}

@@ -1,0 +1,100 @@
+//! Much output, long lines, odd bytes.
+
+use std::time::Instant;
+
+use hermes_guest::client::Event;
+use hermes_guest::protocol::message::{Delivery, Mode, Run, StateRule};
+
+use crate::place::Place;
+
+const LIVE: Mode = Mode::Foreground { output: Delivery::Live, state: StateRule::Keep };
+
+/// Resident memory of a process, at its highest, in bytes.
+fn peak(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+#[tokio::test]
+async fn two_hundred_megabytes_cost_neither_side_memory() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let (guest_before, host_before) = (peak(place.pid), peak(std::process::id()));
+    let flood = "head -c 200000000 /dev/zero";
+    let ended = s.run(Run { spool: 8 << 20, ..s.command(flood) }).await;
+    assert_eq!((ended.code, ended.total), (0, 200_000_000));
+    assert_eq!((ended.head.len(), ended.tail.len()), (64 * 1024 * 2 / 5, 64 * 1024 - 64 * 1024 * 2 / 5));
+    let mut running = s.client.run(Run { mode: LIVE, spool: 8 << 20, ..s.command(flood) }).await.unwrap();
+    let began = Instant::now();
+    let mut seen = 0;
+    let code = loop {
+        match running.next().await.unwrap() {
+            Event::Output(page) => {
+                assert_eq!(page.offset, seen, "live output has no gaps");
+                seen += page.data.len() as u64;
+            }
+            Event::Ended(ended) => break ended.code,
+            Event::Moved(_) => panic!("it was not moved"),
+        }
+    };
+    println!("200 MB live in {:?}", began.elapsed());
+    assert_eq!((code, seen), (0, 200_000_000));
+    let (guest, host) = (peak(place.pid) - guest_before, peak(std::process::id()) - host_before);
+    println!("guest grew by {guest}, host by {host} bytes");
+    assert!(guest < 32 << 20, "guest grew by {guest}");
+    assert!(host < 32 << 20, "host grew by {host}");
+}
+
+#[tokio::test]
+async fn a_slow_reader_makes_the_program_wait() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let run = Run { mode: LIVE, ..s.command("head -c 50000000 /dev/zero; touch done") };
+    let mut running = s.client.run(run).await.unwrap();
+    assert!(matches!(running.next().await.unwrap(), Event::Output(_)));
+    // Whatever is in flight is bounded, so the program cannot have come to its end however long it is given.
+    assert_eq!(s.out("sleep 0.3; ls").await, "");
+    let Event::Ended(ended) = running.end().await.unwrap() else { panic!("it did not end") };
+    assert_eq!(ended.total, 50_000_000);
+    assert_eq!(s.out("ls").await, "done\n");
+}
+
+#[tokio::test]
+async fn the_middle_of_a_long_output_can_be_paged() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let ended = s.run(Run { keep: 4096, spool: 1 << 20, ..s.command("seq 1 100000") }).await;
+    let expected: String = (1..=100_000).map(|i| format!("{i}\n")).collect();
+    assert_eq!(ended.total, expected.len() as u64);
+    assert!(expected.as_bytes().starts_with(&ended.head) && expected.as_bytes().ends_with(&ended.tail));
+    let (mut all, mut offset) = (Vec::new(), 0);
+    while offset < ended.total {
+        let page = s.client.output(ended.process, offset, 50_000).await.unwrap();
+        assert_eq!(page.offset, offset);
+        offset += page.data.len() as u64;
+        all.extend_from_slice(&page.data);
+    }
+    assert_eq!(all, expected.as_bytes());
+    let small = s.run(Run { keep: 4096, spool: 100_000, ..s.command("seq 1 100000") }).await;
+    let page = s.client.output(small.process, 5000, 100).await.unwrap();
+    assert_eq!(page.offset, small.total - 100_000, "what is too old is not made up");
+    let left: Vec<_> =
+        std::fs::read_dir(place.socket.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["guest.sock"], "the spool has no name");
+}
+
+#[tokio::test]
+async fn a_long_line_and_bytes_that_are_no_text_come_through() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let run = Run {
+        keep: 1 << 20,
+        ..s.command("head -c 3000000 /dev/zero | tr '\\0' x; echo; printf '\\377\\376\\0\\303\\r\\n'")
+    };
+    let ended = s.run(run).await;
+    assert_eq!(ended.total, 3_000_007);
+    assert!(ended.tail.ends_with(b"xx\n\xff\xfe\0\xc3\r\n"), "{:?}", &ended.tail[ended.tail.len() - 20..]);
+    assert_eq!(s.out("printf 'no newline'").await, "no newline");
+    assert_eq!(s.out("").await, "");
+}

@@ -1,0 +1,272 @@
+//! Deadlines, interrupts, trees of processes, background processes, terminals.
+
+use std::time::{Duration, Instant};
+
+use hermes_guest::client::{Error, Event};
+use hermes_guest::protocol::message::{
+    AtDeadline, AtEnd, Cause, Deadline, Delivery, Fault, Happening, Mode, ProcessId, Run, Signal, Size,
+    StateRule, Stdin, Tree,
+};
+use serde_bytes::ByteBuf;
+
+use crate::place::{PATIENCE, Place, lives, text_of};
+
+const LIVE: Mode = Mode::Foreground { output: Delivery::Live, state: StateRule::Keep };
+
+#[tokio::test]
+async fn a_deadline_is_124_kills_the_whole_tree_and_keeps_the_output() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    for _ in 0..10 {
+        let command = "echo begun; sleep 1000 & setsid sleep 1001 & \
+            (setsid bash -c 'sleep 1002 & echo $! >daemon; exec sleep 1003' >/dev/null 2>&1 &) ; \
+            until [ -s daemon ]; do :; done; echo $! $(cat daemon); trap '' TERM INT HUP; sleep 1004";
+        let ended = s.run(s.killed_after(command, Duration::from_millis(400))).await;
+        assert_eq!((ended.code, ended.cause, ended.tree), (124, Cause::Deadline, Tree::Gone));
+        let output = text_of(&ended);
+        assert!(output.starts_with("begun\n"), "{output}");
+        for pid in output.split_whitespace().skip(1) {
+            assert!(!lives(pid), "{pid} lives");
+        }
+        assert_eq!(s.out("rm daemon; pgrep -f 'sleep 100[0-4]' || echo none").await, "none\n");
+    }
+    assert_eq!(s.client.stats().await.unwrap().running, 0);
+}
+
+#[tokio::test]
+async fn two_hundred_processes_are_dead_a_tenth_of_a_second_after_the_deadline() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    // Half of them side by side, half of them one below the other.
+    let command = "for i in $(seq 100); do sleep 900 & done; \
+        deep() { if [ $1 -gt 0 ]; then bash -c \"$(declare -f deep); deep $(($1 - 1)); :\"; else echo ready; sleep 900; fi; }; deep 99; :";
+    let deadline = Duration::from_secs(6);
+    let began = Instant::now();
+    let mut running = s.client.run(Run { mode: LIVE, ..s.killed_after(command, deadline) }).await.unwrap();
+    let event = running.next().await.unwrap();
+    assert!(matches!(&event, Event::Output(page) if page.data.as_slice() == b"ready\n"), "{event:?}");
+    assert_eq!(s.out("pgrep -fc 'sleep 900'").await, "200\n");
+    let Event::Ended(ended) = running.end().await.unwrap() else { panic!("it did not end") };
+    let late = began.elapsed().saturating_sub(deadline);
+    assert_eq!((ended.code, ended.tree), (124, Tree::Gone));
+    assert!(late < Duration::from_millis(100), "{late:?} after the deadline");
+    assert_eq!(s.out("pgrep -fc 'sleep 900' || true").await, "0\n");
+}
+
+#[tokio::test]
+async fn an_interrupt_is_130_and_the_session_lives_on() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    for stubborn in ["", "trap '' INT; "] {
+        let command = format!("cd /tmp; {stubborn}echo begun; sleep 1000; sleep 1000");
+        let mut running = s.client.run(Run { mode: LIVE, ..s.command(command) }).await.unwrap();
+        assert!(matches!(running.next().await.unwrap(), Event::Output(_)));
+        running.interrupt().await.unwrap();
+        let Event::Ended(ended) = running.end().await.unwrap() else { panic!("it did not end") };
+        assert_eq!((ended.code, ended.cause, ended.tree), (130, Cause::Interrupted, Tree::Gone));
+        assert_eq!(s.out("echo fine").await, "fine\n");
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_in_the_background_does_not_hold_the_command() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    for command in [
+        "sleep 500 & echo $!",
+        "nohup sleep 500 >/dev/null 2>&1 & echo $!",
+        "setsid sleep 500 & disown; echo $!",
+        "(sleep 500 & echo $!)",
+        "yes | head -c 1000000 >/dev/null; sleep 500 & echo $!",
+    ] {
+        let began = Instant::now();
+        let ended = s.run(s.command(command)).await;
+        assert!(began.elapsed() < Duration::from_secs(2), "{command}: {:?}", began.elapsed());
+        assert_eq!((ended.code, ended.tree), (0, Tree::Alive), "{command}");
+        let pid = text_of(&ended);
+        assert!(lives(&pid), "{command}");
+        let listed = s.client.processes().await.unwrap();
+        assert_eq!(
+            listed.iter().map(|view| (view.process, view.tree)).collect::<Vec<_>>(),
+            [(ended.process, Tree::Alive)]
+        );
+        let killed = s.client.kill(ended.process).await.unwrap();
+        assert_eq!((killed.tree, killed.ended.unwrap().code), (Tree::Gone, 0), "{command}");
+        assert!(!lives(&pid), "{command}");
+        assert!(s.client.processes().await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_background_flood_does_not_hold_the_command() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let began = Instant::now();
+    let ended = s.run(s.command("yes & echo first")).await;
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(text_of(&ended).contains("first"));
+    s.client.kill(ended.process).await.unwrap();
+}
+
+#[tokio::test]
+async fn killing_the_shim_kills_the_tree() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let ended = s.run(s.command("setsid sleep 700 & echo $!; kill -9 $PPID; sleep 700")).await;
+    assert_eq!((ended.code, ended.tree), (137, Tree::Gone));
+    let pid = text_of(&ended);
+    let gone = async {
+        while lives(&pid) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+    assert_eq!(s.out("echo fine").await, "fine\n");
+}
+
+#[tokio::test]
+async fn at_the_deadline_a_command_can_go_on_in_the_background() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let deadline = Some(Deadline { after: Duration::from_millis(50), then: AtDeadline::Background });
+    let run = Run { deadline, stdin: Stdin::Stream, ..s.command("echo early; read x; echo late $x; exit 7") };
+    let mut running = s.client.run(run).await.unwrap();
+    let id = running.id().unwrap();
+    assert_eq!(running.end().await.unwrap(), Event::Moved(id));
+    drop(running);
+    s.client.write_stdin(id, b"word\n").await.unwrap();
+    let view = s.client.wait(id, PATIENCE).await.unwrap();
+    assert_eq!(view.ended.unwrap().code, 7);
+    assert_eq!(s.client.output(id, 0, 1000).await.unwrap().data.as_slice(), b"early\nlate word\n");
+    let asked = s.client.run(Run { mode: LIVE, ..s.command("echo $$; sleep 300") }).await;
+    let mut running = asked.unwrap();
+    assert!(matches!(running.next().await.unwrap(), Event::Output(_)));
+    running.background().await.unwrap();
+    let id = running.id().unwrap();
+    assert_eq!(running.end().await.unwrap(), Event::Moved(id));
+    assert_eq!(s.client.kill(id).await.unwrap().tree, Tree::Gone);
+}
+
+#[tokio::test]
+async fn background_output_is_there_at_once_and_can_be_paged() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    s.out("export STATE=seen; cd /tmp").await;
+    let id = s.start(s.in_background("echo $STATE in $PWD; read x; echo got $x")).await;
+    assert!(s.wait_for_output(id, "\n").await.starts_with("seen in /tmp\n"));
+    let without_input = s.client.write_stdin(id, b"x").await.unwrap_err();
+    assert!(matches!(without_input, Error::Refused(Fault::NoStdin)), "{without_input:?}");
+    let id = s.start(Run { stdin: Stdin::Stream, ..s.in_background("cat; echo end") }).await;
+    s.client.write_stdin(id, b"one\n").await.unwrap();
+    assert_eq!(s.wait_for_output(id, "\n").await, "one\n");
+    s.client.write_stdin(id, b"two\n").await.unwrap();
+    s.client.close_stdin(id).await.unwrap();
+    let view = s.client.wait(id, PATIENCE).await.unwrap();
+    assert_eq!((view.ended.unwrap().code, view.label.as_slice(), view.total), (0, b"test".as_slice(), 12));
+    let page = s.client.output(id, 4, 5).await.unwrap();
+    assert_eq!((page.offset, page.data.as_slice(), page.total), (4, b"two\ne".as_slice(), 12));
+    s.client.forget(id).await.unwrap();
+    assert!(matches!(s.client.process(id).await.unwrap_err(), Error::Refused(Fault::NoProcess)));
+}
+
+#[tokio::test]
+async fn notices_tell_of_matches_and_of_the_end_even_to_a_later_client() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let watch = vec![ByteBuf::from("listening on"), ByteBuf::from("panic")];
+    let mode = Mode::Background { label: ByteBuf::new(), watch, at_end: AtEnd::Notify };
+    let command = "echo starting; printf 'listen'; printf 'ing on 80\\n'; read x; exit 5";
+    let id = s.start(Run { mode, stdin: Stdin::Stream, ..s.command(command) }).await;
+    let mut notices = s.client.notices(0).await.unwrap();
+    let first = tokio::time::timeout(PATIENCE, notices.next()).await.unwrap().unwrap();
+    assert_eq!((first.number, first.process), (0, id));
+    assert_eq!(first.what, Happening::Matched { line: ByteBuf::from("listening on 80"), unreported: 0 });
+    s.client.close_stdin(id).await.unwrap();
+    let second = tokio::time::timeout(PATIENCE, notices.next()).await.unwrap().unwrap();
+    let Happening::Ended(ended) = &second.what else { panic!("{second:?}") };
+    assert_eq!((ended.code, ended.tail.as_slice()), (5, b"starting\nlistening on 80\n".as_slice()));
+    let mut again = place.client().await.notices(1).await.unwrap();
+    assert_eq!(again.next().await.unwrap(), second);
+}
+
+#[tokio::test]
+async fn a_program_can_be_fed_and_signaled_as_it_runs() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let run = Run {
+        mode: LIVE,
+        stdin: Stdin::Stream,
+        ..s.command("trap 'echo usr; exit 4' USR1; cat; echo eof; while :; do :; done")
+    };
+    let mut running = s.client.run(run).await.unwrap();
+    let data = vec![b'z'; 300_000];
+    running.write(&data).await.unwrap();
+    running.close_stdin().await.unwrap();
+    let mut output = Vec::new();
+    let code = loop {
+        match running.next().await.unwrap() {
+            Event::Output(page) => {
+                assert_eq!(page.offset, output.len() as u64);
+                output.extend_from_slice(&page.data);
+                if output.ends_with(b"eof\n") {
+                    running.signal(Signal(10)).await.unwrap();
+                }
+            }
+            Event::Ended(ended) => break ended.code,
+            Event::Moved(_) => panic!("it was not moved"),
+        }
+    };
+    assert_eq!((code, output.len()), (4, 300_000 + 8));
+}
+
+#[tokio::test]
+async fn a_terminal_has_a_size_and_can_be_resized() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let run = Run {
+        mode: LIVE,
+        stdin: Stdin::Stream,
+        terminal: Some(Size { rows: 30, columns: 120 }),
+        ..s.command("export T=1; trap 'stty size; exit 3' WINCH; tty >/dev/null && stty size; while :; do read -t 0.05 x; done")
+    };
+    let mut running = s.client.run(run).await.unwrap();
+    let mut output = String::new();
+    let code = loop {
+        match running.next().await.unwrap() {
+            Event::Output(page) => {
+                output.push_str(&String::from_utf8_lossy(&page.data));
+                if output == "30 120\r\n" {
+                    running.resize(Size { rows: 50, columns: 80 }).await.unwrap();
+                }
+            }
+            Event::Ended(ended) => break ended.code,
+            Event::Moved(_) => panic!("it was not moved"),
+        }
+    };
+    assert_eq!((code, output.as_str()), (3, "30 120\r\n50 80\r\n"));
+    assert_eq!(s.out("echo $T").await, "1\n", "a terminal makes no difference to the state");
+    let id = s
+        .start(Run {
+            terminal: Some(Size { rows: 1, columns: 1 }),
+            stdin: Stdin::Stream,
+            ..s.in_background("cat")
+        })
+        .await;
+    s.client.write_stdin(id, b"typed\n").await.unwrap();
+    assert_eq!(s.wait_for_output(id, "typed\r\ntyped\r\n").await, "typed\r\ntyped\r\n");
+    s.client.close_stdin(id).await.unwrap();
+    assert_eq!(s.client.wait(id, PATIENCE).await.unwrap().ended.unwrap().code, 0);
+}
+
+#[tokio::test]
+async fn a_handle_of_another_time_hits_nothing() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let id = s.start(s.in_background("sleep 300")).await;
+    let stale = ProcessId { started: id.started + 1, ..id };
+    assert!(matches!(s.client.kill(stale).await.unwrap_err(), Error::Refused(Fault::NoProcess)));
+    assert!(matches!(s.client.forget(id).await.unwrap_err(), Error::Refused(Fault::Running)));
+    assert!(lives(&id.pid.to_string()));
+    let killed = s.client.kill(id).await.unwrap();
+    assert_eq!(killed.ended.map(|ended| (ended.code, ended.cause)), Some((137, Cause::Killed)));
+}
