@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use hermes_types::BackendName;
+use hermes_types::{BackendName, EnvName};
 
 /// An AI agent whose commands run where you choose, with the permission you give.
 #[derive(Debug, Parser)]
@@ -35,6 +35,8 @@ pub enum Command {
         #[command(subcommand)]
         action: ConfigAction,
     },
+    /// Run one command in a place, through the gate
+    Exec(ExecArgs),
     /// Ask the gate what it thinks of a command
     Approvals {
         /// What to ask.
@@ -50,6 +52,38 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+/// One command and where it runs.
+#[derive(Debug, clap::Args)]
+pub struct ExecArgs {
+    /// Where to run it [default: terminal.backend]
+    #[arg(long, value_name = "BACKEND")]
+    pub backend: Option<BackendName>,
+    /// The session whose directory, variables and functions it gets; '' leaves nothing behind [default: this directory]
+    #[arg(long, value_name = "KEY")]
+    pub session: Option<String>,
+    /// Another directory, for this command only
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<String>,
+    /// Seconds it may run [default: terminal.timeout]
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<u64>,
+    /// A variable of yours that it may see; can be given more than once
+    #[arg(long = "env", value_name = "NAME")]
+    pub env: Vec<EnvName>,
+    /// Hand it what comes on standard input
+    #[arg(long)]
+    pub stdin: bool,
+    /// Let it run on by itself
+    #[arg(long)]
+    pub background: bool,
+    /// Say yes to questions; what is never allowed stays so
+    #[arg(long)]
+    pub yes: bool,
+    /// The command
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
 /// What to ask the gate.

@@ -4,4 +4,5 @@ pub(crate) mod approvals;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod exec;
 pub(crate) mod status;

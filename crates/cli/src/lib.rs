@@ -69,6 +69,7 @@ pub fn run() -> ExitCode {
 fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
     match command {
         Command::Config { action } => command::config::run(action, context),
+        Command::Exec(args) => command::exec::run(args, context),
         Command::Approvals { action } => command::approvals::run(action, context),
         Command::Status => command::status::run(context),
         Command::Doctor => command::doctor::run(context),

@@ -1,10 +1,16 @@
 //! From settings to the values that the other crates are made of.
 
-use hermes_policy::{Gate, Mode, Scope, Unattended, UserRule, UserVerdict};
-use hermes_types::{Access, BackendName, Network, Place, PlaceId, Reach, VolumeSource};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hermes_exec::{Backend, Host, Local, Plan, Spec};
+use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
+use hermes_types::{Access, BackendName, Network, Place, PlaceId, Reach, SessionKey, VolumeSource};
 
 use crate::Context;
+use crate::config::file::{Lock, Mode};
 use crate::config::keys::{self, ApprovalMode, Config};
+use crate::failure::{Failure, Kind};
 
 /// The gate with everything the owner decided in the configuration.
 pub(crate) fn gate(config: &Config) -> Gate {
@@ -23,9 +29,9 @@ pub(crate) fn gate(config: &Config) -> Gate {
     let denied = approvals.deny.iter().map(|pattern| rule(UserVerdict::Deny, pattern));
     let mut gate = Gate {
         mode: match approvals.mode {
-            ApprovalMode::Manual => Mode::Manual,
-            ApprovalMode::Smart => Mode::Smart,
-            ApprovalMode::Off => Mode::Off,
+            ApprovalMode::Manual => GateMode::Manual,
+            ApprovalMode::Smart => GateMode::Smart,
+            ApprovalMode::Off => GateMode::Off,
         },
         unattended: match approvals.cron_mode {
             keys::Unattended::Deny => Unattended::Deny,
@@ -36,6 +42,83 @@ pub(crate) fn gate(config: &Config) -> Gate {
     };
     gate.asking.patience = approvals.timeout;
     gate
+}
+
+/// The place of a session, ready to be judged and opened. A backend that cannot be used is an error, never another one.
+pub(crate) fn plan(
+    context: &Context,
+    config: &Config,
+    backend: BackendName,
+    session: SessionKey,
+    lifetime: Duration,
+) -> Result<Plan, Failure> {
+    let variable = |name: &str| context.variable(name).map(str::to_owned);
+    let home = variable("HOME").unwrap_or_else(|| "/".to_owned());
+    let (kind, cwd) = match backend {
+        BackendName::Local => {
+            let names = ["PATH", "LANG", "TERM", "TZ", "USER", "SHELL"];
+            let base_env =
+                names.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))).collect();
+            let cwd = match config.terminal.cwd.as_str() {
+                "." | "auto" | "cwd" => std::env::current_dir()?.display().to_string(),
+                chosen => {
+                    chosen.strip_prefix("~").map_or_else(|| chosen.to_owned(), |rest| format!("{home}{rest}"))
+                }
+            };
+            (Backend::Local(Local { base_env }), cwd)
+        }
+        other => {
+            return Err(Failure::new(
+                Kind::Unavailable,
+                format!("the {other} backend is not part of this version"),
+            )
+            .hint("nothing was run; `--backend local` runs on this machine, with the gate asking"));
+        }
+    };
+    let passthrough =
+        config.terminal.env_passthrough.iter().filter_map(|name| {
+            Some((name.as_str().to_owned(), context.loaded.layers.variable(name.as_str())?))
+        });
+    let install = install_id(context)?;
+    let host = Host {
+        run: run_directory(context, &install),
+        cache: context.home.path().join("cache").join("guest"),
+        home: context.home.path().to_owned(),
+        install,
+    };
+    let spec = Spec { backend: kind, cwd, home, env: passthrough.collect(), lifetime };
+    Ok(Plan::new(host, spec, session))
+}
+
+/// What tells this home from others, made on first use.
+fn install_id(context: &Context) -> Result<String, Failure> {
+    let path = context.home.path().join(".install-id");
+    let read =
+        || std::fs::read_to_string(&path).ok().map(|text| text.trim().to_owned()).filter(|id| id.len() == 32);
+    if let Some(id) = read() {
+        return Ok(id);
+    }
+    let lock = Lock::acquire(context.home.path())?;
+    if let Some(id) = read() {
+        return Ok(id);
+    }
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Failure::new(Kind::Failed, error.to_string()))?;
+    let id: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    lock.write(&path, id.as_bytes(), Mode::Private)?;
+    Ok(id)
+}
+
+/// Where sockets are: a short path, since theirs has room for about 100 bytes.
+fn run_directory(context: &Context, install: &str) -> PathBuf {
+    let short: String = install.chars().take(8).collect();
+    match context.variable("XDG_RUNTIME_DIR") {
+        Some(dir) if dir.len() < 48 => Path::new(dir).join(format!("hermes-{short}")),
+        _ => {
+            let uid = rustix::process::getuid().as_raw();
+            PathBuf::from(format!("/tmp/hermes-{uid}-{short}"))
+        }
+    }
 }
 
 /// A place of this kind, as the configuration would make it, for the gate to judge by.

@@ -1,0 +1,49 @@
+//! The kinds of places, one file each.
+
+mod local;
+
+use hermes_types::{BackendName, Reach};
+use serde::Serialize;
+use tokio::net::UnixStream;
+
+use crate::registry::Room;
+use crate::{Error, Plan};
+
+pub use local::Local;
+
+/// A kind of place with its settings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub enum Backend {
+    /// This machine.
+    Local(Local),
+}
+
+impl Backend {
+    /// The word in the configuration.
+    pub fn name(&self) -> BackendName {
+        match self {
+            Self::Local(_) => BackendName::Local,
+        }
+    }
+
+    /// What commands there can hurt.
+    pub fn reach(&self) -> Reach {
+        match self {
+            Self::Local(_) => Reach::Host,
+        }
+    }
+
+    /// Makes the place and puts its guest there, so that it can be reached.
+    pub(crate) async fn make(&self, plan: &Plan, room: &Room) -> Result<(), Error> {
+        match self {
+            Self::Local(local) => local.make(plan, room).await,
+        }
+    }
+
+    /// A stream to the guest, if the place is there.
+    pub(crate) async fn reach_guest(&self, room: &Room) -> std::io::Result<UnixStream> {
+        match self {
+            Self::Local(_) => UnixStream::connect(room.socket()).await,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! This machine.
+//!
+//! | | |
+//! |---|---|
+//! | needs | nothing |
+//! | confines | nothing: the gate asks |
+//! | cleans up | the guest ends itself when it has been idle for the lifetime of the place |
+
+use std::io::ErrorKind;
+use std::process::Stdio;
+use std::time::Duration;
+
+use hermes_types::BackendName;
+use serde::Serialize;
+use tokio::process::Command;
+
+use crate::registry::Room;
+use crate::{Error, Plan, embed};
+
+/// How long the guest may take to be there.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The settings of this backend.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Local {
+    /// `PATH`, `LANG`, `TERM`, `TZ`, `USER` and `SHELL` for commands.
+    pub base_env: Vec<(String, String)>,
+}
+
+impl Local {
+    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<(), Error> {
+        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Local, reason };
+        let guest = embed::guest(&plan.host.cache)?;
+        #[expect(clippy::disallowed_methods, reason = "the guest is what a place is made of")]
+        let mut command = Command::from(std::process::Command::new(&guest));
+        command
+            .arg("serve")
+            .arg("--socket")
+            .arg(room.socket())
+            .args(["--idle", &plan.spec.lifetime.as_secs().to_string()])
+            .env_clear()
+            .envs(self.base_env.iter().map(|(name, value)| (name, value)))
+            .env("HOME", &plan.spec.home)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        // It goes on by itself; what we start only ends when the guest can be reached.
+        let start = async {
+            loop {
+                match command.output().await {
+                    // Another thread that forked while the file was written still holds it open, for a moment.
+                    Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                    result => return result,
+                }
+            }
+        };
+        let started = tokio::time::timeout(PATIENCE, start).await;
+        let output = started
+            .map_err(|_elapsed| unavailable(format!("its guest was not there after {PATIENCE:?}")))?
+            .map_err(|error| unavailable(format!("its guest cannot be started: {error}")))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(unavailable(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    }
+}

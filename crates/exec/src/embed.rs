@@ -1,0 +1,59 @@
+//! The guest that is carried along, and where it is put to be started.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+const GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hermes-guest"));
+
+/// The path of the guest, which is written there if it is not there yet.
+pub(crate) fn guest(cache: &Path) -> Result<PathBuf, Error> {
+    let path = cache.join(concat!("hermes-guest-", env!("HERMES_GUEST_HASH")));
+    let ours = |meta: fs::Metadata| -> bool {
+        meta.len() == GUEST.len() as u64 && meta.uid() == rustix::process::geteuid().as_raw()
+    };
+    if fs::symlink_metadata(&path).is_ok_and(ours) {
+        return Ok(path);
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(Error::file(cache))?;
+    // One writer at a time, also among the threads of this process.
+    let lock = cache.join(".lock");
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock);
+    let lock = lock.map_err(Error::file(cache))?;
+    lock.lock().map_err(Error::file(cache))?;
+    if fs::symlink_metadata(&path).is_ok_and(ours) {
+        return Ok(path);
+    }
+    let fresh = cache.join(".fresh");
+    let written = (|| {
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o700).open(&fresh)?;
+        file.write_all(GUEST)?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&fresh, &path)
+    })();
+    written.map_err(Error::file(&path))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guest_is_written_once_and_small() {
+        let cache = tempfile::tempdir().unwrap();
+        let first = guest(cache.path()).unwrap();
+        let made = fs::metadata(&first).unwrap();
+        assert_eq!(guest(cache.path()).unwrap(), first);
+        assert_eq!(fs::metadata(&first).unwrap().ino(), made.ino());
+        assert!(made.len() < 2 << 20, "{} bytes", made.len());
+        fs::write(&first, "damaged").unwrap();
+        guest(cache.path()).unwrap();
+        assert_eq!(fs::metadata(&first).unwrap().len(), made.len());
+        assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 2);
+    }
+}

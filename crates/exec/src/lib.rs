@@ -1,0 +1,27 @@
+//! Where commands run.
+//!
+//! A [`Spec`] says what kind of place a session wants. [`Plan::new`] gives it an identity, the hash of everything that
+//! makes it this place and no other, without making anything, so that the gate can judge what would happen
+//! there. [`Plan::open`] finds the place or makes it, and [`Sandbox::start`] runs a job in it, for a
+//! [`Permit`](hermes_policy::Permit) and for nothing else.
+//!
+//! *Invariants.* Only a permit starts a command, and it is used up. If the backend cannot be used the call fails with
+//! an error that names it; nothing runs anywhere else instead. Making a place is a transaction under a lock: two
+//! callers get the same place, and a failure leaves nothing.
+//!
+//! *Where to start reading.* [`sandbox`] for the life of a command, [`registry`] for how places are found again,
+//! `backend/` for one file per kind of place.
+
+mod backend;
+mod embed;
+mod error;
+mod outcome;
+mod plan;
+pub mod registry;
+pub mod sandbox;
+
+pub use backend::{Backend, Local};
+pub use error::Error;
+pub use outcome::{Ending, Outcome};
+pub use plan::{Host, Plan, Spec};
+pub use sandbox::{Attention, Command, Happening, Reset, Sandbox, Wish};
