@@ -89,8 +89,36 @@ impl Room {
             .open(&path)
             .map_err(Error::file(&path))?;
         file.lock().map_err(Error::file(&path))?;
-        Ok(file)
+        // The one we waited for may have been swept away; then it protects nothing.
+        let held = file.metadata().map_err(Error::file(&path))?.ino();
+        if fs::metadata(&path).is_ok_and(|now| now.ino() == held) { Ok(file) } else { self.lock() }
     }
+}
+
+/// Removes what is left of places that are gone. A place that somebody is making right now is left alone.
+pub(crate) fn sweep(run: &Path) -> Result<(), Error> {
+    let rooms = match fs::read_dir(run) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        listed => listed.map_err(Error::file(run))?,
+    };
+    for entry in rooms {
+        let path = entry.map_err(Error::file(run))?.path();
+        let room = Room { path: path.with_extension("") };
+        if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("hermes-")) {
+            continue;
+        }
+        let lock = room.path.with_extension("lock");
+        let Ok(file) = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock)
+        else {
+            continue;
+        };
+        if file.try_lock().is_ok() && std::os::unix::net::UnixStream::connect(room.socket()).is_err() {
+            room.clear()?;
+            // Whoever opened this lock meanwhile finds that its room is gone and makes both anew.
+            fs::remove_file(&lock).map_err(Error::file(&lock))?;
+        }
+    }
+    Ok(())
 }
 
 /// A directory that only this user can look into; one that somebody else prepared is refused.

@@ -13,7 +13,7 @@ use hermes_types::Work;
 use serde_bytes::ByteBuf;
 use tokio::time::Instant;
 
-use crate::registry::{Record, Room};
+use crate::registry::{Record, Room, sweep};
 use crate::{Ending, Error, Outcome, Plan};
 
 /// What a caller wants of a command besides its text.
@@ -77,6 +77,9 @@ impl Plan {
             return Sandbox::enter(self.clone(), Client::connect(stream).await?, Reset::No).await;
         }
         let was_reset = if room.record().is_some() { Reset::Yes } else { Reset::No };
+        let run = self.host.run.clone();
+        let swept = tokio::task::spawn_blocking(move || sweep(&run)).await;
+        swept.map_err(std::io::Error::other).map_err(Error::file(&room.socket()))??;
         room.clear()?;
         let made = self.make(&room).await;
         if made.is_err() {
@@ -130,6 +133,11 @@ impl Sandbox {
     /// Whether the state of an earlier place is lost.
     pub fn was_reset(&self) -> Reset {
         self.was_reset
+    }
+
+    /// Removes what the place left on this machine. Its guest ends itself.
+    pub fn remove(self) -> Result<(), Error> {
+        Room::of(&self.plan).clear()
     }
 
     /// Starts the job of a permit. The permit must be for this place and this session.

@@ -88,7 +88,12 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
         }
     };
     tracing::info!(place = plan.name(), code = outcome.code, "command ended");
-    report(context, &plan, &session, sandbox.was_reset(), &outcome)
+    let reset = sandbox.was_reset();
+    if lifetime == ONE_SHOT && !matches!(outcome.ending, Ending::Background(_)) {
+        drop(command);
+        sandbox.remove().map_err(fault)?;
+    }
+    report(context, &plan, &session, reset, &outcome)
 }
 
 /// One word is a whole command line; several are the words of one command, quoted so that they stay what they are.

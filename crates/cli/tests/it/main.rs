@@ -5,6 +5,7 @@ mod approvals;
 mod command;
 mod crash;
 mod edits;
+mod exec;
 mod hostile;
 mod layers;
 

@@ -206,3 +206,23 @@ async fn a_guest_that_cannot_be_put_anywhere_is_a_clear_error_and_leaves_nothing
     let error = homes.plan("s").open().await.unwrap_err();
     assert!(matches!(error, Error::File { .. }), "{error}");
 }
+
+#[tokio::test]
+async fn what_is_left_of_a_place_that_is_gone_is_swept_away() {
+    let homes = Homes::new();
+    let (gone, here) = (homes.plan("gone"), homes.plan("here"));
+    let sandbox = gone.open().await.unwrap();
+    let guest = run_in(&sandbox, &gone, "gone", "cut -d ' ' -f 4 /proc/$PPID/stat").await;
+    drop(sandbox);
+    assert!(run_guest_killer(text(&guest).trim()));
+    let kept = here.open().await.unwrap();
+    let names = |homes: &Homes| -> Vec<String> {
+        let listed = std::fs::read_dir(homes.path().join("run")).unwrap();
+        let mut names: Vec<_> = listed.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&homes), [here.name(), format!("{}.lock", here.name())]);
+    kept.remove().unwrap();
+    assert_eq!(names(&homes), [format!("{}.lock", here.name())]);
+}

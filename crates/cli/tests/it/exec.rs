@@ -1,0 +1,142 @@
+//! `hermes exec` on this machine, through the gate.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use crate::{Home, Run};
+
+/// A home, and a directory for work beside it.
+struct Desk {
+    home: Home,
+    work: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new(config: &str) -> Self {
+        Self { home: Home::with_config(config), work: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> &Path {
+        self.work.path()
+    }
+
+    /// The command with what a shell needs, and with places of its own.
+    fn exec(&self, args: &[&str]) -> Command {
+        let mut command = self.home.command(&[&["exec"], args].concat());
+        let run = self.home.path().join("run");
+        std::fs::create_dir_all(&run).unwrap();
+        command
+            .env("XDG_RUNTIME_DIR", run)
+            .env("HOME", "/home/nobody")
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        command.env("TERMINAL_LIFETIME_SECONDS", "2").current_dir(self.path());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        Run::of(self.exec(args).output().unwrap())
+    }
+}
+
+#[test]
+fn the_exit_code_and_the_output_are_the_commands_own() {
+    let desk = Desk::new("");
+    let done = desk.run(&["--", "echo out; echo err >&2; exit 7"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(7), "out\nerr\n"), "{done:?}");
+    let words = desk.run(&["--", "printf", "%s|", "a b", "c'd"]);
+    assert_eq!(words.out, "a b|c'd|");
+}
+
+#[test]
+fn a_session_lives_on_between_processes() {
+    let desk = Desk::new("");
+    desk.run(&["--session", "any \\n key/..", "--", "mkdir d; cd d; export A=1; f() { echo f; }"]);
+    let next = desk.run(&["--session", "any \\n key/..", "--json", "--", "echo $A; f"]).json();
+    assert_eq!(next["output"], "1\nf\n");
+    assert_eq!(next["cwd"], desk.path().join("d").display().to_string());
+    assert_eq!(next["place_reset"], false);
+    let other = desk.run(&["--session", "other", "--", "echo \"[$A]\"; pwd"]);
+    assert_eq!(other.out, format!("[]\n{}\n", desk.path().display()));
+}
+
+#[test]
+fn nothing_dangerous_runs_unasked() {
+    let desk = Desk::new("");
+    std::fs::write(desk.path().join("victim"), "x").unwrap();
+    let asked = desk.run(&["--json", "--", "cd /srv && rm -rf nothing-of-ours; rm -f $V/victim"]);
+    assert_eq!(asked.code, Some(4), "{asked:?}");
+    let refused = &asked.json()["refused"];
+    assert!(refused["question"].as_str().unwrap().starts_with("q_"), "{refused}");
+    assert!(!refused["rules"].as_array().unwrap().is_empty());
+    let floor = desk.run(&["--yes", "--", "rm -rf /"]);
+    assert_eq!(floor.code, Some(4), "{floor:?}");
+    assert!(floor.err.contains("never allowed"), "{floor:?}");
+    assert!(desk.path().join("victim").exists());
+    let yes = desk.run(&["--yes", "--", "chmod 777 victim && echo done"]);
+    assert_eq!((yes.code, yes.out.as_str()), (Some(0), "done\n"), "{yes:?}");
+}
+
+#[test]
+fn a_relative_path_is_judged_where_the_session_is() {
+    let desk = Desk::new("");
+    desk.run(&["--session", "s", "--", "mkdir -p a/build; cd a"]);
+    assert_eq!(desk.run(&["--session", "s", "--", "rm -rf build"]).code, Some(0));
+    desk.run(&["--session", "s", "--", "cd /"]);
+    let in_the_root = desk.run(&["--session", "s", "--", "rm -rf home"]);
+    assert_eq!(in_the_root.code, Some(4), "{in_the_root:?}");
+}
+
+#[test]
+fn a_backend_that_is_not_there_runs_nothing_anywhere() {
+    let desk = Desk::new("");
+    for backend in ["sandbox", "docker", "ssh", "singularity", "modal", "daytona", "kubernetes"] {
+        let failed = desk.run(&["--json", "--backend", backend, "--", "touch ran"]);
+        assert_eq!(failed.code, Some(5), "{failed:?}");
+        assert_eq!(failed.json()["error"]["kind"], json!("unavailable"));
+    }
+    assert!(!desk.path().join("ran").exists());
+}
+
+#[test]
+fn only_listed_variables_get_in() {
+    let desk = Desk::new("terminal: {env_passthrough: [LISTED]}\n");
+    let mut command = desk.exec(&["--env", "GIVEN", "--", "echo \"[$LISTED] [$GIVEN] [$SECRET_TOKEN]\""]);
+    command.env("LISTED", "1").env("GIVEN", "2").env("SECRET_TOKEN", "3");
+    assert_eq!(Run::of(command.output().unwrap()).out, "[1] [2] []\n");
+}
+
+#[test]
+fn standard_input_reaches_the_command() {
+    let desk = Desk::new("");
+    let mut child =
+        desk.exec(&["--stdin", "--", "wc -c"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&[b'x'; 100_000]).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "100000");
+}
+
+#[test]
+fn a_deadline_ends_it_with_124_and_what_it_said() {
+    let desk = Desk::new("");
+    let done = desk.run(&["--timeout", "1", "--json", "--", "echo before; sleep 60"]);
+    assert_eq!(done.code, Some(124));
+    let told = done.json();
+    assert_eq!((&told["timed_out"], &told["output"]), (&json!(true), &json!("before\n")));
+}
+
+#[test]
+fn one_shot_leaves_nothing_behind() {
+    let desk = Desk::new("");
+    let done = desk.run(&["--session", "", "--", "echo hi"]);
+    assert_eq!(done.out, "hi\n", "{done:?}");
+    let left: Vec<_> = std::fs::read_dir(desk.home.path().join("run"))
+        .unwrap()
+        .flat_map(|entry| std::fs::read_dir(entry.unwrap().path()).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    assert_eq!(left, [] as [std::path::PathBuf; 0]);
+}
