@@ -104,10 +104,7 @@ async fn without_users_and_with_a_root_that_cannot_be_written_commands_run() {
         bare("mount --bind $RUN $RUN; mount --bind /dev/null /etc/passwd; mount -o remount,ro,bind /").await;
     let s = &place.shell;
     assert_eq!(
-        s.out(
-            "wc -c </etc/passwd; touch /x 2>/dev/null || echo no; cd /; export A=1"
-        )
-        .await,
+        s.out("wc -c </etc/passwd; touch /x 2>/dev/null || echo no; cd /; export A=1").await,
         "0\nno\n"
     );
     assert_eq!(s.out("pwd; echo $A").await, "/\n1\n");
