@@ -1,21 +1,29 @@
-//! Searches files by content and by name, with the libraries of ripgrep.
+//! Searches files by content and by name.
+//!
+//! Walking, globs and the regular expressions are those of ripgrep. Its searcher is not used: it brings tables for
+//! encodings that nobody asked for, a tenth of the size of the guest.
 
-use std::io;
+use std::collections::VecDeque;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch};
 use hermes_guest::protocol::file::{FileFault, FileReply, Found, Hit, Role, Scope, Search, Target};
 use hermes_guest::protocol::limit;
 use ignore::WalkBuilder;
+use regex_automata::meta::Regex;
+use regex_automata::util::syntax;
 use serde_bytes::ByteBuf;
 
-use super::{Failure, Out};
+use super::{Failure, Out, read};
 
 /// Hits in one message; each is cut to a few kilobytes.
 const HITS: usize = 64;
+/// Memory that one expression may take.
+const REGEX_SIZE: usize = 8 * 1024 * 1024;
+/// The longest line that is looked at as a whole; what is longer is looked at in pieces.
+const LONGEST_LINE: usize = 1024 * 1024;
 
 pub(super) fn search(root: &Path, search: &Search, out: &Out) -> Result<(), Failure> {
     let globs = globs(&search.globs)?;
@@ -24,12 +32,6 @@ pub(super) fn search(root: &Path, search: &Search, out: &Out) -> Result<(), Fail
         Target::Files { pattern } => (Some(matcher(pattern)?), 0),
         Target::Names => (None, 0),
     };
-    let mut searcher = SearcherBuilder::new()
-        .line_number(true)
-        .binary_detection(BinaryDetection::quit(0))
-        .before_context(context)
-        .after_context(context)
-        .build();
     std::fs::metadata(root)?;
     let mut page = Page { out, search, pending: Vec::new(), found: Found::default() };
     for entry in walk(root, search.scope) {
@@ -49,7 +51,7 @@ pub(super) fn search(root: &Path, search: &Search, out: &Out) -> Result<(), Fail
         }
         match &matcher {
             None => page.file(below, 0)?,
-            Some(matcher) => page.look_into(&mut searcher, matcher, entry.path(), below)?,
+            Some(matcher) => page.look_into(matcher, context, entry.path(), below)?,
         }
     }
     page.finish()
@@ -70,11 +72,16 @@ fn globs(patterns: &[String]) -> Result<GlobSet, FileFault> {
     set.build().map_err(bad)
 }
 
-fn matcher(pattern: &str) -> Result<RegexMatcher, FileFault> {
-    RegexMatcherBuilder::new()
-        .line_terminator(Some(b'\n'))
+/// Lines are matched one by one, so `^` and `$` mean their ends; bytes that are no text match what is not text.
+fn matcher(pattern: &str) -> Result<Regex, FileFault> {
+    Regex::builder()
+        .configure(Regex::config().utf8_empty(false).nfa_size_limit(Some(REGEX_SIZE)))
+        .syntax(syntax::Config::new().utf8(false).multi_line(true))
         .build(pattern)
-        .map_err(|error| FileFault::BadPattern { message: error.to_string() })
+        .map_err(|error| {
+            let message = error.syntax_error().map_or_else(|| error.to_string(), ToString::to_string);
+            FileFault::BadPattern { message }
+        })
 }
 
 /// The hits that are reported, and the count of all.
@@ -118,22 +125,36 @@ impl Page<'_> {
 
     fn look_into(
         &mut self,
-        searcher: &mut Searcher,
-        matcher: &RegexMatcher,
+        matcher: &Regex,
+        context: usize,
         path: &Path,
         below: &Path,
     ) -> Result<(), Failure> {
         let first = self.found.hits;
-        let mut lines = Lines { page: self, first, below, matched: 0, binary: false, hits: Vec::new() };
-        let searched = searcher.search_path(matcher, path, &mut lines);
-        let (matched, binary, hits) = (lines.matched, lines.binary, lines.hits);
-        if searched.is_err() {
-            self.found.unreadable += 1;
-            return Ok(());
-        }
-        if binary {
-            self.found.binary += 1;
-            return Ok(());
+        let mut lines = Lines {
+            page: self,
+            matcher,
+            context,
+            first,
+            below,
+            number: 0,
+            matched: 0,
+            before: VecDeque::new(),
+            after: 0,
+            hits: Vec::new(),
+        };
+        let looked = lines.look(path);
+        let (matched, hits) = (lines.matched, lines.hits);
+        match looked {
+            Ok(Content::Text) => {}
+            Ok(Content::Binary) => {
+                self.found.binary += 1;
+                return Ok(());
+            }
+            Err(_unreadable) => {
+                self.found.unreadable += 1;
+                return Ok(());
+            }
         }
         match self.search.target {
             Target::Files { .. } if matched > 0 => return self.file(below, matched),
@@ -147,25 +168,99 @@ impl Page<'_> {
     }
 }
 
+/// What a file turned out to be.
+#[derive(Debug, PartialEq, Eq)]
+enum Content {
+    Text,
+    /// It has a zero byte somewhere.
+    Binary,
+}
+
 /// The lines of one file. They are reported when the file is done, because only then is it known to be text.
 struct Lines<'a, 'b> {
     page: &'a Page<'b>,
+    matcher: &'a Regex,
+    context: usize,
+    /// The number of the first hit in this file.
     first: u64,
     below: &'a Path,
+    number: u64,
     matched: u64,
-    binary: bool,
+    /// The last lines that were not reported, in case the next one matches.
+    before: VecDeque<(u64, Vec<u8>)>,
+    /// How many lines after a hit are still to be reported.
+    after: usize,
     hits: Vec<Hit>,
 }
 
 impl Lines<'_, '_> {
-    fn line(&mut self, number: Option<u64>, text: &[u8], role: Role) {
-        let text = text.strip_suffix(b"\n").unwrap_or(text);
-        self.hits.push(Hit::Line {
-            path: ByteBuf::from(self.below.as_os_str().as_bytes()),
-            number: number.unwrap_or(0),
-            text: text.iter().take(limit::LINE).copied().collect::<Vec<u8>>().into(),
-            role,
-        });
+    fn look(&mut self, path: &Path) -> Result<Content, Failure> {
+        let mut file = read::open_regular(path)?;
+        let mut pending = Vec::new();
+        let mut buffer = vec![0; limit::CHUNK];
+        loop {
+            let count = match file.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            let chunk = buffer.split_at(count).0;
+            if memchr::memchr(0, chunk).is_some() {
+                return Ok(Content::Binary);
+            }
+            pending.extend_from_slice(chunk);
+            let complete = match memchr::memrchr(b'\n', &pending) {
+                _ if count == 0 => pending.len(),
+                Some(end) => end + 1,
+                None if pending.len() >= LONGEST_LINE => pending.len(),
+                None => 0,
+            };
+            let rest = pending.split_off(complete);
+            self.block(&pending);
+            pending = rest;
+            if count == 0 {
+                return Ok(Content::Text);
+            }
+        }
+    }
+
+    /// Looks at complete lines. Most blocks have no hit, and that is found out for all their lines at once.
+    fn block(&mut self, block: &[u8]) {
+        let needed = self.context > 0 || self.matcher.is_match(block);
+        if !needed {
+            self.number += memchr::memchr_iter(b'\n', block).count() as u64;
+            return;
+        }
+        for line in block.split_inclusive(|byte| *byte == b'\n') {
+            self.number += 1;
+            self.line(line.strip_suffix(b"\n").unwrap_or(line));
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        if self.matcher.is_match(line) {
+            let shown = self.wants_lines() && self.page.shows(self.first + self.matched);
+            self.matched += 1;
+            let before = std::mem::take(&mut self.before);
+            self.after = 0;
+            if shown {
+                self.after = self.context;
+                before.into_iter().for_each(|(number, text)| self.report(number, &text, Role::Context));
+                self.report(self.number, line, Role::Match);
+            }
+        } else if self.after > 0 {
+            self.after -= 1;
+            self.report(self.number, line, Role::Context);
+        } else if self.context > 0 {
+            if self.before.len() == self.context {
+                self.before.pop_front();
+            }
+            self.before.push_back((self.number, cut(line)));
+        }
+    }
+
+    fn report(&mut self, number: u64, line: &[u8], role: Role) {
+        let path = ByteBuf::from(self.below.as_os_str().as_bytes());
+        self.hits.push(Hit::Line { path, number, text: ByteBuf::from(cut(line)), role });
     }
 
     fn wants_lines(&self) -> bool {
@@ -173,33 +268,6 @@ impl Lines<'_, '_> {
     }
 }
 
-impl Sink for Lines<'_, '_> {
-    type Error = io::Error;
-
-    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
-        if self.wants_lines() && self.page.shows(self.first + self.matched) {
-            self.line(found.line_number(), found.bytes(), Role::Match);
-        }
-        self.matched += 1;
-        Ok(true)
-    }
-
-    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
-        // Context belongs to the hit before it or, at the beginning, to the one after.
-        let hit = self.first + self.matched;
-        if self.wants_lines() && (self.page.shows(hit) || self.page.shows(hit.saturating_sub(1))) {
-            self.line(context.line_number(), context.bytes(), Role::Context);
-        }
-        Ok(true)
-    }
-
-    fn binary_data(&mut self, _: &Searcher, _: u64) -> Result<bool, io::Error> {
-        self.binary = true;
-        Ok(false)
-    }
-
-    fn finish(&mut self, _: &Searcher, end: &SinkFinish) -> Result<(), io::Error> {
-        self.binary |= end.binary_byte_offset().is_some();
-        Ok(())
-    }
+fn cut(line: &[u8]) -> Vec<u8> {
+    line.iter().take(limit::LINE).copied().collect()
 }

@@ -61,7 +61,8 @@ where
     let mut config = Config::default();
     config.set_max_num_streams(limit::STREAMS);
     config.set_max_connection_receive_window(Some(limit::RECEIVE_WINDOW));
-    config.set_split_send_size(limit::CHUNK);
+    // A message with a chunk in it travels in one piece.
+    config.set_split_send_size(2 * limit::CHUNK);
     let connection = Connection::new(stream.compat(), config, mode);
     let (want, wanted) = mpsc::channel(limit::STREAMS);
     let (arrived, arrivals) = mpsc::channel(limit::STREAMS);
