@@ -3,6 +3,11 @@
 //! Everything is done with descriptors of mounts that are not attached anywhere yet. All sources are opened before
 //! the first mount is moved into place, so no later step can change what an earlier path meant. One file system in
 //! memory holds all that is private: `/tmp`, the devices' directory, what covers masked paths.
+//!
+//! The new mount namespace is a copy of the host's tree, and this copy becomes the jail's: it is made read-only where it
+//! is, and covered. Nothing is unmounted, because the kernel then waits for all processors, which takes longer than all
+//! the rest; what is covered stays covered, since uncovering takes a capability that nobody in the jail has or can get.
+//! Only a jail with names that the host's root does not have gets another root, and the old one is let go.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -45,23 +50,17 @@ pub(crate) fn enter(jail: &Jail) -> Result<Vec<PathBuf>, Fault> {
         .iter()
         .map(|name| clone(CWD, &Path::new("/dev").join(name)))
         .collect::<Result<Vec<_>, _>>()?;
-    let root_parts = plan.new_names.then(top_level).transpose()?;
-    let whole_root = if plan.new_names { None } else { Some(clone(CWD, Path::new("/"))?) };
+    let parts = if plan.new_names { top_level()? } else { Vec::new() };
 
-    // Covering /proc hides it only from this process, which has no more use for it.
+    let root = open_in(CWD, Path::new("/")).during(Step::Root)?;
+    if !plan.new_names {
+        sys::restrict_mount(root.as_fd(), READ_ONLY).during(Step::Root)?;
+    }
+    // This covers the host's /proc, and is itself covered by the new one.
     let private = private(jail)?;
     move_to(&private, CWD, Path::new("/proc")).during(Step::Scratch)?;
     lay_out(&private, &plan)?;
-    let root = match whole_root {
-        Some(root) => root,
-        None => clone(&private, Path::new("root"))?,
-    };
-    sys::restrict_mount(root.as_fd(), READ_ONLY).during(Step::Root)?;
-    move_to(&root, &private, Path::new("root")).during(Step::Root)?;
-    for (name, mount) in root_parts.into_iter().flatten() {
-        sys::restrict_mount(mount.as_fd(), READ_ONLY).during(Step::Root)?;
-        attach(&root, &mount, &name)?;
-    }
+    let root = if plan.new_names { assemble(&private, parts)? } else { root };
 
     for (index, (mount, source)) in plan.mounts.iter().zip(sources).enumerate() {
         let source = match (&mount.kind, source) {
@@ -87,8 +86,21 @@ pub(crate) fn enter(jail: &Jail) -> Result<Vec<PathBuf>, Fault> {
         }
     }
 
-    pivot(&root)?;
+    if plan.new_names {
+        pivot(&root)?;
+    }
     Ok(plan.writable())
+}
+
+/// A new root of the private file system, with all parts of the old one in their places.
+fn assemble(private: &OwnedFd, parts: Vec<(PathBuf, OwnedFd)>) -> Result<OwnedFd, Fault> {
+    let root = clone_restricted(private, Path::new("root"), READ_ONLY)?;
+    move_to(&root, private, Path::new("root")).during(Step::Root)?;
+    for (name, mount) in parts {
+        sys::restrict_mount(mount.as_fd(), READ_ONLY).during(Step::Root)?;
+        attach(&root, &mount, &name)?;
+    }
+    Ok(root)
 }
 
 fn open_source(mount: &Mount) -> Result<Option<OwnedFd>, Fault> {
@@ -254,7 +266,7 @@ fn move_to(mount: &OwnedFd, at: impl AsFd, path: &Path) -> io::Result<()> {
 }
 
 /// Opens a path as a process whose root is `root` would see it.
-fn open_in(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+fn open_in(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     Ok(rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)?)
 }

@@ -25,7 +25,7 @@ pub struct Jail {
     /// Directories and files of the host that the jail sees on purpose, also below masked ones.
     pub binds: Vec<Bind>,
     /// Paths of the host that appear empty, also where a bind shows them at another path. What does not exist is not
-    /// hidden. See [`Jail::mask_usual`].
+    /// hidden. Absolute, without `..`. See [`Jail::mask_usual`].
     #[serde(with = "lossless_list")]
     pub masked: Vec<PathBuf>,
     /// What of the network it can reach.

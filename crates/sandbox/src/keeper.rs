@@ -60,8 +60,6 @@ struct Made {
 /// Makes the jail. `None`: this process is done, another one carries on.
 fn make(control: &OwnedFd) -> Result<Option<Made>, Fault> {
     let (order, descriptors) = receive(control).during(Step::Spec)?;
-    // A terminal's signals are for the program that asked, not for us.
-    rustix::process::setsid().during(Step::Spec)?;
     rustix::process::chdir("/").during(Step::Spec)?;
     if order.jail.lifetime == Lifetime::Detached {
         // The launcher must not have to bury us.

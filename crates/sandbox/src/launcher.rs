@@ -90,6 +90,9 @@ impl Launcher {
         Command::new(&self.program)
             .arg0(KEEPER)
             .env_clear()
+            // A terminal's signals are for the program that asked. A session of its own would do the same, but a
+            // scheduler that shares the processors out by session lets a new one wait for its turn.
+            .process_group(0)
             .stdin(Stdio::from(control))
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -4,6 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
 use crate::error::{Fault, Step};
 use crate::jail::{Access, Jail, Network};
 
@@ -123,13 +126,10 @@ fn base() -> Vec<Mount> {
 fn masks(jail: &Jail, binds: &[(PathBuf, PathBuf, Access)]) -> Result<Vec<(PathBuf, bool)>, Fault> {
     let mut masks = Vec::new();
     for path in &jail.masked {
-        let real = match fs::canonicalize(path) {
-            Ok(real) => real,
-            // What is not there, or cannot be reached by the user the jail runs as, needs no cover.
-            Err(error) if unreachable(&error) => continue,
-            Err(error) => return Err(Fault::at(Step::Mount, path, error)),
+        let Some((real, is_directory)) = look(path).map_err(|error| Fault::at(Step::Mount, path, error))?
+        else {
+            continue;
         };
-        let is_directory = fs::metadata(&real).map_err(|e| Fault::at(Step::Mount, &real, e))?.is_dir();
         for (source, target, _) in binds.iter().filter(|(source, target, _)| source != target) {
             if let Ok(below) = real.strip_prefix(source)
                 && !below.as_os_str().is_empty()
@@ -142,6 +142,30 @@ fn masks(jail: &Jail, binds: &[(PathBuf, PathBuf, Access)]) -> Result<Vec<(PathB
     masks.sort();
     masks.dedup();
     Ok(masks)
+}
+
+/// Where a path really leads and whether to a directory. `None`: it is not there, or cannot be reached by the user the
+/// jail runs as, and needs no cover.
+fn look(path: &Path) -> io::Result<Option<(PathBuf, bool)>> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    if !is_plain(path) {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // There are many masks and hardly a link: two calls tell, where following each part of the path takes ten.
+    let opened = rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    match opened {
+        Ok(fd) => {
+            let mode = rustix::fs::fstat(fd)?.st_mode;
+            Ok(Some((path.to_path_buf(), FileType::from_raw_mode(mode).is_dir())))
+        }
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => Ok(None),
+        Err(Errno::LOOP) => match fs::canonicalize(path) {
+            Ok(real) => Ok(Some((real.clone(), fs::metadata(real)?.is_dir()))),
+            Err(error) if unreachable(&error) => Ok(None),
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn unreachable(error: &io::Error) -> bool {
@@ -157,10 +181,15 @@ fn name_service(network: Network, masks: &[(PathBuf, bool)]) -> Option<PathBuf> 
     masks.iter().any(|(mask, _)| real.starts_with(mask)).then_some(real)
 }
 
+/// Whether a path begins at the root and never climbs.
+fn is_plain(path: &Path) -> bool {
+    let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    path.is_absolute() && path.components().all(plain)
+}
+
 /// The path a target really has: links are followed as far as it exists.
 fn settle(target: &Path) -> io::Result<PathBuf> {
-    let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
-    if !target.is_absolute() || !target.components().all(plain) || target.parent().is_none() {
+    if !is_plain(target) || target.parent().is_none() {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     for above in target.ancestors() {
@@ -221,5 +250,16 @@ mod tests {
         for target in ["work", "/a/../b", "/"] {
             assert!(settle(Path::new(target)).is_err(), "{target}");
         }
+    }
+
+    #[test]
+    fn masks_that_climb_are_refused_and_links_are_followed() {
+        let top = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(top.path()).unwrap();
+        fs::create_dir(top.join("real")).unwrap();
+        std::os::unix::fs::symlink("real", top.join("link")).unwrap();
+        assert_eq!(look(&top.join("link")).unwrap(), Some((top.join("real"), true)));
+        assert_eq!(look(&top.join("missing")).unwrap(), None);
+        assert!(look(&top.join("real/../real")).is_err());
     }
 }
