@@ -16,10 +16,10 @@ use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Network, Streams}
 
 const ROUNDS: usize = 300;
 
-type Outcome = Result<(), Box<dyn Error>>;
+type Outcome = Result<Duration, Box<dyn Error>>;
 type Way<'a> = (&'a str, Box<dyn Fn() -> Outcome + 'a>);
 
-fn main() -> Outcome {
+fn main() -> Result<(), Box<dyn Error>> {
     hermes_sandbox::helper_main();
     let bwrap = std::env::args().nth(1).unwrap_or_else(|| "/usr/bin/bwrap".to_owned());
     let work = std::env::temp_dir().join(format!("jail-speed-{}", std::process::id()));
@@ -35,19 +35,31 @@ fn jail(work: &Path) -> Jail {
     jail
 }
 
-fn launch(jail: &Jail) -> Outcome {
+/// From the wish to the report that nothing is left.
+fn whole_life(jail: &Jail) -> Outcome {
+    let start = Instant::now();
     let mut running = Launcher::this_program().launch(jail, &Streams::default())?;
     running.wait()?;
-    Ok(())
+    Ok(start.elapsed())
+}
+
+/// From the wish to the first instruction of the program.
+fn until_start(jail: &Jail) -> Outcome {
+    let start = Instant::now();
+    let mut running = Launcher::this_program().launch(jail, &Streams::default())?;
+    let took = start.elapsed();
+    running.kill()?;
+    Ok(took)
 }
 
 fn spawn(program: &str, arguments: &[&str]) -> Outcome {
+    let start = Instant::now();
     let mut command = Command::new(program);
     command.args(arguments).env_clear().stdin(Stdio::null()).stdout(Stdio::null());
-    if command.status()?.success() { Ok(()) } else { Err(format!("{program} failed").into()) }
+    if command.status()?.success() { Ok(start.elapsed()) } else { Err(format!("{program} failed").into()) }
 }
 
-fn measure(work: &Path, bwrap: &str) -> Outcome {
+fn measure(work: &Path, bwrap: &str) -> Result<(), Box<dyn Error>> {
     let whole = jail(work);
     let few_masks = Jail { masked: Vec::new(), ..whole.clone() };
     let with_network = Jail { network: Network::Full, ..whole.clone() };
@@ -85,11 +97,12 @@ fn measure(work: &Path, bwrap: &str) -> Outcome {
     ];
     let mut ways: Vec<Way<'_>> = vec![
         ("bash -c true", Box::new(|| spawn("/bin/bash", &["-c", "true"]))),
-        ("jail: bash -c true", Box::new(|| launch(&whole))),
-        ("jail without masks", Box::new(|| launch(&few_masks))),
-        ("jail with the host's network", Box::new(|| launch(&with_network))),
-        ("jail, detached", Box::new(|| launch(&detached))),
-        ("jail with cgroup limits", Box::new(|| launch(&limited))),
+        ("jail: bash -c true", Box::new(|| whole_life(&whole))),
+        ("jail until bash starts", Box::new(|| until_start(&whole))),
+        ("jail without masks", Box::new(|| whole_life(&few_masks))),
+        ("jail with the host's network", Box::new(|| whole_life(&with_network))),
+        ("jail, detached", Box::new(|| whole_life(&detached))),
+        ("jail with cgroup limits", Box::new(|| whole_life(&limited))),
     ];
     if Path::new(bwrap).exists() {
         ways.push(("bwrap, comparable", Box::new(|| spawn(bwrap, &bwrap_arguments))));
@@ -99,9 +112,7 @@ fn measure(work: &Path, bwrap: &str) -> Outcome {
     let mut times: Vec<Vec<Duration>> = vec![Vec::new(); ways.len()];
     for _ in 0..ROUNDS {
         for ((_, way), times) in ways.iter().zip(&mut times) {
-            let start = Instant::now();
-            way()?;
-            times.push(start.elapsed());
+            times.push(way()?);
         }
     }
     let mut probes = Vec::new();
@@ -110,7 +121,7 @@ fn measure(work: &Path, bwrap: &str) -> Outcome {
         Launcher::this_program().probe()?;
         probes.push(start.elapsed());
     }
-    ways.push(("probe", Box::new(|| Ok(()))));
+    ways.push(("probe", Box::new(|| Ok(Duration::ZERO))));
     times.push(probes);
     print(&ways, times);
     Ok(())

@@ -1,7 +1,7 @@
 //! The second layer: Landlock says once more, by file and not by mount, what may be written.
 //!
 //! It also holds where a read-only mount does not: named pipes, devices, files reached through a descriptor of another
-//! mount, and (where the kernel knows how) abstract sockets and signals beyond the jail.
+//! mount, and (where the kernel knows how) sockets and signals beyond the jail.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use landlock::{
 };
 
 /// The newest rules we know how to use; a kernel that knows fewer enforces those it knows.
-const NEWEST: ABI = ABI::V7;
+const NEWEST: ABI = ABI::V9;
 
 /// Allows reading everywhere, writing only below `writable` and to the devices in `/dev`.
 pub(crate) fn restrict(writable: &[PathBuf]) -> io::Result<()> {

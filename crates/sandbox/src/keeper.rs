@@ -17,7 +17,7 @@ use crate::inside::Inside;
 use crate::jail::{Jail, Lifetime, Network};
 use crate::sys::{self, Side};
 use crate::wire::{self, Exit, Order, Report};
-use crate::{privilege, probe};
+use crate::{privilege, probe, sockets};
 
 /// The name by which a program that embeds this crate knows that it is to be the keeper.
 pub(crate) const KEEPER: &str = "hermes-jail-keeper";
@@ -38,6 +38,10 @@ pub fn helper_main() {
 }
 
 fn keep() -> i32 {
+    // Whatever the launcher's process left open by mistake must not stay open as long as the jail lives.
+    if sys::close_from(3).is_err() {
+        return 1;
+    }
     let Ok(control) = io::stdin().as_fd().try_clone_to_owned() else { return 1 };
     match make(&control) {
         Ok(Some(made)) => made.watch(control),
@@ -105,11 +109,13 @@ fn start(
     control: &OwnedFd,
     cgroups: &Cgroups,
     mut held: Held,
-    order: Order,
+    mut order: Order,
     descriptors: Vec<OwnedFd>,
 ) -> Result<OwnedFd, Fault> {
     let (failure, failing) = pipe().during(Step::Namespaces)?;
     let (keeper_alive, alive) = pipe().during(Step::Namespaces)?;
+    // Now, because they are listed by network, and the jail may have another.
+    order.jail.masked.extend(sockets::of_the_host(&order.jail));
     let rlimits = privilege::rlimits(&order.jail.limits, &mut held);
     let inside = Inside {
         descriptors: descriptors.into_iter().zip(order.numbers).collect(),

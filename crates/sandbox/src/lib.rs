@@ -15,7 +15,7 @@
 //! the program ended, removes what was made, and kills the jail if it shall not outlive its launcher.
 //!
 //! *Where to start reading.* [`jail`] for what can be asked. [`launcher`] and `keeper` are the two ends of the road in,
-//! `inside` the order of the steps on it; `plan` and `files` make the file tree, `access` (Landlock), `syscalls`
+//! `inside` the order of the steps on it; `plan`, `sockets` and `files` make the file tree, `access` (Landlock), `syscalls`
 //! (seccomp), `privilege` and `cgroup` the rest. [`probe`] tries it all on this machine. `sys` has the unsafe code.
 
 mod access;
@@ -31,6 +31,7 @@ mod mask;
 mod plan;
 mod privilege;
 pub mod probe;
+mod sockets;
 mod sys;
 mod syscalls;
 mod wire;

@@ -45,7 +45,6 @@ const SYSTEM: &[&str] = &[
     "/var/log",
     "/var/backups",
     "/var/crash",
-    "/snap/docker/current/run",
 ];
 
 /// Where homes are kept. All are hidden but the one of the person the jail works for.

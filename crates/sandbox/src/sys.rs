@@ -79,6 +79,14 @@ pub(crate) fn place(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
     done(unsafe { libc::dup2(fd.as_raw_fd(), number) }.into())
 }
 
+/// Closes all descriptors from `first` up.
+///
+/// For the very beginning of a process, when no value in it stands for one of them yet.
+pub(crate) fn close_from(first: u32) -> io::Result<()> {
+    // SAFETY: see above; nobody uses what is closed.
+    done(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) })
+}
+
 /// Marks all descriptors from `first` to `last` to be closed when the program starts.
 pub(crate) fn close_on_exec(first: u32, last: u32) -> io::Result<()> {
     // SAFETY: this closes nothing now, it only sets a flag.

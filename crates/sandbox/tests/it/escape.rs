@@ -352,6 +352,36 @@ fn an_engine_socket_in_a_home_is_not_reached() {
 }
 
 #[test]
+fn a_socket_somewhere_else_is_not_reached() {
+    for bed in everybody() {
+        let _listener = UnixListener::bind(bed.path("outside/editor.sock")).unwrap();
+        bed.give(&bed.path("outside"));
+        testbed(|bed| ["unix".into(), bed.text("outside/editor.sock")]).is_refused_to(&bed);
+    }
+}
+
+#[test]
+fn a_socket_in_the_workspace_is_reached() {
+    for bed in everybody() {
+        let _listener = UnixListener::bind(bed.path("work/meant.sock")).unwrap();
+        bed.give(&bed.path("work"));
+        let words = ["attack".to_owned(), "unix".to_owned(), bed.text("work/meant.sock")];
+        assert_eq!(bed.confined(&bed.jail(bed.program(), &words)).code, 0);
+    }
+}
+
+#[test]
+fn the_hosts_network_is_reached_by_a_jail_that_has_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    for bed in everybody() {
+        let mut jail = bed.jail(bed.program(), &["attack", "tcp", &address]);
+        jail.network = Network::Full;
+        assert_eq!(bed.confined(&jail).code, 0);
+    }
+}
+
+#[test]
 fn sockets_in_run_are_not_reached() {
     if !rustix::process::getuid().is_root() {
         return eprintln!("only root can make a socket in /run");

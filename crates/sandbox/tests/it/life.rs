@@ -171,6 +171,39 @@ fn cgroups_are_removed_with_their_jail() {
 }
 
 #[test]
+fn cgroups_of_a_killed_keeper_are_swept() {
+    if !rustix::process::getuid().is_root() {
+        return eprintln!("only root can be sure to make cgroups");
+    }
+    let bed = everybody().remove(0);
+    let word = word(&bed, "swept");
+    let mut jail = family(&bed, &word);
+    jail.limits.processes = Some(32);
+    let mut launcher = bed.run(&jail).spawn().unwrap();
+    until("the family is there", || processes_with(&word).len() >= 6);
+    let exe_is_ours =
+        |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == bed.program());
+    let keepers: Vec<u32> = processes_with("hermes-jail-keeper").into_iter().filter(exe_is_ours).collect();
+    let [keeper] = keepers.as_slice() else { panic!("one keeper, not {keepers:?}") };
+    let ours = format!("hermes-jail-{keeper}");
+    let left = || {
+        let mut found = Vec::new();
+        cgroups(Path::new("/sys/fs/cgroup"), &mut found);
+        found.retain(|path| path.ends_with(&ours));
+        found.len()
+    };
+    let keeper = rustix::process::Pid::from_raw(i32::try_from(*keeper).unwrap()).unwrap();
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    launcher.wait().unwrap();
+    until("the family is gone", || processes_with(&word).is_empty());
+    assert_eq!(left(), 1);
+    until("the cgroup is swept", || {
+        hermes_sandbox::sweep();
+        left() == 0
+    });
+}
+
+#[test]
 fn no_mount_of_a_jail_is_seen_outside() {
     let bed = everybody().remove(0);
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
