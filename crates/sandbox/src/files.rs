@@ -78,7 +78,11 @@ pub(crate) fn enter(jail: &Jail) -> Result<Vec<PathBuf>, Fault> {
             }
             (Kind::Bind(..), None) => continue,
         };
-        attach(&root, &source, &mount.target)?;
+        match attach(&root, &source, &mount.target) {
+            // It was removed since we looked, and there is nothing left to hide.
+            Err(fault) if mount.kind == Kind::Mask && fault.errno == libc::ENOENT => continue,
+            other => other?,
+        }
         match &mount.kind {
             Kind::Proc => mask_proc(&root, &private)?,
             Kind::Dev => fill_dev(&root, &private, &devices)?,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::raw;
 
-const WAIT: Duration = Duration::from_millis(400);
+const WAIT: Duration = Duration::from_secs(5);
 
 pub(crate) fn attempt(name: &str, arguments: &[&str]) -> io::Result<()> {
     let argument = |index: usize| {
@@ -127,7 +127,9 @@ const DNS_QUERY: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a
 fn udp(address: &str, question: &[u8]) -> io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.set_read_timeout(Some(WAIT))?;
-    socket.send_to(question, address)?;
+    // Connected, so that a port where nobody listens is an answer, too.
+    socket.connect(address)?;
+    socket.send(question)?;
     socket.recv(&mut [0; 64]).map(drop)
 }
 
