@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn jail(work: &Path) -> Jail {
-    let mut jail = Jail::new("/bin/bash").bind(work, Access::ReadWrite).mask_usual(Path::new("/root"));
+    let mut jail = Jail::new("/bin/bash", Path::new("/root")).bind(work, Access::ReadWrite);
     jail.arguments = vec!["-c".into(), "true".into()];
     jail
 }

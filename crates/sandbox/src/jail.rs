@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::mask;
+
 /// One jail and the program that runs in it as its process 1.
 ///
 /// Nothing comes from the process that starts it: the environment is exactly `environment`, and everything that can
@@ -25,7 +27,7 @@ pub struct Jail {
     /// Directories and files of the host that the jail sees on purpose, also below masked ones.
     pub binds: Vec<Bind>,
     /// Paths of the host that appear empty, also where a bind shows them at another path. What does not exist is not
-    /// hidden. Absolute, without `..`. See [`Jail::mask_usual`].
+    /// hidden. Absolute, without `..`.
     #[serde(with = "lossless_list")]
     pub masked: Vec<PathBuf>,
     /// What of the network it can reach.
@@ -97,16 +99,19 @@ pub enum Lifetime {
 }
 
 impl Jail {
-    /// A jail around `program` that can write nothing but its private directories, reaches no network, hides what
-    /// [`Jail::mask_usual`] hides, and dies with its launcher.
-    pub fn new(program: impl Into<PathBuf>) -> Self {
+    /// A jail around `program` that can write nothing but its private directories, reaches no network and dies with
+    /// its launcher. What no command needs is hidden: secrets of the system, sockets of engines and sessions, other
+    /// people's homes, and the credentials in `home`. The rest of `home` stays readable, because people keep their
+    /// tools there.
+    pub fn new(program: impl Into<PathBuf>, home: &Path) -> Self {
+        let (masked, binds) = mask::usual(home);
         Self {
             program: program.into(),
             arguments: Vec::new(),
             directory: PathBuf::from("/"),
             environment: Vec::new(),
-            binds: Vec::new(),
-            masked: Vec::new(),
+            binds,
+            masked,
             network: Network::None,
             limits: Limits::default(),
             hostname: "sandbox".to_owned(),
@@ -163,7 +168,7 @@ mod tests {
     #[test]
     fn a_jail_with_paths_that_are_not_text_arrives_whole() {
         let odd = PathBuf::from(OsString::from_vec(b"/data/\xff\xfe\n".to_vec()));
-        let mut jail = Jail::new(&odd).bind(&odd, Access::ReadWrite);
+        let mut jail = Jail::new(&odd, Path::new("/root")).bind(&odd, Access::ReadWrite);
         jail.masked.push(odd.clone());
         jail.arguments.push(odd.into_os_string());
         let bytes = postcard::to_stdvec(&jail).unwrap();

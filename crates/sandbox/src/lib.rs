@@ -3,8 +3,8 @@
 //! A [`Jail`] says what shall be confined and how; a [`Launcher`] makes it and starts one program in it, as process 1
 //! of its own world. That program sees the host's file tree read-only, with what is masked empty and with private
 //! `/tmp`, `/dev` and `/proc`; it reaches no process, no socket and no network of the host; it has no capability and
-//! gets none; and it is limited in what it uses. Six namespaces, a changed root, Landlock, a filter of system calls,
-//! cgroups and process limits do this, each for itself.
+//! gets none; and it is limited in what it uses. Namespaces, mounts, Landlock, a filter of system calls, cgroups and
+//! process limits do this, each for itself.
 //!
 //! *Invariant.* A jail is whole or there is none. A step that fails ends everything made so far and comes back as an
 //! [`Error`] that names it; nothing runs with less. The one thing that is reported instead of refused is a limit on

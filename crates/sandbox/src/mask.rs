@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::jail::{Access, Bind, Jail};
+use crate::jail::{Access, Bind};
 
 /// Below the root: secrets of the system, and the data and sockets of engines that would hand out the whole machine.
 /// `/run` goes whole: it holds the sockets of engines, buses, agents and users' sessions, whatever their names are.
@@ -134,22 +134,19 @@ const CREDENTIALS: &[&str] = &[
     ".hermes",
 ];
 
-impl Jail {
-    /// Hides what no command needs: secrets of the system, sockets of engines and sessions, other people's homes, and
-    /// the credentials in `home`. The rest of `home` stays readable, because people keep their tools there.
-    #[must_use]
-    pub fn mask_usual(mut self, home: &Path) -> Self {
-        self.masked.extend(SYSTEM.iter().map(PathBuf::from));
-        for homes in HOMES.iter().map(Path::new).filter(|homes| *homes != home) {
-            self.masked.push(homes.to_path_buf());
-            if home.starts_with(homes) && home.exists() {
-                let (source, target) = (home.to_path_buf(), home.to_path_buf());
-                self.binds.push(Bind { source, target, access: Access::ReadOnly });
-            }
+/// What is hidden for somebody with this home, and what must be shown again because it lies in something hidden.
+pub(crate) fn usual(home: &Path) -> (Vec<PathBuf>, Vec<Bind>) {
+    let mut masked: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+    let mut shown = Vec::new();
+    for homes in HOMES.iter().map(Path::new).filter(|homes| *homes != home) {
+        masked.push(homes.to_path_buf());
+        if home.starts_with(homes) && home.exists() {
+            let (source, target) = (home.to_path_buf(), home.to_path_buf());
+            shown.push(Bind { source, target, access: Access::ReadOnly });
         }
-        self.masked.extend(CREDENTIALS.iter().map(|name| home.join(name)));
-        self
     }
+    masked.extend(CREDENTIALS.iter().map(|name| home.join(name)));
+    (masked, shown)
 }
 
 #[cfg(test)]
@@ -158,11 +155,12 @@ mod tests {
 
     #[test]
     fn every_home_but_ones_own_is_hidden() {
-        let jail = Jail::new("/bin/true").mask_usual(Path::new("/root"));
-        let hidden = |path: &str| jail.masked.contains(&PathBuf::from(path));
+        let (masked, shown) = usual(Path::new("/root"));
+        let hidden = |path: &str| masked.contains(&PathBuf::from(path));
         assert_eq!(
             ["/home", "/root", "/root/.ssh", "/root/.config/gcloud", "/run"].map(hidden),
             [true, false, true, true, true]
         );
+        assert_eq!(shown, []);
     }
 }

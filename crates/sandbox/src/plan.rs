@@ -224,7 +224,7 @@ mod tests {
         let home = fs::canonicalize(home.path()).unwrap();
         fs::create_dir_all(home.join("keys")).unwrap();
         fs::create_dir_all(home.join("work")).unwrap();
-        let mut jail = Jail::new("/bin/true").bind(home.join("work"), Access::ReadWrite);
+        let mut jail = Jail::new("/bin/true", Path::new("/root")).bind(home.join("work"), Access::ReadWrite);
         jail.masked = vec![home.clone(), home.join("keys"), home.join("missing")];
         jail.binds.push(Bind { source: home.clone(), target: "/shown".into(), access: Access::ReadOnly });
         let plan = Plan::new(&jail).unwrap();

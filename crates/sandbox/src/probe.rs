@@ -130,14 +130,14 @@ impl Ground {
     }
 
     fn jail(&self, program: &Path) -> Result<Jail, Error> {
-        let mut jail = Jail::new(PRISONER);
+        let mut jail = Jail::new(PRISONER, &self.directory);
         let bind = |source: &Path, target: &str| Bind {
             source: source.to_path_buf(),
             target: PathBuf::from(target),
             access: Access::ReadOnly,
         };
-        jail.binds = vec![bind(program, PRISONER), bind(&self.directory, CELL)];
-        jail.masked = vec![self.directory.join("masked"), PathBuf::from("/run")];
+        jail.binds.extend([bind(program, PRISONER), bind(&self.directory, CELL)]);
+        jail.masked.push(self.directory.join("masked"));
         jail.limits.processes = Some(PROCESSES);
         jail.limits.memory = Some(MEMORY);
         jail.limits.millicpus = Some(1000);

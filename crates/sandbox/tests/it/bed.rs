@@ -87,8 +87,7 @@ impl Bed {
 
     /// A jail as a session would have it: the workspace, nothing else.
     pub(crate) fn jail<A: AsRef<OsStr>>(&self, program: impl Into<PathBuf>, arguments: &[A]) -> Jail {
-        let mut jail = Jail::new(program)
-            .mask_usual(&self.path("home"))
+        let mut jail = Jail::new(program, &self.path("home"))
             .bind(self.path("work"), Access::ReadWrite)
             .bind(self.program(), Access::ReadOnly);
         jail.arguments = arguments.iter().map(|argument| argument.as_ref().to_owned()).collect();
