@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_exec::{Backend, Host, Local, Plan, Spec};
+use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
+use hermes_exec::{Backend, Host, Local, Plan, Sandboxed, Spec, Writable};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
+use hermes_sandbox::{Limits, Network as JailNetwork};
 use hermes_types::{Access, BackendName, Network, Place, PlaceId, Reach, SessionKey, VolumeSource};
 
 use crate::Context;
@@ -67,6 +69,7 @@ pub(crate) fn plan(
             };
             (Backend::Local(Local { base_env }), cwd)
         }
+        BackendName::Sandbox => (Backend::Sandbox(sandboxed(context, config, &home)?), WORKSPACE.to_owned()),
         other => {
             return Err(Failure::new(
                 Kind::Unavailable,
@@ -86,8 +89,60 @@ pub(crate) fn plan(
         home: context.home.path().to_owned(),
         install,
     };
+    let home = if backend == BackendName::Sandbox { HOME.to_owned() } else { home };
     let spec = Spec { backend: kind, cwd, home, env: passthrough.collect(), lifetime };
     Ok(Plan::new(host, spec, session))
+}
+
+/// The jail's settings.
+fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed, Failure> {
+    let terminal = &config.terminal;
+    let network = match terminal.network {
+        // Without the proxy the default is the stricter of the two that there are.
+        None | Some(Network::None) => JailNetwork::None,
+        Some(Network::Full) => JailNetwork::Full,
+        Some(Network::Proxy) => {
+            return Err(Failure::new(
+                Kind::Unavailable,
+                "terminal.network: proxy is not part of this version",
+            )
+            .hint("`none` reaches nothing, `full` reaches everything; nothing was run"));
+        }
+    };
+    let base = std::env::current_dir()?;
+    let binds = terminal.docker_volumes.iter().filter_map(|volume| {
+        let source = volume.source.resolve(Path::new(home), &base)?;
+        let writable = if volume.access == Access::ReadWrite { Writable::Yes } else { Writable::No };
+        Some((source, PathBuf::from(&volume.target), writable))
+    });
+    let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
+    let names = ["PATH", "LANG", "TERM", "TZ"];
+    let variable = |name: &str| context.variable(name).map(str::to_owned);
+    Ok(Sandboxed {
+        helper: std::env::current_exe()?,
+        files: terminal
+            .sandbox_dir
+            .as_ref()
+            .map_or_else(|| context.home.path().join("sandboxes"), PathBuf::from),
+        owner_home: PathBuf::from(home),
+        binds: binds.collect(),
+        network,
+        limits: Limits {
+            memory: megabytes(terminal.container_memory),
+            processes: Some(256),
+            millicpus: millicpus(terminal.container_cpu),
+            disk: megabytes(terminal.container_disk),
+            scratch: Some(512 << 20),
+            open_files: None,
+        },
+        base_env: names.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))).collect(),
+    })
+}
+
+/// Thousandths of a processor, rounded up; none for 0.
+fn millicpus(cpus: f64) -> Option<u32> {
+    let text = format!("{:.0}", (cpus * 1000.0).ceil());
+    text.parse().ok().filter(|millis| *millis > 0)
 }
 
 /// What tells this home from others, made on first use.

@@ -1,6 +1,7 @@
 //! The kinds of places, one file each.
 
 mod local;
+pub mod sandbox;
 
 use hermes_types::{BackendName, Reach};
 use serde::Serialize;
@@ -10,12 +11,15 @@ use crate::registry::Room;
 use crate::{Error, Plan};
 
 pub use local::Local;
+pub use sandbox::{Sandboxed, Writable};
 
 /// A kind of place with its settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum Backend {
     /// This machine.
     Local(Local),
+    /// A jail on this machine.
+    Sandbox(Sandboxed),
 }
 
 impl Backend {
@@ -23,6 +27,7 @@ impl Backend {
     pub fn name(&self) -> BackendName {
         match self {
             Self::Local(_) => BackendName::Local,
+            Self::Sandbox(_) => BackendName::Sandbox,
         }
     }
 
@@ -30,6 +35,7 @@ impl Backend {
     pub fn reach(&self) -> Reach {
         match self {
             Self::Local(_) => Reach::Host,
+            Self::Sandbox(sandboxed) => sandboxed.reach(),
         }
     }
 
@@ -37,13 +43,22 @@ impl Backend {
     pub(crate) async fn make(&self, plan: &Plan, room: &Room) -> Result<(), Error> {
         match self {
             Self::Local(local) => local.make(plan, room).await,
+            Self::Sandbox(sandboxed) => sandboxed.make(plan, room).await,
         }
     }
 
     /// A stream to the guest, if the place is there.
     pub(crate) async fn reach_guest(&self, room: &Room) -> std::io::Result<UnixStream> {
         match self {
-            Self::Local(_) => UnixStream::connect(room.socket()).await,
+            Self::Local(_) | Self::Sandbox(_) => UnixStream::connect(room.socket()).await,
+        }
+    }
+
+    /// Removes what the place kept on this machine.
+    pub(crate) fn remove(&self, plan: &Plan) -> Result<(), Error> {
+        match self {
+            Self::Local(_) => Ok(()),
+            Self::Sandbox(sandboxed) => sandboxed.remove(plan),
         }
     }
 }

@@ -12,7 +12,7 @@
 //! *Where to start reading.* [`sandbox`] for the life of a command, [`registry`] for how places are found again,
 //! `backend/` for one file per kind of place.
 
-mod backend;
+pub mod backend;
 mod embed;
 mod error;
 mod outcome;
@@ -20,7 +20,7 @@ mod plan;
 pub mod registry;
 pub mod sandbox;
 
-pub use backend::{Backend, Local};
+pub use backend::{Backend, Local, Sandboxed, Writable};
 pub use error::Error;
 pub use outcome::{Ending, Outcome};
 pub use plan::{Host, Plan, Spec};

@@ -41,6 +41,10 @@ impl Room {
         Self { path: plan.host.run.join(plan.name()) }
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Where its guest listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.path.join("guest.sock")

@@ -137,7 +137,8 @@ impl Sandbox {
 
     /// Removes what the place left on this machine. Its guest ends itself.
     pub fn remove(self) -> Result<(), Error> {
-        Room::of(&self.plan).clear()
+        Room::of(&self.plan).clear()?;
+        self.plan.spec.backend.remove(&self.plan)
     }
 
     /// Starts the job of a permit. The permit must be for this place and this session.

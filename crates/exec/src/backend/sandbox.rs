@@ -1,0 +1,139 @@
+//! The built-in jail on this machine.
+//!
+//! | | |
+//! |---|---|
+//! | needs | user namespaces, Landlock and seccomp of the kernel; no root, no daemon |
+//! | confines | files, processes, system calls, network; resources as far as this machine can |
+//! | cleans up | the guest is the jail's first process and ends itself, and with it the jail, when idle |
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hermes_sandbox::{Access, Bind, Jail, Launcher, Lifetime, Limits, Network, Streams};
+use hermes_types::{BackendName, Reach};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::registry::Room;
+use crate::{Error, Plan, embed};
+
+/// Where things are inside.
+const GUEST: &str = "/sandbox/guest";
+const RUN: &str = "/sandbox/run";
+/// The home directory of commands, inside.
+pub const HOME: &str = "/sandbox/home";
+/// The directory commands start in, inside.
+pub const WORKSPACE: &str = "/workspace";
+
+/// How long the guest may take to answer once the jail is made.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The settings of this backend.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sandboxed {
+    /// The program that makes jails: it calls `hermes_sandbox::helper_main` first.
+    #[serde(skip)]
+    pub helper: PathBuf,
+    /// Where the kept files of places are on the host.
+    pub files: PathBuf,
+    /// The home of the owner, whose credentials are hidden.
+    pub owner_home: PathBuf,
+    /// Other directories of the host: source, target, and whether they can be written.
+    pub binds: Vec<(PathBuf, PathBuf, Writable)>,
+    /// Whether the network of the host is there.
+    pub network: Network,
+    /// How much may be used.
+    pub limits: Limits,
+    /// `PATH`, `LANG`, `TERM` and `TZ` for commands.
+    pub base_env: Vec<(String, String)>,
+}
+
+/// Whether a directory of the host can be written from inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Writable {
+    /// It can.
+    Yes,
+    /// It can only be read.
+    No,
+}
+
+impl Sandboxed {
+    pub(super) fn reach(&self) -> Reach {
+        // The machine's own services listen on its loopback.
+        if self.network == Network::Full {
+            return Reach::Host;
+        }
+        let writable = self.binds.iter().filter(|(.., writable)| *writable == Writable::Yes);
+        let targets: Vec<String> = writable.map(|(_, target, _)| target.display().to_string()).collect();
+        if targets.is_empty() { Reach::Nothing } else { Reach::Directories(targets) }
+    }
+
+    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<(), Error> {
+        let guest = embed::guest(&plan.host.cache)?;
+        let files = self.files(plan);
+        for name in ["workspace", "home"] {
+            let path = files.join(name);
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
+        }
+        let jail = self.jail(plan, &guest, &files, room.path());
+        let launcher = Launcher::program(&self.helper);
+        let launched = tokio::task::spawn_blocking(move || launcher.launch(&jail, &Streams::default())).await;
+        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Sandbox, reason };
+        let running = launched.map_err(|error| unavailable(error.to_string()))?;
+        let mut running = running.map_err(|error| unavailable(error.to_string()))?;
+        let deadline = Instant::now() + PATIENCE;
+        while tokio::net::UnixStream::connect(room.socket()).await.is_err() {
+            if Instant::now() > deadline {
+                let killed = running.kill().map_err(|error| unavailable(error.to_string()))?;
+                return Err(unavailable(format!("its guest did not answer, and ended with {killed:?}")));
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+
+    fn jail(&self, plan: &Plan, guest: &Path, files: &Path, room: &Path) -> Jail {
+        let mut jail = Jail::new(GUEST, &self.owner_home);
+        jail.masked.push(plan.host.home.clone());
+        let mut bind =
+            |source: PathBuf, target: PathBuf, access| jail.binds.push(Bind { source, target, access });
+        bind(guest.to_owned(), GUEST.into(), Access::ReadOnly);
+        bind(room.to_owned(), RUN.into(), Access::ReadWrite);
+        bind(files.join("workspace"), WORKSPACE.into(), Access::ReadWrite);
+        bind(files.join("home"), HOME.into(), Access::ReadWrite);
+        for (source, target, writable) in &self.binds {
+            let access = match writable {
+                Writable::Yes => Access::ReadWrite,
+                Writable::No => Access::ReadOnly,
+            };
+            bind(source.clone(), target.clone(), access);
+        }
+        let words = ["serve", "--foreground", "--socket"].map(OsString::from);
+        jail.arguments.extend(words);
+        jail.arguments.push(Path::new(RUN).join("guest.sock").into());
+        jail.arguments.extend(["--idle".into(), plan.spec.lifetime.as_secs().to_string().into()]);
+        jail.environment = self.base_env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        jail.environment.push(("HOME".into(), HOME.into()));
+        jail.directory = WORKSPACE.into();
+        jail.network = self.network;
+        jail.limits = self.limits.clone();
+        jail.lifetime = Lifetime::Detached;
+        jail
+    }
+
+    /// Removes the kept files of a place.
+    pub(super) fn remove(&self, plan: &Plan) -> Result<(), Error> {
+        let files = self.files(plan);
+        match fs::remove_dir_all(&files) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file(&files)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn files(&self, plan: &Plan) -> PathBuf {
+        self.files.join("sandbox").join(plan.name())
+    }
+}

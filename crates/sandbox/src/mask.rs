@@ -1,0 +1,166 @@
+//! What no command needs and every thief looks for.
+
+use std::path::{Path, PathBuf};
+
+use crate::jail::{Access, Bind};
+
+/// Below the root: secrets of the system, and the data and sockets of engines that would hand out the whole machine.
+/// `/run` goes whole: it holds the sockets of engines, buses, agents and users' sessions, whatever their names are.
+const SYSTEM: &[&str] = &[
+    "/run",
+    "/var/run",
+    "/boot",
+    "/lost+found",
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/security/opasswd",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+    "/etc/ssh",
+    "/etc/NetworkManager/system-connections",
+    "/etc/wireguard",
+    "/etc/ppp",
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/etc/docker",
+    "/etc/krb5.keytab",
+    "/var/lib/docker",
+    "/var/lib/containers",
+    "/var/lib/containerd",
+    "/var/lib/kubelet",
+    "/var/lib/rancher",
+    "/var/lib/lxd",
+    "/var/lib/incus",
+    "/var/lib/libvirt",
+    "/var/lib/cloud",
+    "/var/lib/sss",
+    "/var/lib/postgresql",
+    "/var/lib/mysql",
+    "/var/spool",
+    "/var/mail",
+    "/var/log",
+    "/var/backups",
+    "/var/crash",
+];
+
+/// Where homes are kept. All are hidden but the one of the person the jail works for.
+const HOMES: &[&str] = &["/home", "/root", "/var/home", "/export/home"];
+
+/// Below a home: keys, tokens, passwords, and the profiles of browsers and mail programs.
+const CREDENTIALS: &[&str] = &[
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".oci",
+    ".boto",
+    ".config/gcloud",
+    ".config/doctl",
+    ".config/hcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/rclone",
+    ".config/op",
+    ".config/containers",
+    ".config/sops",
+    ".config/age",
+    ".config/git/credentials",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".config/microsoft-edge",
+    ".config/vivaldi",
+    ".config/opera",
+    ".config/Bitwarden",
+    ".config/Signal",
+    ".config/discord",
+    ".config/Slack",
+    ".config/keepassxc",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".local/share/containers",
+    ".mozilla",
+    ".thunderbird",
+    ".var/app",
+    ".snap",
+    "snap",
+    ".kube",
+    ".minikube",
+    ".docker",
+    ".gnupg",
+    ".password-store",
+    ".pki",
+    ".vault-token",
+    ".terraform.d",
+    ".terraformrc",
+    ".pulumi",
+    ".netrc",
+    ".git-credentials",
+    ".pgpass",
+    ".my.cnf",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".gem/credentials",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".m2/settings.xml",
+    ".gradle/gradle.properties",
+    ".nuget/NuGet",
+    ".composer/auth.json",
+    ".huggingface",
+    ".cache/huggingface/token",
+    ".openai",
+    ".anthropic",
+    ".claude",
+    ".codex",
+    ".gemini",
+    ".modal.toml",
+    ".daytona",
+    ".bash_history",
+    ".zsh_history",
+    ".python_history",
+    ".node_repl_history",
+    ".psql_history",
+    ".mysql_history",
+    ".local/share/fish/fish_history",
+    ".Xauthority",
+    ".ICEauthority",
+    ".dbus",
+    ".hermes",
+];
+
+/// What is hidden for somebody with this home, and what must be shown again because it lies in something hidden.
+pub(crate) fn usual(home: &Path) -> (Vec<PathBuf>, Vec<Bind>) {
+    let mut masked: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+    let mut shown = Vec::new();
+    for homes in HOMES.iter().map(Path::new).filter(|homes| *homes != home) {
+        masked.push(homes.to_path_buf());
+        if home.starts_with(homes) && home.exists() {
+            let (source, target) = (home.to_path_buf(), home.to_path_buf());
+            shown.push(Bind { source, target, access: Access::ReadOnly });
+        }
+    }
+    masked.extend(CREDENTIALS.iter().map(|name| home.join(name)));
+    (masked, shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_home_but_ones_own_is_hidden() {
+        let (masked, shown) = usual(Path::new("/root"));
+        let hidden = |path: &str| masked.contains(&PathBuf::from(path));
+        assert_eq!(
+            ["/home", "/root", "/root/.ssh", "/root/.config/gcloud", "/run"].map(hidden),
+            [true, false, true, true, true]
+        );
+        assert_eq!(shown, []);
+    }
+}

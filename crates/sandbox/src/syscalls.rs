@@ -1,0 +1,210 @@
+//! The system calls a jail has no use for. Most of them are roads to code of the kernel that few have walked.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, sock_filter,
+};
+
+/// Refused with EPERM, as the kernel does when a privilege is missing.
+const FORBIDDEN: &[i64] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_bpf,
+    libc::SYS_chroot,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_fanotify_init,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_init_module,
+    libc::SYS_kcmp,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+    libc::SYS_nfsservctl,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_pivot_root,
+    libc::SYS_process_madvise,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+    libc::SYS_vhangup,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_uselib,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ustat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_sysfs,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS__sysctl,
+];
+
+/// Refused with ENOSYS, so that programs fall back to what they did before these existed. The flags of clone3 lie in
+/// memory, where a filter cannot look.
+const UNKNOWN: &[i64] = &[
+    libc::SYS_clone3,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_io_uring_setup,
+    libc::SYS_memfd_secret,
+    LISTMOUNT,
+    STATMOUNT,
+    OPEN_TREE_ATTR,
+    LSM_SET_SELF_ATTR,
+];
+
+const STATMOUNT: i64 = 457;
+const LISTMOUNT: i64 = 458;
+const LSM_SET_SELF_ATTR: i64 = 460;
+const OPEN_TREE_ATTR: i64 = 467;
+
+/// The families of sockets an ordinary program needs.
+const SOCKETS: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+
+/// Requests to a terminal that put words into somebody else's mouth.
+const TERMINAL_TRICKS: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
+
+const NEW_NAMESPACES: [i32; 7] = [
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+];
+
+/// Ordinary, and asking what it is. The one that switches off address randomization is a gift to an attacker.
+const PERSONALITIES: [u64; 5] = [0, 0x0008, 0x0002_0000, 0x0002_0008, 0xffff_ffff];
+
+/// How packets were read before there was a family for it.
+const SOCK_PACKET: i32 = 10;
+
+/// The bits of a socket's type that are its type; the others are flags.
+const SOCKET_TYPE: u64 = 0xf;
+
+/// For a jail that runs as root and may not change owners: say yes and do nothing, so that unpacking an archive works.
+const OWNERS: &[i64] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+];
+
+/// From here on, up, are the calls of another ABI (x32), which would not be recognized by their numbers.
+const OTHER_ABI: u32 = 0x4000_0000;
+
+/// Applies the filters to this process and all it starts.
+///
+/// Tracing is not refused: a debugger is ordinary work, and the pid namespace leaves nothing to trace but the jail's
+/// own processes. A call made by the rules of 32-bit programs kills the process that made it.
+pub(crate) fn restrict() -> io::Result<()> {
+    for program in programs().map_err(|error| io::Error::other(error.to_string()))? {
+        seccompiler::apply_filter(&program).map_err(|error| match error {
+            seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
+            other => io::Error::other(other.to_string()),
+        })?;
+    }
+    Ok(())
+}
+
+fn programs() -> Result<Vec<BpfProgram>, BackendError> {
+    let mut forbidden = always(FORBIDDEN);
+    forbidden.insert(libc::SYS_clone, any(NEW_NAMESPACES.map(|flag| bits(0, flag as u64, flag as u64)))?);
+    forbidden
+        .insert(libc::SYS_ioctl, any(TERMINAL_TRICKS.map(|request| compare(1, SeccompCmpOp::Eq, request)))?);
+    forbidden.insert(libc::SYS_personality, none_of(0, &PERSONALITIES)?);
+    let mut sockets = none_of(0, &SOCKETS.map(|family| family as u64))?;
+    sockets.extend(any([libc::SOCK_RAW, SOCK_PACKET].map(|kind| bits(1, SOCKET_TYPE, kind as u64)))?);
+
+    let mut programs = vec![
+        compile(forbidden, libc::EPERM)?,
+        compile(always(UNKNOWN), libc::ENOSYS)?,
+        compile(BTreeMap::from([(libc::SYS_socket, sockets)]), libc::EAFNOSUPPORT)?,
+    ];
+    if rustix::process::geteuid().is_root() {
+        programs.push(compile(always(OWNERS), 0)?);
+    }
+    if let Some(first) = programs.first_mut() {
+        first.splice(0..0, refuse_other_abi());
+    }
+    Ok(programs)
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn compile(rules: Rules, errno: i32) -> Result<BpfProgram, BackendError> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let refuse = SeccompAction::Errno(errno.unsigned_abs());
+    BpfProgram::try_from(SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?)
+}
+
+fn always(calls: &[i64]) -> Rules {
+    calls.iter().map(|call| (*call, Vec::new())).collect()
+}
+
+/// One rule for each condition: the call is refused if any holds.
+fn any<const N: usize>(
+    conditions: [Result<SeccompCondition, BackendError>; N],
+) -> Result<Vec<SeccompRule>, BackendError> {
+    conditions.into_iter().map(|condition| SeccompRule::new(vec![condition?])).collect()
+}
+
+/// One rule: the call is refused if the argument is none of these.
+fn none_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, BackendError> {
+    let unlike = values.iter().map(|value| compare(argument, SeccompCmpOp::Ne, *value));
+    Ok(vec![SeccompRule::new(unlike.collect::<Result<_, _>>()?)?])
+}
+
+fn bits(argument: u8, mask: u64, value: u64) -> Result<SeccompCondition, BackendError> {
+    compare(argument, SeccompCmpOp::MaskedEq(mask), value)
+}
+
+/// The kernel takes these arguments as 32 bits, so the upper half must not count.
+fn compare(argument: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)
+}
+
+/// Refuses every call whose number belongs to another ABI of the same machine. What follows loads anew.
+fn refuse_other_abi() -> [sock_filter; 3] {
+    let instruction = |code: u32, jf: u8, k: u32| sock_filter { code: code as u16, jt: 0, jf, k };
+    [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, OTHER_ABI),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
+    ]
+}

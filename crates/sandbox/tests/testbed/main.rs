@@ -1,0 +1,82 @@
+//! What tests start, free or confined.
+//!
+//! `run FILE` launches the jail described in the file with this process's own streams and ends as its program did.
+//! `attack NAME ARGUMENT...` tries one forbidden thing and ends with 0 if it could be done, with [`REFUSED`] if not.
+#![expect(clippy::print_stdout, reason = "tests read what it prints")]
+
+mod attack;
+mod raw;
+
+use std::error::Error;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+use hermes_sandbox::{Exit, Jail, Launcher, Streams};
+
+/// The attack was refused.
+const REFUSED: u8 = 7;
+
+/// There was no jail.
+const NO_JAIL: u8 = 99;
+
+fn main() -> ExitCode {
+    hermes_sandbox::helper_main();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["run", file] => run(file).unwrap_or_else(|error| {
+            eprintln!("no jail: {error}");
+            ExitCode::from(NO_JAIL)
+        }),
+        ["detach", file] => detach(file).unwrap_or_else(|error| {
+            eprintln!("no jail: {error}");
+            ExitCode::from(NO_JAIL)
+        }),
+        ["probe"] => match Launcher::this_program().probe() {
+            Ok(probe) => {
+                println!("{probe:?}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("no jail: {error}");
+                ExitCode::from(NO_JAIL)
+            }
+        },
+        ["attack", name, arguments @ ..] => match attack::attempt(name, arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{name}: {error}");
+                ExitCode::from(REFUSED)
+            }
+        },
+        _ => ExitCode::from(2),
+    }
+}
+
+fn read(file: &str) -> Result<Jail, Box<dyn Error>> {
+    Ok(postcard::from_bytes(&std::fs::read(file)?)?)
+}
+
+fn run(file: &str) -> Result<ExitCode, Box<dyn Error>> {
+    let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let streams = Streams {
+        stdin: Some(stdin.as_fd()),
+        stdout: Some(stdout.as_fd()),
+        stderr: Some(stderr.as_fd()),
+        others: Vec::new(),
+    };
+    let mut running = Launcher::this_program().launch(&read(file)?, &streams)?;
+    Ok(match running.wait()? {
+        Exit::Code(code) => ExitCode::from(u8::try_from(code)?),
+        Exit::Signal(signal) => ExitCode::from(128 + u8::try_from(signal)?),
+    })
+}
+
+/// Launches a jail, prints its name and leaves it.
+fn detach(file: &str) -> Result<ExitCode, Box<dyn Error>> {
+    let running = Launcher::this_program().launch(&read(file)?, &Streams::default())?;
+    let id = postcard::to_stdvec(&running.id()?)?;
+    std::io::stdout().write_all(&id)?;
+    Ok(ExitCode::SUCCESS)
+}
