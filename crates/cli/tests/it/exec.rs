@@ -92,7 +92,7 @@ fn a_relative_path_is_judged_where_the_session_is() {
 #[test]
 fn a_backend_that_is_not_there_runs_nothing_anywhere() {
     let desk = Desk::new("");
-    for backend in ["sandbox", "docker", "ssh", "singularity", "modal", "daytona", "kubernetes"] {
+    for backend in ["docker", "ssh", "singularity", "modal", "daytona", "kubernetes"] {
         let failed = desk.run(&["--json", "--backend", backend, "--", "touch ran"]);
         assert_eq!(failed.code, Some(5), "{failed:?}");
         assert_eq!(failed.json()["error"]["kind"], json!("unavailable"));
@@ -139,4 +139,45 @@ fn one_shot_leaves_nothing_behind() {
         .filter(|path| path.is_dir())
         .collect();
     assert_eq!(left, [] as [std::path::PathBuf; 0]);
+}
+
+#[test]
+fn the_sandbox_keeps_its_own_files_and_writes_no_others() {
+    let desk = Desk::new("");
+    let sandbox = ["--backend", "sandbox", "--session", "s", "--"];
+    let outside = desk.path().join("outside");
+    let first = format!("echo mine > f; export A=1; cd /tmp; echo x > {}; echo wrote $?", outside.display());
+    let first = desk.run(&[&sandbox[..], &[&first]].concat());
+    assert!(first.out.ends_with("wrote 1\n"), "{first:?}");
+    assert!(!outside.exists());
+    let next = desk.run(&[&sandbox[..], &["pwd; cat /workspace/f; echo $A"]].concat());
+    assert_eq!(next.out, "/tmp\nmine\n1\n", "{next:?}");
+    let other =
+        desk.run(&["--backend", "sandbox", "--session", "t", "--", "ls -A /workspace; echo \"[$A]\""]);
+    assert_eq!(other.out, "[]\n", "{other:?}");
+}
+
+#[test]
+fn the_sandbox_is_not_asked_about_and_hides_the_home() {
+    let desk = Desk::new("");
+    desk.home.write(".env", "THE_TOKEN=hunter2\n");
+    let env = desk.home.path().join(".env").display().to_string();
+    let run = |command: &str| desk.run(&["--backend", "sandbox", "--session", "s", "--", command]);
+    let read = run(&format!("cat {env}; cat /proc/1/environ /proc/self/environ"));
+    assert!(!format!("{read:?}").contains("hunter2"), "{read:?}");
+    // On the host this would be refused; here it can hurt nobody.
+    let wild = run("rm -rf /workspace/* ~ 2>/dev/null; echo alive");
+    assert_eq!((wild.code, wild.out.as_str()), (Some(0), "alive\n"), "{wild:?}");
+    let network = run("exec 3<>/dev/tcp/127.0.0.1/22");
+    assert_ne!(network.code, Some(0), "{network:?}");
+}
+
+#[test]
+fn a_confinement_that_cannot_be_given_is_refused() {
+    let desk = Desk::new("terminal: {network: proxy}\n");
+    let failed = desk.run(&["--backend", "sandbox", "--", "touch ran"]);
+    assert_eq!(failed.code, Some(5), "{failed:?}");
+    let full = Desk::new("terminal: {network: full}\n");
+    let asked = full.run(&["--backend", "sandbox", "--", "git push --force"]);
+    assert_eq!(asked.code, Some(4), "{asked:?}");
 }
