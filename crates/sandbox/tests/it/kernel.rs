@@ -243,6 +243,19 @@ fn a_set_uid_program_stays_who_one_is() {
 }
 
 #[test]
+fn no_set_uid_program_is_left_behind() {
+    shell(|_| "cp /bin/true left && chmod 4755 left".to_owned()).is_refused();
+    shell(|_| "cp /bin/true left && chmod 2755 left".to_owned()).is_refused();
+}
+
+#[test]
+fn no_set_uid_program_is_made_at_once() {
+    testbed(|bed| ["make-set-uid".into(), bed.text("work/confined")])
+        .freely(|bed| format!("{} attack make-set-uid {}", bed.text("testbed"), bed.text("work/free")))
+        .is_refused();
+}
+
+#[test]
 fn capabilities_of_a_file_are_not_given() {
     if !rustix::process::getuid().is_root() {
         return eprintln!("only root can give a file capabilities");
