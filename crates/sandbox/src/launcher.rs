@@ -171,7 +171,8 @@ fn ready(fd: BorrowedFd<'_>, patience: Duration) -> io::Result<bool> {
     }
 }
 
-/// A jail whose program runs. Dropping it ends a jail that lives with its parent, and lets go of a detached one.
+/// A jail whose program runs. Dropping it ends a jail that lives with its parent and waits for that end, and lets go of
+/// a detached one.
 #[derive(Debug)]
 pub struct Running {
     control: OwnedFd,
@@ -207,8 +208,8 @@ impl Running {
         let received = wire::receive(&self.control).map_err(Error::io("no word from the jail's keeper"))?;
         let ended = match received {
             Some((Report::Ended(exit), _)) => Ok(exit),
-            // It was killed, and the jail with it.
-            None => Ok(Exit::Signal(libc::SIGKILL)),
+            // It was killed, and the jail with it, as soon as the kernel gets to it.
+            None => gone(&self.init).map(|()| Exit::Signal(libc::SIGKILL)),
             Some(_) => Err(Error::Broken("it spoke out of turn".to_owned())),
         };
         if let Some(keeper) = &mut self.keeper {
@@ -258,10 +259,7 @@ impl JailId {
     pub fn kill(&self) -> Result<(), Error> {
         let Some(init) = self.open()? else { return Ok(()) };
         signal_kill(&init)?;
-        match ready(init.as_fd(), PATIENCE).map_err(Error::io("cannot wait for the jail"))? {
-            true => Ok(()),
-            false => Err(Error::Broken("the jail does not end".to_owned())),
-        }
+        gone(&init)
     }
 
     /// The first process, if it is still the one that was meant.
@@ -281,6 +279,14 @@ fn signal_kill(init: &OwnedFd) -> Result<(), Error> {
     match rustix::process::pidfd_send_signal(init, Signal::KILL) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(error) => Err(Error::io("cannot kill the jail")(error.into())),
+    }
+}
+
+/// Waits for the end of a jail that is being killed.
+fn gone(init: &OwnedFd) -> Result<(), Error> {
+    match ready(init.as_fd(), PATIENCE).map_err(Error::io("cannot wait for the jail"))? {
+        true => Ok(()),
+        false => Err(Error::Broken("the jail does not end".to_owned())),
     }
 }
 

@@ -71,20 +71,22 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS__sysctl,
 ];
 
-/// Refused with ENOSYS, so that programs fall back to what they did before these existed. The flags of clone3 lie in
-/// memory, where a filter cannot look.
+/// Refused with ENOSYS, so that programs fall back to what they did before these existed. The flags of clone3 and
+/// openat2 lie in memory, where a filter cannot look.
 const UNKNOWN: &[i64] = &[
     libc::SYS_clone3,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
     libc::SYS_io_uring_setup,
     libc::SYS_memfd_secret,
+    libc::SYS_openat2,
     LISTMOUNT,
     STATMOUNT,
     OPEN_TREE_ATTR,
     LSM_SET_SELF_ATTR,
 ];
 
+const FCHMODAT2: i64 = 452;
 const STATMOUNT: i64 = 457;
 const LISTMOUNT: i64 = 458;
 const LSM_SET_SELF_ATTR: i64 = 460;
@@ -125,6 +127,34 @@ const OWNERS: &[i64] = &[
     libc::SYS_fchownat,
 ];
 
+/// A set-uid program that a jail leaves in its workspace would give whoever starts it outside the rights of the one
+/// the jail works for. So nobody makes one: here are the calls that give a file its mode, and which argument that is.
+const MODES: &[(i64, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (libc::SYS_mknodat, 2),
+];
+
+/// The calls that may make a file: which argument says whether, and which its mode.
+const OPENS: &[(i64, u8, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+    (libc::SYS_openat, 2, 3),
+];
+
+/// The bits of a mode that make a program run as its owner or its group.
+const SET_ID: [u64; 2] = [libc::S_ISUID as u64, libc::S_ISGID as u64];
+
+/// The flags with which an open makes a file.
+const MAKES: [u64; 2] = [libc::O_CREAT as u64, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64];
+
 /// From here on, up, are the calls of another ABI (x32), which would not be recognized by their numbers.
 const OTHER_ABI: u32 = 0x4000_0000;
 
@@ -148,6 +178,16 @@ fn programs() -> Result<Vec<BpfProgram>, BackendError> {
     forbidden
         .insert(libc::SYS_ioctl, any(TERMINAL_TRICKS.map(|request| compare(1, SeccompCmpOp::Eq, request)))?);
     forbidden.insert(libc::SYS_personality, none_of(0, &PERSONALITIES)?);
+    for (call, mode) in MODES {
+        forbidden.insert(*call, any(SET_ID.map(|bit| bits(*mode, bit, bit)))?);
+    }
+    for (call, flags, mode) in OPENS {
+        let mut rules = Vec::new();
+        for (make, bit) in MAKES.iter().flat_map(|make| SET_ID.map(|bit| (*make, bit))) {
+            rules.push(SeccompRule::new(vec![bits(*flags, make, make)?, bits(*mode, bit, bit)?])?);
+        }
+        forbidden.insert(*call, rules);
+    }
     let mut sockets = none_of(0, &SOCKETS.map(|family| family as u64))?;
     sockets.extend(any([libc::SOCK_RAW, SOCK_PACKET].map(|kind| bits(1, SOCKET_TYPE, kind as u64)))?);
 

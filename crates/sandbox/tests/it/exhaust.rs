@@ -1,5 +1,7 @@
 //! Attacks that use things up. Each is small enough to do no harm where it is not stopped.
 
+use std::os::fd::AsFd;
+
 use hermes_sandbox::{Hold, Launcher, Limits, Streams};
 
 use crate::attack::{plain, testbed};
@@ -42,6 +44,25 @@ fn private_files_are_limited_in_number() {
 #[test]
 fn open_files_are_limited() {
     plain("descriptors 256").jail(|_, jail| jail.limits.open_files = Some(64)).is_refused();
+}
+
+#[test]
+fn processor_time_is_limited() {
+    let bed = everybody().remove(0);
+    let script = "import time\nend = time.monotonic() + 0.6\nwhile time.monotonic() < end: pass\nprint(time.process_time())";
+    let mut jail = bed.jail("/usr/bin/python3", &["-c", script]);
+    jail.limits.millicpus = Some(200);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let streams = Streams { stdout: Some(writer.as_fd()), ..Streams::default() };
+    let mut running = Launcher::program(bed.program()).launch(&jail, &streams).unwrap();
+    drop(writer);
+    let used: f64 = std::io::read_to_string(reader).unwrap().trim().parse().unwrap();
+    running.wait().unwrap();
+    match &running.held().cpu {
+        // A fifth of the time, and what one turn may go over.
+        Hold::Held => assert!(used < 0.3, "{used} seconds of 0.6"),
+        other => eprintln!("processor time cannot be limited here: {other:?}"),
+    }
 }
 
 #[test]

@@ -3,14 +3,20 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use crate::attack::{Control, plain, shell, testbed};
+use crate::attack::{Attack, Control, plain, shell, testbed};
 use crate::bed::{NOBODY, copy, everybody};
 
+/// CLONE_NEWUSER
 const NEW_USER: &str = "268435456";
+
+/// A system call with numbers for arguments.
+fn syscall(number: i64, arguments: &'static [&'static str]) -> Attack {
+    shell(move |bed| format!("{} attack syscall {number} {}", bed.text("testbed"), arguments.join(" ")))
+}
 
 #[test]
 fn a_user_namespace_is_not_made_by_unshare() {
-    plain("syscall 272 268435456").is_refused();
+    syscall(libc::SYS_unshare, &[NEW_USER]).is_refused();
 }
 
 #[test]
@@ -92,7 +98,7 @@ fn no_key_is_requested() {
 #[test]
 fn no_keyring_is_joined() {
     // KEYCTL_GET_KEYRING_ID of the session keyring, made if it is not there.
-    plain("syscall 250 0 -3 1").is_refused();
+    syscall(libc::SYS_keyctl, &["0", "-3", "1"]).is_refused();
 }
 
 #[test]
@@ -113,7 +119,7 @@ fn no_ring_is_set_up() {
 #[test]
 fn no_page_faults_are_handled() {
     // UFFD_USER_MODE_ONLY
-    plain("syscall 323 1").is_refused();
+    syscall(libc::SYS_userfaultfd, &["1"]).is_refused();
 }
 
 #[test]
@@ -124,7 +130,7 @@ fn no_file_is_opened_by_handle() {
 #[test]
 fn addresses_stay_random() {
     // ADDR_NO_RANDOMIZE
-    plain("syscall 135 262144").is_refused();
+    syscall(libc::SYS_personality, &["262144"]).is_refused();
 }
 
 #[test]
@@ -234,6 +240,19 @@ fn a_set_uid_program_stays_who_one_is() {
         fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
         shell(move |_| format!("./other attack effective-uid {other}")).is_refused_to(&bed);
     }
+}
+
+#[test]
+fn no_set_uid_program_is_left_behind() {
+    shell(|_| "cp /bin/true left && chmod 4755 left".to_owned()).is_refused();
+    shell(|_| "cp /bin/true left && chmod 2755 left".to_owned()).is_refused();
+}
+
+#[test]
+fn no_set_uid_program_is_made_at_once() {
+    testbed(|bed| ["make-set-uid".into(), bed.text("work/confined")])
+        .freely(|bed| format!("{} attack make-set-uid {}", bed.text("testbed"), bed.text("work/free")))
+        .is_refused();
 }
 
 #[test]

@@ -31,6 +31,23 @@ fn processes_with(word: &str) -> Vec<u32> {
         .collect()
 }
 
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The keepers that this process started.
+fn keepers_of(launcher: u32) -> Vec<u32> {
+    let mut keepers = processes_with("hermes-jail-keeper");
+    keepers.retain(|pid| parent(*pid) == Some(launcher));
+    keepers
+}
+
+fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
 /// A jail with a family of processes that can be found by a word of this bed's own.
 fn family(bed: &Bed, word: &str) -> hermes_sandbox::Jail {
     let script = format!(
@@ -81,18 +98,24 @@ fn a_killed_launcher_takes_its_jail_along() {
 fn a_launcher_killed_at_any_moment_leaves_nothing() {
     let bed = everybody().remove(0);
     let word = word(&bed, "moment");
+    let mut keepers = Vec::new();
     for round in 0..100u64 {
         let mut jail = family(&bed, &word);
         jail.limits.processes = Some(64);
         let mut launcher = bed.run(&jail).spawn().unwrap();
         std::thread::sleep(Duration::from_micros(round * 150));
+        keepers.extend(keepers_of(launcher.id()));
         launcher.kill().unwrap();
         launcher.wait().unwrap();
     }
     until("the families are gone", || processes_with(&word).is_empty());
-    let keeper_of_ours =
-        |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == bed.program());
-    until("the keepers are gone", || !processes_with("hermes-jail-keeper").iter().any(keeper_of_ours));
+    until("the keepers are gone", || {
+        !processes_with("hermes-jail-keeper").iter().any(|pid| keepers.contains(pid))
+    });
+    let mut left = Vec::new();
+    cgroups(Path::new("/sys/fs/cgroup"), &mut left);
+    left.retain(|path| keepers.iter().any(|pid| path.ends_with(format!("hermes-jail-{pid}"))));
+    assert_eq!(left, [] as [PathBuf; 0]);
 }
 
 #[test]
@@ -103,12 +126,7 @@ fn a_killed_keeper_takes_its_jail_along() {
     jail.lifetime = Lifetime::Detached;
     let id = detach(&bed, &jail);
     until("the family is there", || processes_with(&word).len() >= 6);
-    let exe_is_ours =
-        |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == bed.program());
-    let keepers: Vec<u32> = processes_with("hermes-jail-keeper").into_iter().filter(exe_is_ours).collect();
-    let [keeper] = keepers.as_slice() else { panic!("one keeper, not {keepers:?}") };
-    let keeper = rustix::process::Pid::from_raw(i32::try_from(*keeper).unwrap()).unwrap();
-    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    kill(parent(u32::try_from(number(id)).unwrap()).unwrap());
     until("the family is gone", || processes_with(&word).is_empty());
     until("the jail is gone", || !id.is_alive().unwrap());
 }
@@ -136,6 +154,11 @@ fn a_detached_jail_outlives_its_launcher_and_is_found_again() {
     }
 }
 
+/// The number of a jail's first process, which its name begins with.
+fn number(id: JailId) -> i32 {
+    postcard::take_from_bytes(&postcard::to_stdvec(&id).unwrap()).unwrap().0
+}
+
 /// Every cgroup below this directory that is one of ours and belongs to this process.
 fn cgroups(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -154,8 +177,7 @@ fn cgroups_are_removed_with_their_jail() {
     let mut jail = bed.jail("/bin/sleep", &["100"]);
     jail.limits.processes = Some(8);
     let mut running = Launcher::program(bed.program()).launch(&jail, &Streams::default()).unwrap();
-    let id = postcard::to_stdvec(&running.id().unwrap()).unwrap();
-    let (pid, _): (i32, _) = postcard::take_from_bytes(&id).unwrap();
+    let pid = number(running.id().unwrap());
     let holds = |cgroup: &PathBuf| {
         fs::read_to_string(cgroup.join("cgroup.procs"))
             .is_ok_and(|text| text.lines().any(|line| line == pid.to_string()))
@@ -181,9 +203,7 @@ fn cgroups_of_a_killed_keeper_are_swept() {
     jail.limits.processes = Some(32);
     let mut launcher = bed.run(&jail).spawn().unwrap();
     until("the family is there", || processes_with(&word).len() >= 6);
-    let exe_is_ours =
-        |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == bed.program());
-    let keepers: Vec<u32> = processes_with("hermes-jail-keeper").into_iter().filter(exe_is_ours).collect();
+    let keepers = keepers_of(launcher.id());
     let [keeper] = keepers.as_slice() else { panic!("one keeper, not {keepers:?}") };
     let ours = format!("hermes-jail-{keeper}");
     let left = || {
@@ -192,8 +212,7 @@ fn cgroups_of_a_killed_keeper_are_swept() {
         found.retain(|path| path.ends_with(&ours));
         found.len()
     };
-    let keeper = rustix::process::Pid::from_raw(i32::try_from(*keeper).unwrap()).unwrap();
-    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    kill(*keeper);
     launcher.wait().unwrap();
     until("the family is gone", || processes_with(&word).is_empty());
     assert_eq!(left(), 1);

@@ -74,6 +74,15 @@ fn an_archive_of_somebody_else_is_unpacked() {
 }
 
 #[test]
+fn files_are_moved_linked_and_locked() {
+    works(
+        "mkdir d && echo x > f && mv f d/ && ln d/f g && mv g /tmp/ && cat /tmp/g && chmod 700 d && \
+         flock d/f true && install -m 755 d/f h && ls -l h | cut -c1-10",
+        "x\n-rwxr-xr-x\n",
+    );
+}
+
+#[test]
 fn terminals_are_made() {
     works(
         "/usr/bin/python3 -c 'import pty, os; m, s = pty.openpty(); os.write(s, b\"x\"); print(os.read(m, 1), os.ttyname(s))'",

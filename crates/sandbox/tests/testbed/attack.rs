@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::time::Duration;
@@ -99,6 +100,10 @@ pub(crate) fn attempt(name: &str, arguments: &[&str]) -> io::Result<()> {
         "effective-uid" => {
             let wanted = u32::try_from(number(0)?).map_err(io::Error::other)?;
             refuse_unless(rustix::process::geteuid().as_raw() == wanted)
+        }
+        "make-set-uid" => {
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o4755).open(argument(0)?)?;
+            refuse_unless(made.metadata()?.mode() & 0o4000 != 0)
         }
         "write-same" => {
             let text = fs::read_to_string(argument(0)?)?;
