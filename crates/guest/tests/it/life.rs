@@ -123,8 +123,9 @@ async fn a_guest_ends_itself_when_nobody_needs_it() {
 async fn a_guest_that_is_killed_takes_its_processes_along() {
     let place = Place::start().await;
     let s = place.session().await;
+    let nap = format!("sleep {}", 3_000_000 + std::process::id());
     let ended =
-        s.run(s.command("setsid bash -c 'sleep 750 & sleep 750' & sleep 0.2; pgrep -f 'sleep 750'")).await;
+        s.run(s.command(format!("setsid bash -c '{nap} & {nap}' & sleep 0.2; pgrep -f '{nap}'"))).await;
     assert_eq!(ended.tree, Tree::Alive);
     let pids = crate::place::text_of(&ended);
     let pid = rustix::process::Pid::from_raw(place.pid.cast_signed()).unwrap();
