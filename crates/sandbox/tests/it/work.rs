@@ -158,6 +158,37 @@ fn directories_appear_where_they_are_asked_for() {
 }
 
 #[test]
+fn a_workspace_in_a_home_and_a_directory_in_run_are_shown_alone() {
+    if !rustix::process::getuid().is_root() {
+        return eprintln!("only root can make directories in /home and /run");
+    }
+    for bed in everybody() {
+        let home = tempfile::Builder::new().prefix("hermes-test-").tempdir_in("/home").unwrap();
+        let run = tempfile::Builder::new().prefix("hermes-test-").tempdir_in("/run").unwrap();
+        for name in ["work", ".ssh"] {
+            fs::create_dir(home.path().join(name)).unwrap();
+            fs::write(home.path().join(name).join("file"), name).unwrap();
+        }
+        bed.give(home.path());
+        bed.give(run.path());
+        let script = format!(
+            "cd {0} && ls -A . .ssh && cat work/file && touch work/new {1}/new && ! touch new 2>/dev/null && \
+             echo $(ls /home | wc -l) $(ls /run | wc -l)",
+            home.path().display(),
+            run.path().display()
+        );
+        let mut jail = hermes_sandbox::Jail::new("/bin/bash", home.path())
+            .bind(home.path().join("work"), Access::ReadWrite)
+            .bind(run.path(), Access::ReadWrite);
+        jail.arguments = vec!["-c".into(), script.into()];
+        jail.environment = vec![("PATH".into(), "/usr/bin:/bin".into())];
+        let out = ".:\n.ssh\nwork\n\n.ssh:\nwork1 1\n".to_owned();
+        assert_eq!(bed.confined(&jail), Ended { code: 0, out, err: String::new() }, "uid {}", bed.uid);
+        assert!(home.path().join("work/new").exists() && run.path().join("new").exists());
+    }
+}
+
+#[test]
 fn two_hundred_quick_processes() {
     works("for i in {1..200}; do /bin/true || exit 1; done; echo done", "done\n");
 }
