@@ -127,6 +127,15 @@ fn the_environment_is_the_one_given() {
 }
 
 #[test]
+fn an_environment_larger_than_a_packet_arrives() {
+    for bed in everybody() {
+        let mut jail = bed.jail("/usr/bin/env", &[] as &[&str]);
+        jail.environment = (0..10).map(|n| (format!("V{n}").into(), "x".repeat(100_000).into())).collect();
+        assert_eq!(bed.confined(&jail).out.len(), 10 * (100_000 + "V0=\n".len()));
+    }
+}
+
+#[test]
 fn a_debugger_traces_its_own_child() {
     works("strace -o trace /bin/true && grep -c exited trace", "1\n");
 }
