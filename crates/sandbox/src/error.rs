@@ -45,7 +45,7 @@ impl Error {
 
     /// The error for a failed step: if the step failed because something of the machine is missing, that.
     pub(crate) fn from_fault(fault: Fault) -> Self {
-        match Missing::behind(&fault) {
+        match Missing::behind(&fault, &Machine::look()) {
             Some(missing) => Self::Missing(missing),
             None => Self::Setup(fault),
         }
@@ -224,16 +224,43 @@ pub enum Missing {
     Kernel(String),
 }
 
+/// What of the machine explains a refusal.
+#[derive(Debug, Default)]
+struct Machine {
+    max_user_namespaces: Option<String>,
+    unprivileged_userns_clone: Option<String>,
+    apparmor_restrict: Option<String>,
+    filtered: bool,
+}
+
+impl Machine {
+    fn look() -> Self {
+        let sysctl = |name: &str| {
+            fs::read_to_string(format!("/proc/sys/{name}")).ok().map(|text| text.trim().to_owned())
+        };
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
+        Self {
+            max_user_namespaces: sysctl("user/max_user_namespaces"),
+            unprivileged_userns_clone: sysctl("kernel/unprivileged_userns_clone"),
+            apparmor_restrict: sysctl("kernel/apparmor_restrict_unprivileged_userns"),
+            filtered: mode.is_some_and(|mode| mode.trim() == "2"),
+        }
+    }
+}
+
 impl Missing {
-    fn behind(fault: &Fault) -> Option<Self> {
+    fn behind(fault: &Fault, machine: &Machine) -> Option<Self> {
         let forbidden = matches!(fault.errno, libc::EPERM | libc::EACCES);
         match fault.step {
-            Step::Namespaces if fault.errno == libc::ENOSPC || fault.errno == libc::EUSERS => {
+            Step::Namespaces if matches!(fault.errno, libc::ENOSPC | libc::EUSERS) => {
                 Some(Self::UserNamespaceCount)
             }
-            Step::Namespaces | Step::IdMap if forbidden => Some(Self::user_namespaces(fault)),
-            Step::Namespaces if fault.errno == libc::ENOSYS && filtered() => Some(Self::Filtered),
-            Step::Root | Step::Hostname if forbidden => Some(Self::user_namespaces(fault)),
+            Step::Namespaces if fault.errno == libc::ENOSYS && machine.filtered => Some(Self::Filtered),
+            // Where user namespaces are restricted they can be made, but their owner may do nothing in them.
+            Step::Namespaces | Step::IdMap | Step::Hostname | Step::Root if forbidden => {
+                Some(Self::user_namespaces(fault, machine))
+            }
             Step::Proc if forbidden => Some(Self::WholeProc),
             Step::Landlock if matches!(fault.errno, libc::ENOSYS | libc::EOPNOTSUPP) => Some(Self::Landlock),
             step if fault.errno == libc::ENOSYS => Some(Self::Kernel(format!("what it takes to {step}"))),
@@ -241,14 +268,15 @@ impl Missing {
         }
     }
 
-    fn user_namespaces(fault: &Fault) -> Self {
-        if sysctl("user/max_user_namespaces").as_deref() == Some("0") {
+    fn user_namespaces(fault: &Fault, machine: &Machine) -> Self {
+        let is = |setting: &Option<String>, value: &str| setting.as_deref() == Some(value);
+        if is(&machine.max_user_namespaces, "0") {
             Self::UserNamespaceCount
-        } else if sysctl("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
+        } else if is(&machine.unprivileged_userns_clone, "0") {
             Self::UserNamespaceSwitch
-        } else if sysctl("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
+        } else if is(&machine.apparmor_restrict, "1") {
             Self::AppArmor
-        } else if filtered() {
+        } else if machine.filtered {
             Self::Filtered
         } else {
             Self::UserNamespaces(fault.to_string())
@@ -256,12 +284,50 @@ impl Missing {
     }
 }
 
-fn sysctl(name: &str) -> Option<String> {
-    fs::read_to_string(format!("/proc/sys/{name}")).ok().map(|text| text.trim().to_owned())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn filtered() -> bool {
-    fs::read_to_string("/proc/self/status").is_ok_and(|status| {
-        status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
-    })
+    #[test]
+    fn what_is_missing_is_told_from_the_step_and_the_machine() {
+        let fault = |step, errno| Fault { step, about: None, errno };
+        let off = |value: &str| Some(value.to_owned());
+        let plain = Machine::default;
+        let cases = [
+            (fault(Step::Namespaces, libc::ENOSPC), plain(), Some(Missing::UserNamespaceCount)),
+            (
+                fault(Step::Namespaces, libc::EPERM),
+                Machine { unprivileged_userns_clone: off("0"), ..plain() },
+                Some(Missing::UserNamespaceSwitch),
+            ),
+            (
+                fault(Step::Hostname, libc::EPERM),
+                Machine { apparmor_restrict: off("1"), ..plain() },
+                Some(Missing::AppArmor),
+            ),
+            (
+                fault(Step::Namespaces, libc::ENOSYS),
+                Machine { filtered: true, ..plain() },
+                Some(Missing::Filtered),
+            ),
+            (
+                fault(Step::IdMap, libc::EPERM),
+                Machine { max_user_namespaces: off("15000"), ..plain() },
+                Some(Missing::UserNamespaces(
+                    "cannot map the user into the jail: Operation not permitted (os error 1)".to_owned(),
+                )),
+            ),
+            (fault(Step::Proc, libc::EPERM), plain(), Some(Missing::WholeProc)),
+            (fault(Step::Landlock, libc::EOPNOTSUPP), plain(), Some(Missing::Landlock)),
+            (
+                fault(Step::Mount, libc::ENOSYS),
+                plain(),
+                Some(Missing::Kernel("what it takes to mount".to_owned())),
+            ),
+            (fault(Step::Exec, libc::ENOENT), plain(), None),
+        ];
+        for (fault, machine, expected) in cases {
+            assert_eq!(Missing::behind(&fault, &machine), expected, "{fault:?} {machine:?}");
+        }
+    }
 }

@@ -92,7 +92,8 @@ const LISTMOUNT: i64 = 458;
 const LSM_SET_SELF_ATTR: i64 = 460;
 const OPEN_TREE_ATTR: i64 = 467;
 
-/// The families of sockets an ordinary program needs.
+/// The families of sockets an ordinary program needs. Others do not exist in a jail. That takes netlink away from those
+/// who list the machine's interfaces (`ip`, Node's `os.networkInterfaces`), which here are one.
 const SOCKETS: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
 /// Requests to a terminal that put words into somebody else's mouth.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
 
-use hermes_sandbox::{Access, Bind, Network};
+use hermes_sandbox::{Access, Bind, Jail, Network};
 
 use crate::attack::{Control, Victim, shell, testbed};
 use crate::bed::{Bed, REFUSED, SECRET, copy, everybody};
@@ -146,6 +146,32 @@ fn a_program_behind_a_mask_is_not_run_by_the_loader() {
 #[test]
 fn nothing_is_made_outside_the_workspace() {
     shell(|bed| format!("touch {}", bed.text("outside/new"))).is_refused();
+}
+
+/// A jail whose root has a name that the host's root has not, and is therefore another one.
+fn with_another_root(bed: &Bed, jail: &mut Jail) {
+    let (source, target) = (bed.path("work"), PathBuf::from("/another/root"));
+    jail.binds.push(Bind { source, target, access: Access::ReadWrite });
+}
+
+#[test]
+fn nothing_is_made_outside_the_workspace_from_another_root() {
+    shell(|bed| format!("touch {0} || touch /..{0} || touch /proc/1/root/..{0}", bed.text("outside/new")))
+        .jail(with_another_root)
+        .is_refused();
+}
+
+#[test]
+fn ssh_keys_are_not_read_from_another_root() {
+    shell(|bed| {
+        format!(
+            "cat {0} /..{0} /proc/1/root{0} /proc/1/cwd/..{0} | {1}",
+            bed.text("home/.ssh/id"),
+            reads("-")
+        )
+    })
+    .jail(with_another_root)
+    .is_refused();
 }
 
 #[test]

@@ -127,6 +127,15 @@ fn the_environment_is_the_one_given() {
 }
 
 #[test]
+fn an_environment_larger_than_a_packet_arrives() {
+    for bed in everybody() {
+        let mut jail = bed.jail("/usr/bin/env", &[] as &[&str]);
+        jail.environment = (0..10).map(|n| (format!("V{n}").into(), "x".repeat(100_000).into())).collect();
+        assert_eq!(bed.confined(&jail).out.len(), 10 * (100_000 + "V0=\n".len()));
+    }
+}
+
+#[test]
 fn a_debugger_traces_its_own_child() {
     works("strace -o trace /bin/true && grep -c exited trace", "1\n");
 }
@@ -154,6 +163,37 @@ fn directories_appear_where_they_are_asked_for() {
         let ended = bed.confined(&jail);
         let twice = crate::bed::SECRET.repeat(2);
         assert_eq!(ended, Ended { code: 0, out: twice, err: String::new() });
+    }
+}
+
+#[test]
+fn a_workspace_in_a_home_and_a_directory_in_run_are_shown_alone() {
+    if !rustix::process::getuid().is_root() {
+        return eprintln!("only root can make directories in /home and /run");
+    }
+    for bed in everybody() {
+        let home = tempfile::Builder::new().prefix("hermes-test-").tempdir_in("/home").unwrap();
+        let run = tempfile::Builder::new().prefix("hermes-test-").tempdir_in("/run").unwrap();
+        for name in ["work", ".ssh"] {
+            fs::create_dir(home.path().join(name)).unwrap();
+            fs::write(home.path().join(name).join("file"), name).unwrap();
+        }
+        bed.give(home.path());
+        bed.give(run.path());
+        let script = format!(
+            "cd {0} && ls -A . .ssh && cat work/file && touch work/new {1}/new && ! touch new 2>/dev/null && \
+             echo $(ls /home | wc -l) $(ls /run | wc -l)",
+            home.path().display(),
+            run.path().display()
+        );
+        let mut jail = hermes_sandbox::Jail::new("/bin/bash", home.path())
+            .bind(home.path().join("work"), Access::ReadWrite)
+            .bind(run.path(), Access::ReadWrite);
+        jail.arguments = vec!["-c".into(), script.into()];
+        jail.environment = vec![("PATH".into(), "/usr/bin:/bin".into())];
+        let out = ".:\n.ssh\nwork\n\n.ssh:\nwork1 1\n".to_owned();
+        assert_eq!(bed.confined(&jail), Ended { code: 0, out, err: String::new() }, "uid {}", bed.uid);
+        assert!(home.path().join("work/new").exists() && run.path().join("new").exists());
     }
 }
 
