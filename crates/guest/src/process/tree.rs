@@ -116,8 +116,9 @@ pub(crate) fn kill_descendants(root: Pid) -> io::Result<usize> {
     Ok(killed)
 }
 
-/// Kills children of the guest that are none of its shims: what is left of a tree whose shim was killed.
-pub(crate) fn kill_strays(shims: &HashSet<Pid>) -> io::Result<()> {
+/// Kills children of the guest that are none of its shims: what is left of a tree whose shim was killed. Says how
+/// many there were.
+pub(crate) fn kill_strays(shims: &HashSet<Pid>) -> io::Result<usize> {
     let guest = rustix::process::getpid();
     let mut strays = Vec::new();
     each_process(|seen| {
@@ -125,11 +126,11 @@ pub(crate) fn kill_strays(shims: &HashSet<Pid>) -> io::Result<()> {
             strays.push(seen);
         }
     })?;
-    for stray in strays {
+    for stray in &strays {
         kill_descendants(stray.pid)?;
-        kill(stray);
+        kill(*stray);
     }
-    Ok(())
+    Ok(strays.len())
 }
 
 /// Kills exactly the process that was seen, even if its pid has been given to another one since.
