@@ -98,6 +98,15 @@ impl Table {
             table.changed.notify_waiters();
         });
         tokio::task::spawn_local(announce_end(self.clone(), process.clone()));
+        if let Some(typed) = started.typed {
+            let process = process.clone();
+            tokio::task::spawn_local(async move {
+                // A program that ends before it has read everything did not want it.
+                if process.write(&typed).await.is_ok() {
+                    process.close_stdin().await.ok();
+                }
+            });
+        }
         Ok(process)
     }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hermes_guest::client::{Error, Event};
+use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
     AtDeadline, AtEnd, Cause, Deadline, Delivery, Fault, Happening, Mode, ProcessId, Run, Signal, Size,
     StateRule, Stdin, Tree,
@@ -58,7 +59,7 @@ async fn an_interrupt_is_130_and_the_session_lives_on() {
     let place = Place::start().await;
     let s = place.session().await;
     for stubborn in ["", "trap '' INT; "] {
-        let command = format!("cd /tmp; {stubborn}echo begun; sleep 1000; sleep 1000");
+        let command = format!("cd /tmp; {stubborn}echo begun; sleep 1100; sleep 1100");
         let mut running = s.client.run(Run { mode: LIVE, ..s.command(command) }).await.unwrap();
         assert!(matches!(running.next().await.unwrap(), Event::Output(_)));
         running.interrupt().await.unwrap();
@@ -264,4 +265,51 @@ async fn a_handle_of_another_time_hits_nothing() {
     assert!(lives(&id.pid.to_string()));
     let killed = s.client.kill(id).await.unwrap();
     assert_eq!(killed.ended.map(|ended| (ended.code, ended.cause)), Some((137, Cause::Killed)));
+}
+
+#[tokio::test]
+async fn a_background_process_has_its_deadline_too() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let deadline = Some(Deadline { after: Duration::from_millis(50), then: AtDeadline::Kill });
+    let id = s.start(Run { deadline, ..s.in_background("echo begun; setsid sleep 600 & sleep 600") }).await;
+    let view = s.client.wait(id, PATIENCE).await.unwrap();
+    assert_eq!(view.ended.map(|ended| (ended.code, ended.cause)), Some((124, Cause::Deadline)));
+    assert_eq!(s.client.kill(id).await.unwrap().tree, Tree::Gone);
+}
+
+#[tokio::test]
+async fn what_is_typed_at_once_is_read_at_the_pace_of_the_program() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let lines: String = (0..2000).map(|number| format!("line {number}\n")).collect();
+    let run = Run {
+        stdin: Stdin::Data(ByteBuf::from(lines)),
+        terminal: Some(Size { rows: 30, columns: 120 }),
+        ..s.command("stty -echo; count=0; while read -r x; do count=$((count + 1)); done; echo $count")
+    };
+    let ended = s.run(run).await;
+    assert!(text_of(&ended).ends_with("2000\r\n"), "{}", text_of(&ended));
+}
+
+#[tokio::test]
+async fn records_are_bounded_and_the_oldest_go_first() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let mut started = Vec::new();
+    for number in 0..limit::FINISHED + 6 {
+        let id = s.start(s.in_background(&format!("echo {number}"))).await;
+        s.client.wait(id, PATIENCE).await.unwrap();
+        started.push(id);
+    }
+    let idle = async { while s.client.stats().await.unwrap().running > 0 {} };
+    tokio::time::timeout(PATIENCE, idle).await.unwrap();
+    let mut listed: Vec<_> = s.client.processes().await.unwrap().iter().map(|view| view.process).collect();
+    started.drain(..6);
+    listed.sort();
+    started.sort();
+    assert_eq!(listed, started);
+    let stats = s.client.stats().await.unwrap();
+    assert_eq!((stats.clients, stats.sessions, stats.running, stats.finished), (1, 1, 0, 64));
+    assert!(stats.uptime > Duration::ZERO && stats.memory > 0);
 }
