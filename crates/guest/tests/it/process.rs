@@ -18,18 +18,22 @@ const LIVE: Mode = Mode::Foreground { output: Delivery::Live, state: StateRule::
 async fn a_deadline_is_124_kills_the_whole_tree_and_keeps_the_output() {
     let place = Place::start().await;
     let s = place.session().await;
+    // A number of our own: other tests, and other people's, sleep on this machine too.
+    let long = 1_000_000 + place.pid;
     for _ in 0..10 {
-        let command = "echo begun; sleep 1000 & setsid sleep 1001 & \
-            (setsid bash -c 'sleep 1002 & echo $! >daemon; exec sleep 1003' >/dev/null 2>&1 &) ; \
-            until [ -s daemon ]; do :; done; echo $! $(cat daemon); trap '' TERM INT HUP; sleep 1004";
-        let ended = s.run(s.killed_after(command, Duration::from_millis(400))).await;
+        let command = format!(
+            "echo begun; sleep {long} & setsid sleep {long} & \
+             (setsid bash -c 'sleep {long} & echo $! >daemon; exec sleep {long}' >/dev/null 2>&1 &) ; \
+             until [ -s daemon ]; do :; done; echo $! $(cat daemon); trap '' TERM INT HUP; sleep {long}"
+        );
+        let ended = s.run(s.killed_after(&command, Duration::from_millis(400))).await;
         assert_eq!((ended.code, ended.cause, ended.tree), (124, Cause::Deadline, Tree::Gone));
         let output = text_of(&ended);
         assert!(output.starts_with("begun\n"), "{output}");
         for pid in output.split_whitespace().skip(1) {
             assert!(!lives(pid), "{pid} lives");
         }
-        assert_eq!(s.out("rm daemon; pgrep -f 'sleep 100[0-4]' || echo none").await, "none\n");
+        assert_eq!(s.out(format!("rm daemon; pgrep -f 'sleep {long}' || echo none")).await, "none\n");
     }
     assert_eq!(s.client.stats().await.unwrap().running, 0);
 }
@@ -39,19 +43,35 @@ async fn two_hundred_processes_are_dead_a_tenth_of_a_second_after_the_deadline()
     let place = Place::start().await;
     let s = place.session().await;
     // Half of them side by side, half of them one below the other.
-    let command = "for i in $(seq 100); do sleep 900 & done; \
-        deep() { if [ $1 -gt 0 ]; then bash -c \"$(declare -f deep); deep $(($1 - 1)); :\"; else echo ready; sleep 900; fi; }; deep 99; :";
+    let long = 1_000_000 + place.pid;
+    let command = format!(
+        "for i in $(seq 100); do sleep {long} & done; \
+         deep() {{ if [ $1 -gt 0 ]; then bash -c \"$(declare -f deep); deep $(($1 - 1)); :\"; \
+         else echo ready; sleep {long}; fi; }}; deep 99; :"
+    );
+    let command = command.as_str();
     let deadline = Duration::from_secs(6);
     let began = Instant::now();
     let mut running = s.client.run(Run { mode: LIVE, ..s.killed_after(command, deadline) }).await.unwrap();
     let event = running.next().await.unwrap();
     assert!(matches!(&event, Event::Output(page) if page.data.as_slice() == b"ready\n"), "{event:?}");
-    assert_eq!(s.out("pgrep -fc 'sleep 900'").await, "200\n");
+    assert_eq!(s.out(format!("pgrep -fc 'sleep {long}'")).await, "200\n");
     let Event::Ended(ended) = running.end().await.unwrap() else { panic!("it did not end") };
     let late = began.elapsed().saturating_sub(deadline);
     assert_eq!((ended.code, ended.tree), (124, Tree::Gone));
     assert!(late < Duration::from_millis(100), "{late:?} after the deadline");
-    assert_eq!(s.out("pgrep -fc 'sleep 900' || true").await, "0\n");
+    assert_eq!(s.out(format!("pgrep -fc 'sleep {long}' || true")).await, "0\n");
+}
+
+#[tokio::test]
+async fn a_program_that_forks_and_exits_without_end_is_killed_too() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    for _ in 0..5 {
+        let command = "hop() { (hop) & }; hop; echo hopping; sleep 500";
+        let ended = s.run(s.killed_after(command, Duration::from_millis(200))).await;
+        assert_eq!((ended.code, ended.tree, text_of(&ended).as_str()), (124, Tree::Gone, "hopping\n"));
+    }
 }
 
 #[tokio::test]
