@@ -1,4 +1,4 @@
-//! Files of the place. The work is done on a thread of its own, so that a slow disk holds up nobody else.
+//! Files of the place. What looks through files is done on a thread of its own, so that it holds up nobody else.
 
 pub(crate) mod place;
 mod read;

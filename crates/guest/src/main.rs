@@ -19,6 +19,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// The allocator of musl returns every buffer to the system at once and takes it back for the next one, which makes
+/// live output nearly three times slower.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 const USAGE: &str = "usage: hermes-guest serve --socket PATH [--idle SECONDS] [--foreground]
        hermes-guest attach --socket PATH";
 

@@ -42,7 +42,12 @@ pub(crate) async fn run(
     let held = launched.clone();
     spawn_local(async move { held.process.until(Process::has_exited).await });
     match mode {
-        Mode::Background { .. } => writer.send(&Reply::Started(launched.process.id)).await,
+        Mode::Background { .. } => {
+            if let Some(Deadline { after, then: AtDeadline::Kill }) = deadline {
+                spawn_local(kill_after(launched.process.clone(), after));
+            }
+            writer.send(&Reply::Started(launched.process.id)).await
+        }
         Mode::Foreground { output, .. } => {
             let seen_through = attend(guest, &launched, deadline, output, reader, writer).await;
             if seen_through.is_err() && !launched.process.is_background() {
@@ -188,6 +193,13 @@ async fn feed_input(process: Rc<Process>, mut queued: mpsc::Receiver<Option<Byte
         if done.is_err() {
             return;
         }
+    }
+}
+
+/// Keeps the deadline of a program that nobody waits for.
+async fn kill_after(process: Rc<Process>, after: Duration) {
+    if tokio::time::timeout(after, process.until(Process::has_exited)).await.is_err() {
+        process.kill(Cause::Deadline).await;
     }
 }
 

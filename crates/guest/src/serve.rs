@@ -103,7 +103,8 @@ async fn live(socket: &Path, run_dir: PathBuf, idle: Duration, ready: Option<Own
     }
     // From here on nobody can find us, so nobody begins what would be cut off.
     drop(listener);
-    fs::remove_file(socket)?;
+    // Somebody may have removed it before us.
+    fs::remove_file(socket).ok();
     for process in guest.table.listed() {
         process.kill(hermes_guest::protocol::message::Cause::Killed).await;
     }

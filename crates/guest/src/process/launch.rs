@@ -14,6 +14,7 @@ use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
+use serde_bytes::ByteBuf;
 
 use super::Feed;
 use super::shim::{self, Controlling, Shimmed};
@@ -40,6 +41,8 @@ pub(super) struct Started {
     pub(super) shimmed: Shimmed,
     pub(super) source: Source,
     pub(super) feed: Feed,
+    /// What is still to be typed into its terminal, which takes only as much as the program reads.
+    pub(super) typed: Option<ByteBuf>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "the guest is what starts programs")]
@@ -68,7 +71,7 @@ fn on_pipes(mut command: Command, dir: OwnedFd, stdin: Stdin) -> io::Result<Star
     };
     command.stdin(input_end).stdout(output_end.try_clone()?).stderr(output_end);
     let shimmed = shim::spawn(command, dir, Controlling::Nothing)?;
-    Ok(Started { shimmed, source: Source::Pipe(shim::nonblocking(output)?), feed })
+    Ok(Started { shimmed, source: Source::Pipe(shim::nonblocking(output)?), feed, typed: None })
 }
 
 fn on_terminal(mut command: Command, dir: OwnedFd, stdin: Stdin, size: Size) -> io::Result<Started> {
@@ -79,14 +82,14 @@ fn on_terminal(mut command: Command, dir: OwnedFd, stdin: Stdin, size: Size) -> 
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let terminal = rustix::fs::openat(CWD, name, flags, Mode::empty())?;
     set_size(&master, size)?;
-    if let Stdin::Data(data) = stdin {
-        // The terminal keeps a few kilobytes; who has more to say streams it.
-        File::from(master.try_clone()?).write_all(&data)?;
-    }
+    let typed = match stdin {
+        Stdin::Data(data) => Some(data),
+        Stdin::Null | Stdin::Stream => None,
+    };
     command.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal);
     let shimmed = shim::spawn(command, dir, Controlling::Terminal)?;
     let master = Rc::new(shim::nonblocking(master)?);
-    Ok(Started { shimmed, source: Source::Terminal(master.clone()), feed: Feed::Terminal(master) })
+    Ok(Started { shimmed, source: Source::Terminal(master.clone()), feed: Feed::Terminal(master), typed })
 }
 
 /// Sets a terminal's size; the programs on it are told by SIGWINCH.

@@ -10,9 +10,6 @@ use hermes_guest::protocol::message::Page;
 use rustix::fs::{CWD, Mode, OFlags};
 use serde_bytes::ByteBuf;
 
-/// How far a reader that must miss nothing may lag behind a program that writes to disk as well.
-const SLACK: u64 = 512 * 1024;
-
 /// Bytes addressed by their offset from the beginning of the output.
 ///
 /// As long as all of it fits into memory nothing is on disk. After that every byte also goes to a file without a
@@ -58,12 +55,9 @@ impl Output {
         self.total
     }
 
-    /// How far a reader may lag behind and still miss nothing.
+    /// How far a reader may lag behind and still find everything in memory.
     pub(crate) fn slack(&self) -> u64 {
-        match self.spool {
-            Spool::Open { room, .. } => SLACK.min(room / 2),
-            Spool::NotNeeded { .. } | Spool::Failed => self.tail.room as u64,
-        }
+        self.tail.room as u64 / 2
     }
 
     pub(crate) fn append(&mut self, data: &[u8]) {

@@ -6,7 +6,8 @@
 //! moment, without cgroups and without a mark in the environment, and the shim ends when nothing is left.
 //!
 //! The shim tells the guest three things through one pipe: the pid of the program, its wait status when it ends,
-//! and, by closing the pipe with its own death, that the tree is gone. If the guest dies, the kernel sends the
+//! and, with its last word, that the tree is gone. A pipe that ends without that word means that the shim was killed.
+//! If the guest dies, the kernel sends the
 //! shim SIGTERM, and it kills the tree. If somebody kills the shim, the kernel kills the program; what the program
 //! left behind becomes a child of the guest, which has no other children but shims and kills it.
 //!
@@ -26,13 +27,16 @@ use tokio::io::unix::AsyncFd;
 
 use super::tree;
 
+/// The last word of a shim that has nothing left to look after; no wait status looks like it.
+pub(super) const FAREWELL: i32 = -1;
+
 /// A program under its shim.
 #[derive(Debug)]
 pub(crate) struct Shimmed {
     pub(crate) shim: Pid,
     /// The program itself, leader of its own session and process group.
     pub(crate) main: Pid,
-    /// Gives the wait status, four bytes, and ends when the tree is gone.
+    /// Gives the wait status and the last word, four bytes each, and ends with the shim.
     pub(crate) status: OwnedFd,
 }
 
@@ -117,7 +121,10 @@ fn reap(main: i32, status: BorrowedFd<'_>, options: i32) {
         let mut wait_status = 0;
         // SAFETY: the pointer is to a local.
         match unsafe { libc::waitpid(-1, &raw mut wait_status, options) } {
-            -1 => exit(),
+            -1 => {
+                tell(status, FAREWELL);
+                exit();
+            }
             0 => return,
             pid if pid == main => tell(status, wait_status),
             _ => {}

@@ -93,10 +93,20 @@ impl Table {
         let (table, tended) = (self.clone(), process.clone());
         tokio::task::spawn_local(async move {
             let notice = |what| table.notify(tended.id, what);
-            tend::tend(tended.clone(), started.source, status, notice).await;
-            table.tree_gone(&tended);
+            let shims = || table.shims();
+            tend::tend(tended.clone(), started.source, status, notice, shims).await;
+            table.changed.notify_waiters();
         });
         tokio::task::spawn_local(announce_end(self.clone(), process.clone()));
+        if let Some(typed) = started.typed {
+            let process = process.clone();
+            tokio::task::spawn_local(async move {
+                // A program that ends before it has read everything did not want it.
+                if process.write(&typed).await.is_ok() {
+                    process.close_stdin().await.ok();
+                }
+            });
+        }
         Ok(process)
     }
 
@@ -151,19 +161,11 @@ impl Table {
         old.iter().for_each(|id| drop(processes.remove(id)));
     }
 
-    fn tree_gone(&self, process: &Process) {
-        if process.exit.get().is_some_and(|exit| exit.status == libc::SIGKILL) {
-            let shims: HashSet<Pid> = self
-                .processes
-                .borrow()
-                .values()
-                .filter(|process| process.tree() == Tree::Alive)
-                .map(|process| process.shim)
-                .collect();
-            // What could not be seen now can be seen never; there is nobody to tell.
-            drop(tree::kill_strays(&shims));
-        }
-        self.changed.notify_waiters();
+    /// The shims that live.
+    fn shims(&self) -> HashSet<Pid> {
+        let processes = self.processes.borrow();
+        let alive = processes.values().filter(|process| process.tree() == Tree::Alive);
+        alive.map(|process| process.shim).collect()
     }
 
     fn notify(&self, process: ProcessId, what: Happening) {

@@ -1,5 +1,6 @@
 //! Looks after one process: reads its output and learns of its end.
 
+use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -7,12 +8,14 @@ use std::time::Duration;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{Happening, Tree};
+use rustix::process::Pid;
 use tokio::io::AsyncReadExt;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
-use super::{Exit, Process};
+use super::shim::FAREWELL;
+use super::{Exit, Process, ROUND, tree};
 
 /// How long a terminal may take to pass on what a dead program wrote last.
 const TERMINAL_LAG: Duration = Duration::from_millis(50);
@@ -49,12 +52,14 @@ impl Source {
     }
 }
 
-/// Runs until the tree is gone and its output is read. `notice` is told what is worth telling.
+/// Runs until the tree is gone and its output is read. `notice` is told what is worth telling; `shims` knows which
+/// children of the guest are shims.
 pub(super) async fn tend(
     process: Rc<Process>,
     source: Source,
     mut status: pipe::Receiver,
     notice: impl Fn(Happening),
+    shims: impl Fn() -> HashSet<Pid>,
 ) {
     let mut buffer = vec![0; limit::CHUNK];
     let mut open = true;
@@ -63,18 +68,18 @@ pub(super) async fn tend(
         tokio::select! {
             biased;
             // Four bytes arrive at once or not at all, so nothing is lost when the other branch is taken.
-            read = status.read_exact(&mut word) => match read {
-                Ok(_) => {
-                    open = open && drain(&process, &source, &mut buffer, &notice).await;
-                    finish(&process, i32::from_ne_bytes(word));
+            read = status.read_exact(&mut word) => {
+                let word = read.ok().map(|_| i32::from_ne_bytes(word));
+                if word.is_none() {
+                    bury(&process, &shims).await;
                 }
-                Err(_ended) => {
-                    open = open && drain(&process, &source, &mut buffer, &notice).await;
+                open = open && drain(&process, &source, &mut buffer, &notice).await;
+                if matches!(word, None | Some(FAREWELL)) {
                     process.tree.set(Tree::Gone);
-                    // A shim that was killed could not say how the program ended.
-                    finish(&process, libc::SIGKILL);
                 }
-            },
+                // A shim that was killed could not say how the program ended: as itself, by the kernel's hand.
+                finish(&process, word.filter(|word| *word != FAREWELL).unwrap_or(libc::SIGKILL));
+            }
             read = source.read(&mut buffer), if open && has_room(&process) => match read {
                 Ok(count @ 1..) => take(&process, buffer.split_at(count).0, &notice),
                 Ok(0) | Err(_) => open = false,
@@ -85,6 +90,20 @@ pub(super) async fn tend(
     process.watch.borrow_mut().finish(Instant::now(), &notice);
     process.input.replace(super::Feed::None);
     process.changed.notify_waiters();
+}
+
+/// The shim was killed. What it looked after becomes ours as soon as it is a corpse, and is killed; but its pipe
+/// ended a moment before that.
+async fn bury(process: &Process, shims: &impl Fn() -> HashSet<Pid>) {
+    loop {
+        let still_there = tree::started(process.shim).is_some();
+        // What cannot be seen cannot be killed; without /proc there is nothing more to try.
+        let strays = tree::kill_strays(&shims()).unwrap_or(0);
+        if strays == 0 && !still_there {
+            return;
+        }
+        tokio::time::sleep(ROUND).await;
+    }
 }
 
 fn finish(process: &Process, status: i32) {

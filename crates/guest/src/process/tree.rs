@@ -12,6 +12,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 pub(crate) struct Seen {
     pub(crate) pid: Pid,
     pub(crate) parent: Option<Pid>,
+    group: Option<Pid>,
     /// In clock ticks since boot; with the pid it names a process for good.
     pub(crate) started: u64,
     pub(crate) zombie: bool,
@@ -76,10 +77,12 @@ fn parse(text: &[u8]) -> Option<Seen> {
     let mut fields = text.get(after_name..)?.split(|byte| *byte == b' ');
     let state = fields.next()?;
     let parent = number(fields.next()?)?;
-    let started = number(fields.nth(17)?)?;
+    let group = number(fields.next()?)?;
+    let started = number(fields.nth(16)?)?;
     Some(Seen {
         pid: Pid::from_raw(i32::try_from(pid).ok()?)?,
         parent: Pid::from_raw(i32::try_from(parent).ok()?),
+        group: Pid::from_raw(i32::try_from(group).ok()?),
         started,
         zombie: state == b"Z" || state == b"X",
     })
@@ -93,6 +96,10 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// Kills every descendant of a process, once, and says how many living ones there were.
+///
+/// Their process groups are killed first. That hits all members at one moment, and so also a program that forks and
+/// exits faster than one can look. A group with a descendant in it has nobody else in it, because the program was
+/// started as the leader of a session of its own.
 pub(crate) fn kill_descendants(root: Pid) -> io::Result<usize> {
     let mut all = Vec::new();
     each_process(|seen| all.push(seen))?;
@@ -102,22 +109,29 @@ pub(crate) fn kill_descendants(root: Pid) -> io::Result<usize> {
             children.entry(parent).or_default().push(*seen);
         }
     }
-    let mut killed = 0;
+    let mut living = Vec::new();
     let mut next = vec![root];
     while let Some(parent) = next.pop() {
         for child in children.get(&parent).into_iter().flatten() {
             next.push(child.pid);
             if !child.zombie {
-                killed += 1;
-                kill(*child);
+                living.push(*child);
             }
         }
     }
-    Ok(killed)
+    let guest = rustix::process::getpid();
+    let ours = all.iter().find(|seen| seen.pid == guest).and_then(|seen| seen.group);
+    let groups: HashSet<Pid> = living.iter().filter_map(|seen| seen.group).collect();
+    for group in groups.into_iter().filter(|group| Some(*group) != ours) {
+        rustix::process::kill_process_group(group, Signal::KILL).ok();
+    }
+    living.iter().for_each(|seen| kill(*seen));
+    Ok(living.len())
 }
 
-/// Kills children of the guest that are none of its shims: what is left of a tree whose shim was killed.
-pub(crate) fn kill_strays(shims: &HashSet<Pid>) -> io::Result<()> {
+/// Kills children of the guest that are none of its shims: what is left of a tree whose shim was killed. Says how
+/// many there were.
+pub(crate) fn kill_strays(shims: &HashSet<Pid>) -> io::Result<usize> {
     let guest = rustix::process::getpid();
     let mut strays = Vec::new();
     each_process(|seen| {
@@ -125,11 +139,11 @@ pub(crate) fn kill_strays(shims: &HashSet<Pid>) -> io::Result<()> {
             strays.push(seen);
         }
     })?;
-    for stray in strays {
+    for stray in &strays {
         kill_descendants(stray.pid)?;
-        kill(stray);
+        kill(*stray);
     }
-    Ok(())
+    Ok(strays.len())
 }
 
 /// Kills exactly the process that was seen, even if its pid has been given to another one since.
@@ -156,8 +170,13 @@ mod tests {
     #[test]
     fn a_program_may_have_any_name() {
         let line = b"41 (a) R 9 (b\n) S 7 41 41 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 12345 99 1 2";
-        let seen =
-            Seen { pid: Pid::from_raw(41).unwrap(), parent: Pid::from_raw(7), started: 12345, zombie: false };
+        let seen = Seen {
+            pid: Pid::from_raw(41).unwrap(),
+            parent: Pid::from_raw(7),
+            group: Pid::from_raw(41),
+            started: 12345,
+            zombie: false,
+        };
         assert_eq!(parse(line), Some(seen));
         assert_eq!(parse(b"41 (cut"), None);
         assert_eq!(parse(b""), None);

@@ -1,12 +1,14 @@
 //! Messages on one stream: four bytes of length, then a `postcard` value.
 
-use bytes::{Bytes, BytesMut};
+use std::io;
+
+use bytes::{BufMut, BytesMut};
 use futures_util::{SinkExt, StreamExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf};
-use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
+use tokio_util::codec::{Encoder, FramedRead, FramedWrite, LengthDelimitedCodec};
 
 use super::limit;
 
@@ -37,16 +39,16 @@ pub struct Reader<S>(FramedRead<ReadHalf<S>, LengthDelimitedCodec>);
 
 /// The way out.
 #[derive(Debug)]
-pub struct Writer<S>(FramedWrite<WriteHalf<S>, LengthDelimitedCodec>);
+pub struct Writer<S>(FramedWrite<WriteHalf<S>, Encode>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
     /// Wraps a stream at the beginning of a message.
     pub fn new(stream: S) -> Self {
         let codec =
-            || LengthDelimitedCodec::builder().max_frame_length(limit::FRAME).little_endian().new_codec();
+            LengthDelimitedCodec::builder().max_frame_length(limit::FRAME).little_endian().new_codec();
         let (read, write) = tokio::io::split(stream);
-        let reader = Reader(FramedRead::with_capacity(read, codec(), 1024));
-        Self { reader, writer: Writer(FramedWrite::new(write, codec())) }
+        let reader = Reader(FramedRead::with_capacity(read, codec, 1024));
+        Self { reader, writer: Writer(FramedWrite::new(write, Encode)) }
     }
 
     /// The stream itself, and what was already read of it beyond the last message.
@@ -69,28 +71,46 @@ impl<S: AsyncRead + Unpin> Reader<S> {
 impl<S: AsyncWrite + Unpin> Writer<S> {
     /// Writes one message and hands it to the stream, which makes us wait while its window is full.
     pub async fn send<T: Serialize>(&mut self, message: &T) -> Result<(), FrameError> {
-        Ok(self.0.send(encode(message)?).await?)
+        self.0.send(message).await
     }
 
     /// Takes one message and does not wait until it is handed on; [`Writer::flush`] does. If this is cancelled the
     /// message was not taken, and if it returns it was.
     pub async fn feed<T: Serialize>(&mut self, message: &T) -> Result<(), FrameError> {
-        Ok(self.0.feed(encode(message)?).await?)
+        self.0.feed(message).await
     }
 
     /// Hands on what was taken.
     pub async fn flush(&mut self) -> Result<(), FrameError> {
-        Ok(SinkExt::<Bytes>::flush(&mut self.0).await?)
+        SinkExt::<&()>::flush(&mut self.0).await
     }
 
     /// Says that nothing more will be sent.
     pub async fn finish(&mut self) -> Result<(), FrameError> {
-        Ok(SinkExt::<Bytes>::close(&mut self.0).await?)
+        SinkExt::<&()>::close(&mut self.0).await
     }
 }
 
-fn encode<T: Serialize>(message: &T) -> Result<Bytes, postcard::Error> {
-    postcard::to_stdvec(message).map(Bytes::from)
+/// Writes a message where it will be sent from, because most of what is sent is long.
+#[derive(Debug)]
+struct Encode;
+
+impl<T: Serialize> Encoder<&T> for Encode {
+    type Error = FrameError;
+
+    fn encode(&mut self, message: &T, out: &mut BytesMut) -> Result<(), FrameError> {
+        let start = out.len();
+        out.put_u32_le(0);
+        postcard::to_io(message, (&mut *out).writer())?;
+        let length = out.len() - start - 4;
+        if length > limit::FRAME {
+            out.truncate(start);
+            return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
+        }
+        let header = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
+        out.iter_mut().skip(start).zip(header).for_each(|(byte, length)| *byte = length);
+        Ok(())
+    }
 }
 
 /// Reads one message from the bytes of its frame. Bytes left over are an error: a peer that says more than was

@@ -93,7 +93,7 @@ pub struct Run {
     pub stdin: Stdin,
     /// A terminal of this size instead of pipes.
     pub terminal: Option<Size>,
-    /// When to stop waiting for it.
+    /// When to stop waiting for it. What runs in the background already can only be killed.
     pub deadline: Option<Deadline>,
     /// Whether somebody waits for it.
     pub mode: Mode,

@@ -11,7 +11,8 @@ use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    Cause, Counted, Doing, Ended, Fault, Mode, ProcessId, Program, Run, Shell, StateFate, StateRule, Tree,
+    Cause, Counted, Delivery, Doing, Ended, Fault, Mode, ProcessId, Program, Run, Shell, StateFate,
+    StateRule, Tree,
 };
 use rustix::fs::{Access, AtFlags, CWD, Mode as FileMode, OFlags};
 use serde_bytes::ByteBuf;
@@ -75,6 +76,11 @@ pub(super) fn launch(guest: &Guest, run: Run) -> Result<Launched, Stop> {
         Mode::Foreground { state, .. } => state,
         Mode::Background { .. } => StateRule::Leave,
     };
+    let keep = match run.mode {
+        // What the reader has not taken yet is in memory, however little it wants to be kept.
+        Mode::Foreground { output: Delivery::Live, .. } => limit::KEEP,
+        _ => usize::try_from(run.keep).unwrap_or(usize::MAX),
+    };
     let (role, patterns) = match run.mode {
         Mode::Foreground { .. } => (Role::Foreground, Vec::new()),
         Mode::Background { watch, .. } if watch.len() > limit::PATTERNS => {
@@ -107,7 +113,7 @@ pub(super) fn launch(guest: &Guest, run: Run) -> Result<Launched, Stop> {
         cwd: start.cwd.clone(),
         role,
         patterns,
-        keep: usize::try_from(run.keep).unwrap_or(usize::MAX),
+        keep,
         spool: run.spool,
     };
     let process = guest.table.start(plan, entry)?;

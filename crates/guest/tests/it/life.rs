@@ -122,10 +122,13 @@ async fn a_guest_ends_itself_when_nobody_needs_it() {
 #[tokio::test]
 async fn a_guest_that_is_killed_takes_its_processes_along() {
     let place = Place::start().await;
+    let long = 1_000_000 + place.pid;
     let s = place.session().await;
-    let nap = format!("sleep {}", 3_000_000 + std::process::id());
-    let ended =
-        s.run(s.command(format!("setsid bash -c '{nap} & {nap}' & sleep 0.2; pgrep -f '{nap}'"))).await;
+    let ended = s
+        .run(s.command(format!(
+            "setsid bash -c 'sleep {long} & sleep {long}' & sleep 0.2; pgrep -f 'sleep {long}'"
+        )))
+        .await;
     assert_eq!(ended.tree, Tree::Alive);
     let pids = crate::place::text_of(&ended);
     let pid = rustix::process::Pid::from_raw(place.pid.cast_signed()).unwrap();

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hermes_guest::client::{Error, Event};
+use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
     AtDeadline, AtEnd, Cause, Deadline, Delivery, Fault, Happening, Mode, ProcessId, Run, Signal, Size,
     StateRule, Stdin, Tree,
@@ -17,13 +18,13 @@ const LIVE: Mode = Mode::Foreground { output: Delivery::Live, state: StateRule::
 async fn a_deadline_is_124_kills_the_whole_tree_and_keeps_the_output() {
     let place = Place::start().await;
     let s = place.session().await;
-    // Lengths of time that no other process on this machine sleeps.
-    let nap = format!("sleep {}", 2_000_000 + std::process::id());
+    // A number of our own: other tests, and other people's, sleep on this machine too.
+    let long = 1_000_000 + place.pid;
     for _ in 0..10 {
         let command = format!(
-            "echo begun; {nap}0 & setsid {nap}1 & \
-             (setsid bash -c '{nap}2 & echo $! >daemon; exec {nap}3' >/dev/null 2>&1 &) ; \
-             until [ -s daemon ]; do :; done; echo $! $(cat daemon); trap '' TERM INT HUP; {nap}4"
+            "echo begun; sleep {long} & setsid sleep {long} & \
+             (setsid bash -c 'sleep {long} & echo $! >daemon; exec sleep {long}' >/dev/null 2>&1 &) ; \
+             until [ -s daemon ]; do :; done; echo $! $(cat daemon); trap '' TERM INT HUP; sleep {long}"
         );
         let ended = s.run(s.killed_after(&command, Duration::from_millis(400))).await;
         assert_eq!((ended.code, ended.cause, ended.tree), (124, Cause::Deadline, Tree::Gone));
@@ -32,7 +33,7 @@ async fn a_deadline_is_124_kills_the_whole_tree_and_keeps_the_output() {
         for pid in output.split_whitespace().skip(1) {
             assert!(!lives(pid), "{pid} lives");
         }
-        assert_eq!(s.out(&format!("rm daemon; pgrep -f '{nap}[0-4]' || echo none")).await, "none\n");
+        assert_eq!(s.out(format!("rm daemon; pgrep -f 'sleep {long}' || echo none")).await, "none\n");
     }
     assert_eq!(s.client.stats().await.unwrap().running, 0);
 }
@@ -41,21 +42,33 @@ async fn a_deadline_is_124_kills_the_whole_tree_and_keeps_the_output() {
 async fn two_hundred_processes_are_dead_when_the_deadline_is_told() {
     let place = Place::start().await;
     let s = place.session().await;
-    // A length of time that no other process on this machine sleeps.
-    let nap = format!("sleep {}", 1_000_000 + std::process::id());
     // Half of them side by side, half of them one below the other.
+    let long = 1_000_000 + place.pid;
     let command = format!(
-        "for i in $(seq 100); do {nap} & done; \
-         deep() {{ if [ $1 -gt 0 ]; then bash -c \"$(declare -f deep); deep $(($1 - 1)); :\"; else echo ready; {nap}; fi; }}; deep 99; :"
+        "for i in $(seq 100); do sleep {long} & done; \
+         deep() {{ if [ $1 -gt 0 ]; then bash -c \"$(declare -f deep); deep $(($1 - 1)); :\"; \
+         else echo ready; sleep {long}; fi; }}; deep 99; :"
     );
-    let run = Run { mode: LIVE, ..s.killed_after(&command, Duration::from_secs(6)) };
-    let mut running = s.client.run(run).await.unwrap();
+    let command = command.as_str();
+    let deadline = Duration::from_secs(6);
+    let mut running = s.client.run(Run { mode: LIVE, ..s.killed_after(command, deadline) }).await.unwrap();
     let event = running.next().await.unwrap();
     assert!(matches!(&event, Event::Output(page) if page.data.as_slice() == b"ready\n"), "{event:?}");
-    assert_eq!(s.out(&format!("pgrep -fc '{nap}'")).await, "200\n");
+    assert_eq!(s.out(format!("pgrep -fc 'sleep {long}'")).await, "200\n");
     let Event::Ended(ended) = running.end().await.unwrap() else { panic!("it did not end") };
     assert_eq!((ended.code, ended.tree), (124, Tree::Gone));
-    assert_eq!(s.out(&format!("pgrep -fc '{nap}' || true")).await, "0\n");
+    assert_eq!(s.out(format!("pgrep -fc 'sleep {long}' || true")).await, "0\n");
+}
+
+#[tokio::test]
+async fn a_program_that_forks_and_exits_without_end_is_killed_too() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    for _ in 0..5 {
+        let command = "hop() { (hop) & }; hop; echo hopping; sleep 500";
+        let ended = s.run(s.killed_after(command, Duration::from_millis(200))).await;
+        assert_eq!((ended.code, ended.tree, text_of(&ended).as_str()), (124, Tree::Gone, "hopping\n"));
+    }
 }
 
 #[tokio::test]
@@ -63,7 +76,7 @@ async fn an_interrupt_is_130_and_the_session_lives_on() {
     let place = Place::start().await;
     let s = place.session().await;
     for stubborn in ["", "trap '' INT; "] {
-        let command = format!("cd /tmp; {stubborn}echo begun; sleep 1000; sleep 1000");
+        let command = format!("cd /tmp; {stubborn}echo begun; sleep 1100; sleep 1100");
         let mut running = s.client.run(Run { mode: LIVE, ..s.command(command) }).await.unwrap();
         assert!(matches!(running.next().await.unwrap(), Event::Output(_)));
         running.interrupt().await.unwrap();
@@ -120,12 +133,7 @@ async fn killing_the_shim_kills_the_tree() {
     let ended = s.run(s.command("setsid sleep 700 & echo $!; kill -9 $PPID; sleep 700")).await;
     assert_eq!((ended.code, ended.tree), (137, Tree::Gone));
     let pid = text_of(&ended);
-    let gone = async {
-        while lives(&pid) {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+    assert!(!lives(&pid), "{pid} lives");
     assert_eq!(s.out("echo fine").await, "fine\n");
 }
 
@@ -274,4 +282,51 @@ async fn a_handle_of_another_time_hits_nothing() {
     assert!(lives(&id.pid.to_string()));
     let killed = s.client.kill(id).await.unwrap();
     assert_eq!(killed.ended.map(|ended| (ended.code, ended.cause)), Some((137, Cause::Killed)));
+}
+
+#[tokio::test]
+async fn a_background_process_has_its_deadline_too() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let deadline = Some(Deadline { after: Duration::from_millis(50), then: AtDeadline::Kill });
+    let id = s.start(Run { deadline, ..s.in_background("echo begun; setsid sleep 600 & sleep 600") }).await;
+    let view = s.client.wait(id, PATIENCE).await.unwrap();
+    assert_eq!(view.ended.map(|ended| (ended.code, ended.cause)), Some((124, Cause::Deadline)));
+    assert_eq!(s.client.kill(id).await.unwrap().tree, Tree::Gone);
+}
+
+#[tokio::test]
+async fn what_is_typed_at_once_is_read_at_the_pace_of_the_program() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let lines: String = (0..2000).map(|number| format!("line {number}\n")).collect();
+    let run = Run {
+        stdin: Stdin::Data(ByteBuf::from(lines)),
+        terminal: Some(Size { rows: 30, columns: 120 }),
+        ..s.command("stty -echo; count=0; while read -r x; do count=$((count + 1)); done; echo $count")
+    };
+    let ended = s.run(run).await;
+    assert!(text_of(&ended).ends_with("2000\r\n"), "{}", text_of(&ended));
+}
+
+#[tokio::test]
+async fn records_are_bounded_and_the_oldest_go_first() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let mut started = Vec::new();
+    for number in 0..limit::FINISHED + 6 {
+        let id = s.start(s.in_background(&format!("echo {number}"))).await;
+        s.client.wait(id, PATIENCE).await.unwrap();
+        started.push(id);
+    }
+    let idle = async { while s.client.stats().await.unwrap().running > 0 {} };
+    tokio::time::timeout(PATIENCE, idle).await.unwrap();
+    let mut listed: Vec<_> = s.client.processes().await.unwrap().iter().map(|view| view.process).collect();
+    started.drain(..6);
+    listed.sort();
+    started.sort();
+    assert_eq!(listed, started);
+    let stats = s.client.stats().await.unwrap();
+    assert_eq!((stats.clients, stats.sessions, stats.running, stats.finished), (1, 1, 0, 64));
+    assert!(stats.uptime > Duration::ZERO && stats.memory > 0);
 }
