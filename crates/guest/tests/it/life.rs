@@ -80,6 +80,7 @@ async fn a_stream_cut_anywhere_runs_a_command_at_most_once() {
         length += count;
     }
     driver.abort();
+    let length = end_of_data(&wire[..length]);
     let wire = &wire[..length];
     let mut held = Vec::new();
     for cut in (0..=length).step_by(7).chain([length - 1, length]) {
@@ -98,6 +99,19 @@ async fn a_stream_cut_anywhere_runs_a_command_at_most_once() {
     until("nothing runs", async || s.client.stats().await.unwrap().running == 0).await;
     let ran = std::fs::read_to_string(&count).unwrap().lines().count();
     assert_eq!(ran, held.len());
+}
+
+/// Where the last frame with data ends. The multiplexer may send a ping behind it, which is no part of the request.
+fn end_of_data(wire: &[u8]) -> usize {
+    let (mut at, mut end) = (0, 0);
+    while let Some(&[_, kind, _, _, _, _, _, _, a, b, c, d]) = wire.get(at..at + 12) {
+        at += 12;
+        if kind == 0 {
+            at += u32::from_be_bytes([a, b, c, d]) as usize;
+            end = at;
+        }
+    }
+    end
 }
 
 #[tokio::test]
