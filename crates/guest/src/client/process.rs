@@ -1,6 +1,7 @@
 //! Programs that run, and what they say.
 
 use serde_bytes::ByteBuf;
+use tokio::time::Instant;
 
 use super::error::{self, Breach, Error};
 use super::link::Link;
@@ -20,6 +21,8 @@ pub struct Running {
     /// An answer that came instead of a start.
     early: Option<Event>,
     keep: usize,
+    /// When the guest must have said how it ended, if there is a deadline.
+    latest: Option<Instant>,
 }
 
 /// What comes from a foreground program.
@@ -36,6 +39,10 @@ pub enum Event {
 impl Running {
     pub(super) async fn start(link: Link, run: Run) -> Result<Self, Error> {
         let keep = usize::try_from(run.keep).unwrap_or(limit::KEEP).clamp(4096, limit::KEEP);
+        let latest = run.deadline.and_then(|deadline| {
+            let after = deadline.after.checked_add(limit::ANSWER)?;
+            Instant::now().checked_add(after)
+        });
         let foreground = matches!(run.mode, Mode::Foreground { .. });
         let request = Request::Run(Box::new(run));
         let begin = async {
@@ -52,7 +59,7 @@ impl Running {
             }
             other => return Err(link.unexpected(other)),
         };
-        Ok(Self { link, frames, id, early, keep })
+        Ok(Self { link, frames, id, early, keep, latest })
     }
 
     /// The id of the program, unless it never ran.
@@ -65,7 +72,16 @@ impl Running {
         if let Some(event) = self.early.take() {
             return Ok(event);
         }
-        match self.link.next(&mut self.frames).await? {
+        let next = self.link.next(&mut self.frames);
+        let reply = match self.latest {
+            // What has arrived is taken however late it is looked at.
+            Some(latest) => match tokio::time::timeout_at(latest, next).await {
+                Ok(reply) => reply?,
+                Err(_elapsed) => return Err(self.link.cut(Error::Silent)),
+            },
+            None => next.await?,
+        };
+        match reply {
             Reply::Output { offset, data } if data.len() <= limit::CHUNK => {
                 let total = offset.saturating_add(data.len() as u64);
                 Ok(Event::Output(Page { offset, data, total }))

@@ -5,7 +5,10 @@ use std::time::Duration;
 use hermes_guest::client::{Breach, Client, Error};
 use hermes_guest::protocol::file::{Content, FileReply, FileRequest, Part, Place as FilePlace};
 use hermes_guest::protocol::frame::{self, Frames};
-use hermes_guest::protocol::message::{Address, Input, Page, ProcessId, Reply, Request};
+use hermes_guest::protocol::message::{
+    Address, AtDeadline, Deadline, Delivery, Input, Mode, Page, ProcessId, Program, Reply, Request, Run,
+    SessionKey, StateRule, Stdin,
+};
 use hermes_guest::protocol::mux::{self, End, Mux, Stream};
 use hermes_guest::protocol::{greeting, limit};
 use proptest::prelude::*;
@@ -140,6 +143,27 @@ async fn a_guest_that_never_answers_is_given_up() {
     client.closed().await;
     let (near, _far) = tokio::io::duplex(64);
     assert!(matches!(Client::connect(near).await.unwrap_err(), Error::Silent), "nor one that never greets");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_does_not_keep_a_deadline_is_given_up() {
+    let client = client_told(Reply::Started(ID)).await;
+    let run = Run {
+        session: SessionKey::from("s"),
+        program: Program::Shell(ByteBuf::from("sleep 9")),
+        workdir: None,
+        env: Vec::new(),
+        stdin: Stdin::Null,
+        terminal: None,
+        deadline: Some(Deadline { after: Duration::from_secs(5), then: AtDeadline::Kill }),
+        mode: Mode::Foreground { output: Delivery::Summary, state: StateRule::Keep },
+        keep: 4096,
+        spool: 0,
+    };
+    let asked = tokio::time::Instant::now();
+    let mut running = client.run(run).await.unwrap();
+    assert!(matches!(running.end().await.unwrap_err(), Error::Silent));
+    assert_eq!(asked.elapsed().as_secs(), 5 + limit::ANSWER.as_secs());
 }
 
 #[tokio::test]
