@@ -202,7 +202,10 @@ fn headers_addresses_and_assignments_lose_their_value_only() {
         (format!("client_secret: '{token}'"), "client_secret: '[redacted]'"),
         (format!("aws_secret_access_key = {token}/x+y"), "aws_secret_access_key = [redacted]"),
         (format!("AccountKey={token}==;End"), "AccountKey=[redacted];End"),
-        (format!("//registry.npmjs.org/:_authToken={token}"), "//registry.npmjs.org/:_authToken=[redacted]"),
+        (
+            format!("//registry.example.org/:_authToken={token}"),
+            "//registry.example.org/:_authToken=[redacted]",
+        ),
         (format!("tool --token {token} --verbose"), "tool --token [redacted] --verbose"),
         (format!("tool --password={token}"), "tool --password=[redacted]"),
         (format!("SECRET_KEY_BASE={token}"), "SECRET_KEY_BASE=[redacted]"),
