@@ -101,13 +101,15 @@ async fn a_stream_cut_anywhere_runs_a_command_at_most_once() {
     assert_eq!(ran, held.len());
 }
 
-/// Where the last frame with data ends. The multiplexer may send a ping behind it, which is no part of the request.
+/// Where the last frame with data ends. The multiplexer may send a ping or an empty farewell behind it, which are
+/// no part of the request.
 fn end_of_data(wire: &[u8]) -> usize {
     let (mut at, mut end) = (0, 0);
     while let Some(&[_, kind, _, _, _, _, _, _, a, b, c, d]) = wire.get(at..at + 12) {
         at += 12;
-        if kind == 0 {
-            at += u32::from_be_bytes([a, b, c, d]) as usize;
+        let length = u32::from_be_bytes([a, b, c, d]) as usize;
+        if kind == 0 && length > 0 {
+            at += length;
             end = at;
         }
     }
