@@ -43,10 +43,15 @@ impl Screen {
         Self { format, colors }
     }
 
-    /// Prints text to stdout. A reader that went away ends the program without a word.
+    /// Prints text to stdout.
     pub(crate) fn text(self, text: &str) -> Result<(), Failure> {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Prints bytes to stdout. A reader that went away ends the program without a word.
+    pub(crate) fn bytes(self, bytes: &[u8]) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        match out.write_all(bytes).and_then(|()| out.flush()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
             result => Ok(result?),
         }

@@ -1,6 +1,6 @@
 //! `hermes exec`: one command, in a place, through the gate.
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -75,10 +75,7 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
     let outcome = loop {
         tokio::select! {
             happening = command.next() => match happening.map_err(fault)? {
-                Happening::Output(bytes) => {
-                    let mut out = io::stdout().lock();
-                    out.write_all(&bytes).and_then(|()| out.flush())?;
-                }
+                Happening::Output(bytes) => context.screen.bytes(&bytes)?,
                 Happening::End(outcome) => break outcome,
             },
             interrupted = tokio::signal::ctrl_c() => {

@@ -181,3 +181,18 @@ fn a_confinement_that_cannot_be_given_is_refused() {
     let asked = full.run(&["--backend", "sandbox", "--", "git push --force"]);
     assert_eq!(asked.code, Some(4), "{asked:?}");
 }
+
+#[test]
+fn a_reader_that_goes_away_ends_the_command_without_a_word() {
+    let desk = Desk::new("");
+    let mut child = desk.exec(&["--session", "s", "--", "echo $$; exec yes"]);
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 16];
+    let count = std::io::Read::read(&mut child.stdout.take().unwrap(), &mut first).unwrap();
+    let run = Run::of(child.wait_with_output().unwrap());
+    assert_eq!((run.code, run.err.as_str()), (Some(0), ""), "{run:?}");
+    let pid = String::from_utf8_lossy(&first[..count]).lines().next().unwrap().to_owned();
+    // The guest kills what nobody listens to any more; the next command of the session sees it gone.
+    let gone = format!("while kill -0 {pid} 2>/dev/null; do :; done; echo gone");
+    assert_eq!(desk.run(&["--session", "s", "--timeout", "30", "--", &gone]).out, "gone\n");
+}
