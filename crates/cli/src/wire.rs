@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hermes_exec::backend::bind;
 use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
-use hermes_exec::{Backend, Host, Local, Plan, Sandboxed, Spec, Writable};
+use hermes_exec::{Backend, Bind, Host, Local, Plan, Sandboxed, Spec, Writable};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
 use hermes_sandbox::{Limits, Network as JailNetwork};
-use hermes_types::{Access, BackendName, Network, Place, PlaceId, Reach, SessionKey, VolumeSource};
+use hermes_types::{Access, BackendName, Network, Place, PlaceId, Reach, SessionKey, Volume};
 
 use crate::Context;
 use crate::config::file::{Lock, Mode};
@@ -109,12 +110,6 @@ fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed
             .hint("`none` reaches nothing, `full` reaches everything; nothing was run"));
         }
     };
-    let base = std::env::current_dir()?;
-    let binds = terminal.docker_volumes.iter().filter_map(|volume| {
-        let source = volume.source.resolve(Path::new(home), &base)?;
-        let writable = if volume.access == Access::ReadWrite { Writable::Yes } else { Writable::No };
-        Some((source, PathBuf::from(&volume.target), writable))
-    });
     let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
     let names = ["PATH", "LANG", "TERM", "TZ"];
     let variable = |name: &str| context.variable(name).map(str::to_owned);
@@ -125,7 +120,7 @@ fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed
             .as_ref()
             .map_or_else(|| context.home.path().join("sandboxes"), PathBuf::from),
         owner_home: PathBuf::from(home),
-        binds: binds.collect(),
+        binds: binds(config, home)?,
         network,
         limits: Limits {
             memory: megabytes(terminal.container_memory),
@@ -176,48 +171,54 @@ fn run_directory(context: &Context, install: &str) -> PathBuf {
     }
 }
 
+/// The owner's directories and files that places of this machine see.
+fn binds(config: &Config, home: &str) -> Result<Vec<Bind>, Failure> {
+    let base = std::env::current_dir()?;
+    let bind = |volume: &Volume| {
+        let source = volume.source.resolve(Path::new(home), &base)?;
+        let writable = if volume.access == Access::ReadWrite { Writable::Yes } else { Writable::No };
+        Some(Bind { source, target: PathBuf::from(&volume.target), writable })
+    };
+    Ok(config.terminal.docker_volumes.iter().filter_map(bind).collect())
+}
+
 /// A place of this kind, as the configuration would make it, for the gate to judge by.
-pub(crate) fn place(context: &Context, config: &Config, backend: BackendName) -> Place {
+pub(crate) fn place(context: &Context, config: &Config, backend: BackendName) -> Result<Place, Failure> {
+    let owner_home = context.variable("HOME").unwrap_or("/root");
     let home = match backend {
-        BackendName::Local | BackendName::Ssh => context.variable("HOME").unwrap_or("/root"),
+        BackendName::Local | BackendName::Ssh => owner_home,
+        BackendName::Sandbox => HOME,
         _ => "/root",
     };
-    Place {
+    Ok(Place {
         id: PlaceId::new("test"),
         backend,
-        reach: reach(config, backend),
+        reach: reach(config, backend, owner_home)?,
         home: home.to_owned(),
         hermes_home: context.home.path().display().to_string(),
-    }
+    })
 }
 
 /// What such a place can hurt.
-fn reach(config: &Config, backend: BackendName) -> Reach {
+fn reach(config: &Config, backend: BackendName, home: &str) -> Result<Reach, Failure> {
     let terminal = &config.terminal;
-    match backend {
+    Ok(match backend {
         BackendName::Local | BackendName::Ssh => Reach::Host,
         BackendName::Singularity | BackendName::Modal | BackendName::Daytona | BackendName::Kubernetes => {
             Reach::Nothing
         }
         // The machine's own services listen on its loopback.
         BackendName::Sandbox if terminal.network == Some(Network::Full) => Reach::Host,
+        BackendName::Sandbox => bind::reach(&binds(config, home)?),
         // What an extra argument gives away is not known here.
         BackendName::Docker if !terminal.docker_extra_args.is_empty() => Reach::Host,
-        BackendName::Docker | BackendName::Sandbox => {
-            let writable = terminal.docker_volumes.iter().filter(|volume| volume.access == Access::ReadWrite);
-            let of_the_host = writable.filter(|volume| matches!(volume.source, VolumeSource::Path(_)));
-            let mut directories: Vec<String> = of_the_host.map(|volume| volume.target.clone()).collect();
+        BackendName::Docker => {
+            let mut binds = binds(config, home)?;
             if terminal.docker_mount_cwd_to_workspace {
-                directories.push("/workspace".to_owned());
+                let (source, target) = (std::env::current_dir()?, PathBuf::from("/workspace"));
+                binds.push(Bind { source, target, writable: Writable::Yes });
             }
-            let socket = |path: &String| path.ends_with(".sock") || path == "/var/run" || path == "/run";
-            if directories.iter().any(socket) {
-                Reach::Host
-            } else if directories.is_empty() {
-                Reach::Nothing
-            } else {
-                Reach::Directories(directories)
-            }
+            bind::reach(&binds)
         }
-    }
+    })
 }

@@ -1,5 +1,6 @@
 //! The kinds of places, one file each.
 
+pub mod bind;
 mod local;
 pub mod sandbox;
 
@@ -10,8 +11,9 @@ use tokio::net::UnixStream;
 use crate::registry::Room;
 use crate::{Error, Plan};
 
+pub use bind::{Bind, Writable};
 pub use local::Local;
-pub use sandbox::{Sandboxed, Writable};
+pub use sandbox::Sandboxed;
 
 /// A kind of place with its settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -20,7 +20,7 @@ mod plan;
 pub mod registry;
 pub mod sandbox;
 
-pub use backend::{Backend, Local, Sandboxed, Writable};
+pub use backend::{Backend, Bind, Local, Sandboxed, Writable};
 pub use error::Error;
 pub use outcome::{Ending, Outcome};
 pub use plan::{Host, Plan, Spec};

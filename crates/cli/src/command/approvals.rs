@@ -37,7 +37,7 @@ fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Resul
         person: owner,
         door: Door::Cli,
         session: SessionKey::new(""),
-        place: wire::place(context, config, backend),
+        place: wire::place(context, config, backend)?,
     };
     let gate = wire::gate(config);
     let judge = |text: &str| report(&gate, &Job::shell(text, &cwd), &origin);

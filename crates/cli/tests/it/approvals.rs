@@ -36,7 +36,7 @@ fn the_report_has_the_fields_of_the_design() {
 #[test]
 fn the_verdict_depends_on_what_the_place_reaches() {
     let mounted = "terminal:\n  docker_volumes: ['~/work:/work']\n";
-    let socket = "terminal:\n  docker_volumes: ['/run/docker.sock:/run/docker.sock']\n";
+    let socket = "terminal:\n  docker_volumes: ['/run/docker.sock:/x:ro']\n";
     let cases = [
         ("", "local", "git push --force", "ask"),
         ("", "ssh", "git push --force", "ask"),
@@ -47,6 +47,8 @@ fn the_verdict_depends_on_what_the_place_reaches() {
         (mounted, "docker", "apt-get install -y jq", "allow"),
         ("terminal: {docker_volumes: ['~/work:/work:ro']}\n", "docker", "git push --force", "allow"),
         (socket, "docker", "git push --force", "ask"),
+        (socket, "sandbox", "apt-get install -y jq", "ask"),
+        (mounted, "sandbox", "rm -rf /work", "deny"),
         ("terminal: {docker_extra_args: ['--privileged']}\n", "docker", "git push --force", "ask"),
         ("terminal: {docker_mount_cwd_to_workspace: true}\n", "docker", "rm -rf /workspace", "deny"),
         ("terminal: {network: full}\n", "sandbox", "git push --force", "ask"),

@@ -12,11 +12,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_sandbox::{Access, Bind, Jail, Launcher, Lifetime, Limits, Network, Streams};
+use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Network, Streams};
 use hermes_types::{BackendName, Reach};
 use serde::Serialize;
 use tokio::time::Instant;
 
+use super::bind::{self, Bind, Writable};
 use crate::registry::Room;
 use crate::{Error, Plan, embed};
 
@@ -41,8 +42,8 @@ pub struct Sandboxed {
     pub files: PathBuf,
     /// The home of the owner, whose credentials are hidden.
     pub owner_home: PathBuf,
-    /// Other directories of the host: source, target, and whether they can be written.
-    pub binds: Vec<(PathBuf, PathBuf, Writable)>,
+    /// Other directories of the host.
+    pub binds: Vec<Bind>,
     /// Whether the network of the host is there.
     pub network: Network,
     /// How much may be used.
@@ -51,24 +52,13 @@ pub struct Sandboxed {
     pub base_env: Vec<(String, String)>,
 }
 
-/// Whether a directory of the host can be written from inside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Writable {
-    /// It can.
-    Yes,
-    /// It can only be read.
-    No,
-}
-
 impl Sandboxed {
     pub(super) fn reach(&self) -> Reach {
         // The machine's own services listen on its loopback.
         if self.network == Network::Full {
             return Reach::Host;
         }
-        let writable = self.binds.iter().filter(|(.., writable)| *writable == Writable::Yes);
-        let targets: Vec<String> = writable.map(|(_, target, _)| target.display().to_string()).collect();
-        if targets.is_empty() { Reach::Nothing } else { Reach::Directories(targets) }
+        bind::reach(&self.binds)
     }
 
     pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<(), Error> {
@@ -98,18 +88,19 @@ impl Sandboxed {
     fn jail(&self, plan: &Plan, guest: &Path, files: &Path, room: &Path) -> Jail {
         let mut jail = Jail::new(GUEST, &self.owner_home);
         jail.masked.push(plan.host.home.clone());
-        let mut bind =
-            |source: PathBuf, target: PathBuf, access| jail.binds.push(Bind { source, target, access });
-        bind(guest.to_owned(), GUEST.into(), Access::ReadOnly);
-        bind(room.to_owned(), RUN.into(), Access::ReadWrite);
-        bind(files.join("workspace"), WORKSPACE.into(), Access::ReadWrite);
-        bind(files.join("home"), HOME.into(), Access::ReadWrite);
-        for (source, target, writable) in &self.binds {
-            let access = match writable {
+        let mut show = |source: PathBuf, target: PathBuf, access| {
+            jail.binds.push(hermes_sandbox::Bind { source, target, access });
+        };
+        show(guest.to_owned(), GUEST.into(), Access::ReadOnly);
+        show(room.to_owned(), RUN.into(), Access::ReadWrite);
+        show(files.join("workspace"), WORKSPACE.into(), Access::ReadWrite);
+        show(files.join("home"), HOME.into(), Access::ReadWrite);
+        for bind in &self.binds {
+            let access = match bind.writable {
                 Writable::Yes => Access::ReadWrite,
                 Writable::No => Access::ReadOnly,
             };
-            bind(source.clone(), target.clone(), access);
+            show(bind.source.clone(), bind.target.clone(), access);
         }
         let words = ["serve", "--foreground", "--socket"].map(OsString::from);
         jail.arguments.extend(words);
