@@ -6,7 +6,7 @@ use hermes_guest::client::{Client, Event, Running};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
     AtDeadline, AtEnd, Cause, Deadline, Delivery, Ended, Mode, OpenSession, Origin, Program, Run, StateRule,
-    Stdin,
+    Stdin, Workdir,
 };
 use hermes_policy::Permit;
 use hermes_types::Work;
@@ -125,7 +125,8 @@ impl Sandbox {
         Ok(Self { plan, client, cwd, was_reset })
     }
 
-    /// Where the next command of the session runs. The gate must judge a job by this directory.
+    /// Where the session was when it was opened. The gate must judge a job by this directory; if the session has
+    /// moved meanwhile the job does not run, and the place is opened again.
     pub fn cwd(&self) -> &str {
         &self.cwd
     }
@@ -145,7 +146,11 @@ impl Sandbox {
     pub async fn start(&self, permit: Permit, wish: Wish) -> Result<Command, Error> {
         let job = permit.redeem(self.plan.id(), &self.plan.session)?;
         let Work::Shell(text) = job.work else { return Err(Error::NotACommand) };
-        let moved = job.cwd != self.cwd;
+        // The gate judged the job by its directory, so it runs there or not at all.
+        let workdir = match job.cwd == self.cwd {
+            true => Workdir::SessionAt(ByteBuf::from(job.cwd)),
+            false => Workdir::Other(ByteBuf::from(job.cwd)),
+        };
         let mode = match wish.attention {
             Attention::Live => Mode::Foreground { output: Delivery::Live, state: StateRule::Keep },
             Attention::AtEnd => Mode::Foreground { output: Delivery::Summary, state: StateRule::Keep },
@@ -156,7 +161,7 @@ impl Sandbox {
         let run = Run {
             session: self.plan.guest_session(),
             program: Program::Shell(ByteBuf::from(text)),
-            workdir: moved.then(|| ByteBuf::from(job.cwd)),
+            workdir,
             env: pairs(&wish.env),
             stdin: wish.input.map_or(Stdin::Null, |input| Stdin::Data(ByteBuf::from(input))),
             terminal: None,

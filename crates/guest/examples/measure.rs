@@ -62,7 +62,7 @@ async fn run(client: &Client, output: Delivery, text: &str, deadline: Option<Dur
     let run = Run {
         session: SessionKey::from("s"),
         program: Program::Shell(ByteBuf::from(text)),
-        workdir: None,
+        workdir: hermes_guest::protocol::message::Workdir::Session,
         env: Vec::new(),
         stdin: Stdin::Null,
         terminal: None,

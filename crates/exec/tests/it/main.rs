@@ -226,3 +226,15 @@ async fn what_is_left_of_a_place_that_is_gone_is_swept_away() {
     kept.remove().unwrap();
     assert_eq!(names(&homes), [format!("{}.lock", here.name())]);
 }
+
+#[tokio::test]
+async fn a_session_that_moved_after_the_gate_was_asked_runs_nothing() {
+    let homes = Homes::new();
+    let plan = homes.plan("s");
+    let (sandbox, other) = (plan.open().await.unwrap(), plan.open().await.unwrap());
+    let judged = permit(&plan, "s", "touch ran", sandbox.cwd());
+    run_in(&other, &plan, "s", "mkdir elsewhere; cd elsewhere").await;
+    let refused = sandbox.start(judged, wish(Attention::AtEnd)).await;
+    assert!(matches!(refused, Err(Error::Guest(_))), "{refused:?}");
+    assert!(!homes.path().join("ran").exists() && !homes.path().join("elsewhere/ran").exists());
+}

@@ -85,8 +85,8 @@ pub struct Run {
     pub session: SessionKey,
     /// What to run.
     pub program: Program,
-    /// Another directory for this program only.
-    pub workdir: Option<ByteBuf>,
+    /// Where it runs.
+    pub workdir: Workdir,
     /// Variables for this program only; they win over those of the session.
     pub env: Vec<(ByteBuf, ByteBuf)>,
     /// Where its input comes from.
@@ -101,6 +101,17 @@ pub struct Run {
     pub keep: u32,
     /// Bytes of output kept on disk; the newest win.
     pub spool: u64,
+}
+
+/// Where a program runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Workdir {
+    /// Wherever the session is.
+    Session,
+    /// Where the session is, which must still be here; it does not run elsewhere.
+    SessionAt(ByteBuf),
+    /// Another directory, for this program only.
+    Other(ByteBuf),
 }
 
 /// What to run.
@@ -494,6 +505,9 @@ pub enum Fault {
     /// No session has that key.
     #[error("no such session")]
     NoSession,
+    /// The session is no longer in the directory that the program was meant for.
+    #[error("the session has moved to another directory meanwhile; nothing was run")]
+    Moved,
     /// No process has that id: it never was, or its record is gone.
     #[error("no such process")]
     NoProcess,

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
     Cause, Counted, Delivery, Doing, Ended, Fault, Mode, ProcessId, Program, Run, Shell, StateFate,
-    StateRule, Tree,
+    StateRule, Tree, Workdir,
 };
 use rustix::fs::{Access, AtFlags, CWD, Mode as FileMode, OFlags};
 use serde_bytes::ByteBuf;
@@ -65,9 +65,14 @@ pub(super) fn launch(guest: &Guest, run: Run) -> Result<Launched, Stop> {
     let session = guest.sessions.get(&run.session)?;
     let mut start = session.state.borrow().clone();
     let mut reach = Reach::WholeSession;
-    if let Some(workdir) = &run.workdir {
-        start.cwd = place::resolve(workdir, Some(&start)).map_err(Fault::File)?;
-        reach = Reach::AllButDirectory;
+    match &run.workdir {
+        Workdir::Session => {}
+        Workdir::SessionAt(expected) if **expected == start.cwd => {}
+        Workdir::SessionAt(_) => return Err(Fault::Moved.into()),
+        Workdir::Other(workdir) => {
+            start.cwd = place::resolve(workdir, Some(&start)).map_err(Fault::File)?;
+            reach = Reach::AllButDirectory;
+        }
     }
     let dir = open_dir(&start.cwd).map_err(|error| bad_directory(&session, &start.cwd, reach, &error))?;
     start.env.extend(run.env.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec())));

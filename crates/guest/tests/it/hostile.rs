@@ -151,7 +151,7 @@ async fn a_guest_that_does_not_keep_a_deadline_is_given_up() {
     let run = Run {
         session: SessionKey::from("s"),
         program: Program::Shell(ByteBuf::from("sleep 9")),
-        workdir: None,
+        workdir: hermes_guest::protocol::message::Workdir::Session,
         env: Vec::new(),
         stdin: Stdin::Null,
         terminal: None,

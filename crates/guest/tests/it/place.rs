@@ -100,7 +100,7 @@ impl Shell {
         Run {
             session: self.key.clone(),
             program: Program::Shell(ByteBuf::from(text.as_ref())),
-            workdir: None,
+            workdir: hermes_guest::protocol::message::Workdir::Session,
             env: Vec::new(),
             stdin: Stdin::Null,
             terminal: None,

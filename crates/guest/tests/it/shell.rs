@@ -188,7 +188,7 @@ async fn a_directory_or_variable_for_one_call_does_not_stick() {
     let place = Place::start().await;
     let s = place.session().await;
     let run = Run {
-        workdir: Some(ByteBuf::from("/")),
+        workdir: hermes_guest::protocol::message::Workdir::Other(ByteBuf::from("/")),
         env: vec![(ByteBuf::from("ONCE"), ByteBuf::from("1")), (ByteBuf::from("LANG"), ByteBuf::from("C"))],
         ..s.command("pwd; echo $ONCE $LANG; cd /tmp; export KEPT=1")
     };
@@ -207,7 +207,10 @@ async fn a_directory_or_variable_for_one_call_does_not_stick() {
 async fn a_missing_directory_is_126_and_nothing_runs() {
     let place = Place::start().await;
     let s = place.session().await;
-    let run = Run { workdir: Some(ByteBuf::from("nowhere")), ..s.command("touch ran") };
+    let run = Run {
+        workdir: hermes_guest::protocol::message::Workdir::Other(ByteBuf::from("nowhere")),
+        ..s.command("touch ran")
+    };
     let ended = s.run(run).await;
     assert_eq!((ended.code, ended.cause), (126, Cause::BadDirectory));
     assert!(text_of(&ended).contains("nowhere: No such file"), "{}", text_of(&ended));
