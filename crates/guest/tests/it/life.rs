@@ -40,8 +40,12 @@ async fn when_the_host_goes_the_foreground_dies_and_the_background_is_found_agai
     drop((foreground, s));
     until("the foreground is dead", async || !pids.split_whitespace().any(lives)).await;
     let later = place.session().await;
-    let listed = later.client.processes().await.unwrap();
-    assert_eq!(listed.iter().map(|view| view.process).collect::<Vec<_>>(), [background]);
+    // Its record goes a moment after its last process.
+    until("only the background is listed", async || {
+        let listed = later.client.processes().await.unwrap();
+        listed.iter().map(|view| view.process).eq([background])
+    })
+    .await;
     later.client.write_stdin(background, b"still there\n").await.unwrap();
     later.client.wait(background, PATIENCE).await.unwrap();
     assert_eq!(later.client.output(background, 0, 100).await.unwrap().data.as_slice(), b"up\nstill there\n");
