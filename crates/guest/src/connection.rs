@@ -86,7 +86,9 @@ fn is_use(request: &Request) -> bool {
         | Request::Run(_)
         | Request::File(_)
         | Request::Dial(_) => true,
-        Request::Process(_, act) => !matches!(act, Act::Show | Act::Wait(_) | Act::Page { .. } | Act::Follow(_)),
+        Request::Process(_, act) => {
+            !matches!(act, Act::Show | Act::Wait(_) | Act::Page { .. } | Act::Follow(_))
+        }
         Request::About
         | Request::Stats
         | Request::ShowSession(_)
