@@ -33,6 +33,7 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
     let backend = args.place.backend.unwrap_or(config.terminal.backend);
     let session = Session::new(&args.place)?;
     let plan = wire::plan(context, config, &args.place, &session)?;
+    let reaper = wire::places(context, config)?.reap();
     let sandbox = plan.open().await.map_err(wire::fault)?;
     tracing::info!(place = plan.name(), %backend, "place open");
     let done = run_in(&sandbox, &plan, &session, &args, context, config).await;
@@ -40,6 +41,10 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
         matches!(&done, Ok(Done::Ended(outcome)) if matches!(outcome.ending, Ending::Background(_)));
     if session.keep == Keep::Nothing && !goes_on {
         sandbox.remove().await.map_err(wire::fault)?;
+    }
+    // What it could not remove the next one tries again; the command has its own outcome.
+    if let Err(error) = reaper.finish().await {
+        tracing::warn!(%error, "leftovers of places could not be removed");
     }
     match done? {
         Done::Ended(outcome) => report(context, &plan, &session.key, &outcome),

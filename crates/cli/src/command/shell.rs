@@ -39,6 +39,7 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failu
 async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
     let session = Session::new(args)?;
     let plan = wire::plan(context, config, args, &session)?;
+    let reaper = wire::places(context, config)?.reap();
     let sandbox = plan.open().await.map_err(wire::fault)?;
     let job = Job::shell(SHELL, sandbox.cwd().await.map_err(wire::fault)?);
     // Whoever asks for a shell by name has said yes to it.
@@ -60,6 +61,10 @@ async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<E
     };
     if session.keep == Keep::Nothing {
         sandbox.remove().await.map_err(wire::fault)?;
+    }
+    // What it could not remove the next one tries again; the command has its own outcome.
+    if let Err(error) = reaper.finish().await {
+        tracing::warn!(%error, "leftovers of places could not be removed");
     }
     code
 }
