@@ -9,6 +9,7 @@ use hermes_guest::protocol::message::{
     Stdin, Workdir,
 };
 use hermes_policy::Permit;
+use hermes_policy::withheld::FAMILIES;
 use hermes_types::Work;
 use serde_bytes::ByteBuf;
 use tokio::time::Instant;
@@ -116,8 +117,14 @@ impl Sandbox {
         let about = client.about().await?;
         let mut env = about.base_env;
         env.extend(pairs(&plan.spec.env));
-        let open =
-            OpenSession { key: plan.guest_session(), cwd: ByteBuf::from(plan.spec.cwd.as_bytes()), env };
+        let withheld = FAMILIES.iter().flat_map(|family| family.names).map(|name| ByteBuf::from(*name));
+        let open = OpenSession {
+            key: plan.guest_session(),
+            cwd: ByteBuf::from(plan.spec.cwd.as_bytes()),
+            env,
+            init: plan.spec.init.iter().map(|file| ByteBuf::from(file.as_bytes())).collect(),
+            withheld: withheld.collect(),
+        };
         let view = client.open_session(open).await?;
         // A place whose guest lost the session has lost its state, whoever made it.
         let was_reset = if view.origin == Origin::Created { was_reset } else { Reset::No };

@@ -38,8 +38,9 @@ pub struct Sandboxed {
     /// The program that makes jails: it calls `hermes_sandbox::helper_main` first.
     #[serde(skip)]
     pub helper: PathBuf,
-    /// Where the kept files of places are on the host.
-    pub files: PathBuf,
+    /// Where the kept files of places are on the host. Without it nothing is kept: a place has its files in its
+    /// room, and both end together.
+    pub files: Option<PathBuf>,
     /// The home of the owner, whose credentials are hidden.
     pub owner_home: PathBuf,
     /// Other directories of the host.
@@ -125,6 +126,9 @@ impl Sandboxed {
     }
 
     fn files(&self, plan: &Plan) -> PathBuf {
-        self.files.join("sandbox").join(plan.name())
+        match &self.files {
+            Some(files) => files.join("sandbox").join(plan.name()),
+            None => Room::of(plan).path().join("files"),
+        }
     }
 }

@@ -65,7 +65,16 @@ async fn bare(take_away: &str) -> Bare {
     let client = tokio::time::timeout(PATIENCE, connected).await.expect("the guest does not come up");
     let key = SessionKey::from("s");
     let env = vec![(ByteBuf::from("PATH"), ByteBuf::from("/usr/bin:/bin"))];
-    client.open_session(OpenSession { key: key.clone(), cwd: ByteBuf::from("/tmp"), env }).await.unwrap();
+    client
+        .open_session(OpenSession {
+            key: key.clone(),
+            cwd: ByteBuf::from("/tmp"),
+            env,
+            init: Vec::new(),
+            withheld: Vec::new(),
+        })
+        .await
+        .unwrap();
     Bare { _dir: dir, outside, shell: Shell { client, key } }
 }
 
