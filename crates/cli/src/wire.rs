@@ -69,9 +69,10 @@ pub(crate) fn plan(
     let mut env: Vec<_> = passthrough.collect();
     let (kind, cwd, home, init) = match backend {
         BackendName::Local => {
-            let names = ["PATH", "LANG", "TERM", "TZ", "USER", "SHELL"];
-            let base_env =
-                names.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))).collect();
+            let names = ["LANG", "TERM", "TZ", "USER", "SHELL"];
+            let path = local::search_path(context.variable("PATH").unwrap_or_default());
+            let told = names.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?)));
+            let base_env = [("PATH".to_owned(), path)].into_iter().chain(told).collect();
             let home = local::command_home(context, terminal.home_mode);
             match &home {
                 CommandHome::Owner(_) => {}

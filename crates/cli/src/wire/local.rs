@@ -8,6 +8,9 @@ use crate::config::keys::{HomeMode, Terminal};
 
 /// The files a shell of the owner reads, in the order in which they are sourced.
 const USUAL_FILES: [&str; 3] = ["~/.profile", "~/.bash_profile", "~/.bashrc"];
+/// Where programs are on every machine.
+const USUAL_PROGRAMS: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 /// What container engines leave in the containers they make.
 const CONTAINER_MARKS: [&str; 3] = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
 
@@ -71,6 +74,18 @@ pub(super) fn directory(chosen: &str, owner_home: &str) -> io::Result<String> {
     Ok(path.display().to_string())
 }
 
+/// Where programs are looked for: where the owner looks for them, each place once, then in the usual places, which a
+/// service is often not told of. An empty entry would mean whatever directory a command is in.
+pub(super) fn search_path(owner: &str) -> String {
+    let mut places: Vec<&str> = Vec::new();
+    for place in owner.split(':').chain(USUAL_PROGRAMS) {
+        if !place.is_empty() && !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places.join(":")
+}
+
 /// The files that bash sources when a session begins. A relative one is in the owner's home, so that what is sourced
 /// does not depend on where hermes was started.
 pub(super) fn init_files(terminal: &Terminal, owner_home: &str) -> Vec<String> {
@@ -113,6 +128,17 @@ mod tests {
         for (mode, around, directory, expected) in cases {
             assert_eq!(choose(mode, around, "/o".to_owned(), directory), expected, "{mode:?} {around:?}");
         }
+    }
+
+    #[test]
+    fn programs_are_looked_for_in_each_place_once_and_never_just_here() {
+        let usual = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        assert_eq!(search_path(""), usual);
+        assert_eq!(search_path(usual), usual);
+        assert_eq!(
+            search_path(":/o/bin::/bin:/o/bin:"),
+            "/o/bin:/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin"
+        );
     }
 
     #[test]

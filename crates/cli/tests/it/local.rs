@@ -71,7 +71,7 @@ fn the_usual_files_are_sourced_in_order_once() {
     owner.file(".profile", "export TRACE=profile PATH=$HOME/bin:$PATH");
     owner.file(".bash_profile", "TRACE=$TRACE:bash_profile; cd /; exit 7");
     let expected = format!(
-        "profile:bash_profile:bashrc\n{}/bin:/usr/local/bin:/usr/bin:/bin\n{}\nhi\n",
+        "profile:bash_profile:bashrc\n{}/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin\n{}\nhi\n",
         owner.home().display(),
         owner.work().display()
     );
@@ -194,6 +194,8 @@ fn commands_get_the_home_that_the_mode_names() {
     let inside = profile.hermes.path().join("home");
     fs::create_dir(&inside).unwrap();
     assert_eq!(profile.out(ask), format!("{} [{}]\n", inside.display(), profile.home().display()));
+    // It is in the hermes home, but it is the commands' own.
+    assert_eq!(profile.out("echo x > ~/mine; cat ~/mine"), "x\n");
 }
 
 #[test]
