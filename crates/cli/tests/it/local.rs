@@ -39,7 +39,7 @@ impl Owner {
     fn exec(&self, args: &[&str]) -> Command {
         let mut command = self.hermes.command(&[&["exec"], args].concat());
         command.env("HOME", self.home()).env("XDG_RUNTIME_DIR", self.folder.path().join("run"));
-        command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("TERMINAL_LIFETIME_SECONDS", "2");
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("TERMINAL_LIFETIME_SECONDS", "5");
         command.current_dir(self.work());
         command
     }
