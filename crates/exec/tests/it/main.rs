@@ -4,10 +4,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use hermes_exec::backend::sandbox;
 use hermes_exec::{
-    Attention, Backend, Ending, Error, Happening, Host, Local, Outcome, Plan, Reset, Sandbox, Spec, Wish,
+    Attention, Backend, Ending, Error, Happening, Host, Local, Outcome, Plan, Reset, Sandbox, Sandboxed,
+    Spec, Wish,
 };
 use hermes_policy::{Gate, Moment, Permit, Verdict};
+use hermes_sandbox::{Limits, Network};
 use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
 
 /// A home of its own for places, which are ended with it.
@@ -25,6 +28,25 @@ impl Homes {
     }
 
     fn plan(&self, session: &str) -> Plan {
+        let here = self.path().display().to_string();
+        self.plan_of(Backend::Local(Local { base_env: base_env() }), &here, &here, session)
+    }
+
+    /// A jail that sees nothing of the host but what every jail sees.
+    fn jail_plan(&self, session: &str) -> Plan {
+        let sandboxed = Sandboxed {
+            helper: env!("CARGO_BIN_EXE_exec-jailer").into(),
+            files: self.path().join("files"),
+            owner_home: self.path().join("owner"),
+            binds: Vec::new(),
+            network: Network::None,
+            limits: Limits::default(),
+            base_env: base_env(),
+        };
+        self.plan_of(Backend::Sandbox(sandboxed), sandbox::WORKSPACE, sandbox::HOME, session)
+    }
+
+    fn plan_of(&self, backend: Backend, cwd: &str, home: &str, session: &str) -> Plan {
         let host = Host {
             install: "test".to_owned(),
             run: self.path().join("run"),
@@ -32,17 +54,19 @@ impl Homes {
             home: self.path().join("home"),
         };
         let spec = Spec {
-            backend: Backend::Local(Local {
-                base_env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
-            }),
-            cwd: self.path().display().to_string(),
-            home: self.path().display().to_string(),
+            backend,
+            cwd: cwd.to_owned(),
+            home: home.to_owned(),
             env: vec![("GIVEN".to_owned(), "value".to_owned())],
             // The guests of a test end soon after it.
             lifetime: Duration::from_secs(1),
         };
         Plan::new(host, spec, SessionKey::new(session))
     }
+}
+
+fn base_env() -> Vec<(String, String)> {
+    vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]
 }
 
 fn permit(plan: &Plan, session: &str, command: &str, cwd: &str) -> Permit {
@@ -237,4 +261,19 @@ async fn a_session_that_moved_after_the_gate_was_asked_runs_nothing() {
     let refused = sandbox.start(judged, wish(Attention::AtEnd)).await;
     assert!(matches!(refused, Err(Error::Guest(_))), "{refused:?}");
     assert!(!homes.path().join("ran").exists() && !homes.path().join("elsewhere/ran").exists());
+}
+
+#[tokio::test]
+async fn a_jail_has_a_workspace_of_its_own_that_is_there_again() {
+    let homes = Homes::new();
+    let plan = homes.jail_plan("s");
+    let sandbox = plan.open().await.unwrap();
+    let made = run_in(&sandbox, &plan, "s", "pwd; echo $HOME; echo kept >file; touch /etc/x").await;
+    assert!(text(&made).starts_with("/workspace\n/sandbox/home\n"), "{made:?}");
+    assert_eq!(made.code, 1, "{made:?}");
+    drop(sandbox);
+    let again = plan.open().await.unwrap();
+    assert_eq!(text(&run_in(&again, &plan, "s", "cat file").await), "kept\n");
+    again.remove().unwrap();
+    assert_eq!(std::fs::read_dir(homes.path().join("files/sandbox")).unwrap().count(), 0);
 }
