@@ -14,7 +14,7 @@ use serde_bytes::ByteBuf;
 use tokio::time::Instant;
 
 use crate::registry::{Record, Room, sweep};
-use crate::{Ending, Error, Outcome, Plan};
+use crate::{Ending, Error, Files, Outcome, Plan};
 
 /// What a caller wants of a command besides its text.
 #[derive(Debug, Clone)]
@@ -134,6 +134,16 @@ impl Sandbox {
     /// Whether the state of an earlier place is lost.
     pub fn was_reset(&self) -> Reset {
         self.was_reset
+    }
+
+    /// The files of the place.
+    pub fn files(&self) -> Files<'_> {
+        Files {
+            client: &self.client,
+            place: self.plan.id(),
+            session: &self.plan.session,
+            guest_session: self.plan.guest_session(),
+        }
     }
 
     /// Removes what the place left on this machine. Its guest ends itself.
