@@ -306,4 +306,22 @@ mod tests {
         let found = Spot::find(path, path, Last::Follow, Parents::Require).map(|spot| spot.real);
         assert_eq!(found, Err(FileFault::Elsewhere { real }));
     }
+
+    #[test]
+    fn a_file_that_becomes_a_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        std::fs::write(top.join("file"), "file").unwrap();
+        std::fs::write(top.join("other"), "other").unwrap();
+        let path = top.join("file");
+        let path = path.as_os_str().as_bytes();
+        let spot = Spot::find(path, path, Last::Follow, Parents::Require).unwrap();
+        assert_eq!(spot.look().unwrap().unwrap().len(), 4);
+        std::fs::remove_file(top.join("file")).unwrap();
+        assert!(spot.look().unwrap().is_none());
+        symlink("other", top.join("file")).unwrap();
+        let elsewhere = elsewhere(top.join("other"));
+        assert_eq!(spot.open(OFlags::RDONLY).unwrap_err(), elsewhere);
+        assert_eq!(spot.look().unwrap_err(), elsewhere);
+    }
 }

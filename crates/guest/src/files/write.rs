@@ -118,8 +118,8 @@ fn replace(content: &[u8], edit: &Edit, number: u32) -> Result<(Vec<u8>, u64), F
 /// A file that is not yet in its place. Dropped, it was never there.
 struct Draft {
     target: Spot,
-    /// Its name, in the same directory.
-    name: OsString,
+    /// Its name, in the same directory, as long as it has that name.
+    name: Option<OsString>,
     file: File,
     hash: Sha256,
     length: u64,
@@ -137,7 +137,8 @@ impl Draft {
             // The mode is what the umask makes of it, as for any new file.
             match rustix::fs::openat(target.dir(), &name, flags, Mode::from_raw_mode(0o666)) {
                 Ok(file) => {
-                    return Ok(Self { target, name, file: file.into(), hash: Sha256::new(), length: 0 });
+                    let (name, file) = (Some(name), file.into());
+                    return Ok(Self { target, name, file, hash: Sha256::new(), length: 0 });
                 }
                 Err(Errno::EXIST) if number < 1000 => number += 1,
                 Err(errno) => return Err(place::fault(errno)),
@@ -152,7 +153,7 @@ impl Draft {
     }
 
     /// Puts the file into its place, if it is whole and what is there is what was expected.
-    fn commit(self, length: u64, expect: Expect) -> Result<Written, FileFault> {
+    fn commit(mut self, length: u64, expect: Expect) -> Result<Written, FileFault> {
         if self.length != length {
             return Err(FileFault::Incomplete);
         }
@@ -176,7 +177,7 @@ impl Draft {
     }
 
     /// Gives the new file owner and mode of the old one, and then its name.
-    fn place(&self, before: Option<&fs::Metadata>) -> io::Result<()> {
+    fn place(&mut self, before: Option<&fs::Metadata>) -> io::Result<()> {
         if let Some(before) = before {
             let now = self.file.metadata()?;
             if (now.uid(), now.gid()) != (before.uid(), before.gid()) {
@@ -185,15 +186,20 @@ impl Draft {
             // After the owner: a change of owner takes special bits away.
             self.file.set_permissions(fs::Permissions::from_mode(before.mode() & 0o7777))?;
         }
-        let dir = self.target.dir();
-        Ok(rustix::fs::renameat(dir, &self.name, dir, self.target.name())?)
+        let (dir, name) = (self.target.dir(), self.name.as_deref().unwrap_or_default());
+        rustix::fs::renameat(dir, name, dir, self.target.name())?;
+        // From here on that name may be somebody else's.
+        self.name = None;
+        Ok(())
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // After the commit it has another name.
-        rustix::fs::unlinkat(self.target.dir(), &self.name, AtFlags::empty()).ok();
+        if let Some(name) = &self.name {
+            // There is nobody to tell.
+            rustix::fs::unlinkat(self.target.dir(), name, AtFlags::empty()).ok();
+        }
     }
 }
 
@@ -218,4 +224,32 @@ fn draft_name(target: &OsStr, number: u32) -> OsString {
     name.extend(target.as_bytes().iter().take(200));
     name.extend_from_slice(format!(".{}-{number}.new", std::process::id()).as_bytes());
     OsString::from_vec(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use hermes_guest::protocol::file::Parents;
+
+    use super::*;
+    use crate::files::place::Last;
+
+    #[test]
+    fn a_link_that_appears_while_a_file_is_written_is_neither_followed_nor_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        std::fs::write(top.join("other"), "other").unwrap();
+        let path = top.join("file");
+        let path = path.as_os_str().as_bytes();
+        let spot = Spot::find(path, path, Last::Follow, Parents::Require).unwrap();
+        let mut draft = Draft::begin(spot).unwrap();
+        draft.add(b"new").unwrap();
+        symlink("other", top.join("file")).unwrap();
+        let real = ByteBuf::from(top.join("other").as_os_str().as_bytes());
+        assert_eq!(draft.commit(3, Expect::Anything), Err(FileFault::Elsewhere { real }));
+        assert_eq!(std::fs::read(top.join("other")).unwrap(), b"other");
+        assert!(top.join("file").is_symlink());
+        assert_eq!(std::fs::read_dir(&top).unwrap().count(), 2, "the draft is gone");
+    }
 }
