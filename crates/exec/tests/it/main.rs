@@ -1,6 +1,8 @@
 //! Places as their callers see them: made once, found again, entered with a permit only.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod files;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use hermes_exec::{
     Attention, Backend, Ending, Error, Happening, Host, Local, Outcome, Plan, Reset, Sandbox, Sandboxed,
     Spec, Wish,
 };
-use hermes_policy::{Gate, Moment, Permit, Verdict};
+use hermes_policy::{Gate, Mode, Moment, Permit, Verdict};
 use hermes_sandbox::{Limits, Network};
 use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
 
@@ -34,10 +36,14 @@ impl Homes {
 
     /// A jail that sees nothing of the host but what every jail sees.
     fn jail_plan(&self, session: &str) -> Plan {
+        self.jail_plan_for(&self.path().join("owner"), session)
+    }
+
+    fn jail_plan_for(&self, owner_home: &Path, session: &str) -> Plan {
         let sandboxed = Sandboxed {
             helper: env!("CARGO_BIN_EXE_exec-jailer").into(),
             files: self.path().join("files"),
-            owner_home: self.path().join("owner"),
+            owner_home: owner_home.to_owned(),
             binds: Vec::new(),
             network: Network::None,
             limits: Limits::default(),
@@ -69,7 +75,16 @@ fn base_env() -> Vec<(String, String)> {
     vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]
 }
 
+/// A permit for a command, whatever the gate would ask about it.
 fn permit(plan: &Plan, session: &str, command: &str, cwd: &str) -> Permit {
+    let gate = Gate { mode: Mode::Off, ..Gate::default() };
+    match judge(&gate, plan, session, Job::shell(command, cwd)) {
+        Verdict::Allow(permit) => permit,
+        other => panic!("{command}: {other:?}"),
+    }
+}
+
+fn judge(gate: &Gate, plan: &Plan, session: &str, job: Job) -> Verdict {
     let owner = Person::new("cli");
     let origin = Origin {
         person: owner.clone(),
@@ -79,10 +94,7 @@ fn permit(plan: &Plan, session: &str, command: &str, cwd: &str) -> Permit {
         place: plan.place(),
     };
     let moment = Moment { now: Timestamp::from_seconds(0), seed: [0; 16] };
-    match Gate::default().judge(Job::shell(command, cwd), &origin, moment) {
-        Verdict::Allow(permit) => permit,
-        other => panic!("{command}: {other:?}"),
-    }
+    gate.judge(job, &origin, moment)
 }
 
 fn wish(attention: Attention) -> Wish {
