@@ -72,15 +72,13 @@ impl Client {
         }
     }
 
-    /// Lists a directory, sorted by name.
-    pub async fn list(&self, place: Place) -> Result<Listing<Entry, ()>, Error> {
+    /// Lists a directory, sorted by name, and says how many entries there are in all.
+    pub async fn list(&self, place: Place) -> Result<Listing<Entry, u64>, Error> {
         let mut frames = self.link.open(&Request::File(FileRequest::List(place))).await?;
         let mut items = Vec::new();
         loop {
             match self.link.next(&mut frames).await? {
-                Reply::File(FileReply::Entries(part)) if part.is_empty() => {
-                    return Ok(Listing { items, end: () });
-                }
+                Reply::File(FileReply::Listed { total }) => return Ok(Listing { items, end: total }),
                 Reply::File(FileReply::Entries(part)) if items.len() + part.len() <= limit::PAGE => {
                     items.extend(part)
                 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use hermes_guest::protocol::file::{Entry, FileReply, Kind, Stat};
 use hermes_guest::protocol::limit;
-use rustix::fs::{AtFlags, Dir, DirEntry, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use serde_bytes::ByteBuf;
 
 use super::place::Spot;
@@ -20,12 +20,19 @@ pub(super) fn stat(spot: &Spot, out: &Out) -> Result<(), Failure> {
 }
 
 pub(super) fn list(spot: &Spot, out: &Out) -> Result<(), Failure> {
-    let mut entries = Vec::new();
+    let (mut entries, mut total) = (Vec::new(), 0);
     let dir = spot.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
-    for entry in Dir::read_from(&dir)?.filter(|entry| entry.as_ref().map_or(true, is_real)).take(limit::PAGE)
-    {
+    for entry in Dir::read_from(&dir)? {
         let entry = entry?;
         let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        out.still_wanted()?;
+        total += 1;
+        if entries.len() == limit::PAGE {
+            continue;
+        }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // What was removed meanwhile is not there.
         if let Ok(held) = rustix::fs::openat(&dir, name, flags, Mode::empty()).map(File::from)
@@ -38,12 +45,7 @@ pub(super) fn list(spot: &Spot, out: &Out) -> Result<(), Failure> {
     for part in entries.chunks(ENTRIES) {
         out.send(FileReply::Entries(part.to_vec()))?;
     }
-    out.send(FileReply::Entries(Vec::new()))
-}
-
-/// Whether an entry is more than the directory's own two.
-fn is_real(entry: &DirEntry) -> bool {
-    !matches!(entry.file_name().to_bytes(), b"." | b"..")
+    out.send(FileReply::Listed { total })
 }
 
 pub(super) fn remove(spot: &Spot, out: &Out) -> Result<(), Failure> {

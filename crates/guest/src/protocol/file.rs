@@ -183,8 +183,13 @@ pub enum FileReply {
     },
     /// To [`FileRequest::Stat`].
     Stat(Stat),
-    /// To [`FileRequest::List`]: part of the entries; an empty part is the last.
+    /// To [`FileRequest::List`]: part of the entries.
     Entries(Vec<Entry>),
+    /// The end of a listing.
+    Listed {
+        /// How many entries there are, listed or not.
+        total: u64,
+    },
     /// Part of the hits of a search.
     Hits(Vec<Hit>),
     /// The end of a search.

@@ -228,6 +228,7 @@ async fn a_directory_is_listed_with_whatever_names_it_has() {
     symlink("nowhere", place.work().join("link")).unwrap();
     std::fs::create_dir(place.work().join("dir")).unwrap();
     let listing = s.client.list(here(&s, ".").await).await.unwrap();
+    assert_eq!(listing.end, 3);
     let seen: Vec<_> = listing
         .items
         .iter()
@@ -246,6 +247,9 @@ async fn a_directory_is_listed_with_whatever_names_it_has() {
     s.client.remove(itself(&s, "link").await).await.unwrap();
     s.client.remove(itself(&s, "dir").await).await.unwrap();
     assert_eq!(s.client.list(here(&s, ".").await).await.unwrap().items.len(), 1);
+    s.out("mkdir many; cd many; seq 10050 | xargs touch; cd ..").await;
+    let many = s.client.list(here(&s, "many").await).await.unwrap();
+    assert_eq!((many.items.len(), many.end), (10_000, 10_050));
 }
 
 fn for_lines(pattern: &str) -> Search {
