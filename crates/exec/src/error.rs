@@ -48,6 +48,9 @@ pub enum Error {
     /// It could not be done to the file. The file is as it was.
     #[error("{0}")]
     NotDone(FileFault),
+    /// There is more to read than was wanted.
+    #[error("there are more than {0} bytes to read")]
+    TooMuch(usize),
     /// What was to be written could not be read.
     #[error("the content to write: {0}")]
     Content(io::Error),

@@ -68,10 +68,9 @@ impl Files<'_> {
         self.client.stat(self.redeem(permit, FileAccess::Read)?).await.map_err(refused)
     }
 
-    /// Lists a directory, sorted by name.
-    pub async fn list(&self, permit: Permit) -> Result<Vec<Entry>, Error> {
-        let listed = self.client.list(self.redeem(permit, FileAccess::Read)?).await;
-        listed.map(|listing| listing.items).map_err(refused)
+    /// Lists a directory, sorted by name, and says how many entries there are in all.
+    pub async fn list(&self, permit: Permit) -> Result<Listing<Entry, u64>, Error> {
+        self.client.list(self.redeem(permit, FileAccess::Read)?).await.map_err(refused)
     }
 
     /// Searches a file, or the files below a directory.
@@ -118,9 +117,7 @@ impl Reader {
         let mut all = Vec::new();
         loop {
             match self.next().await? {
-                Piece::Data(data) if all.len() + data.len() > most => {
-                    return Err(Error::Guest(client::Error::TooLarge));
-                }
+                Piece::Data(data) if all.len() + data.len() > most => return Err(Error::TooMuch(most)),
                 Piece::Data(data) => all.extend_from_slice(&data),
                 Piece::End(end) => return Ok((all, end)),
             }
@@ -152,7 +149,11 @@ pub fn lexical(path: &str, cwd: &str, home: &str) -> String {
 fn refused(error: client::Error) -> Error {
     match error {
         client::Error::Refused(Fault::File(FileFault::Elsewhere { real })) => {
-            String::from_utf8(real.into_vec()).map_or(Error::NotText, Error::Elsewhere)
+            match String::from_utf8(real.into_vec()) {
+                Ok(real) if real.starts_with('/') => Error::Elsewhere(real),
+                Ok(_nowhere) => Error::Guest(client::Error::Breach(client::Breach::Unexpected)),
+                Err(_) => Error::NotText,
+            }
         }
         client::Error::Refused(Fault::File(fault)) => Error::NotDone(fault),
         other => Error::Guest(other),
@@ -162,6 +163,18 @@ fn refused(error: client::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_a_path_leads_is_believed_only_if_it_can_be_judged() {
+        let said = |real: &[u8]| {
+            let real = ByteBuf::from(real);
+            refused(client::Error::Refused(Fault::File(FileFault::Elsewhere { real })))
+        };
+        assert!(matches!(said(b"/a"), Error::Elsewhere(real) if real == "/a"));
+        assert!(matches!(said(b"/\xff"), Error::NotText));
+        assert!(matches!(said(b""), Error::Guest(client::Error::Breach(_))));
+        assert!(matches!(said(b"a"), Error::Guest(client::Error::Breach(_))));
+    }
 
     #[test]
     fn a_path_without_links_comes_to_what_it_says() {
