@@ -6,9 +6,11 @@
 //! and with which exit code.
 
 pub mod args;
+mod backends;
 mod command;
 pub mod config;
 pub mod failure;
+mod holes;
 mod home;
 mod log;
 mod screen;
@@ -22,6 +24,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use args::{Args, Command};
+use command::doctor::{Consent, Depth};
 use config::Loaded;
 use failure::Failure;
 use home::Home;
@@ -72,7 +75,14 @@ fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
         Command::Exec(args) => command::exec::run(args, context),
         Command::Approvals { action } => command::approvals::run(action, context),
         Command::Status => command::status::run(context),
-        Command::Doctor => command::doctor::run(context),
+        Command::Doctor { live, yes } => {
+            let depth = match (live, yes) {
+                (false, _) => Depth::Look,
+                (true, false) => Depth::Live(Consent::No),
+                (true, true) => Depth::Live(Consent::Yes),
+            };
+            command::doctor::run(context, depth)
+        }
         Command::Completions { shell } => command::completions::run(shell, context),
     }
 }

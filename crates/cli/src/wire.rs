@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_exec::backend::bind;
-use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
-use hermes_exec::{Backend, Bind, Host, Local, Plan, Sandboxed, Spec, Writable};
+use hermes_exec::backend::sandbox::{HOME, KEPT, WORKSPACE};
+use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandboxed, Spec, Writable};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
 use hermes_sandbox::{Limits, Network as JailNetwork};
 use hermes_types::{Access, BackendName, Network, Place, PlaceId, Reach, SessionKey, Volume};
@@ -96,8 +96,14 @@ pub(crate) fn plan(
     Ok(Plan::new(host, spec, session))
 }
 
+/// The places of this home; none before the first one was made.
+pub(crate) fn places(context: &Context, config: &Config) -> Option<Places> {
+    let install = known_install(context)?;
+    Some(Places { run: run_directory(context, &install), kept: kept(context, config).join(KEPT) })
+}
+
 /// The jail's settings.
-fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed, Failure> {
+pub(crate) fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed, Failure> {
     let terminal = &config.terminal;
     let network = match terminal.network {
         // Without the proxy the default is the stricter of the two that there are.
@@ -116,10 +122,7 @@ fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed
     let variable = |name: &str| context.variable(name).map(str::to_owned);
     Ok(Sandboxed {
         helper: std::env::current_exe()?,
-        files: terminal
-            .sandbox_dir
-            .as_ref()
-            .map_or_else(|| context.home.path().join("sandboxes"), PathBuf::from),
+        files: kept(context, config),
         owner_home: PathBuf::from(home),
         binds: binds(config, home)?,
         network,
@@ -135,6 +138,12 @@ fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed
     })
 }
 
+/// Where the kept files of places are.
+fn kept(context: &Context, config: &Config) -> PathBuf {
+    let chosen = config.terminal.sandbox_dir.as_ref();
+    chosen.map_or_else(|| context.home.path().join("sandboxes"), PathBuf::from)
+}
+
 /// Thousandths of a processor, rounded up; none for 0.
 fn millicpus(cpus: f64) -> Option<u32> {
     let text = format!("{:.0}", (cpus * 1000.0).ceil());
@@ -143,21 +152,28 @@ fn millicpus(cpus: f64) -> Option<u32> {
 
 /// What tells this home from others, made on first use.
 fn install_id(context: &Context) -> Result<String, Failure> {
-    let path = context.home.path().join(".install-id");
-    let read =
-        || std::fs::read_to_string(&path).ok().map(|text| text.trim().to_owned()).filter(|id| id.len() == 32);
-    if let Some(id) = read() {
+    if let Some(id) = known_install(context) {
         return Ok(id);
     }
     let lock = Lock::acquire(context.home.path())?;
-    if let Some(id) = read() {
+    if let Some(id) = known_install(context) {
         return Ok(id);
     }
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| Failure::new(Kind::Failed, error.to_string()))?;
     let id: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    lock.write(&path, id.as_bytes(), Mode::Private)?;
+    lock.write(&install_path(context), id.as_bytes(), Mode::Private)?;
     Ok(id)
+}
+
+/// The same, unless it was never made.
+fn known_install(context: &Context) -> Option<String> {
+    let text = std::fs::read_to_string(install_path(context)).ok()?;
+    Some(text.trim().to_owned()).filter(|id| id.len() == 32)
+}
+
+fn install_path(context: &Context) -> PathBuf {
+    context.home.path().join(".install-id")
 }
 
 /// Where sockets are: a short path, since theirs has room for about 100 bytes.

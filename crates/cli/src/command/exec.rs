@@ -20,7 +20,7 @@ use crate::screen::{Format, Tone};
 use crate::wire;
 
 /// The lifetime of a place that is to leave nothing behind, should we be killed before we remove it.
-const ONE_SHOT: Duration = Duration::from_secs(60);
+pub(crate) const ONE_SHOT: Duration = Duration::from_secs(60);
 /// How often a session may move away under a command that waits for its permit.
 const ATTEMPTS: u32 = 5;
 
@@ -129,7 +129,7 @@ fn text(words: &[String]) -> String {
     }
 }
 
-fn random() -> Result<[u8; 16], Failure> {
+pub(crate) fn random() -> Result<[u8; 16], Failure> {
     let mut seed = [0; 16];
     getrandom::fill(&mut seed).map_err(|error| Failure::new(Kind::Failed, error.to_string()))?;
     Ok(seed)

@@ -4,10 +4,12 @@
 mod approvals;
 mod command;
 mod crash;
+mod doctor;
 mod edits;
 mod exec;
 mod hostile;
 mod layers;
+mod status;
 
 use std::collections::BTreeMap;
 use std::path::Path;

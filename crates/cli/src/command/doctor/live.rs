@@ -1,0 +1,424 @@
+//! `--live`: a real command on each configured backend, and attempts to break out of those that confine.
+//!
+//! Each attempt is first shown to succeed from here, outside. Wherever it can be seen from outside whether one
+//! succeeded, that counts, and not what the command says. One that could not be made is unknown, and never fine.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use hermes_exec::{
+    AtDeadline, Attention, Directory, Happening, Input, Outcome, Plan, Sandbox, Sandboxed, Wish, Writable,
+};
+use hermes_policy::{Answer, Choice, Moment, Verdict};
+use hermes_sandbox::Network;
+use hermes_types::{Attendance, BackendName, Door, Job, Origin, Person, SessionKey, Timestamp};
+
+use super::{Consent, Finding, State};
+use crate::Context;
+use crate::command::exec::{ONE_SHOT, random};
+use crate::config::keys::Config;
+use crate::failure::Failure;
+use crate::wire;
+
+/// How long one attempt may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Output of an attempt that is kept.
+const KEEP: u32 = 64 << 10;
+/// What a command says when it could do what it shall not.
+const DID: &str = "did";
+/// What a command says when it has tried.
+const TRIED: &str = "tried";
+/// More processes than a jail may have.
+const CROWD: u64 = 600;
+const REPORT: &str = "do not use it on this machine, and report this to the maintainers";
+
+pub(super) fn run(
+    context: &Context,
+    config: &Config,
+    backend: BackendName,
+    consent: Consent,
+) -> Result<Vec<Finding>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(try_out(context, config, backend, consent))
+}
+
+async fn try_out(
+    context: &Context,
+    config: &Config,
+    backend: BackendName,
+    consent: Consent,
+) -> Result<Vec<Finding>, Failure> {
+    let name = backend.word();
+    let broken = |detail: String| {
+        let remedy = format!("see what `hermes exec --backend {name} -- true` says");
+        Finding::bad(name, State::Broken, detail, remedy)
+    };
+    let session = SessionKey::new(format!("doctor {:032x}", u128::from_le_bytes(random()?)));
+    let plan = match wire::plan(context, config, backend, session.clone(), ONE_SHOT) {
+        Ok(plan) => plan,
+        Err(failure) => return Ok(vec![broken(format!("no command was run: {}", failure.message))]),
+    };
+    let sandbox = match plan.open().await {
+        Ok(sandbox) => sandbox,
+        Err(error) => return Ok(vec![broken(format!("no command was run: {error}"))]),
+    };
+    let cell = Cell { context, config, consent, name, plan, session, sandbox };
+    let start = Instant::now();
+    let mut findings = Vec::new();
+    match cell.run("true").await {
+        Err(reason) => {
+            findings.push(Finding::warning(name, format!("unknown whether commands run: {reason}")))
+        }
+        Ok(outcome) if outcome.code != 0 => {
+            findings.push(broken(format!("`true` ended with {}", outcome.code)));
+        }
+        Ok(_) => {
+            let time = start.elapsed().as_secs_f64() * 1000.0;
+            let nothing = if backend == BackendName::Local { "; nothing confines it" } else { "" };
+            findings.push(Finding::ok(name, format!("ran a command in {time:.1} ms{nothing}")));
+            if backend == BackendName::Sandbox {
+                let home = context.variable("HOME").unwrap_or("/");
+                findings.extend(cell.break_out(&wire::sandboxed(context, config, home)?).await?);
+            }
+        }
+    }
+    if let Err(error) = cell.sandbox.remove().await {
+        findings.push(broken(format!("its place is still there: {error}")));
+    }
+    Ok(findings)
+}
+
+/// A place to break out of.
+struct Cell<'a> {
+    context: &'a Context,
+    config: &'a Config,
+    consent: Consent,
+    name: &'static str,
+    plan: Plan,
+    session: SessionKey,
+    sandbox: Sandbox,
+}
+
+/// What became of an attempt: what it said, or why it was not made.
+type Attempt = Result<String, String>;
+
+impl Cell<'_> {
+    /// Everything a command in a jail shall not be able to do.
+    async fn break_out(&self, settings: &Sandboxed) -> Result<Vec<Finding>, Failure> {
+        let mut findings = vec![
+            self.read_home(settings).await,
+            self.read_keys(settings).await,
+            self.write_outside(settings).await,
+        ];
+        findings.extend(self.touch_process().await);
+        match settings.network {
+            Network::None => {
+                findings.push(self.reach_loopback().await?);
+                findings.push(self.reach_abstract().await?);
+            }
+            Network::Full => findings.push(Finding::bad(
+                self.name,
+                State::Warning,
+                "can reach the services of this machine: terminal.network is full",
+                "hermes config set terminal.network none",
+            )),
+        }
+        // That both work from here is shown by the jail itself, which is made of them.
+        findings.push(self.use_tool("make a user namespace", "unshare", "unshare --user true").await);
+        findings.push(self.use_tool("mount", "mount", "mount -t tmpfs none /tmp").await);
+        // Last, since it leaves no room for others.
+        findings.extend(self.crowd(settings).await);
+        Ok(findings)
+    }
+
+    async fn read_home(&self, settings: &Sandboxed) -> Finding {
+        let home = self.context.home.path();
+        let files = [".env", "config.yaml", ".install-id"].map(|name| home.join(name));
+        self.read(settings, "hermes' own files", files.into_iter().find(|path| is_readable(path))).await
+    }
+
+    async fn read_keys(&self, settings: &Sandboxed) -> Finding {
+        let home = self.context.variable("HOME").unwrap_or("/");
+        let entries = fs::read_dir(Path::new(home).join(".ssh")).into_iter().flatten().flatten();
+        let mut files: Vec<PathBuf> =
+            entries.map(|entry| entry.path()).filter(|path| is_readable(path)).collect();
+        let is_key = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("id_"))
+                && path.extension().is_none()
+        };
+        files.sort_by_key(|path| (!is_key(path), path.clone()));
+        self.read(settings, "~/.ssh", files.into_iter().next()).await
+    }
+
+    /// Reads the first character of a file that can be read from here, wherever it is to be seen inside. It says no
+    /// more than whether it could.
+    async fn read(&self, settings: &Sandboxed, what: &str, file: Option<PathBuf>) -> Finding {
+        let Some(file) = file else {
+            return self.unknown(&format!("read {what}"), "there is nothing there to try it with");
+        };
+        let mounted = settings.binds.iter().filter_map(|bind| {
+            let below = file.strip_prefix(&bind.source).ok()?;
+            // Joining nothing would make a directory of a file.
+            Some(if below.as_os_str().is_empty() { bind.target.clone() } else { bind.target.join(below) })
+        });
+        let inside: Vec<String> = mounted.chain([file.clone()]).map(|path| quoted(&path)).collect();
+        let script = format!(
+            "for p in {}; do x=; IFS= read -r -N 1 x < \"$p\"; [ -n \"$x\" ] && echo {DID}; done",
+            inside.join(" ")
+        );
+        let attempt = self.attempt(&script).await;
+        let did = said(&attempt);
+        if did && inside.len() > 1 {
+            let detail = format!("can read {}, which is mounted", file.display());
+            return Finding::bad(self.name, State::Warning, detail, "take it out of terminal.docker_volumes");
+        }
+        self.judge(&format!("read {}", file.display()), &attempt, did)
+    }
+
+    async fn write_outside(&self, settings: &Sandboxed) -> Finding {
+        let home = self.context.variable("HOME").map(PathBuf::from);
+        let own = |path: &Path| {
+            let mut writable = settings.binds.iter().filter(|bind| bind.writable == Writable::Yes);
+            writable.any(|bind| path.starts_with(&bind.source))
+        };
+        let name = format!(".hermes-doctor-{}", std::process::id());
+        let candidates = home.into_iter().chain(std::env::current_dir()).filter(|path| !own(path));
+        let Some(file) = candidates.map(|directory| directory.join(&name)).find(|file| can_be_made(file))
+        else {
+            return self.unknown("write outside", "there is no directory that can be written from here");
+        };
+        let attempt = self.attempt(&format!("echo x > {}", quoted(&file))).await;
+        let did = file.exists();
+        let told = self.judge(&format!("write {}", file.display()), &attempt, did);
+        // It is only there if the jail is broken, which has been told.
+        fs::remove_file(&file).ok();
+        told
+    }
+
+    /// This very process is what shall not be seen or signaled. Its number may mean another process inside.
+    async fn touch_process(&self) -> [Finding; 2] {
+        let pid = std::process::id();
+        let started = fs::read_to_string("/proc/self/stat").ok().and_then(|stat| start_time(&stat));
+        let script = format!("IFS= read -r x < /proc/{pid}/stat && echo \"$x\"; kill -0 {pid} && echo {DID}");
+        let attempt = self.attempt(&script).await;
+        let inside = attempt.as_deref().ok().and_then(|output| output.lines().find_map(start_time));
+        let sees = started.is_some() && inside == started;
+        let signals = said(&attempt) && (sees || inside.is_none());
+        let about = [("see a process outside", sees), ("signal a process outside", signals)];
+        about.map(|(what, did)| match started {
+            Some(_) => self.judge(what, &attempt, did),
+            None => self.unknown(what, "/proc cannot be read from here"),
+        })
+    }
+
+    async fn reach_loopback(&self) -> Result<Finding, Failure> {
+        let what = "reach a service on this machine's loopback";
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        if TcpStream::connect(address).and_then(|_| listener.accept()).is_err() {
+            return Ok(self.unknown(what, "it cannot be reached from here either"));
+        }
+        let attempt = self.attempt(&format!("exec 3<>/dev/tcp/127.0.0.1/{}", address.port())).await;
+        Ok(self.judge(what, &attempt, !refuses(listener.accept())))
+    }
+
+    async fn reach_abstract(&self) -> Result<Finding, Failure> {
+        let what = "reach an abstract socket of this machine";
+        let name = format!("hermes-doctor-{:032x}", u128::from_le_bytes(random()?));
+        let address = SocketAddr::from_abstract_name(&name)?;
+        let listener = UnixListener::bind_addr(&address)?;
+        listener.set_nonblocking(true)?;
+        if UnixStream::connect_addr(&address).and_then(|_| listener.accept()).is_err() {
+            return Ok(self.unknown(what, "it cannot be reached from here either"));
+        }
+        let script = format!(
+            "if command -v perl >/dev/null; then perl -MSocket -e \
+             'socket(S, AF_UNIX, SOCK_STREAM, 0); connect(S, pack(\"Sa*\", AF_UNIX, \"\\0{name}\"))'; \
+             elif command -v python3 >/dev/null; then python3 -c \
+             'import socket; socket.socket(socket.AF_UNIX).connect(\"\\0{name}\")'; \
+             else echo lacks perl or python3; exit; fi"
+        );
+        let attempt = self.attempt(&script).await;
+        Ok(self.judge(what, &attempt, !refuses(listener.accept())))
+    }
+
+    async fn use_tool(&self, what: &str, tool: &str, command: &str) -> Finding {
+        let script = format!(
+            "command -v {tool} >/dev/null || {{ echo lacks {tool}; exit; }}; {command} && echo {DID}"
+        );
+        let attempt = self.attempt(&script).await;
+        let did = said(&attempt);
+        self.judge(what, &attempt, did)
+    }
+
+    /// Starts more processes than there may be, and counts how many there are.
+    async fn crowd(&self, settings: &Sandboxed) -> Option<Finding> {
+        let most = u64::from(settings.limits.processes?);
+        let what = format!("start more than {most} processes");
+        let allowed = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
+        if allowed.is_some_and(|allowed| allowed < CROWD) {
+            return Some(self.unknown(&what, &format!("from here it is not allowed either ({allowed:?})")));
+        }
+        let script = format!(
+            "exec 3<> <(:); yes 60 | head -n {CROWD} | xargs -P {CROWD} -n 1 sleep & n=0; \
+             for i in {{1..100}}; do read -t 0.1 -u 3; set -- /proc/[0-9]*; \
+             [ $# -gt {most} ] && break; [ $# -eq $n ] && [ $# -gt {half} ] && break; n=$#; done; echo count $#",
+            half = most / 2,
+        );
+        let attempt = self.attempt(&script).await;
+        let count = attempt.as_deref().ok().and_then(|output| {
+            output.lines().find_map(|line| line.strip_prefix("count ")?.parse::<u64>().ok())
+        });
+        Some(match count {
+            Some(count) if count > most => Finding::warning(
+                self.name,
+                format!("can {what}: this machine gives us no control group to hold it with"),
+            ),
+            Some(count) if count > most / 2 => self.judge(&what, &attempt, false),
+            _ => self.unknown(&what, "so many could not be started that the limit would be met"),
+        })
+    }
+
+    async fn attempt(&self, script: &str) -> Attempt {
+        let outcome = self.run(&format!("{script}\necho {TRIED}")).await?;
+        Ok(String::from_utf8_lossy(&outcome.output).into_owned())
+    }
+
+    /// Runs a command as any other: only if the gate lets it, or the owner has said yes beforehand.
+    async fn run(&self, command: &str) -> Result<Outcome, String> {
+        let told = |error: hermes_exec::Error| error.to_string();
+        let owner = Person::new("cli");
+        let origin = Origin {
+            attendance: Attendance::Attended(vec![owner.clone()]),
+            person: owner.clone(),
+            door: Door::Cli,
+            session: self.session.clone(),
+            place: self.plan.place(),
+        };
+        let job = Job::shell(command, self.sandbox.cwd().await.map_err(told)?);
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = Timestamp::from_seconds(since.as_secs());
+        let seed = random().map_err(|failure| failure.message)?;
+        let permit = match (wire::gate(self.config).judge(job, &origin, Moment { now, seed }), self.consent) {
+            (Verdict::Allow(permit), _) => permit,
+            (Verdict::Deny(refusal), _) => return Err(refusal.to_string()),
+            (Verdict::Ask(_), Consent::No) => {
+                return Err("the gate asks, and `--yes` was not given".to_owned());
+            }
+            (Verdict::Ask(question), Consent::Yes) => {
+                let id = question.id().clone();
+                let answer = Answer { question: id, by: owner, at: now, choice: Choice::Once };
+                question.answered(answer).map_err(|refusal| refusal.to_string())?
+            }
+        };
+        let wish = Wish {
+            timeout: Some(PATIENCE),
+            at_deadline: AtDeadline::Kill,
+            keep: KEEP,
+            input: Input::Nothing,
+            env: Vec::new(),
+            attention: Attention::AtEnd,
+            directory: Directory::Session,
+        };
+        let mut command = self.sandbox.start(permit, wish).await.map_err(told)?;
+        loop {
+            if let Happening::End(outcome) = command.next().await.map_err(told)? {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    fn judge(&self, what: &str, attempt: &Attempt, did: bool) -> Finding {
+        judge(self.name, what, attempt, did)
+    }
+
+    fn unknown(&self, what: &str, reason: &str) -> Finding {
+        unknown(self.name, what, reason)
+    }
+}
+
+fn judge(name: &'static str, what: &str, attempt: &Attempt, did: bool) -> Finding {
+    let output = match attempt {
+        _ if did => return Finding::bad(name, State::Broken, format!("can {what}"), REPORT),
+        Err(reason) => return unknown(name, what, reason),
+        Ok(output) => output,
+    };
+    if let Some(tool) = output.lines().find_map(|line| line.strip_prefix("lacks ")) {
+        return unknown(name, what, &format!("it takes {tool}"));
+    }
+    match output.lines().any(|line| line == TRIED) {
+        true => Finding::ok(name, format!("cannot {what}")),
+        false => unknown(name, what, "the attempt broke off"),
+    }
+}
+
+fn unknown(name: &'static str, what: &str, reason: &str) -> Finding {
+    Finding::warning(name, format!("unknown whether it can {what}: {reason}"))
+}
+
+fn said(attempt: &Attempt) -> bool {
+    attempt.as_deref().is_ok_and(|output| output.lines().any(|line| line == DID))
+}
+
+/// Whether nobody has connected.
+fn refuses<T>(accepted: io::Result<T>) -> bool {
+    accepted.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+}
+
+fn is_readable(path: &Path) -> bool {
+    path.is_file() && fs::read(path).is_ok_and(|bytes| !bytes.is_empty())
+}
+
+/// Makes a file and removes it.
+fn can_be_made(file: &Path) -> bool {
+    OpenOptions::new().write(true).create_new(true).open(file).is_ok() && fs::remove_file(file).is_ok()
+}
+
+/// When a process was started, from its line in /proc. Its name may hold anything, also parentheses.
+fn start_time(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_attempt_that_was_made_and_failed_is_fine() {
+        let judged = |attempt: Attempt| {
+            let did = said(&attempt);
+            let finding = judge("sandbox", "mount", &attempt, did);
+            (finding.state, finding.detail)
+        };
+        let output = |text: &str| Ok(text.to_owned());
+        let unknown = "unknown whether it can mount:";
+        let cases = [
+            (output("mount: denied\ntried\n"), State::Ok, "cannot mount".to_owned()),
+            (output("did\ntried\n"), State::Broken, "can mount".to_owned()),
+            (output("did\n"), State::Broken, "can mount".to_owned()),
+            (output(""), State::Warning, format!("{unknown} the attempt broke off")),
+            (output("lacks mount\n"), State::Warning, format!("{unknown} it takes mount")),
+            (Err("no".to_owned()), State::Warning, format!("{unknown} no")),
+        ];
+        for (attempt, state, detail) in cases {
+            assert_eq!(judged(attempt.clone()), (state, detail), "{attempt:?}");
+        }
+    }
+
+    #[test]
+    fn the_start_of_a_process_is_found_behind_any_name() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1 2";
+        assert_eq!(start_time(stat), Some(4711));
+        assert_eq!(start_time("7 (a"), None);
+    }
+}
