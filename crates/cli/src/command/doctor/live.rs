@@ -3,6 +3,8 @@
 //! Each attempt is first shown to succeed from here, outside. Wherever it can be seen from outside whether one
 //! succeeded, that counts, and not what the command says. One that could not be made is unknown, and never fine.
 
+mod script;
+
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -18,6 +20,8 @@ use hermes_policy::{Answer, Choice, Moment, Verdict};
 use hermes_sandbox::Network;
 use hermes_types::{Attendance, BackendName, Door, Job, Origin, Person, SessionKey, Timestamp};
 
+use script::{CROWD, DID};
+
 use super::{Consent, Finding, State};
 use crate::Context;
 use crate::command::exec::{ONE_SHOT, random};
@@ -29,12 +33,8 @@ use crate::wire;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Output of an attempt that is kept.
 const KEEP: u32 = 64 << 10;
-/// What a command says when it could do what it shall not.
-const DID: &str = "did";
 /// What a command says when it has tried.
 const TRIED: &str = "tried";
-/// More processes than a jail may have.
-const CROWD: u64 = 600;
 const REPORT: &str = "do not use it on this machine, and report this to the maintainers";
 
 pub(super) fn run(
@@ -166,12 +166,8 @@ impl Cell<'_> {
             // Joining nothing would make a directory of a file.
             Some(if below.as_os_str().is_empty() { bind.target.clone() } else { bind.target.join(below) })
         });
-        let inside: Vec<String> = mounted.chain([file.clone()]).map(|path| quoted(&path)).collect();
-        let script = format!(
-            "for p in {}; do x=; IFS= read -r -N 1 x < \"$p\"; [ -n \"$x\" ] && echo {DID}; done",
-            inside.join(" ")
-        );
-        let attempt = self.attempt(&script).await;
+        let inside: Vec<PathBuf> = mounted.chain([file.clone()]).collect();
+        let attempt = self.attempt(&script::read(&inside)).await;
         let did = said(&attempt);
         if did && inside.len() > 1 {
             let detail = format!("can read {}, which is mounted", file.display());
@@ -192,7 +188,7 @@ impl Cell<'_> {
         else {
             return self.unknown("write outside", "there is no directory that can be written from here");
         };
-        let attempt = self.attempt(&format!("echo x > {}", quoted(&file))).await;
+        let attempt = self.attempt(&script::write(&file)).await;
         let did = file.exists();
         let told = self.judge(&format!("write {}", file.display()), &attempt, did);
         // It is only there if the jail is broken, which has been told.
@@ -204,8 +200,7 @@ impl Cell<'_> {
     async fn touch_process(&self) -> [Finding; 2] {
         let pid = std::process::id();
         let started = fs::read_to_string("/proc/self/stat").ok().and_then(|stat| start_time(&stat));
-        let script = format!("IFS= read -r x < /proc/{pid}/stat && echo \"$x\"; kill -0 {pid} && echo {DID}");
-        let attempt = self.attempt(&script).await;
+        let attempt = self.attempt(&script::touch(pid)).await;
         let inside = attempt.as_deref().ok().and_then(|output| output.lines().find_map(start_time));
         let sees = started.is_some() && inside == started;
         let signals = said(&attempt) && (sees || inside.is_none());
@@ -224,7 +219,7 @@ impl Cell<'_> {
         if TcpStream::connect(address).and_then(|_| listener.accept()).is_err() {
             return Ok(self.unknown(what, "it cannot be reached from here either"));
         }
-        let attempt = self.attempt(&format!("exec 3<>/dev/tcp/127.0.0.1/{}", address.port())).await;
+        let attempt = self.attempt(&script::dial(address.port())).await;
         Ok(self.judge(what, &attempt, !refuses(listener.accept())))
     }
 
@@ -237,22 +232,12 @@ impl Cell<'_> {
         if UnixStream::connect_addr(&address).and_then(|_| listener.accept()).is_err() {
             return Ok(self.unknown(what, "it cannot be reached from here either"));
         }
-        let script = format!(
-            "if command -v perl >/dev/null; then perl -MSocket -e \
-             'socket(S, AF_UNIX, SOCK_STREAM, 0); connect(S, pack(\"Sa*\", AF_UNIX, \"\\0{name}\"))'; \
-             elif command -v python3 >/dev/null; then python3 -c \
-             'import socket; socket.socket(socket.AF_UNIX).connect(\"\\0{name}\")'; \
-             else echo lacks perl or python3; exit; fi"
-        );
-        let attempt = self.attempt(&script).await;
+        let attempt = self.attempt(&script::dial_abstract(&name)).await;
         Ok(self.judge(what, &attempt, !refuses(listener.accept())))
     }
 
     async fn use_tool(&self, what: &str, tool: &str, command: &str) -> Finding {
-        let script = format!(
-            "command -v {tool} >/dev/null || {{ echo lacks {tool}; exit; }}; {command} && echo {DID}"
-        );
-        let attempt = self.attempt(&script).await;
+        let attempt = self.attempt(&script::tool(tool, command)).await;
         let did = said(&attempt);
         self.judge(what, &attempt, did)
     }
@@ -265,13 +250,7 @@ impl Cell<'_> {
         if allowed.is_some_and(|allowed| allowed < CROWD) {
             return Some(self.unknown(&what, &format!("from here it is not allowed either ({allowed:?})")));
         }
-        let script = format!(
-            "exec 3<> <(:); yes 60 | head -n {CROWD} | xargs -P {CROWD} -n 1 sleep & n=0; \
-             for i in {{1..100}}; do read -t 0.1 -u 3; set -- /proc/[0-9]*; \
-             [ $# -gt {most} ] && break; [ $# -eq $n ] && [ $# -gt {half} ] && break; n=$#; done; echo count $#",
-            half = most / 2,
-        );
-        let attempt = self.attempt(&script).await;
+        let attempt = self.attempt(&script::crowd(most)).await;
         let count = attempt.as_deref().ok().and_then(|output| {
             output.lines().find_map(|line| line.strip_prefix("count ")?.parse::<u64>().ok())
         });
@@ -383,10 +362,6 @@ fn can_be_made(file: &Path) -> bool {
 /// When a process was started, from its line in /proc. Its name may hold anything, also parentheses.
 fn start_time(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
-}
-
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
