@@ -5,8 +5,8 @@
 
 mod script;
 
-use std::fs::{self, OpenOptions};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -44,53 +44,39 @@ pub(super) fn run(
     consent: Consent,
 ) -> Result<Vec<Finding>, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(try_out(context, config, backend, consent))
+    runtime.block_on(in_a_place(context, config, backend, consent))
 }
 
-async fn try_out(
+async fn in_a_place(
     context: &Context,
     config: &Config,
     backend: BackendName,
     consent: Consent,
 ) -> Result<Vec<Finding>, Failure> {
     let name = backend.word();
-    let broken = |detail: String| {
-        let remedy = format!("see what `hermes exec --backend {name} -- true` says");
-        Finding::bad(name, State::Broken, detail, remedy)
-    };
     let session = SessionKey::new(format!("doctor {:032x}", u128::from_le_bytes(random()?)));
     let plan = match wire::plan(context, config, backend, session.clone(), ONE_SHOT) {
         Ok(plan) => plan,
-        Err(failure) => return Ok(vec![broken(format!("no command was run: {}", failure.message))]),
+        Err(failure) => return Ok(vec![broken(name, format!("no command was run: {}", failure.message))]),
     };
     let sandbox = match plan.open().await {
         Ok(sandbox) => sandbox,
-        Err(error) => return Ok(vec![broken(format!("no command was run: {error}"))]),
+        Err(error) => return Ok(vec![broken(name, format!("no command was run: {error}"))]),
     };
     let cell = Cell { context, config, consent, name, plan, session, sandbox };
-    let start = Instant::now();
-    let mut findings = Vec::new();
-    match cell.run("true").await {
-        Err(reason) => {
-            findings.push(Finding::warning(name, format!("unknown whether commands run: {reason}")))
-        }
-        Ok(outcome) if outcome.code != 0 => {
-            findings.push(broken(format!("`true` ended with {}", outcome.code)));
-        }
-        Ok(_) => {
-            let time = start.elapsed().as_secs_f64() * 1000.0;
-            let nothing = if backend == BackendName::Local { "; nothing confines it" } else { "" };
-            findings.push(Finding::ok(name, format!("ran a command in {time:.1} ms{nothing}")));
-            if backend == BackendName::Sandbox {
-                let home = context.variable("HOME").unwrap_or("/");
-                findings.extend(cell.break_out(&wire::sandboxed(context, config, home)?).await?);
-            }
-        }
-    }
-    if let Err(error) = cell.sandbox.remove().await {
-        findings.push(broken(format!("its place is still there: {error}")));
+    let tried = cell.try_out(backend).await;
+    // Whatever came of it, the place goes.
+    let removed = cell.sandbox.remove().await;
+    let mut findings = tried?;
+    if let Err(error) = removed {
+        findings.push(broken(name, format!("its place is still there: {error}")));
     }
     Ok(findings)
+}
+
+fn broken(name: &'static str, detail: String) -> Finding {
+    let remedy = format!("see what `hermes exec --backend {name} -- true` says");
+    Finding::bad(name, State::Broken, detail, remedy)
 }
 
 /// A place to break out of.
@@ -108,6 +94,30 @@ struct Cell<'a> {
 type Attempt = Result<String, String>;
 
 impl Cell<'_> {
+    /// Runs a command, and tries to break out where anything confines it.
+    async fn try_out(&self, backend: BackendName) -> Result<Vec<Finding>, Failure> {
+        let start = Instant::now();
+        match self.run("true").await {
+            Err(reason) => {
+                let detail = format!("unknown whether commands run: {reason}");
+                return Ok(vec![Finding::warning(self.name, detail)]);
+            }
+            Ok(outcome) if outcome.code != 0 => {
+                return Ok(vec![broken(self.name, format!("`true` ended with {}", outcome.code))]);
+            }
+            Ok(_) => {}
+        }
+        let time = start.elapsed().as_secs_f64() * 1000.0;
+        let nothing = if backend == BackendName::Local { "; nothing confines it" } else { "" };
+        let mut findings = vec![Finding::ok(self.name, format!("ran a command in {time:.1} ms{nothing}"))];
+        if backend == BackendName::Sandbox {
+            let home = self.context.variable("HOME").unwrap_or("/");
+            let settings = wire::sandboxed(self.context, self.config, home)?;
+            findings.extend(self.break_out(&settings).await?);
+        }
+        Ok(findings)
+    }
+
     /// Everything a command in a jail shall not be able to do.
     async fn break_out(&self, settings: &Sandboxed) -> Result<Vec<Finding>, Failure> {
         let mut findings = vec![
@@ -255,10 +265,9 @@ impl Cell<'_> {
             output.lines().find_map(|line| line.strip_prefix("count ")?.parse::<u64>().ok())
         });
         Some(match count {
-            Some(count) if count > most => Finding::warning(
-                self.name,
-                format!("can {what}: this machine gives us no control group to hold it with"),
-            ),
+            Some(count) if count > most => {
+                Finding::warning(self.name, format!("can {what}: this machine does not let us limit them"))
+            }
             Some(count) if count > most / 2 => self.judge(&what, &attempt, false),
             _ => self.unknown(&what, "so many could not be started that the limit would be met"),
         })
@@ -351,7 +360,8 @@ fn refuses<T>(accepted: io::Result<T>) -> bool {
 }
 
 fn is_readable(path: &Path) -> bool {
-    path.is_file() && fs::read(path).is_ok_and(|bytes| !bytes.is_empty())
+    let mut first = [0];
+    path.is_file() && File::open(path).and_then(|mut file| file.read(&mut first)).is_ok_and(|count| count > 0)
 }
 
 /// Makes a file and removes it.
