@@ -79,9 +79,13 @@ const SOON: Duration = Duration::from_secs(30);
 fn a_live_place_is_shown_with_its_holes_and_what_runs_there() {
     let desk = Desk::new("terminal: {env_passthrough: [THE_TOKEN, MISSING]}\n");
     fs::write(desk.work.path().join("go"), "").unwrap();
+    fs::write(desk.work.path().join("stay"), "").unwrap();
     let command = "while [ -e go ]; do sleep 0.05; done; exit 3";
     let mut start = desk.command(&["exec", "--session", "odd\n\u{1b}[31mkey", "--background", "--", command]);
     let handle = Run::of(start.env("THE_TOKEN", "hunter2").output().unwrap()).out.trim().to_owned();
+    // The place must not end before all has been seen; this one ends when its directory is removed.
+    let stay = "while [ -e stay ]; do sleep 0.05; done";
+    desk.run(&["exec", "--session", "odd\n\u{1b}[31mkey", "--background", "--", stay]);
     let status = desk.run(&["status", "--json"]);
     assert_eq!(status.code, Some(0), "{status:?}");
     assert!(!status.out.contains("hunter2"));
@@ -97,7 +101,7 @@ fn a_live_place_is_shown_with_its_holes_and_what_runs_there() {
             "state": "live",
             "lifetime_seconds": 2,
             "clients": 0,
-            "processes": 1,
+            "processes": 2,
             "reach": "host",
             "holes": [{"kind": "host"}, {"kind": "variable", "name": "THE_TOKEN", "present": true}],
         })
@@ -107,7 +111,10 @@ fn a_live_place_is_shown_with_its_holes_and_what_runs_there() {
             "id": handle, "place": place["name"], "command": command, "running": running, "exit_code": exit_code,
         })
     };
-    let shown = |status: &Value| timeless(&status["processes"][0], &["age_seconds"]);
+    let shown = |status: &Value| {
+        let mut processes = status["processes"].as_array().unwrap().iter();
+        timeless(processes.find(|process| process["id"] == handle.as_str()).unwrap(), &["age_seconds"])
+    };
     assert_eq!(shown(&status.json()), process(true, None));
     let text = desk.run(&["status"]).out;
     assert!(text.contains("session odd⏎⟨U+001B⟩[31mkey"), "{text}");
