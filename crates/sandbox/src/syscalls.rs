@@ -92,9 +92,8 @@ const LISTMOUNT: i64 = 458;
 const LSM_SET_SELF_ATTR: i64 = 460;
 const OPEN_TREE_ATTR: i64 = 467;
 
-/// The families of sockets an ordinary program needs. Others do not exist in a jail. That takes netlink away from those
-/// who list the machine's interfaces (`ip`, Node's `os.networkInterfaces`), which here are one.
-const SOCKETS: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+/// The families of sockets an ordinary program needs. Others do not exist in a jail.
+const SOCKETS: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
 /// Requests to a terminal that put words into somebody else's mouth.
 const TERMINAL_TRICKS: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
@@ -189,13 +188,10 @@ fn programs() -> Result<Vec<BpfProgram>, BackendError> {
         }
         forbidden.insert(*call, rules);
     }
-    let mut sockets = none_of(0, &SOCKETS.map(|family| family as u64))?;
-    sockets.extend(any([libc::SOCK_RAW, SOCK_PACKET].map(|kind| bits(1, SOCKET_TYPE, kind as u64)))?);
-
     let mut programs = vec![
         compile(forbidden, libc::EPERM)?,
         compile(always(UNKNOWN), libc::ENOSYS)?,
-        compile(BTreeMap::from([(libc::SYS_socket, sockets)]), libc::EAFNOSUPPORT)?,
+        compile(BTreeMap::from([(libc::SYS_socket, sockets()?)]), libc::EAFNOSUPPORT)?,
     ];
     if rustix::process::geteuid().is_root() {
         programs.push(compile(always(OWNERS), 0)?);
@@ -204,6 +200,27 @@ fn programs() -> Result<Vec<BpfProgram>, BackendError> {
         first.splice(0..0, refuse_other_abi());
     }
     Ok(programs)
+}
+
+/// Which sockets are refused.
+///
+/// Of netlink there is only what `ip`, Node's `os.networkInterfaces` and Go's `net.Interfaces` ask for addresses and
+/// routes. In a network of the jail's own they find its loopback interface. In that of the host they find what
+/// `/proc/net` shows anyway. Either way they change nothing: that takes a capability over the network, which nobody in
+/// the jail has.
+fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
+    const NETLINK: u64 = libc::AF_NETLINK as u64;
+    let mut rules = none_of(0, &SOCKETS.map(|family| family as u64))?;
+    for kind in [libc::SOCK_RAW, SOCK_PACKET] {
+        let conditions = vec![compare(0, SeccompCmpOp::Ne, NETLINK)?, bits(1, SOCKET_TYPE, kind as u64)?];
+        rules.push(SeccompRule::new(conditions)?);
+    }
+    let other_netlink = vec![
+        compare(0, SeccompCmpOp::Eq, NETLINK)?,
+        compare(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE as u64)?,
+    ];
+    rules.push(SeccompRule::new(other_netlink)?);
+    Ok(rules)
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
