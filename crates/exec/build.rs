@@ -5,17 +5,21 @@ use std::env;
 use std::error::Error;
 use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sha2::{Digest, Sha256};
+
+/// Nothing unwinds in a guest, so what says how to is left out. A sixth of the program would be that.
+const WITHOUT_UNWINDING: &str =
+    "SECTIONS { /DISCARD/ : { *(.eh_frame .eh_frame_hdr .gcc_except_table*) } } INSERT AFTER .text;";
 
 fn main() -> Result<(), Box<dyn Error>> {
     for path in ["../guest/src", "../guest/Cargo.toml", "../types/src", "../../Cargo.lock", "build.rs"] {
         println!("cargo::rerun-if-changed={path}");
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let target = env::var("TARGET")?;
+    let target = target()?;
     // A directory of its own: the outer cargo holds the lock of the other one.
     let work = out.join("guest-target");
     let status = Command::new(env::var("CARGO")?)
@@ -31,8 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ])
         .args(["--target", &target, "--target-dir"])
         .arg(&work)
-        .env("RUSTFLAGS", "-C target-feature=+crt-static")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env("CARGO_ENCODED_RUSTFLAGS", flags(&out)?.join("\x1f"))
         .env_remove("CARGO_TARGET_DIR")
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .status()?;
@@ -46,5 +49,41 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     fs::write(out.join("hermes-guest"), program)?;
     println!("cargo::rustc-env=HERMES_GUEST_HASH={hash}");
+    println!("cargo::rustc-env=HERMES_GUEST_TARGET={target}");
     Ok(())
+}
+
+/// The target with musl where it is installed, because that is the smallest; else the one we are built for, whose
+/// glibc can be linked in as well.
+fn target() -> Result<String, Box<dyn Error>> {
+    let ours = env::var("TARGET")?;
+    let musl = ours.replace("-gnu", "-musl");
+    let library = rustc(&["--print", "target-libdir", "--target", &musl])?;
+    Ok(if Path::new(&library).is_dir() { musl } else { ours })
+}
+
+fn flags(out: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned(), "-Cforce-unwind-tables=no".to_owned()];
+    let ours = Path::new(&rustc(&["--print", "sysroot"])?).join("lib/rustlib").join(env::var("HOST")?);
+    let lld = ours.join("bin/gcc-ld");
+    // Toolchains of distributions come without this linker, and with a guest that is a third larger.
+    if lld.is_dir() {
+        let script = out.join("without-unwinding.ld");
+        fs::write(&script, WITHOUT_UNWINDING)?;
+        for argument in [
+            &format!("-B{}", lld.display()),
+            "-fuse-ld=lld",
+            "-Wl,--pack-dyn-relocs=relr",
+            "-Wl,--icf=all",
+            &format!("-Wl,-T,{}", script.display()),
+        ] {
+            flags.push(format!("-Clink-arg={argument}"));
+        }
+    }
+    Ok(flags)
+}
+
+fn rustc(arguments: &[&str]) -> Result<String, Box<dyn Error>> {
+    let said = Command::new(env::var("RUSTC")?).args(arguments).output()?;
+    Ok(String::from_utf8(said.stdout)?.trim().to_owned())
 }

@@ -21,6 +21,8 @@ pub struct Outcome {
     pub omitted: u64,
     /// Bytes of output in all.
     pub total: u64,
+    /// Where all of it is, if some was left out: a path inside the place, for as long as the command is remembered.
+    pub spool: Option<String>,
     /// From start to end.
     pub duration: Duration,
     /// Where the session is now.
@@ -125,6 +127,7 @@ impl Command {
             // What came live was seen.
             omitted: if self.kind == Kind::Summary { ended.total.saturating_sub(kept) } else { 0 },
             total: ended.total,
+            spool: ended.spool.map(|path| String::from_utf8_lossy(&path).into_owned()),
             duration: self.started.elapsed(),
             cwd: String::from_utf8_lossy(&ended.cwd).into_owned(),
             reset: self.reset,
@@ -139,6 +142,7 @@ impl Command {
             output: Vec::new(),
             omitted: 0,
             total: 0,
+            spool: None,
             duration: self.started.elapsed(),
             cwd: self.cwd.clone(),
             reset: self.reset,

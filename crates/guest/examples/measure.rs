@@ -122,12 +122,17 @@ async fn throughput(client: &Client, pid: u32) {
     for (name, output) in [("summary", Delivery::Summary), ("live", Delivery::Live)] {
         let (mut ours, mut plain) = (Vec::new(), Vec::new());
         let (guest, host) = (peak(pid), peak(std::process::id()));
+        let (mut worked, mut piped) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..5 {
+            let before = waited_for();
             plain.push(bash(&format!("{FLOOD} | cat >/dev/null")));
-            let began = Instant::now();
+            piped += waited_for() - before;
+            let (began, before) = (Instant::now(), processor(pid) + processor(std::process::id()));
             assert_eq!(run(client, output, FLOOD, None).await.total, 200_000_000);
             ours.push(began.elapsed());
+            worked += processor(pid) + processor(std::process::id()) - before;
         }
+        println!("processor time: guest and host {:?}, head | cat {:?}", worked / 5, piped / 5);
         let (median, bare) = (at(&mut ours, 0.5), at(&mut plain, 0.5));
         println!(
             "200 MB, {name}: {median:.0} ms; | cat: {bare:.0} ms; throughput {:.2} of it; guest grew {} KiB, host {} KiB",
@@ -136,6 +141,20 @@ async fn throughput(client: &Client, pid: u32) {
             peak(std::process::id()) - host
         );
     }
+}
+
+/// Processor time of a process with one thread.
+fn processor(pid: u32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Processor time of all children that have ended.
+fn waited_for() -> Duration {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks: u64 = fields[13].parse::<u64>().unwrap() + fields[14].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }
 
 async fn kill(client: &Client) {

@@ -1,7 +1,7 @@
 //! Programs and what is known about them.
 
 pub(crate) mod launch;
-mod output;
+pub(crate) mod output;
 pub(crate) mod shim;
 pub(crate) mod table;
 mod tend;
@@ -170,6 +170,7 @@ impl Process {
             total: self.total(),
             head: ByteBuf::new(),
             tail: ByteBuf::new(),
+            spool: self.output.borrow().whole(),
             cwd: ByteBuf::from(cwd),
             state: self.state.get(),
             tree: self.tree.get(),
@@ -197,6 +198,7 @@ impl Process {
             tree: self.tree.get(),
             last: ByteBuf::from(output.last(LAST_SHOWN)),
             total: output.total(),
+            spool: output.whole(),
         }
     }
 

@@ -19,7 +19,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 use crate::connection;
 use crate::guest::{BASE_ENV, Guest};
-use crate::process::shim;
+use crate::process::{output, shim};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -87,7 +87,8 @@ fn private_dir(socket: &Path) -> io::Result<PathBuf> {
 
 async fn live(socket: &Path, run_dir: PathBuf, idle: Duration, ready: Option<OwnedFd>) -> io::Result<()> {
     let listener = listen(socket)?;
-    let guest = Guest::new(run_dir);
+    output::sweep(&run_dir);
+    let guest = Guest::new(run_dir.clone());
     spawn_local(reap());
     let mut stop = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -108,6 +109,7 @@ async fn live(socket: &Path, run_dir: PathBuf, idle: Duration, ready: Option<Own
     for process in guest.table.listed() {
         process.kill(hermes_guest::protocol::message::Cause::Killed).await;
     }
+    output::sweep(&run_dir);
     Ok(())
 }
 

@@ -67,6 +67,7 @@ fn measure(work: &Path, bwrap: &str) -> Result<(), Box<dyn Error>> {
     let limits =
         Limits { memory: Some(1 << 30), processes: Some(512), millicpus: Some(1000), ..Limits::default() };
     let limited = Jail { limits, ..whole.clone() };
+    let place = Jail { lifetime: Lifetime::Detached, ..limited.clone() };
     let text = work.to_string_lossy();
     let bwrap_arguments = [
         "--unshare-all",
@@ -103,6 +104,7 @@ fn measure(work: &Path, bwrap: &str) -> Result<(), Box<dyn Error>> {
         ("jail with the host's network", Box::new(|| whole_life(&with_network))),
         ("jail, detached", Box::new(|| whole_life(&detached))),
         ("jail with cgroup limits", Box::new(|| whole_life(&limited))),
+        ("jail, detached, with limits", Box::new(|| whole_life(&place))),
     ];
     if Path::new(bwrap).exists() {
         ways.push(("bwrap, comparable", Box::new(|| spawn(bwrap, &bwrap_arguments))));

@@ -92,9 +92,8 @@ const LISTMOUNT: i64 = 458;
 const LSM_SET_SELF_ATTR: i64 = 460;
 const OPEN_TREE_ATTR: i64 = 467;
 
-/// The families of sockets an ordinary program needs. Others do not exist in a jail. That takes netlink away from those
-/// who list the machine's interfaces (`ip`, Node's `os.networkInterfaces`), which here are one.
-const SOCKETS: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+/// The families of sockets an ordinary program needs. Others do not exist in a jail.
+const SOCKETS: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
 /// Requests to a terminal that put words into somebody else's mouth.
 const TERMINAL_TRICKS: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
@@ -159,21 +158,19 @@ const MAKES: [u64; 2] = [libc::O_CREAT as u64, (libc::O_TMPFILE & !libc::O_DIREC
 /// From here on, up, are the calls of another ABI (x32), which would not be recognized by their numbers.
 const OTHER_ABI: u32 = 0x4000_0000;
 
-/// Applies the filters to this process and all it starts.
+/// Applies the filter to this process and all it starts.
 ///
 /// Tracing is not refused: a debugger is ordinary work, and the pid namespace leaves nothing to trace but the jail's
 /// own processes. A call made by the rules of 32-bit programs kills the process that made it.
 pub(crate) fn restrict() -> io::Result<()> {
-    for program in programs().map_err(|error| io::Error::other(error.to_string()))? {
-        seccompiler::apply_filter(&program).map_err(|error| match error {
-            seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
-            other => io::Error::other(other.to_string()),
-        })?;
-    }
-    Ok(())
+    let program = program().map_err(|error| io::Error::other(error.to_string()))?;
+    seccompiler::apply_filter(&program).map_err(|error| match error {
+        seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
+        other => io::Error::other(other.to_string()),
+    })
 }
 
-fn programs() -> Result<Vec<BpfProgram>, BackendError> {
+fn program() -> Result<BpfProgram, BackendError> {
     let mut forbidden = always(FORBIDDEN);
     forbidden.insert(libc::SYS_clone, any(NEW_NAMESPACES.map(|flag| bits(0, flag as u64, flag as u64)))?);
     forbidden
@@ -189,21 +186,56 @@ fn programs() -> Result<Vec<BpfProgram>, BackendError> {
         }
         forbidden.insert(*call, rules);
     }
-    let mut sockets = none_of(0, &SOCKETS.map(|family| family as u64))?;
-    sockets.extend(any([libc::SOCK_RAW, SOCK_PACKET].map(|kind| bits(1, SOCKET_TYPE, kind as u64)))?);
-
     let mut programs = vec![
+        refuse_other_abi().to_vec(),
         compile(forbidden, libc::EPERM)?,
         compile(always(UNKNOWN), libc::ENOSYS)?,
-        compile(BTreeMap::from([(libc::SYS_socket, sockets)]), libc::EAFNOSUPPORT)?,
+        compile(BTreeMap::from([(libc::SYS_socket, sockets()?)]), libc::EAFNOSUPPORT)?,
     ];
     if rustix::process::geteuid().is_root() {
         programs.push(compile(always(OWNERS), 0)?);
     }
-    if let Some(first) = programs.first_mut() {
-        first.splice(0..0, refuse_other_abi());
+    Ok(join(programs))
+}
+
+/// One program that allows what all of them allow. No call is refused by two, so their order means nothing.
+///
+/// The kernel would run several as well, but it takes longer to accept them than to make most other parts of a jail.
+fn join(programs: Vec<BpfProgram>) -> BpfProgram {
+    let last = programs.len().saturating_sub(1);
+    let joined = programs.into_iter().enumerate().flat_map(|(index, program)| {
+        let length = program.len();
+        program.into_iter().enumerate().map(move |(at, instruction)| match instruction {
+            // What this one allows is left to the next.
+            sock_filter { code, k: libc::SECCOMP_RET_ALLOW, .. } if code == RETURN && index < last => {
+                let over = u32::try_from(length - at - 1).unwrap_or(u32::MAX);
+                sock_filter { code: JUMP, jt: 0, jf: 0, k: over }
+            }
+            other => other,
+        })
+    });
+    joined.collect()
+}
+
+/// Which sockets are refused.
+///
+/// Of netlink there is only what `ip`, Node's `os.networkInterfaces` and Go's `net.Interfaces` ask for addresses and
+/// routes. In a network of the jail's own they find its loopback interface. In that of the host they find what
+/// `/proc/net` shows anyway. Either way they change nothing: that takes a capability over the network, which nobody in
+/// the jail has.
+fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
+    const NETLINK: u64 = libc::AF_NETLINK as u64;
+    let mut rules = none_of(0, &SOCKETS.map(|family| family as u64))?;
+    for kind in [libc::SOCK_RAW, SOCK_PACKET] {
+        let conditions = vec![compare(0, SeccompCmpOp::Ne, NETLINK)?, bits(1, SOCKET_TYPE, kind as u64)?];
+        rules.push(SeccompRule::new(conditions)?);
     }
-    Ok(programs)
+    let other_netlink = vec![
+        compare(0, SeccompCmpOp::Eq, NETLINK)?,
+        compare(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE as u64)?,
+    ];
+    rules.push(SeccompRule::new(other_netlink)?);
+    Ok(rules)
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -240,12 +272,16 @@ fn compare(argument: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompC
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)
 }
 
+const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JA) as u16;
+
 /// Refuses every call whose number belongs to another ABI of the same machine. What follows loads anew.
-fn refuse_other_abi() -> [sock_filter; 3] {
-    let instruction = |code: u32, jf: u8, k: u32| sock_filter { code: code as u16, jt: 0, jf, k };
+fn refuse_other_abi() -> [sock_filter; 4] {
+    let instruction = |code: u16, jf: u8, k: u32| sock_filter { code, jt: 0, jf, k };
     [
-        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-        instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, OTHER_ABI),
-        instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
+        instruction((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0, 0),
+        instruction((libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16, 1, OTHER_ABI),
+        instruction(RETURN, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
+        instruction(RETURN, 0, libc::SECCOMP_RET_ALLOW),
     ]
 }

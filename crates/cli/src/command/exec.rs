@@ -175,7 +175,7 @@ fn report(
             "interrupted": outcome.ending == Ending::Interrupted,
             "truncated": outcome.omitted > 0,
             "total_bytes": outcome.total,
-            "spool": null,
+            "spool": outcome.spool,
             "duration_ms": outcome.duration.as_secs_f64() * 1000.0,
             "cwd": outcome.cwd,
             "session": session.as_str(),

@@ -196,3 +196,15 @@ fn a_reader_that_goes_away_ends_the_command_without_a_word() {
     let gone = format!("while kill -0 {pid} 2>/dev/null; do :; done; echo gone");
     assert_eq!(desk.run(&["--session", "s", "--timeout", "30", "--", &gone]).out, "gone\n");
 }
+
+#[test]
+fn what_was_left_out_of_an_output_is_said_and_where_all_of_it_is() {
+    let desk = Desk::new("tool_output: {max_bytes: 5000}");
+    let cut = desk.run(&["--session", "s", "--json", "--", "seq 1 20000"]).json();
+    assert_eq!(json!([cut["truncated"], cut["total_bytes"]]), json!([true, 108_894]), "{cut}");
+    let spool = cut["spool"].as_str().unwrap();
+    let whole = desk.run(&["--session", "s", "--", &format!("wc -c < {spool}; tail -n 1 {spool}")]);
+    assert_eq!(whole.out, "108894\n20000\n");
+    let short = desk.run(&["--session", "s", "--json", "--", "echo x"]).json();
+    assert_eq!(json!([short["truncated"], short["spool"]]), json!([false, null]));
+}

@@ -1,53 +1,67 @@
 //! The output of one program: its beginning and its end in memory, the rest on disk up to a limit.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use hermes_guest::protocol::limit;
-use hermes_guest::protocol::message::Page;
+use hermes_guest::protocol::message::{Page, ProcessId};
 use rustix::fs::{CWD, Mode, OFlags};
 use serde_bytes::ByteBuf;
 
+/// How the names of spools begin.
+const PREFIX: &str = "spool-";
+
 /// Bytes addressed by their offset from the beginning of the output.
 ///
-/// As long as all of it fits into memory nothing is on disk. After that every byte also goes to a file without a
-/// name, which is used as a ring once it is full: the newest bytes can be read, older ones are gone.
+/// As long as all of it fits into memory nothing is on disk. After that every byte also goes to a file, the spool,
+/// which is used as a ring once it is full: the newest bytes can be read, older ones are gone.
 #[derive(Debug)]
 pub(crate) struct Output {
     head: Vec<u8>,
     head_room: usize,
     tail: Ring,
     total: u64,
+    path: PathBuf,
+    room: u64,
     spool: Spool,
+}
+
+/// Whether somebody takes every byte as it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Nobody will ask for these bytes again, so they are not put on disk.
+    Live,
+    Later,
 }
 
 #[derive(Debug)]
 enum Spool {
-    NotNeeded {
-        dir: PathBuf,
-        room: u64,
-    },
+    NotNeeded,
     Open {
         file: File,
-        room: u64,
+        /// The offset of the oldest byte that was ever in it.
+        from: u64,
     },
     /// The disk is full or read-only; head and tail are all there is.
     Failed,
 }
 
 impl Output {
-    pub(crate) fn new(keep: usize, spool: u64, dir: &Path) -> Self {
+    /// For the output of a process, in the private directory of the guest.
+    pub(crate) fn new(keep: usize, spool: u64, dir: &Path, id: ProcessId) -> Self {
         let keep = keep.clamp(1024, limit::KEEP);
         let head_room = keep * 2 / 5;
-        let room = spool.clamp(keep as u64, limit::SPOOL);
         Self {
             head: Vec::new(),
             head_room,
             tail: Ring::new(keep - head_room),
             total: 0,
-            spool: Spool::NotNeeded { dir: dir.to_owned(), room },
+            path: dir.join(format!("{PREFIX}{id}")),
+            room: spool.clamp(keep as u64, limit::SPOOL),
+            spool: Spool::NotNeeded,
         }
     }
 
@@ -60,15 +74,15 @@ impl Output {
         self.tail.room as u64 / 2
     }
 
-    pub(crate) fn append(&mut self, data: &[u8]) {
+    pub(crate) fn append(&mut self, data: &[u8], taken: Taken) {
         let needed = self.total + data.len() as u64;
-        if needed > (self.head_room + self.tail.room) as u64 {
+        if needed > (self.head_room + self.tail.room) as u64 && taken == Taken::Later {
             self.open_spool();
         }
-        if let Spool::Open { file, room } = &self.spool
-            && write_ring(file, *room, self.total, data).is_err()
+        if let Spool::Open { file, .. } = &self.spool
+            && write_ring(file, self.room, self.total, data).is_err()
         {
-            self.spool = Spool::Failed;
+            self.close_spool(Spool::Failed);
         }
         let (to_head, rest) = data.split_at(data.len().min(self.head_room - self.head.len()));
         self.head.extend_from_slice(to_head);
@@ -77,14 +91,41 @@ impl Output {
     }
 
     fn open_spool(&mut self) {
-        let Spool::NotNeeded { dir, room } = &self.spool else { return };
-        let room = *room;
-        let opened = nameless_file(dir).and_then(|file| {
-            file.write_all_at(&self.head, 0)?;
-            file.write_all_at(&self.tail.to_vec(), self.head.len() as u64)?;
-            Ok(file)
-        });
-        self.spool = opened.map_or(Spool::Failed, |file| Spool::Open { file, room });
+        if !matches!(self.spool, Spool::NotNeeded) {
+            return;
+        }
+        let in_tail = self.total - self.tail.len() as u64;
+        // What was taken live between the two is gone.
+        let is_whole = in_tail == self.head.len() as u64;
+        let Ok(file) = new_file(&self.path) else {
+            self.spool = Spool::Failed;
+            return;
+        };
+        let mut written = write_ring(&file, self.room, in_tail, &self.tail.to_vec());
+        if is_whole {
+            written = written.and_then(|()| write_ring(&file, self.room, 0, &self.head));
+        }
+        self.spool = Spool::Open { file, from: if is_whole { 0 } else { in_tail } };
+        if written.is_err() {
+            self.close_spool(Spool::Failed);
+        }
+    }
+
+    fn close_spool(&mut self, then: Spool) {
+        if let Spool::Open { .. } = std::mem::replace(&mut self.spool, then) {
+            // A command may have removed it already.
+            fs::remove_file(&self.path).ok();
+        }
+    }
+
+    /// The file with the whole output, if it is not in memory and there is such a file.
+    pub(crate) fn whole(&self) -> Option<ByteBuf> {
+        match self.spool {
+            Spool::Open { from: 0, .. } if self.total <= self.room => {
+                Some(ByteBuf::from(self.path.as_os_str().as_bytes()))
+            }
+            Spool::Open { .. } | Spool::NotNeeded | Spool::Failed => None,
+        }
     }
 
     /// Beginning and end: all of it, or the first and the last bytes.
@@ -100,7 +141,7 @@ impl Output {
 
     /// Whether there is more than a summary shows.
     pub(crate) fn is_long(&self) -> bool {
-        !matches!(self.spool, Spool::NotNeeded { .. })
+        !matches!(self.spool, Spool::NotNeeded)
     }
 
     /// Bytes from an offset on, or from the oldest one that is left.
@@ -117,29 +158,38 @@ impl Output {
             return Ok(page(offset, rest.iter().take(limit).copied().collect()));
         }
         match &self.spool {
-            Spool::Open { file, room } => {
-                let offset = offset.max(self.total.saturating_sub(*room));
+            Spool::Open { file, from } => {
+                let offset = offset.max(self.total.saturating_sub(self.room)).max(*from);
                 let wanted = limit.min(usize::try_from(self.total - offset).unwrap_or(usize::MAX));
                 let mut data = vec![0; wanted];
-                read_ring(file, *room, offset, &mut data)?;
+                read_ring(file, self.room, offset, &mut data)?;
                 Ok(page(offset, data))
             }
-            Spool::NotNeeded { .. } | Spool::Failed => Ok(page(in_tail, self.tail.read(0, limit))),
+            Spool::NotNeeded | Spool::Failed => Ok(page(in_tail, self.tail.read(0, limit))),
         }
     }
 }
 
-fn nameless_file(dir: &Path) -> io::Result<File> {
-    let mode = Mode::RUSR | Mode::WUSR;
-    let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    if let Ok(file) = rustix::fs::openat(CWD, dir, flags | OFlags::TMPFILE, mode) {
-        return Ok(file.into());
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.close_spool(Spool::NotNeeded);
     }
-    // Some file systems have no files without a name; then the name is taken away at once.
-    let path = dir.join("spool");
-    let file = rustix::fs::openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
-    rustix::fs::unlink(&path)?;
-    Ok(file.into())
+}
+
+/// Removes the spools in a directory, which belong to nobody: those of a guest that was killed, or that ends now.
+pub(crate) fn sweep(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_name().as_bytes().starts_with(PREFIX.as_bytes()) {
+            // What a command made of it, a directory for example, is the command's.
+            fs::remove_file(entry.path()).ok();
+        }
+    }
+}
+
+/// Makes a file that was not there: a command may have put something in its place, and must not choose what is written.
+fn new_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    Ok(rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 fn write_ring(file: &File, room: u64, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -218,6 +268,8 @@ mod tests {
 
     use super::*;
 
+    const ID: ProcessId = ProcessId { pid: 7, started: 9 };
+
     proptest! {
         #[test]
         fn what_is_kept_is_what_was_written(
@@ -226,10 +278,10 @@ mod tests {
             limit in 0_usize..3000,
         ) {
             let dir = tempfile::tempdir().unwrap();
-            let mut output = Output::new(1024, 2048, dir.path());
+            let mut output = Output::new(1024, 2048, dir.path(), ID);
             let all = chunks.concat();
             for chunk in &chunks {
-                output.append(chunk);
+                output.append(chunk, Taken::Later);
             }
             prop_assert_eq!(output.total(), all.len() as u64);
             let page = output.page(offset, limit).unwrap();
@@ -242,14 +294,67 @@ mod tests {
             let (head, tail) = output.summary();
             prop_assert!(all.starts_with(&head) && all.ends_with(&tail));
             prop_assert!(head.len() + tail.len() == all.len().min(1024));
+            let file = dir.path().join("spool-7.9");
+            let named = (1025..=2048).contains(&all.len()).then(|| ByteBuf::from(file.as_os_str().as_bytes()));
+            prop_assert_eq!(&output.whole(), &named);
+            if named.is_some() {
+                prop_assert_eq!(fs::read(&file).unwrap(), all);
+            }
+            drop(output);
+            prop_assert!(!file.exists());
+        }
+
+        #[test]
+        fn what_was_taken_live_is_not_on_disk_and_what_comes_later_is(
+            live in 0_usize..5000,
+            later in 0_usize..5000,
+            offset in 0_u64..10_000,
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let mut output = Output::new(1024, 1 << 20, dir.path(), ID);
+            let all: Vec<u8> = (0..live + later).map(|at| (at % 251) as u8).collect();
+            all[..live].chunks(100).for_each(|chunk| output.append(chunk, Taken::Live));
+            prop_assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+            all[live..].chunks(100).for_each(|chunk| output.append(chunk, Taken::Later));
+            let page = output.page(offset, 10_000).unwrap();
+            let start = usize::try_from(page.offset).unwrap();
+            prop_assert_eq!(page.data.as_slice(), &all[start..all.len().min(start + page.data.len())]);
+            let tail_room = 615;
+            prop_assert!(page.offset <= offset.max(live.saturating_sub(tail_room) as u64));
+            prop_assert_eq!(output.whole().is_some(), live <= 1024 && later > 0 && all.len() > 1024);
         }
     }
 
     #[test]
+    fn what_a_command_put_in_the_place_of_the_spool_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("target");
+        fs::write(&target, "mine").unwrap();
+        std::os::unix::fs::symlink(&target, dir.path().join("spool-7.9")).unwrap();
+        let mut output = Output::new(1024, 4096, dir.path(), ID);
+        output.append(&[b'a'; 3000], Taken::Later);
+        assert_eq!((output.whole(), fs::read_to_string(&target).unwrap()), (None, "mine".to_owned()));
+        drop(output);
+        assert!(dir.path().join("spool-7.9").is_symlink());
+    }
+
+    #[test]
+    fn spools_that_belong_to_nobody_are_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["spool-1.2", "spool-x", "guest.sock"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        sweep(dir.path());
+        let left: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["guest.sock"]);
+    }
+
+    #[test]
     fn without_a_disk_the_beginning_and_the_end_remain() {
-        let mut output = Output::new(1024, 4096, Path::new("/nonexistent"));
-        output.append(&[b'a'; 3000]);
-        output.append(b"end");
+        let mut output = Output::new(1024, 4096, Path::new("/nonexistent"), ID);
+        output.append(&[b'a'; 3000], Taken::Later);
+        output.append(b"end", Taken::Later);
         let page = output.page(1000, 10_000).unwrap();
         assert_eq!((page.offset, page.data.len(), page.total), (3003 - 615, 615, 3003));
         assert!(page.data.ends_with(b"end"));

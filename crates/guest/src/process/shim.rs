@@ -238,3 +238,26 @@ pub(crate) fn detach() -> io::Result<OwnedFd> {
         }
     }
 }
+
+/// Stands in for libc's lookup of a user, by which the standard library finds a home that no variable names. That of
+/// a static glibc loads libraries of the place, which may be of another glibc.
+#[unsafe(no_mangle)]
+extern "C" fn getpwuid_r(
+    _uid: libc::uid_t,
+    _entry: *mut libc::passwd,
+    _buffer: *mut libc::c_char,
+    _length: libc::size_t,
+    _found: *mut *mut libc::passwd,
+) -> libc::c_int {
+    libc::ENOENT
+}
+
+/// Stands in for libc's look at a thread's stack, by which the standard library names an overflow when there is one.
+/// It reads and parses `/proc/self/maps` at every start, and is a large part of a static glibc.
+#[unsafe(no_mangle)]
+extern "C" fn pthread_getattr_np(
+    _thread: libc::pthread_t,
+    _attributes: *mut libc::pthread_attr_t,
+) -> libc::c_int {
+    libc::ENOSYS
+}

@@ -73,8 +73,9 @@ impl Table {
         // else; but should the program be gone already, its shim stands for it.
         let begun = tree::started(main).or_else(|| tree::started(started.shimmed.shim)).unwrap_or(0);
         entry.command.truncate(COMMAND_SHOWN);
+        let id = ProcessId { pid: main.as_raw_nonzero().get().unsigned_abs(), started: begun };
         let process = Rc::new(Process {
-            id: ProcessId { pid: main.as_raw_nonzero().get().unsigned_abs(), started: begun },
+            id,
             shim: started.shimmed.shim,
             main,
             session: entry.session,
@@ -86,7 +87,7 @@ impl Table {
             exit: Cell::new(None),
             state: Cell::new(StateFate::Left),
             tree: Cell::new(Tree::Alive),
-            output: RefCell::new(Output::new(entry.keep, entry.spool, &self.dir)),
+            output: RefCell::new(Output::new(entry.keep, entry.spool, &self.dir, id)),
             watch: RefCell::new(Watch::new(entry.patterns)),
             reader: Cell::new(None),
             input: RefCell::new(started.feed),

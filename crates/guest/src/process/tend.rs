@@ -14,6 +14,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
+use super::output::Taken;
 use super::shim::FAREWELL;
 use super::{Exit, Process, ROUND, tree};
 
@@ -120,7 +121,8 @@ fn has_room(process: &Process) -> bool {
 }
 
 fn take(process: &Process, data: &[u8], notice: &impl Fn(Happening)) {
-    process.output.borrow_mut().append(data);
+    let taken = if process.reader.get().is_some() { Taken::Live } else { Taken::Later };
+    process.output.borrow_mut().append(data, taken);
     process.watch.borrow_mut().feed(data, Instant::now(), notice);
     process.changed.notify_waiters();
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The longest message, in bytes.
 pub const FRAME: usize = 2 * 1024 * 1024;
 /// How much of an output, a file or an input travels in one message.
-pub const CHUNK: usize = 64 * 1024;
+pub const CHUNK: usize = 128 * 1024;
 /// Streams open at once on one connection.
 pub const STREAMS: usize = 256;
 /// What a peer may make us hold for streams that we have not read yet.

@@ -105,7 +105,7 @@ pub struct Run {
     pub mode: Mode,
     /// Bytes of output kept in memory: two fifths from the beginning, the rest from the end.
     pub keep: u32,
-    /// Bytes of output kept on disk; the newest win.
+    /// Bytes of output kept on disk; the newest win. What is delivered live is not kept there.
     pub spool: u64,
 }
 
@@ -401,6 +401,9 @@ pub struct Ended {
     pub head: ByteBuf,
     /// The end of it. Between the two lie `total - head - tail` bytes.
     pub tail: ByteBuf,
+    /// The path in the place of a file with the whole output, if there is more of it than is kept in memory and it was
+    /// neither taken live nor longer than what is kept on disk. The file goes with the record of the program.
+    pub spool: Option<ByteBuf>,
     /// Where the session is now.
     pub cwd: ByteBuf,
     /// What became of the session's state.
@@ -469,6 +472,8 @@ pub struct ProcessView {
     pub last: ByteBuf,
     /// Bytes of output so far.
     pub total: u64,
+    /// As in [`Ended::spool`], so far.
+    pub spool: Option<ByteBuf>,
 }
 
 /// A page of output.

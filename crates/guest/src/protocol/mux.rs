@@ -1,5 +1,7 @@
 //! Many streams with back-pressure over one connection.
 
+mod together;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
@@ -11,6 +13,7 @@ use tokio_util::compat::{Compat, FuturesAsyncReadCompatExt, TokioAsyncReadCompat
 use yamux::{Config, Connection};
 
 use super::limit;
+use together::Together;
 
 /// One stream of the connection.
 pub type Stream = Compat<yamux::Stream>;
@@ -42,7 +45,7 @@ impl Mux {
 /// Moves the bytes of a connection. Nothing happens on any stream unless [`Driver::run`] is polled.
 #[derive(Debug)]
 pub struct Driver<S> {
-    connection: Connection<Compat<S>>,
+    connection: Connection<Compat<Together<S>>>,
     wanted: mpsc::Receiver<oneshot::Sender<Stream>>,
     waiting: VecDeque<oneshot::Sender<Stream>>,
     arrived: mpsc::Sender<Stream>,
@@ -63,7 +66,7 @@ where
     config.set_max_connection_receive_window(Some(limit::RECEIVE_WINDOW));
     // A message with a chunk in it travels in one piece.
     config.set_split_send_size(2 * limit::CHUNK);
-    let connection = Connection::new(stream.compat(), config, mode);
+    let connection = Connection::new(Together::new(stream).compat(), config, mode);
     let (want, wanted) = mpsc::channel(limit::STREAMS);
     let (arrived, arrivals) = mpsc::channel(limit::STREAMS);
     let driver = Driver { connection, wanted, waiting: VecDeque::new(), arrived };

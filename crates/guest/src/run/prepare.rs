@@ -232,6 +232,7 @@ fn bad_directory(session: &Session, cwd: &[u8], reach: Reach, error: &io::Error)
         total: message.len() as u64,
         head: ByteBuf::from(message),
         tail: ByteBuf::new(),
+        spool: None,
         cwd: ByteBuf::from(session.state.borrow().cwd.clone()),
         state: StateFate::Left,
         tree: Tree::Gone,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hermes_guest::client::Client;
 use hermes_guest::protocol::frame::Frames;
-use hermes_guest::protocol::greeting;
+use hermes_guest::protocol::greeting::{self, VERSION};
 use hermes_guest::protocol::message::{Request, Run, Stdin, Tree};
 use hermes_guest::protocol::mux::{self, End};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -211,5 +211,6 @@ async fn nothing_but_a_guest_of_the_same_version_is_talked_to() {
     let (near, mut far) = tokio::io::duplex(64);
     far.write_all(b"hermes-guest\x63\0\0\0").await.unwrap();
     let error = Client::connect(near).await.unwrap_err();
-    assert_eq!(error.to_string(), "the other side speaks version 99 of the protocol, this one 3");
+    let told = format!("the other side speaks version 99 of the protocol, this one {VERSION}");
+    assert_eq!(error.to_string(), told);
 }

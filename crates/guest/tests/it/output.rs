@@ -1,11 +1,17 @@
 //! Much output, long lines, odd bytes.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use hermes_guest::client::Event;
 use hermes_guest::protocol::message::{Delivery, Mode, Run, StateRule};
 
-use crate::place::Place;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::place::{PATIENCE, Place, lives, serve};
 
 const LIVE: Mode = Mode::Foreground { output: Delivery::Live, state: StateRule::Keep };
 
@@ -79,9 +85,58 @@ async fn the_middle_of_a_long_output_can_be_paged() {
     let small = s.run(Run { keep: 4096, spool: 100_000, ..s.command("seq 1 100000") }).await;
     let page = s.client.output(small.process, 5000, 100).await.unwrap();
     assert_eq!(page.offset, small.total - 100_000, "what is too old is not made up");
-    let left: Vec<_> =
-        std::fs::read_dir(place.socket.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(left, ["guest.sock"], "the spool has no name");
+}
+
+/// What is in the private directory of the guest, besides its socket.
+fn spools(place: &Place) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(place.socket.parent().unwrap()).unwrap();
+    entries.map(|entry| entry.unwrap().path()).filter(|path| *path != place.socket).collect()
+}
+
+#[tokio::test]
+async fn the_whole_of_a_long_output_is_a_private_file_as_long_as_its_record() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let short = s.run(s.command("seq 1 100")).await;
+    assert_eq!((short.spool, spools(&place)), (None, Vec::new()));
+    let long = s.run(Run { keep: 4096, ..s.command("seq 1 100000") }).await;
+    let path = PathBuf::from(OsStr::from_bytes(&long.spool.unwrap()));
+    let expected: String = (1..=100_000).map(|i| format!("{i}\n")).collect();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(spools(&place), [path]);
+    s.client.forget(long.process).await.unwrap();
+    assert_eq!(spools(&place), [] as [PathBuf; 0]);
+
+    let id = s.start(Run { keep: 4096, ..s.in_background("seq 1 100000; sleep 900") }).await;
+    s.wait_for_output(id, "100000").await;
+    let view = s.client.process(id).await.unwrap();
+    assert_eq!(std::fs::read(OsStr::from_bytes(&view.spool.unwrap())).unwrap(), expected.as_bytes());
+    let capped = s.run(Run { keep: 4096, spool: 8192, ..s.command("seq 1 100000") }).await;
+    assert_eq!(capped.spool, None, "a file without the beginning is not the whole output");
+    let live = s.run(Run { mode: LIVE, ..s.command("seq 1 1000000") }).await;
+    assert_eq!((live.spool, live.total), (None, 6_888_896));
+    assert_eq!(spools(&place).len(), 2);
+}
+
+#[tokio::test]
+async fn a_guest_that_ends_leaves_no_spool_and_the_next_one_removes_what_a_killed_one_left() {
+    let mut place = Place::start().await;
+    for signal in [Signal::KILL, Signal::TERM] {
+        let s = place.session().await;
+        let long = s.run(Run { keep: 4096, ..s.command("seq 1 100000") }).await;
+        assert_eq!(spools(&place), [PathBuf::from(OsStr::from_bytes(&long.spool.unwrap()))]);
+        kill_process(Pid::from_raw(place.pid.cast_signed()).unwrap(), signal).unwrap();
+        s.client.closed().await;
+        if signal == Signal::KILL {
+            serve(&place.socket, &["--idle", "60"]);
+            place.pid = place.client().await.about().await.unwrap().pid;
+        } else {
+            let gone = async { while lives(&place.pid.to_string()) {} };
+            tokio::time::timeout(PATIENCE, gone).await.unwrap();
+        }
+        assert_eq!(spools(&place), [] as [PathBuf; 0], "{signal:?}");
+    }
 }
 
 #[tokio::test]

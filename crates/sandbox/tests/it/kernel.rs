@@ -3,6 +3,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
+use hermes_sandbox::Network;
+
 use crate::attack::{Attack, Control, plain, shell, testbed};
 use crate::bed::{NOBODY, copy, everybody};
 
@@ -144,8 +146,35 @@ fn there_are_no_raw_sockets() {
 }
 
 #[test]
-fn there_are_no_netlink_sockets() {
-    plain("socket 16 3 0").is_refused();
+fn of_netlink_there_is_nothing_but_addresses_and_routes() {
+    for protocol in [
+        libc::NETLINK_USERSOCK,
+        libc::NETLINK_SOCK_DIAG,
+        libc::NETLINK_XFRM,
+        libc::NETLINK_AUDIT,
+        libc::NETLINK_NETFILTER,
+        libc::NETLINK_KOBJECT_UEVENT,
+        libc::NETLINK_GENERIC,
+    ] {
+        let attack = testbed(move |_| ["socket".into(), "16".into(), "3".into(), protocol.to_string()]);
+        attack.is_refused();
+    }
+}
+
+#[test]
+fn no_address_is_added_to_the_network() {
+    plain("add-address").control(Control::Namespaces("-Urn")).is_refused();
+}
+
+#[test]
+fn no_address_is_added_to_the_network_of_the_host() {
+    let attack = plain("add-address").control(Control::Namespaces("-Urn"));
+    attack.jail(|_, jail| jail.network = Network::Full).is_refused();
+}
+
+#[test]
+fn no_route_is_added_to_the_network() {
+    plain("add-route").control(Control::Namespaces("-Urn")).is_refused();
 }
 
 #[test]

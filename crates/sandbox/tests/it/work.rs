@@ -52,6 +52,11 @@ fn python_runs_with_threads_and_processes() {
 }
 
 #[test]
+fn the_interfaces_of_the_network_can_be_listed_and_are_one() {
+    works("/usr/bin/python3 -c 'import socket; print(socket.if_nameindex())'", "[(1, 'lo')]\n");
+}
+
+#[test]
 fn git_makes_a_repository() {
     works(
         "git -c init.defaultBranch=main init -q r && cd r && echo x > f && git add f && \
