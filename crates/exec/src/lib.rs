@@ -17,6 +17,7 @@ mod embed;
 mod error;
 mod outcome;
 mod plan;
+pub mod proxy;
 pub mod registry;
 pub mod sandbox;
 

@@ -13,11 +13,14 @@ use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{Address, Counted, Doing, Fault, Input, Reply};
 use hermes_guest::protocol::mux::{Mux, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use crate::guest::Guest;
 use crate::process::os;
+
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: u32 = 1024;
 
 /// Connects to a socket in the place and carries its bytes.
 pub(crate) async fn dial(address: &Address, mut frames: Frames<Stream>) -> Result<(), FrameError> {
@@ -45,7 +48,7 @@ pub(crate) async fn listen(
     address: &Address,
     mut frames: Frames<Stream>,
 ) -> Result<(), FrameError> {
-    let listener = match bind(guest, address).await {
+    let listener = match bind(guest, address) {
         Ok(listener) => listener,
         Err(fault) => {
             frames.writer.send(&Reply::Failed(fault)).await?;
@@ -70,8 +73,12 @@ pub(crate) async fn listen(
 async fn pass_on(listener: &Listener, mux: &Mux, number: u64) {
     let mut carried = JoinSet::new();
     loop {
-        let Ok(socket) = listener.accept().await else { return };
         while carried.try_join_next().is_some() {}
+        // More would use up the streams of the connection; they wait in the kernel meanwhile.
+        if carried.len() >= limit::CARRIED {
+            carried.join_next().await;
+        }
+        let Ok(socket) = listener.accept().await else { return };
         let mux = mux.clone();
         carried.spawn_local(async move {
             let mut frames = Frames::new(mux.open().await?);
@@ -131,7 +138,7 @@ impl Drop for Listener {
     }
 }
 
-async fn bind(guest: &Guest, address: &Address) -> Result<Listener, Fault> {
+fn bind(guest: &Guest, address: &Address) -> Result<Listener, Fault> {
     if guest.listeners.get() >= limit::LISTENERS {
         return Err(Fault::TooMany { what: Counted::Listeners, limit: limit::LISTENERS as u64 });
     }
@@ -140,9 +147,18 @@ async fn bind(guest: &Guest, address: &Address) -> Result<Listener, Fault> {
             let path = path_of(path);
             UnixListener::bind(&path).map(|listener| Listener::Unix(listener, path))
         }
-        Address::Loopback(port) => TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).await.map(Listener::Tcp),
+        Address::Loopback(port) => bind_loopback(*port).map(Listener::Tcp),
     };
     bound.map_err(|error| os(Doing::Tunnel, &error))
+}
+
+/// Clients that each want the same port share it: the kernel gives every connection to one of them.
+fn bind_loopback(port: u16) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
+    socket.listen(BACKLOG)
 }
 
 fn path_of(bytes: &[u8]) -> PathBuf {
