@@ -88,6 +88,7 @@ pub(crate) fn plan(
         run: run_directory(context, &install),
         cache: context.home.path().join("cache").join("guest"),
         home: context.home.path().to_owned(),
+        most_places: usize::try_from(config.terminal.max_places).unwrap_or(usize::MAX),
         install,
     };
     let home = if backend == BackendName::Sandbox { HOME.to_owned() } else { home };

@@ -4,6 +4,8 @@ pub mod bind;
 mod local;
 pub mod sandbox;
 
+use std::path::PathBuf;
+
 use hermes_types::{BackendName, Reach};
 use serde::Serialize;
 use tokio::net::UnixStream;
@@ -56,11 +58,11 @@ impl Backend {
         }
     }
 
-    /// Removes what the place kept on this machine.
-    pub(crate) fn remove(&self, plan: &Plan) -> Result<(), Error> {
+    /// Where the files of the place are on this machine, if they outlive it.
+    pub(crate) fn files(&self, plan: &Plan) -> Option<PathBuf> {
         match self {
-            Self::Local(_) => Ok(()),
-            Self::Sandbox(sandboxed) => sandboxed.remove(plan),
+            Self::Local(_) => None,
+            Self::Sandbox(sandboxed) => Some(sandboxed.files(plan)),
         }
     }
 }

@@ -35,6 +35,24 @@ pub enum Error {
     /// The job is of a kind that is not run as a command.
     #[error("this job is not a command")]
     NotACommand,
+    /// The job is of a kind that is not typed into a program.
+    #[error("this job is not something to type")]
+    NotInput,
+    /// The session is no longer in the directory that the job was judged by. Nothing ran; look and ask again.
+    #[error("the session has moved to another directory meanwhile; nothing was run")]
+    Moved,
+    /// There are as many places as there may be, and none of them ended in time.
+    #[error("there are {most} places already, and none of them became idle")]
+    Full {
+        /// How many there may be.
+        most: usize,
+    },
+    /// A place could not be ended.
+    #[error("the place cannot be ended: {0}")]
+    Ending(io::Error),
+    /// Hermes itself is ending.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 impl Error {

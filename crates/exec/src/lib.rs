@@ -9,20 +9,29 @@
 //! an error that names it; nothing runs anywhere else instead. Making a place is a transaction under a lock: two
 //! callers get the same place, and a failure leaves nothing.
 //!
-//! *Where to start reading.* [`sandbox`] for the life of a command, [`registry`] for how places are found again,
-//! `backend/` for one file per kind of place.
+//! *Where to start reading.* [`sandbox`] for the life of a command, `registry` for how places are found again,
+//! [`places`] for the list of them, `backend/` for one file per kind of place, [`proxy`] for the way out of those that
+//! have no network.
 
+mod admission;
+mod anchor;
 pub mod backend;
+pub mod command;
 mod embed;
 mod error;
-mod outcome;
+pub mod places;
 mod plan;
+pub mod process;
 pub mod proxy;
-pub mod registry;
+mod registry;
 pub mod sandbox;
 
 pub use backend::{Backend, Bind, Local, Sandboxed, Writable};
+pub use command::{Command, Ending, Happening, Outcome, Shown, Terminal};
 pub use error::Error;
-pub use outcome::{Ending, Outcome};
+pub use hermes_guest::protocol::message::{AtDeadline, AtEnd, ProcessId, ProcessView, Size, Stats, Tree};
+pub use places::{Found, Places, State};
 pub use plan::{Host, Plan, Spec};
-pub use sandbox::{Attention, Command, Happening, Reset, Sandbox, Wish};
+pub use process::{Handle, Processes};
+pub use registry::Record;
+pub use sandbox::{Attention, Directory, Input, Reset, Sandbox, Wish};

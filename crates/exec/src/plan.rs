@@ -20,6 +20,8 @@ pub struct Host {
     pub cache: PathBuf,
     /// Where hermes keeps its own files.
     pub home: PathBuf,
+    /// How many places there may be at once.
+    pub most_places: usize,
 }
 
 /// A place, as its owner wants it.

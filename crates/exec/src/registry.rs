@@ -7,11 +7,19 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-use hermes_types::PlaceId;
+use hermes_types::{PlaceId, Reach};
 use serde::{Deserialize, Serialize};
 
+use crate::anchor::Anchor;
 use crate::{Error, Plan};
+
+/// How often whoever makes a place also sweeps away what is left of others.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// The file whose age tells when that was done last.
+const SWEPT: &str = ".swept";
+const RECORD: &str = "place.json";
 
 /// What is written down about a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,17 +36,45 @@ pub struct Record {
     pub created: u64,
     /// How long it may be idle, in seconds.
     pub lifetime: u64,
+    /// What commands there can hurt.
+    pub reach: Reach,
+    /// How it was asked for, without any value of a variable.
+    pub spec: serde_json::Value,
+    /// Its files on this machine that outlive it.
+    pub files: Option<PathBuf>,
+    /// The process that holds it up.
+    pub anchor: Option<Anchor>,
+}
+
+impl Record {
+    /// The record that lies beside the files of a place, if there is one.
+    pub(crate) fn beside(files: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(files.join(RECORD)).ok()?).ok()
+    }
+
+    /// Writes it into a directory.
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), Error> {
+        let path = directory.join(RECORD);
+        let fresh = directory.join(".place.json.new");
+        let text = serde_json::to_vec(self).map_err(io::Error::other).map_err(Error::file(&path))?;
+        fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &path)).map_err(Error::file(&path))
+    }
 }
 
 /// The directory of one place.
 #[derive(Debug, Clone)]
-pub struct Room {
+pub(crate) struct Room {
     path: PathBuf,
 }
 
 impl Room {
     pub(crate) fn of(plan: &Plan) -> Self {
         Self { path: plan.host.run.join(plan.name()) }
+    }
+
+    /// The room of the place with this name.
+    pub(crate) fn named(run: &Path, name: &str) -> Self {
+        Self { path: run.join(name) }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -50,21 +86,17 @@ impl Room {
         self.path.join("guest.sock")
     }
 
-    fn record_path(&self) -> PathBuf {
-        self.path.join("place.json")
-    }
-
     /// What is written down about it, if anything is.
-    pub fn record(&self) -> Option<Record> {
-        serde_json::from_slice(&fs::read(self.record_path()).ok()?).ok()
+    pub(crate) fn record(&self) -> Option<Record> {
+        Record::beside(&self.path)
     }
 
-    /// Writes the record; the place counts from then on.
-    pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {
-        let path = self.record_path();
-        let fresh = self.path.join(".place.json.new");
-        let text = serde_json::to_vec(record).map_err(io::Error::other).map_err(Error::file(&path))?;
-        fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &path)).map_err(Error::file(&path))
+    /// Whether its guest is there. One that is about to end counts as gone.
+    pub(crate) fn lives(&self) -> bool {
+        match self.record().and_then(|record| record.anchor) {
+            Some(anchor) => anchor.lives() && self.socket().exists(),
+            None => std::os::unix::net::UnixStream::connect(self.socket()).is_ok(),
+        }
     }
 
     /// Makes the directory, for this user alone.
@@ -74,55 +106,115 @@ impl Room {
 
     /// Removes the directory with everything in it.
     pub(crate) fn clear(&self) -> Result<(), Error> {
-        match fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file(&self.path)(error)),
-            _ => Ok(()),
-        }
+        remove(&self.path)
     }
 
     /// Waits until nobody else makes or removes this place.
-    pub(crate) fn lock(&self) -> Result<File, Error> {
-        let run = self.path.parent().unwrap_or(Path::new("/"));
-        private(run)?;
-        let path = self.path.with_extension("lock");
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(Error::file(&path))?;
-        file.lock().map_err(Error::file(&path))?;
-        // The one we waited for may have been swept away; then it protects nothing.
-        let held = file.metadata().map_err(Error::file(&path))?.ino();
-        if fs::metadata(&path).is_ok_and(|now| now.ino() == held) { Ok(file) } else { self.lock() }
+    pub(crate) async fn lock(&self) -> Result<Lock, Error> {
+        let room = self.clone();
+        blocking(move || room.lock_now()).await
     }
+
+    fn lock_now(&self) -> Result<Lock, Error> {
+        private(self.path.parent().unwrap_or(Path::new("/")))?;
+        let path = self.path.with_extension("lock");
+        loop {
+            let file = open_lock(&path).map_err(Error::file(&path))?;
+            file.lock().map_err(Error::file(&path))?;
+            // The one we waited for may have been swept away; then it protects nothing.
+            let held = file.metadata().map_err(Error::file(&path))?.ino();
+            if fs::metadata(&path).is_ok_and(|now| now.ino() == held) {
+                return Ok(Lock { file, path });
+            }
+        }
+    }
+}
+
+/// The right to make or remove one place.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    #[expect(dead_code, reason = "it is held by being open")]
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Gives the right back and takes its file away. Whoever waits for it finds that it is gone and makes another.
+    pub(crate) fn discard(self) -> Result<(), Error> {
+        fs::remove_file(&self.path).map_err(Error::file(&self.path))
+    }
+}
+
+/// All rooms, whether anybody is in or not.
+pub(crate) fn rooms(run: &Path) -> Result<Vec<Room>, Error> {
+    let listed = match fs::read_dir(run) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        listed => listed.map_err(Error::file(run))?,
+    };
+    let mut rooms = Vec::new();
+    for entry in listed {
+        let path = entry.map_err(Error::file(run))?.path();
+        let is_ours = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("hermes-"));
+        // A lock alone is what is left of a room too.
+        if is_ours && (path.extension().is_none() || !path.with_extension("").exists()) {
+            rooms.push(Room { path: path.with_extension("") });
+        }
+    }
+    rooms.sort_by(|one, other| one.path.cmp(&other.path));
+    rooms.dedup_by(|one, other| one.path == other.path);
+    Ok(rooms)
 }
 
 /// Removes what is left of places that are gone. A place that somebody is making right now is left alone.
 pub(crate) fn sweep(run: &Path) -> Result<(), Error> {
-    let rooms = match fs::read_dir(run) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        listed => listed.map_err(Error::file(run))?,
-    };
-    for entry in rooms {
-        let path = entry.map_err(Error::file(run))?.path();
-        let room = Room { path: path.with_extension("") };
-        if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("hermes-")) {
+    for room in rooms(run)? {
+        if room.lives() {
             continue;
         }
-        let lock = room.path.with_extension("lock");
-        let Ok(file) = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock)
-        else {
-            continue;
-        };
-        if file.try_lock().is_ok() && std::os::unix::net::UnixStream::connect(room.socket()).is_err() {
+        let path = room.path.with_extension("lock");
+        let Ok(file) = open_lock(&path) else { continue };
+        // Now that nobody else can make it, it may be there after all.
+        if file.try_lock().is_ok() && !room.lives() {
             room.clear()?;
-            // Whoever opened this lock meanwhile finds that its room is gone and makes both anew.
-            fs::remove_file(&lock).map_err(Error::file(&lock))?;
+            Lock { file, path }.discard()?;
         }
     }
+    // What jails left behind whose keepers were killed.
+    hermes_sandbox::sweep();
     Ok(())
+}
+
+/// Sweeps, unless somebody just did: with a thousand places each new one would look at all others.
+pub(crate) fn sweep_now_and_then(run: &Path) -> Result<(), Error> {
+    private(run)?;
+    let path = run.join(SWEPT);
+    let swept = fs::metadata(&path).and_then(|meta| meta.modified());
+    let recent = |at: SystemTime| SystemTime::now().duration_since(at).is_ok_and(|age| age < SWEEP_EVERY);
+    if swept.is_ok_and(recent) {
+        return Ok(());
+    }
+    fs::write(&path, "").map_err(Error::file(&path))?;
+    sweep(run)
+}
+
+/// Removes a directory that may not be there.
+pub(crate) fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Work that waits for the disk or for others, on a thread of its own.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_ended| Error::Interrupted)?
+}
+
+fn open_lock(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
 /// A directory that only this user can look into; one that somebody else prepared is refused.

@@ -2,55 +2,80 @@
 
 use std::time::{Duration, SystemTime};
 
-use hermes_guest::client::{Client, Event, Running};
+use hermes_guest::client::{self, Client};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    AtDeadline, AtEnd, Cause, Deadline, Delivery, Ended, Mode, OpenSession, Origin, Program, Run, StateRule,
-    Stdin, Workdir,
+    AtDeadline, AtEnd, Deadline, Delivery, Fault, Mode, OpenSession, Origin, Program, Run, SessionKey,
+    StateRule, Stdin, Workdir,
 };
 use hermes_policy::Permit;
 use hermes_types::Work;
 use serde_bytes::ByteBuf;
-use tokio::time::Instant;
+use tokio::sync::Mutex;
 
-use crate::registry::{Record, Room, sweep};
-use crate::{Ending, Error, Outcome, Plan};
+use crate::anchor::Anchor;
+use crate::command::{Command, Kind, Terminal};
+use crate::registry::{Record, Room, blocking, remove, sweep_now_and_then};
+use crate::{Error, Plan, Processes, Size, admission};
+
+/// How often a place is looked for that ends at the very moment it is found.
+const ATTEMPTS: u32 = 3;
 
 /// What a caller wants of a command besides its text.
 #[derive(Debug, Clone)]
 pub struct Wish {
     /// How long it may run.
-    pub timeout: Duration,
+    pub timeout: Option<Duration>,
+    /// What happens then.
+    pub at_deadline: AtDeadline,
     /// Bytes of output that are kept to be shown.
     pub keep: u32,
     /// What it reads.
-    pub input: Option<Vec<u8>>,
+    pub input: Input,
     /// Variables for this command alone.
     pub env: Vec<(String, String)>,
     /// Whether anybody waits for it.
     pub attention: Attention,
+    /// Whether the directory of its job is the session's own.
+    pub directory: Directory,
+}
+
+/// What a command reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// Nothing.
+    Nothing,
+    /// These bytes.
+    Data(Vec<u8>),
+    /// What is written to it later, each time with a permit.
+    Later,
 }
 
 /// Whether anybody waits for a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attention {
     /// The output is wanted as it comes.
     Live,
     /// The output is wanted at the end.
     AtEnd,
     /// It goes on by itself.
-    Background,
+    Background {
+        /// Lets a later caller recognize it.
+        label: String,
+        /// A notice for each line of output that contains one of these.
+        watch: Vec<String>,
+        /// Whether its end is worth a notice.
+        at_end: AtEnd,
+    },
 }
 
-/// A place with its guest, open for one session.
-#[derive(Debug)]
-pub struct Sandbox {
-    plan: Plan,
-    client: Client,
-    /// Where the session was when it was entered.
-    cwd: String,
-    /// Whether a place that was here before is gone with its state.
-    was_reset: Reset,
+/// Where a command runs. Either way it is the directory of its job, by which it was judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Directory {
+    /// Where the session is. If the session has moved since the gate was asked, nothing runs.
+    Session,
+    /// Another one, for this command only.
+    Other,
 }
 
 /// Whether a place had to be made again.
@@ -58,187 +83,245 @@ pub struct Sandbox {
 pub enum Reset {
     /// It is the one that was there, or the first.
     No,
-    /// One was there before and is gone.
+    /// One was there before and is gone with its state.
     Yes,
+}
+
+/// A place with its guest, open for one session. It may be held for long: a place that has ended meanwhile is made
+/// again for the next command, whose outcome says so.
+#[derive(Debug)]
+pub struct Sandbox {
+    plan: Plan,
+    live: Mutex<Live>,
+}
+
+/// A connection to the guest, with the session open.
+#[derive(Debug)]
+struct Live {
+    client: Client,
+    /// What nobody has been told yet.
+    reset: Reset,
 }
 
 impl Plan {
     /// Finds the place, or makes it. Of two callers one makes it and both get it.
     pub async fn open(&self) -> Result<Sandbox, Error> {
+        Ok(Sandbox { live: Mutex::new(self.enter().await?), plan: self.clone() })
+    }
+
+    async fn enter(&self) -> Result<Live, Error> {
+        for _ in 1..ATTEMPTS {
+            match self.try_enter().await {
+                // It was ending just then.
+                Err(Error::Guest(client::Error::Gone)) => {}
+                done => return done,
+            }
+        }
+        self.try_enter().await
+    }
+
+    async fn try_enter(&self) -> Result<Live, Error> {
+        let (client, was_here) = self.find_or_make().await?;
+        let about = client.about().await?;
+        let mut env = about.base_env;
+        env.extend(pairs(&self.spec.env));
+        let open =
+            OpenSession { key: self.guest_session(), cwd: ByteBuf::from(self.spec.cwd.as_bytes()), env };
+        let view = client.open_session(open).await?;
+        // A place whose guest lost the session has lost its state, whoever made it.
+        let reset = if view.origin == Origin::Created { was_here } else { Reset::No };
+        Ok(Live { client, reset })
+    }
+
+    async fn find_or_make(&self) -> Result<(Client, Reset), Error> {
         let room = Room::of(self);
-        if let Ok(stream) = self.spec.backend.reach_guest(&room).await {
-            return Sandbox::enter(self.clone(), Client::connect(stream).await?, Reset::No).await;
+        if let Some(client) = self.find(&room).await {
+            return Ok((client, Reset::No));
         }
-        let waiting = room.clone();
-        let lock = tokio::task::spawn_blocking(move || waiting.lock()).await;
-        let _lock = lock.map_err(std::io::Error::other).map_err(Error::file(&room.socket()))??;
+        let _lock = room.lock().await?;
         // Somebody else may have made it meanwhile.
-        if let Ok(stream) = self.spec.backend.reach_guest(&room).await {
-            return Sandbox::enter(self.clone(), Client::connect(stream).await?, Reset::No).await;
+        if let Some(client) = self.find(&room).await {
+            return Ok((client, Reset::No));
         }
-        let was_reset = if room.record().is_some() { Reset::Yes } else { Reset::No };
+        let before = room.record().or_else(|| Record::beside(&self.spec.backend.files(self)?));
+        // A guest that cannot be talked to is of another version, or broken.
+        if let Some(anchor) = room.record().and_then(|record| record.anchor) {
+            anchor.end().await?;
+        }
         let run = self.host.run.clone();
-        let swept = tokio::task::spawn_blocking(move || sweep(&run)).await;
-        swept.map_err(std::io::Error::other).map_err(Error::file(&room.socket()))??;
+        blocking(move || sweep_now_and_then(&run)).await?;
         room.clear()?;
+        admission::admit(&self.host, &room).await?;
         let made = self.make(&room).await;
         if made.is_err() {
             room.clear()?;
         }
-        Sandbox::enter(self.clone(), made?, was_reset).await
+        Ok((made?, if before.is_some() { Reset::Yes } else { Reset::No }))
+    }
+
+    async fn find(&self, room: &Room) -> Option<Client> {
+        let stream = self.spec.backend.reach_guest(room).await.ok()?;
+        Client::connect(stream).await.ok()
     }
 
     async fn make(&self, room: &Room) -> Result<Client, Error> {
-        room.make()?;
         self.spec.backend.make(self, room).await?;
         let stream = self.spec.backend.reach_guest(room).await.map_err(Error::file(&room.socket()))?;
-        let client = Client::connect(stream).await?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        room.write(&Record {
+        let record = Record {
             place: self.id().clone(),
             name: self.name(),
             backend: self.backend().word().to_owned(),
             session: self.session.as_str().to_owned(),
             created: now.as_secs(),
             lifetime: self.spec.lifetime.as_secs(),
-        })?;
+            reach: self.spec.backend.reach(),
+            spec: serde_json::to_value(&self.spec).unwrap_or_default(),
+            files: self.spec.backend.files(self),
+            anchor: Anchor::of(&stream),
+        };
+        let client = Client::connect(stream).await?;
+        if let Some(files) = &record.files {
+            record.write(files)?;
+        }
+        record.write(room.path())?;
         Ok(client)
     }
 
-    fn guest_session(&self) -> hermes_guest::protocol::message::SessionKey {
+    fn guest_session(&self) -> SessionKey {
         // Keys may be of any length for us, but not for the guest; the place is this session's alone anyway.
-        hermes_guest::protocol::message::SessionKey::from("session")
+        SessionKey::from("session")
     }
 }
 
 impl Sandbox {
-    async fn enter(plan: Plan, client: Client, was_reset: Reset) -> Result<Self, Error> {
-        let about = client.about().await?;
-        let mut env = about.base_env;
-        env.extend(pairs(&plan.spec.env));
-        let open =
-            OpenSession { key: plan.guest_session(), cwd: ByteBuf::from(plan.spec.cwd.as_bytes()), env };
-        let view = client.open_session(open).await?;
-        // A place whose guest lost the session has lost its state, whoever made it.
-        let was_reset = if view.origin == Origin::Created { was_reset } else { Reset::No };
-        let cwd = String::from_utf8_lossy(&view.cwd).into_owned();
-        Ok(Self { plan, client, cwd, was_reset })
+    /// Where the session is now. The gate must judge a job by this directory.
+    pub async fn cwd(&self) -> Result<String, Error> {
+        let key = self.plan.guest_session();
+        let shown = match self.client().await?.show_session(&key).await {
+            // Its place ended just then; nothing was asked of it that could be done twice.
+            Err(client::Error::Gone) => self.client().await?.show_session(&key).await,
+            shown => shown,
+        };
+        Ok(String::from_utf8_lossy(&shown?.cwd).into_owned())
     }
 
-    /// Where the session was when it was opened. The gate must judge a job by this directory; if the session has
-    /// moved meanwhile the job does not run, and the place is opened again.
-    pub fn cwd(&self) -> &str {
-        &self.cwd
+    /// What runs there in the background.
+    pub async fn processes(&self) -> Result<Processes, Error> {
+        let client = self.client().await?;
+        Ok(Processes::new(client, self.plan.id().clone(), self.plan.session.clone()))
     }
 
-    /// Whether the state of an earlier place is lost.
-    pub fn was_reset(&self) -> Reset {
-        self.was_reset
-    }
-
-    /// Removes what the place left on this machine. Its guest ends itself.
-    pub fn remove(self) -> Result<(), Error> {
-        Room::of(&self.plan).clear()?;
-        self.plan.spec.backend.remove(&self.plan)
+    /// Ends the place and removes everything it left on this machine. When this returns it is gone.
+    pub async fn remove(self) -> Result<(), Error> {
+        let room = Room::of(&self.plan);
+        let lock = room.lock().await?;
+        drop(self.live);
+        if let Some(anchor) = room.record().and_then(|record| record.anchor) {
+            anchor.end().await?;
+        }
+        room.clear()?;
+        if let Some(files) = self.plan.spec.backend.files(&self.plan) {
+            remove(&files)?;
+        }
+        lock.discard()
     }
 
     /// Starts the job of a permit. The permit must be for this place and this session.
     pub async fn start(&self, permit: Permit, wish: Wish) -> Result<Command, Error> {
+        let foreground = |output| Mode::Foreground { output, state: StateRule::Keep };
+        let (kind, mode) = match wish.attention {
+            Attention::Live => (Kind::Live, foreground(Delivery::Live)),
+            Attention::AtEnd => (Kind::Summary, foreground(Delivery::Summary)),
+            Attention::Background { label, watch, at_end } => {
+                let watch = watch.into_iter().map(ByteBuf::from).collect();
+                (Kind::Background, Mode::Background { label: ByteBuf::from(label), watch, at_end })
+            }
+        };
+        let cwd = permit.job().cwd.clone();
+        let run = Run {
+            env: pairs(&wish.env),
+            stdin: match wish.input {
+                Input::Nothing => Stdin::Null,
+                Input::Data(data) => Stdin::Data(ByteBuf::from(data)),
+                Input::Later => Stdin::Stream,
+            },
+            deadline: wish.timeout.map(|after| Deadline { after, then: wish.at_deadline }),
+            keep: wish.keep,
+            ..self.redeem(permit, wish.directory, mode)?
+        };
+        let (client, reset) = self.client_and_news().await?;
+        let running = client.run(run).await.map_err(moved)?;
+        Ok(Command::new(running, cwd, reset, kind))
+    }
+
+    /// Gives a person a terminal in which the job of the permit runs: what is typed there is not judged again.
+    pub async fn terminal(&self, permit: Permit, size: Size) -> Result<Terminal, Error> {
+        let mode = Mode::Foreground { output: Delivery::Live, state: StateRule::Leave };
+        let run = Run {
+            stdin: Stdin::Stream,
+            terminal: Some(size),
+            ..self.redeem(permit, Directory::Session, mode)?
+        };
+        let (client, _reset) = self.client_and_news().await?;
+        Ok(Terminal::new(client.run(run).await.map_err(moved)?))
+    }
+
+    /// Turns a permit into something to run, with nothing asked for besides.
+    fn redeem(&self, permit: Permit, directory: Directory, mode: Mode) -> Result<Run, Error> {
         let job = permit.redeem(self.plan.id(), &self.plan.session)?;
         let Work::Shell(text) = job.work else { return Err(Error::NotACommand) };
         // The gate judged the job by its directory, so it runs there or not at all.
-        let workdir = match job.cwd == self.cwd {
-            true => Workdir::SessionAt(ByteBuf::from(job.cwd)),
-            false => Workdir::Other(ByteBuf::from(job.cwd)),
+        let workdir = match directory {
+            Directory::Session => Workdir::SessionAt(ByteBuf::from(job.cwd)),
+            Directory::Other => Workdir::Other(ByteBuf::from(job.cwd)),
         };
-        let mode = match wish.attention {
-            Attention::Live => Mode::Foreground { output: Delivery::Live, state: StateRule::Keep },
-            Attention::AtEnd => Mode::Foreground { output: Delivery::Summary, state: StateRule::Keep },
-            Attention::Background => {
-                Mode::Background { label: ByteBuf::new(), watch: Vec::new(), at_end: AtEnd::Notify }
-            }
-        };
-        let run = Run {
+        Ok(Run {
             session: self.plan.guest_session(),
             program: Program::Shell(ByteBuf::from(text)),
             workdir,
-            env: pairs(&wish.env),
-            stdin: wish.input.map_or(Stdin::Null, |input| Stdin::Data(ByteBuf::from(input))),
+            env: Vec::new(),
+            stdin: Stdin::Null,
             terminal: None,
-            deadline: (wish.attention != Attention::Background)
-                .then_some(Deadline { after: wish.timeout, then: AtDeadline::Kill }),
+            deadline: None,
             mode,
-            keep: wish.keep,
+            keep: 0,
             spool: limit::SPOOL,
-        };
-        let started = Instant::now();
-        let running = self.client.run(run).await?;
-        let cwd = self.cwd.clone();
-        Ok(Command { running, started, attention: wish.attention, cwd })
+        })
+    }
+
+    async fn client(&self) -> Result<Client, Error> {
+        Ok(self.ready().await?.client.clone())
+    }
+
+    /// The connection, and the one chance to learn that the place was made again.
+    async fn client_and_news(&self) -> Result<(Client, Reset), Error> {
+        let mut live = self.ready().await?;
+        Ok((live.client.clone(), std::mem::replace(&mut live.reset, Reset::No)))
+    }
+
+    async fn ready(&self) -> Result<tokio::sync::MutexGuard<'_, Live>, Error> {
+        let mut live = self.live.lock().await;
+        if live.client.is_closed() {
+            let untold = live.reset;
+            *live = self.plan.enter().await?;
+            if untold == Reset::Yes {
+                live.reset = Reset::Yes;
+            }
+        }
+        Ok(live)
+    }
+}
+
+/// A session that is elsewhere by now is not a fault: the caller looks again.
+fn moved(error: client::Error) -> Error {
+    match error {
+        client::Error::Refused(Fault::Moved) => Error::Moved,
+        other => Error::Guest(other),
     }
 }
 
 fn pairs(env: &[(String, String)]) -> Vec<(ByteBuf, ByteBuf)> {
     let bytes = |text: &String| ByteBuf::from(text.as_bytes());
     env.iter().map(|(name, value)| (bytes(name), bytes(value))).collect()
-}
-
-/// A command that runs. Dropping it kills its whole tree, unless it is in the background.
-#[derive(Debug)]
-pub struct Command {
-    running: Running,
-    started: Instant,
-    attention: Attention,
-    cwd: String,
-}
-
-/// What comes from a running command.
-#[derive(Debug)]
-pub enum Happening {
-    /// Some of its output.
-    Output(Vec<u8>),
-    /// Its end.
-    End(Outcome),
-}
-
-impl Command {
-    /// The next thing that comes from it. Can be cancelled without losing anything.
-    pub async fn next(&mut self) -> Result<Happening, Error> {
-        if self.attention == Attention::Background {
-            let ending = self.running.id().map_or(Ending::BadDirectory, Ending::Background);
-            return Ok(Happening::End(self.outcome(0, ending, Vec::new(), 0, 0)));
-        }
-        Ok(match self.running.next().await? {
-            Event::Output(page) => Happening::Output(page.data.into_vec()),
-            Event::Moved(id) => Happening::End(self.outcome(0, Ending::Background(id), Vec::new(), 0, 0)),
-            Event::Ended(ended) => Happening::End(self.ended(*ended)),
-        })
-    }
-
-    /// Does what Ctrl-C does. The end still comes.
-    pub async fn interrupt(&mut self) -> Result<(), Error> {
-        Ok(self.running.interrupt().await?)
-    }
-
-    fn ended(&mut self, ended: Ended) -> Outcome {
-        self.cwd = String::from_utf8_lossy(&ended.cwd).into_owned();
-        let ending = match ended.cause {
-            Cause::Exited | Cause::Signaled(_) | Cause::Killed => Ending::Exited,
-            Cause::Deadline => Ending::TimedOut,
-            Cause::Interrupted => Ending::Interrupted,
-            Cause::BadDirectory => Ending::BadDirectory,
-        };
-        let kept = (ended.head.len() + ended.tail.len()) as u64;
-        let omitted = match self.attention {
-            Attention::AtEnd => ended.total.saturating_sub(kept),
-            Attention::Live | Attention::Background => 0,
-        };
-        let output = [ended.head.into_vec(), ended.tail.into_vec()].concat();
-        self.outcome(ended.code, ending, output, omitted, ended.total)
-    }
-
-    fn outcome(&self, code: i32, ending: Ending, output: Vec<u8>, omitted: u64, total: u64) -> Outcome {
-        let duration = self.started.elapsed();
-        Outcome { code, ending, output, omitted, total, duration, cwd: self.cwd.clone() }
-    }
 }

@@ -48,6 +48,7 @@ async fn answer(guest: &Rc<Guest>, mux: &Mux, stream: Stream) -> Result<(), Fram
             return Err(error);
         }
     };
+    let _use = is_use(&request).then(|| guest.using());
     let (reader, writer) = (&mut frames.reader, &mut frames.writer);
     match request {
         Request::About => writer.send(&Reply::About(guest.about())).await?,
@@ -75,6 +76,26 @@ async fn answer(guest: &Rc<Guest>, mux: &Mux, stream: Stream) -> Result<(), Fram
         Request::Dial(address) => return tunnel::dial(&address, frames).await,
     }
     frames.writer.finish().await
+}
+
+/// Whether the place is used by this, or only looked at.
+fn is_use(request: &Request) -> bool {
+    match request {
+        Request::OpenSession(_)
+        | Request::CloseSession(_)
+        | Request::Run(_)
+        | Request::File(_)
+        | Request::Dial(_) => true,
+        Request::Process(_, act) => {
+            !matches!(act, Act::Show | Act::Wait(_) | Act::Page { .. } | Act::Follow(_))
+        }
+        Request::About
+        | Request::Stats
+        | Request::ShowSession(_)
+        | Request::Processes
+        | Request::Notices(_)
+        | Request::Listen(..) => false,
+    }
 }
 
 async fn reply(writer: &mut Writer<Stream>, result: Result<Reply, Fault>) -> Result<(), FrameError> {

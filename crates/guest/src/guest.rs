@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 
 use hermes_guest::protocol::message::{About, Stats};
 use serde_bytes::ByteBuf;
@@ -22,6 +23,9 @@ pub(crate) struct Guest {
     pub(crate) table: Rc<Table>,
     pub(crate) clients: Cell<usize>,
     pub(crate) listeners: Cell<usize>,
+    /// Requests that make use of the place, at this moment.
+    uses: Cell<usize>,
+    last_used: Cell<Instant>,
     started: Instant,
     base_env: Vec<(ByteBuf, ByteBuf)>,
 }
@@ -33,14 +37,26 @@ impl Guest {
             table: Table::new(run_dir),
             clients: Cell::new(0),
             listeners: Cell::new(0),
+            uses: Cell::new(0),
+            last_used: Cell::new(Instant::now()),
             started: Instant::now(),
             base_env: base_env(),
         })
     }
 
-    /// Whether nobody would miss the guest.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.clients.get() == 0 && self.table.running() == 0
+    /// How long nothing has run and nobody has asked for anything but news. A client that is merely connected keeps
+    /// no place alive: a gateway is connected all day.
+    pub(crate) fn idle(&self) -> Duration {
+        match self.uses.get() + self.table.running() {
+            0 => self.last_used.get().max(self.table.last_end.get()).elapsed(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Counts as a use of the place until it is dropped.
+    pub(crate) fn using(self: &Rc<Self>) -> Use {
+        self.uses.set(self.uses.get() + 1);
+        Use(self.clone())
     }
 
     pub(crate) fn about(&self) -> About {
@@ -64,8 +80,20 @@ impl Guest {
             sessions: count(self.sessions.count()),
             running: count(self.table.running()),
             finished: count(self.table.finished()),
+            idle: self.idle(),
             memory: resident_memory(),
         }
+    }
+}
+
+/// Somebody uses the place.
+pub(crate) struct Use(Rc<Guest>);
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.uses.set(self.0.uses.get() - 1);
+        self.0.last_used.set(Instant::now());
+        self.0.table.changed.notify_waiters();
     }
 }
 

@@ -148,7 +148,6 @@ async fn accept(guest: &Rc<Guest>, listener: &UnixListener) {
         spawn_local(async move {
             connection::serve(guest.clone(), stream).await;
             guest.clients.set(guest.clients.get() - 1);
-            guest.table.changed.notify_waiters();
         });
     }
 }
@@ -169,13 +168,8 @@ async fn idle_for(guest: &Guest, idle: Duration) {
     loop {
         let mut changed = std::pin::pin!(guest.table.changed.notified());
         changed.as_mut().enable();
-        if !guest.is_idle() {
-            changed.await;
-            continue;
-        }
-        let waited = tokio::time::timeout(idle, changed).await.is_err();
-        if waited && guest.is_idle() {
-            return;
-        }
+        let Some(left) = idle.checked_sub(guest.idle()).filter(|left| !left.is_zero()) else { return };
+        // Either it was used meanwhile, or the time is over; both are looked at again.
+        drop(tokio::time::timeout(left, changed).await);
     }
 }

@@ -4,7 +4,9 @@ use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use hermes_exec::{Attention, Ending, Happening, Outcome, Plan, Reset, Wish};
+use hermes_exec::{
+    AtDeadline, AtEnd, Attention, Directory, Ending, Handle, Happening, Input, Outcome, Plan, Reset, Wish,
+};
 use hermes_policy::{Answer, Choice, Moment, Permit, Question, Refusal, Verdict};
 use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
 use serde_json::json;
@@ -17,8 +19,10 @@ use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone};
 use crate::wire;
 
-/// The lifetime of a place that is to leave nothing behind.
-const ONE_SHOT: Duration = Duration::from_secs(1);
+/// The lifetime of a place that is to leave nothing behind, should we be killed before we remove it.
+const ONE_SHOT: Duration = Duration::from_secs(60);
+/// How often a session may move away under a command that waits for its permit.
+const ATTEMPTS: u32 = 5;
 
 pub(crate) fn run(args: ExecArgs, context: &Context) -> Result<ExitCode, Failure> {
     let loaded = usable(context)?;
@@ -42,36 +46,51 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
     let session = SessionKey::new(session);
     let plan = wire::plan(context, config, backend, session.clone(), lifetime)?;
     let sandbox = plan.open().await.map_err(fault)?;
-    let cwd = args.cwd.clone().unwrap_or_else(|| sandbox.cwd().to_owned());
-    let permit = match ask(context, config, &plan, &session, Job::shell(text(&args.command), cwd), &args)? {
-        Ok(permit) => permit,
-        Err(refused) => return refuse(context, &refused),
-    };
     let input = if args.stdin {
         let mut input = Vec::new();
         io::stdin().lock().read_to_end(&mut input)?;
-        Some(input)
+        Input::Data(input)
     } else {
-        None
+        Input::Nothing
     };
     let env = args
         .env
         .iter()
         .filter_map(|name| Some((name.as_str().to_owned(), context.loaded.layers.variable(name.as_str())?)));
     let attention = match (args.background, context.screen.format) {
-        (true, _) => Attention::Background,
+        (true, _) => Attention::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Notify },
         (false, Format::Text) => Attention::Live,
         (false, Format::Json) => Attention::AtEnd,
     };
+    let timeout = Duration::from_secs(args.timeout.unwrap_or(config.terminal.timeout));
     let wish = Wish {
-        timeout: Duration::from_secs(args.timeout.unwrap_or(config.terminal.timeout)),
+        timeout: (!args.background).then_some(timeout),
+        at_deadline: AtDeadline::Kill,
         keep: u32::try_from(config.tool_output.max_bytes).unwrap_or(u32::MAX),
         input,
         env: env.collect(),
         attention,
+        directory: if args.cwd.is_some() { Directory::Other } else { Directory::Session },
     };
-    tracing::info!(place = plan.name(), %backend, "command started");
-    let mut command = sandbox.start(permit, wish).await.map_err(fault)?;
+    let mut attempts = 0;
+    let mut command = loop {
+        let cwd = match &args.cwd {
+            Some(cwd) => cwd.clone(),
+            None => sandbox.cwd().await.map_err(fault)?,
+        };
+        let job = Job::shell(text(&args.command), cwd);
+        let permit = match ask(context, config, &plan, &session, job, &args)? {
+            Ok(permit) => permit,
+            Err(refused) => return refuse(context, &refused),
+        };
+        tracing::info!(place = plan.name(), %backend, "command started");
+        attempts += 1;
+        match sandbox.start(permit, wish.clone()).await {
+            // Another command of the session was faster; the gate must hear of the new directory.
+            Err(hermes_exec::Error::Moved) if attempts < ATTEMPTS => {}
+            started => break started.map_err(fault)?,
+        }
+    };
     let outcome = loop {
         tokio::select! {
             happening = command.next() => match happening.map_err(fault)? {
@@ -85,12 +104,11 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
         }
     };
     tracing::info!(place = plan.name(), code = outcome.code, "command ended");
-    let reset = sandbox.was_reset();
-    if lifetime == ONE_SHOT && !matches!(outcome.ending, Ending::Background(_)) {
+    if args.session.as_deref() == Some("") && !matches!(outcome.ending, Ending::Background(_)) {
         drop(command);
-        sandbox.remove().map_err(fault)?;
+        sandbox.remove().await.map_err(fault)?;
     }
-    report(context, &plan, &session, reset, &outcome)
+    report(context, &plan, &session, &outcome)
 }
 
 /// One word is a whole command line; several are the words of one command, quoted so that they stay what they are.
@@ -214,11 +232,10 @@ fn report(
     context: &Context,
     plan: &Plan,
     session: &SessionKey,
-    reset: Reset,
     outcome: &Outcome,
 ) -> Result<ExitCode, Failure> {
     let process = match outcome.ending {
-        Ending::Background(id) => Some(id.to_string()),
+        Ending::Background(id) => Some(Handle::new(plan.id(), id).to_string()),
         _ => None,
     };
     if context.screen.format == Format::Json {
@@ -235,7 +252,7 @@ fn report(
             "session": session.as_str(),
             "backend": plan.backend().word(),
             "place": plan.name(),
-            "place_reset": reset == Reset::Yes,
+            "place_reset": outcome.reset == Reset::Yes,
             "process": process,
         }))?;
     } else if let Some(process) = process {

@@ -137,6 +137,9 @@ section! {
         max_foreground_timeout: u64 = 600, "TERMINAL_MAX_FOREGROUND_TIMEOUT", at_least 1;
         /// Seconds a place may stay idle before it is removed. Never counted while a command runs.
         lifetime_seconds: u64 = 300, "TERMINAL_LIFETIME_SECONDS", at_least 1;
+        /// How many places there may be at once. One more waits until another ends; the one that has been idle for
+        /// longest makes way.
+        max_places: u64 = 256, "TERMINAL_MAX_PLACES", at_least 1;
         /// What a place reaches over the network: full, none or proxy (public hosts only). Default: proxy for
         /// sandbox, full elsewhere.
         network: Option<Network> = None, "TERMINAL_NETWORK";

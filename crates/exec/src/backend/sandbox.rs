@@ -29,6 +29,9 @@ pub const HOME: &str = "/sandbox/home";
 /// The directory commands start in, inside.
 pub const WORKSPACE: &str = "/workspace";
 
+/// The directory of this backend among those with kept files.
+pub const KEPT: &str = "sandbox";
+
 /// How long the guest may take to answer once the jail is made.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -115,16 +118,7 @@ impl Sandboxed {
         jail
     }
 
-    /// Removes the kept files of a place.
-    pub(super) fn remove(&self, plan: &Plan) -> Result<(), Error> {
-        let files = self.files(plan);
-        match fs::remove_dir_all(&files) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file(&files)(error)),
-            _ => Ok(()),
-        }
-    }
-
-    fn files(&self, plan: &Plan) -> PathBuf {
-        self.files.join("sandbox").join(plan.name())
+    pub(super) fn files(&self, plan: &Plan) -> PathBuf {
+        self.files.join(KEPT).join(plan.name())
     }
 }

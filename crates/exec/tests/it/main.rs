@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use hermes_exec::{
-    Attention, Backend, Ending, Error, Happening, Host, Local, Outcome, Plan, Reset, Sandbox, Spec, Wish,
+    AtDeadline, AtEnd, Attention, Backend, Directory, Ending, Error, Found, Host, Input, Local, Outcome,
+    Places, Plan, Reset, Sandbox, Spec, State, Wish,
 };
 use hermes_policy::{Gate, Moment, Permit, Verdict};
 use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
@@ -24,14 +25,18 @@ impl Homes {
         self.folder.path()
     }
 
-    fn plan(&self, session: &str) -> Plan {
-        let host = Host {
+    fn host(&self) -> Host {
+        Host {
             install: "test".to_owned(),
             run: self.path().join("run"),
             cache: Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest"),
             home: self.path().join("home"),
-        };
-        let spec = Spec {
+            most_places: 100,
+        }
+    }
+
+    fn spec(&self) -> Spec {
+        Spec {
             backend: Backend::Local(Local {
                 base_env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
             }),
@@ -40,8 +45,11 @@ impl Homes {
             env: vec![("GIVEN".to_owned(), "value".to_owned())],
             // The guests of a test end soon after it.
             lifetime: Duration::from_secs(1),
-        };
-        Plan::new(host, spec, SessionKey::new(session))
+        }
+    }
+
+    fn plan(&self, session: &str) -> Plan {
+        Plan::new(self.host(), self.spec(), SessionKey::new(session))
     }
 }
 
@@ -62,17 +70,24 @@ fn permit(plan: &Plan, session: &str, command: &str, cwd: &str) -> Permit {
 }
 
 fn wish(attention: Attention) -> Wish {
-    Wish { timeout: Duration::from_secs(20), keep: 50_000, input: None, env: Vec::new(), attention }
+    Wish {
+        timeout: Some(Duration::from_secs(20)),
+        at_deadline: AtDeadline::Kill,
+        keep: 50_000,
+        input: Input::Nothing,
+        env: Vec::new(),
+        attention,
+        directory: Directory::Session,
+    }
+}
+
+fn in_background() -> Attention {
+    Attention::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Quiet }
 }
 
 async fn run_in(sandbox: &Sandbox, plan: &Plan, session: &str, command: &str) -> Outcome {
-    let permit = permit(plan, session, command, sandbox.cwd());
-    let mut command = sandbox.start(permit, wish(Attention::AtEnd)).await.unwrap();
-    loop {
-        if let Happening::End(outcome) = command.next().await.unwrap() {
-            return outcome;
-        }
-    }
+    let permit = permit(plan, session, command, &sandbox.cwd().await.unwrap());
+    sandbox.start(permit, wish(Attention::AtEnd)).await.unwrap().end().await.unwrap()
 }
 
 fn text(outcome: &Outcome) -> &str {
@@ -89,11 +104,10 @@ async fn state_persists_between_commands_and_between_processes() {
     assert_eq!((first.code, first.ending), (0, Ending::Exited));
     drop(sandbox);
     let again = homes.plan("s").open().await.unwrap();
-    assert_eq!(again.was_reset(), Reset::No);
     let second = run_in(&again, &plan, "s", "pwd; echo \"$A $GIVEN\"; f 1; exit 3").await;
     let sub = homes.path().join("sub").display().to_string();
     assert_eq!(text(&second), format!("{sub}\nx y value\nf1\n"));
-    assert_eq!((second.code, second.cwd), (3, sub));
+    assert_eq!((second.code, second.cwd, second.reset), (3, sub, Reset::No));
 }
 
 #[tokio::test]
@@ -128,12 +142,8 @@ async fn callers_at_the_same_time_get_the_same_place() {
             let plan = homes.plan("s");
             tokio::spawn(async move {
                 let sandbox = plan.open().await.unwrap();
-                let permit = permit(&plan, "s", "echo $PPID", "/");
-                let mut command = sandbox.start(permit, wish(Attention::AtEnd)).await.unwrap();
-                match command.next().await.unwrap() {
-                    Happening::End(outcome) => (outcome.code, sandbox.was_reset()),
-                    Happening::Output(_) => panic!("a summary was asked for"),
-                }
+                let outcome = run_in(&sandbox, &plan, "s", "echo $PPID").await;
+                (outcome.code, outcome.reset)
             })
         })
         .collect();
@@ -152,13 +162,13 @@ async fn a_place_that_vanished_is_made_again_and_says_so() {
     let sandbox = plan.open().await.unwrap();
     run_in(&sandbox, &plan, "s", "export A=1").await;
     let guest = run_in(&sandbox, &plan, "s", "cut -d ' ' -f 4 /proc/$PPID/stat").await;
-    drop(sandbox);
     let killed = run_guest_killer(text(&guest).trim());
     assert!(killed, "{guest:?}");
-    let again = plan.open().await.unwrap();
-    assert_eq!(again.was_reset(), Reset::Yes);
-    let seen = run_in(&again, &plan, "s", "echo \"[$A]\"").await;
-    assert_eq!(text(&seen), "[]\n");
+    // Whoever holds the old handle, and whoever comes later.
+    let seen = run_in(&sandbox, &plan, "s", "echo \"[$A]\"").await;
+    assert_eq!((text(&seen), seen.reset), ("[]\n", Reset::Yes));
+    let later = run_in(&plan.open().await.unwrap(), &plan, "s", "true").await;
+    assert_eq!(later.reset, Reset::No, "it is said once");
 }
 
 /// Kills the guest and waits until its socket answers no more.
@@ -181,10 +191,9 @@ async fn a_deadline_keeps_what_was_said_before_it() {
     let homes = Homes::new();
     let plan = homes.plan("s");
     let sandbox = plan.open().await.unwrap();
-    let permit = permit(&plan, "s", "echo before; sleep 60", "/");
-    let wish = Wish { timeout: Duration::from_millis(300), ..wish(Attention::AtEnd) };
-    let mut command = sandbox.start(permit, wish).await.unwrap();
-    let Happening::End(outcome) = command.next().await.unwrap() else { panic!("no end") };
+    let permit = permit(&plan, "s", "echo before; sleep 60", &sandbox.cwd().await.unwrap());
+    let wish = Wish { timeout: Some(Duration::from_millis(300)), ..wish(Attention::AtEnd) };
+    let outcome = sandbox.start(permit, wish).await.unwrap().end().await.unwrap();
     assert_eq!((outcome.code, outcome.ending, text(&outcome)), (124, Ending::TimedOut, "before\n"));
 }
 
@@ -193,10 +202,13 @@ async fn a_command_in_the_background_gives_a_handle_at_once() {
     let homes = Homes::new();
     let plan = homes.plan("s");
     let sandbox = plan.open().await.unwrap();
-    let permit = permit(&plan, "s", "sleep 1", "/");
-    let mut command = sandbox.start(permit, wish(Attention::Background)).await.unwrap();
-    let Happening::End(outcome) = command.next().await.unwrap() else { panic!("no end") };
-    assert!(matches!(outcome.ending, Ending::Background(_)), "{outcome:?}");
+    let permit = permit(&plan, "s", "sleep 1000", &sandbox.cwd().await.unwrap());
+    let outcome = sandbox.start(permit, wish(in_background())).await.unwrap().end().await.unwrap();
+    let Ending::Background(id) = outcome.ending else { panic!("{outcome:?}") };
+    let processes = sandbox.processes().await.unwrap();
+    let listed: Vec<_> = processes.list().await.unwrap().into_iter().map(|view| view.process).collect();
+    assert_eq!(listed, [id]);
+    assert_eq!(processes.kill(id).await.unwrap().tree, hermes_exec::Tree::Gone);
 }
 
 #[tokio::test]
@@ -222,9 +234,12 @@ async fn what_is_left_of_a_place_that_is_gone_is_swept_away() {
         names.sort();
         names
     };
-    assert_eq!(names(&homes), [here.name(), format!("{}.lock", here.name())]);
-    kept.remove().unwrap();
-    assert_eq!(names(&homes), [format!("{}.lock", here.name())]);
+    let ours = [".admission", ".swept"];
+    // The first sweep was only a moment ago.
+    places(&homes).sweep().await.unwrap();
+    assert_eq!(names(&homes), [ours[0], ours[1], &here.name(), &format!("{}.lock", here.name())]);
+    kept.remove().await.unwrap();
+    assert_eq!(names(&homes), ours);
 }
 
 #[tokio::test]
@@ -232,9 +247,58 @@ async fn a_session_that_moved_after_the_gate_was_asked_runs_nothing() {
     let homes = Homes::new();
     let plan = homes.plan("s");
     let (sandbox, other) = (plan.open().await.unwrap(), plan.open().await.unwrap());
-    let judged = permit(&plan, "s", "touch ran", sandbox.cwd());
+    let judged = permit(&plan, "s", "touch ran", &sandbox.cwd().await.unwrap());
     run_in(&other, &plan, "s", "mkdir elsewhere; cd elsewhere").await;
     let refused = sandbox.start(judged, wish(Attention::AtEnd)).await;
-    assert!(matches!(refused, Err(Error::Guest(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Moved)), "{refused:?}");
     assert!(!homes.path().join("ran").exists() && !homes.path().join("elsewhere/ran").exists());
+}
+
+fn places(homes: &Homes) -> Places {
+    Places { run: homes.path().join("run"), kept: homes.path().join("kept") }
+}
+
+#[tokio::test]
+async fn places_are_listed_found_by_name_or_session_and_ended_for_good() {
+    let homes = Homes::new();
+    let (one, two) = (homes.plan("one"), homes.plan("two"));
+    let (first, _second) = (one.open().await.unwrap(), two.open().await.unwrap());
+    let left = run_in(&first, &one, "one", "sleep 1000 >/dev/null 2>&1 & echo $!").await;
+    let places = places(&homes);
+    let facts = |found: &Found| {
+        let State::Live(stats) = found.state else { panic!("{found:?}") };
+        (found.record.name.clone(), found.record.session.clone(), stats.running)
+    };
+    let mut expected = [(one.name(), "one".to_owned(), 1), (two.name(), "two".to_owned(), 0)];
+    expected.sort();
+    assert_eq!(places.list().await.unwrap().iter().map(facts).collect::<Vec<_>>(), expected);
+    for wanted in [one.name(), "one".to_owned(), one.id().as_str().to_owned()] {
+        let found = places.find(&wanted).await.unwrap();
+        assert_eq!(found.iter().map(|found| &found.record.session).collect::<Vec<_>>(), ["one"], "{wanted}");
+    }
+    assert!(places.find("").await.unwrap().is_empty());
+    let failed = places.end(places.list().await.unwrap()).await;
+    assert!(failed.is_empty(), "{failed:?}");
+    assert!(places.list().await.unwrap().is_empty());
+    let sleeper = std::path::Path::new("/proc").join(text(&left).trim());
+    assert!(!sleeper.exists(), "what ran there is gone");
+}
+
+#[tokio::test]
+async fn one_place_too_many_waits_until_another_is_idle() {
+    let homes = Homes::new();
+    let plan = |session: &str| {
+        let mut host = homes.host();
+        host.most_places = 1;
+        Plan::new(host, Spec { lifetime: Duration::from_secs(60), ..homes.spec() }, SessionKey::new(session))
+    };
+    let (one, two) = (plan("one"), plan("two"));
+    let first = one.open().await.unwrap();
+    run_in(&first, &one, "one", "true").await;
+    let second = two.open().await.unwrap();
+    assert_eq!(run_in(&second, &two, "two", "echo in").await.output, b"in\n");
+    let names: Vec<_> =
+        places(&homes).list().await.unwrap().into_iter().map(|found| found.record.name).collect();
+    assert_eq!(names, [two.name()]);
+    second.remove().await.unwrap();
 }

@@ -30,6 +30,8 @@ pub(crate) struct Table {
     next_notice: Cell<u64>,
     /// Woken whenever a tree has gone or a notice has come.
     pub(crate) changed: Notify,
+    /// When a tree was gone, the last time.
+    pub(crate) last_end: Cell<Instant>,
     /// Where long outputs go.
     dir: PathBuf,
 }
@@ -52,6 +54,7 @@ impl Table {
             notices: RefCell::default(),
             next_notice: Cell::new(0),
             changed: Notify::new(),
+            last_end: Cell::new(Instant::now()),
             dir,
         })
     }
@@ -95,6 +98,7 @@ impl Table {
             let notice = |what| table.notify(tended.id, what);
             let shims = || table.shims();
             tend::tend(tended.clone(), started.source, status, notice, shims).await;
+            table.last_end.set(Instant::now());
             table.changed.notify_waiters();
         });
         tokio::task::spawn_local(announce_end(self.clone(), process.clone()));

@@ -350,6 +350,8 @@ pub struct Stats {
     pub running: u32,
     /// Processes whose output can still be read.
     pub finished: u32,
+    /// How long nothing has run and nobody has used the place.
+    pub idle: Duration,
     /// Resident memory of the guest itself, in bytes.
     pub memory: u64,
 }

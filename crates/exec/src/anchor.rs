@@ -1,0 +1,92 @@
+//! The process that holds a place up: its guest, as this machine sees it.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+use tokio::net::UnixStream;
+
+use crate::Error;
+use crate::registry::blocking;
+
+/// How long a guest may take to end its processes and itself.
+const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+
+/// A process of this machine. The start time makes a pid that is used again another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Anchor {
+    pid: i32,
+    started: u64,
+}
+
+impl Anchor {
+    /// Whoever listens at the other end. The kernel says so, not the guest.
+    pub(crate) fn of(stream: &UnixStream) -> Option<Self> {
+        let pid = stream.peer_cred().ok()?.pid()?;
+        Some(Self { pid, started: started(pid)? })
+    }
+
+    pub(crate) fn lives(self) -> bool {
+        started(self.pid) == Some(self.started)
+    }
+
+    /// Ends it, and everything in its place with it. When this returns it is gone.
+    pub(crate) async fn end(self) -> Result<(), Error> {
+        blocking(move || self.end_now().map_err(Error::Ending)).await
+    }
+
+    fn end_now(self) -> io::Result<()> {
+        let Some(fd) = self.open() else { return Ok(()) };
+        for signal in [Signal::TERM, Signal::KILL] {
+            match pidfd_send_signal(&fd, signal) {
+                Err(Errno::SRCH) => return Ok(()),
+                sent => sent?,
+            }
+            if poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&PATIENCE))? > 0 {
+                return Ok(());
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+
+    fn open(self) -> Option<OwnedFd> {
+        let fd = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
+        // Looked at after it was opened, so that it cannot be somebody else's by now.
+        self.lives().then_some(fd)
+    }
+}
+
+/// When a process began, in clock ticks since boot; none for one that is dead, also if nobody has taken note yet.
+fn started(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Its name may contain anything, but not what follows the last parenthesis.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    (!matches!(state, "Z" | "X")).then(|| fields.nth(18)?.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_start_and_the_dead_do_not_count() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        let anchor = Anchor { pid: me, started: started(me).unwrap() };
+        assert!(anchor.lives() && anchor.open().is_some());
+        let before = Anchor { started: anchor.started - 1, ..anchor };
+        assert!(!before.lives() && before.open().is_none());
+        #[expect(clippy::disallowed_methods, reason = "a process to look at")]
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        while started(pid).is_some() {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,183 @@
+//! The places of this installation, as the world shows them.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hermes_guest::client::Client;
+use hermes_guest::protocol::message::Stats;
+use hermes_types::SessionKey;
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::registry::{Record, Room, blocking, remove, rooms, sweep};
+use crate::{Error, Processes};
+
+/// How long a guest may take to say how it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How many are asked or ended at once.
+const AT_ONCE: usize = 32;
+
+/// All places of one installation.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// Where sockets and records are.
+    pub run: PathBuf,
+    /// Where the files of places are kept.
+    pub kept: PathBuf,
+}
+
+/// One place that exists.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// What is written down about it.
+    pub record: Record,
+    /// How it is.
+    pub state: State,
+    room: Room,
+}
+
+/// How a place is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Its guest answers.
+    Live(Stats),
+    /// Its guest is there and does not answer.
+    Silent,
+    /// Only its files are there. The next command wakes it.
+    Asleep,
+}
+
+impl Places {
+    /// All of them, by name.
+    pub async fn list(&self) -> Result<Vec<Found>, Error> {
+        let mut asked = JoinSet::new();
+        let mut found = Vec::new();
+        for room in rooms(&self.run)? {
+            if asked.len() >= AT_ONCE
+                && let Some(Ok(one)) = asked.join_next().await
+            {
+                found.extend(one);
+            }
+            asked.spawn(look(room));
+        }
+        while let Some(one) = asked.join_next().await {
+            found.extend(one.ok().flatten());
+        }
+        found.extend(self.asleep(&found)?);
+        found.sort_by(|one: &Found, other| one.record.name.cmp(&other.record.name));
+        Ok(found)
+    }
+
+    /// Those whose name or session is this, or whose name or identity begins with it.
+    pub async fn find(&self, wanted: &str) -> Result<Vec<Found>, Error> {
+        let all = self.list().await?;
+        let exact = |found: &&Found| found.record.name == wanted || found.record.session == wanted;
+        let chosen: Vec<Found> = all.iter().filter(exact).cloned().collect();
+        if !chosen.is_empty() || wanted.is_empty() {
+            return Ok(chosen);
+        }
+        let begins = |found: &Found| {
+            found.record.name.starts_with(wanted) || found.record.place.as_str().starts_with(wanted)
+        };
+        Ok(all.into_iter().filter(begins).collect())
+    }
+
+    /// Removes what is left of places that are gone.
+    pub async fn sweep(&self) -> Result<(), Error> {
+        let run = self.run.clone();
+        blocking(move || sweep(&run)).await
+    }
+
+    /// Ends these, several at a time, and gives those that could not be ended with the reason.
+    pub async fn end(&self, places: Vec<Found>) -> Vec<(Found, Error)> {
+        let mut ending = JoinSet::new();
+        let mut failed = Vec::new();
+        let mut note = |done: Option<Result<(Found, Result<(), Error>), _>>| {
+            if let Some(Ok((found, Err(error)))) = done {
+                failed.push((found, error));
+            }
+        };
+        for found in places {
+            if ending.len() >= AT_ONCE {
+                note(ending.join_next().await);
+            }
+            ending.spawn(async move {
+                let ended = found.end().await;
+                (found, ended)
+            });
+        }
+        while !ending.is_empty() {
+            note(ending.join_next().await);
+        }
+        failed
+    }
+
+    /// Places of which only the files are there.
+    fn asleep(&self, awake: &[Found]) -> Result<Vec<Found>, Error> {
+        let listed = match fs::read_dir(&self.kept) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            listed => listed.map_err(Error::file(&self.kept))?,
+        };
+        let mut found = Vec::new();
+        for entry in listed.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if awake.iter().any(|other| other.record.name == name) {
+                continue;
+            }
+            // Without its record it is somebody else's directory.
+            if let Some(record) = Record::beside(&entry.path()).filter(|record| record.name == name) {
+                let room = Room::named(&self.run, &name);
+                found.push(Found { record, state: State::Asleep, room });
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Found {
+    /// What runs there in the background.
+    pub async fn processes(&self) -> Result<Processes, Error> {
+        let socket = self.room.socket();
+        let stream = UnixStream::connect(&socket).await.map_err(Error::file(&socket))?;
+        let session = SessionKey::new(&self.record.session);
+        Ok(Processes::new(Client::connect(stream).await?, self.record.place.clone(), session))
+    }
+
+    /// Ends the place; its kept files stay. When this returns it is gone.
+    pub async fn end(&self) -> Result<(), Error> {
+        let lock = self.room.lock().await?;
+        // It may have been made again since it was found.
+        if let Some(anchor) = self.room.record().and_then(|record| record.anchor) {
+            anchor.end().await?;
+        }
+        self.room.clear()?;
+        lock.discard()
+    }
+
+    /// Ends the place and removes its kept files.
+    pub async fn remove(&self) -> Result<(), Error> {
+        self.end().await?;
+        match self.record.files.clone() {
+            Some(files) => blocking(move || remove(&files)).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// How the place of a room is; none for a room that nobody is in.
+async fn look(room: Room) -> Option<Found> {
+    let record = room.record()?;
+    let ask = async {
+        let client = Client::connect(UnixStream::connect(room.socket()).await.ok()?).await.ok()?;
+        client.stats().await.ok()
+    };
+    let state = match timeout(PATIENCE, ask).await.ok().flatten() {
+        Some(stats) => State::Live(stats),
+        None if room.lives() => State::Silent,
+        None => return None,
+    };
+    Some(Found { record, state, room })
+}

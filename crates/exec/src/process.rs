@@ -1,0 +1,147 @@
+//! What runs in a place in the background.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use hermes_guest::client::{Client, Followed, Notices};
+use hermes_guest::protocol::message::{Page, ProcessId, ProcessView};
+use hermes_policy::Permit;
+use hermes_types::{PlaceId, SessionKey, Work};
+use thiserror::Error as ThisError;
+
+use crate::Error;
+
+/// Names a background process on this machine: the place and the process in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handle {
+    /// The beginning of the place's identity.
+    pub place: String,
+    /// The process in it.
+    pub process: ProcessId,
+}
+
+/// Not the name of a process.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[error("not the id of a process; `hermes process ls` lists them")]
+pub struct NotAHandle;
+
+impl Handle {
+    /// The handle of a process in a place.
+    pub fn new(place: &PlaceId, process: ProcessId) -> Self {
+        Self { place: place.as_str().chars().take(8).collect(), process }
+    }
+}
+
+impl fmt::Display for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "proc_{}_{}_{}", self.place, self.process.pid, self.process.started)
+    }
+}
+
+impl FromStr for Handle {
+    type Err = NotAHandle;
+
+    fn from_str(text: &str) -> Result<Self, NotAHandle> {
+        let mut parts = text.split('_');
+        let (Some("proc"), Some(place), Some(pid), Some(started), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(NotAHandle);
+        };
+        let is_hash = place.len() == 8 && place.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let process = ProcessId {
+            pid: pid.parse().map_err(|_not_a_number| NotAHandle)?,
+            started: started.parse().map_err(|_not_a_number| NotAHandle)?,
+        };
+        if is_hash { Ok(Self { place: place.to_owned(), process }) } else { Err(NotAHandle) }
+    }
+}
+
+/// The background processes of one place.
+#[derive(Debug, Clone)]
+pub struct Processes {
+    client: Client,
+    place: PlaceId,
+    session: SessionKey,
+}
+
+impl Processes {
+    pub(crate) fn new(client: Client, place: PlaceId, session: SessionKey) -> Self {
+        Self { client, place, session }
+    }
+
+    /// Those that run, those that have ended, and what foreground commands left running.
+    pub async fn list(&self) -> Result<Vec<ProcessView>, Error> {
+        Ok(self.client.processes().await?)
+    }
+
+    /// One of them.
+    pub async fn show(&self, id: ProcessId) -> Result<ProcessView, Error> {
+        Ok(self.client.process(id).await?)
+    }
+
+    /// A page of its output.
+    pub async fn output(&self, id: ProcessId, offset: u64, limit: u32) -> Result<Page, Error> {
+        Ok(self.client.output(id, offset, limit).await?)
+    }
+
+    /// Its output from an offset on, as it comes, until all of it has ended.
+    pub async fn follow(&self, id: ProcessId, offset: u64) -> Result<Followed, Error> {
+        Ok(self.client.follow(id, offset).await?)
+    }
+
+    /// Waits for its end, but not longer than this; the view says whether it has ended.
+    pub async fn wait(&self, id: ProcessId, patience: Duration) -> Result<ProcessView, Error> {
+        Ok(self.client.wait(id, patience).await?)
+    }
+
+    /// Kills it with everything it started. When this returns, nothing of it is left.
+    pub async fn kill(&self, id: ProcessId) -> Result<ProcessView, Error> {
+        Ok(self.client.kill(id).await?)
+    }
+
+    /// Types the text of a permit into it.
+    pub async fn write(&self, id: ProcessId, permit: Permit) -> Result<(), Error> {
+        let job = permit.redeem(&self.place, &self.session)?;
+        let Work::Input(text) = job.work else { return Err(Error::NotInput) };
+        Ok(self.client.write_stdin(id, text.as_bytes()).await?)
+    }
+
+    /// Ends its input.
+    pub async fn close_input(&self, id: ProcessId) -> Result<(), Error> {
+        Ok(self.client.close_stdin(id).await?)
+    }
+
+    /// Drops the record of one that has ended, and its output.
+    pub async fn forget(&self, id: ProcessId) -> Result<(), Error> {
+        Ok(self.client.forget(id).await?)
+    }
+
+    /// What is worth telling about them, from a number on: what is kept, then each notice as it comes.
+    pub async fn notices(&self, from: u64) -> Result<Notices, Error> {
+        Ok(self.client.notices(from).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_is_read_back_and_anything_else_is_none() {
+        let handle = Handle::new(&PlaceId::new("1a2b3c4d5e6f"), ProcessId { pid: 12, started: 345 });
+        assert_eq!(handle.to_string(), "proc_1a2b3c4d_12_345");
+        assert_eq!("proc_1a2b3c4d_12_345".parse(), Ok(handle));
+        for wrong in [
+            "",
+            "12.345",
+            "proc_1a2b3c4_12_345",
+            "proc_1a2b3c4d_12",
+            "proc_../../x_1_2",
+            "proc_1a2b3c4d_12_345_6",
+        ] {
+            assert_eq!(wrong.parse::<Handle>(), Err(NotAHandle), "{wrong}");
+        }
+    }
+}
