@@ -7,7 +7,7 @@ use hermes_exec::backend::bind;
 use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
 use hermes_exec::{Backend, Bind, Host, Local, Plan, Sandboxed, Spec, Writable};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
-use hermes_sandbox::{Limits, Network as JailNetwork};
+use hermes_sandbox::Limits;
 use hermes_types::{Access, BackendName, Network, Place, PlaceId, Reach, SessionKey, Volume};
 
 use crate::Context;
@@ -59,6 +59,9 @@ pub(crate) fn plan(
     let home = variable("HOME").unwrap_or_else(|| "/".to_owned());
     let (kind, cwd) = match backend {
         BackendName::Local => {
+            if let Some(network @ (Network::None | Network::Proxy)) = config.terminal.network {
+                return Err(unconfined(network));
+            }
             let names = ["PATH", "LANG", "TERM", "TZ", "USER", "SHELL"];
             let base_env =
                 names.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))).collect();
@@ -96,21 +99,19 @@ pub(crate) fn plan(
     Ok(Plan::new(host, spec, session))
 }
 
+/// A confinement that cannot be given is refused.
+fn unconfined(network: Network) -> Failure {
+    let word = network.word();
+    Failure::new(
+        Kind::Configuration,
+        format!("terminal.network is {word}, but the local backend cannot confine the network"),
+    )
+    .hint("nothing was run; `--backend sandbox` can, and `full` is what local has")
+}
+
 /// The jail's settings.
 fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed, Failure> {
     let terminal = &config.terminal;
-    let network = match terminal.network {
-        // Without the proxy the default is the stricter of the two that there are.
-        None | Some(Network::None) => JailNetwork::None,
-        Some(Network::Full) => JailNetwork::Full,
-        Some(Network::Proxy) => {
-            return Err(Failure::new(
-                Kind::Unavailable,
-                "terminal.network: proxy is not part of this version",
-            )
-            .hint("`none` reaches nothing, `full` reaches everything; nothing was run"));
-        }
-    };
     let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
     let names = ["PATH", "LANG", "TERM", "TZ"];
     let variable = |name: &str| context.variable(name).map(str::to_owned);
@@ -122,7 +123,7 @@ fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed
             .map_or_else(|| context.home.path().join("sandboxes"), PathBuf::from),
         owner_home: PathBuf::from(home),
         binds: binds(config, home)?,
-        network,
+        network: terminal.network.unwrap_or(Network::Proxy),
         limits: Limits {
             memory: megabytes(terminal.container_memory),
             processes: Some(256),

@@ -9,12 +9,13 @@ use hermes_guest::protocol::message::{
     StateRule, Stdin, Workdir,
 };
 use hermes_policy::Permit;
-use hermes_types::Work;
+use hermes_types::{Network, Work};
 use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
 
 use crate::anchor::Anchor;
 use crate::command::{Command, Kind, Terminal};
+use crate::proxy::{self, Attached};
 use crate::registry::{Record, Room, blocking, remove, sweep_now_and_then};
 use crate::{Error, Plan, Processes, Size, admission};
 
@@ -101,6 +102,8 @@ struct Live {
     client: Client,
     /// What nobody has been told yet.
     reset: Reset,
+    /// The way out, where the place has no other.
+    _proxy: Option<Attached>,
 }
 
 impl Plan {
@@ -125,12 +128,19 @@ impl Plan {
         let about = client.about().await?;
         let mut env = about.base_env;
         env.extend(pairs(&self.spec.env));
+        let proxy = match self.spec.backend.network() {
+            Network::Proxy => {
+                env.extend(pairs(&proxy::environment()));
+                Some(proxy::attach(&client).await?)
+            }
+            Network::Full | Network::None => None,
+        };
         let open =
             OpenSession { key: self.guest_session(), cwd: ByteBuf::from(self.spec.cwd.as_bytes()), env };
         let view = client.open_session(open).await?;
         // A place whose guest lost the session has lost its state, whoever made it.
         let reset = if view.origin == Origin::Created { was_here } else { Reset::No };
-        Ok(Live { client, reset })
+        Ok(Live { client, reset, _proxy: proxy })
     }
 
     async fn find_or_make(&self) -> Result<(Client, Reset), Error> {

@@ -1,6 +1,9 @@
 //! Places as their callers see them: made once, found again, entered with a permit only.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod proxy;
+mod world;
+
 use std::path::Path;
 use std::time::Duration;
 
