@@ -41,9 +41,10 @@ fn real_programs_reach_public_hosts() {
                 "b'hello from the internet\\n'\n",
             ),
             (
-                "python3 -m pip --isolated -q install --disable-pip-version-check --root-user-action ignore \
-                 --target lib --index-url http://www.example.org/simple --trusted-host www.example.org tiny-thing \
-                 && PYTHONPATH=lib python3 -c 'import tiny_thing; print(tiny_thing.value)'",
+                "python3 -m pip --isolated -q download --disable-pip-version-check --dest lib \
+                 --index-url http://www.example.org/simple --trusted-host www.example.org tiny-thing \
+                 && PYTHONPATH=lib/tiny_thing-1.0-py3-none-any.whl \
+                 python3 -c 'import tiny_thing; print(tiny_thing.value)'",
                 "42\n",
             ),
             (
@@ -59,7 +60,9 @@ fn real_programs_reach_public_hosts() {
              && printf '[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\ntiny = \"1\"\n' >Cargo.toml \
              && printf '[source.crates-io]\nreplace-with = \"small\"\n[source.small]\nregistry = \"sparse+http://www.example.org/crates/\"\n' >.cargo/config.toml";
         jail.works(project).await;
-        let fetched = jail.works(&format!("CARGO_HOME=$HOME/cargo {cargo} fetch 2>&1")).await;
+        let fetched = jail
+            .works(&format!("CARGO_HOME=$HOME/cargo PATH=$(dirname {cargo}):$PATH cargo fetch 2>&1"))
+            .await;
         assert!(fetched.contains("Downloaded tiny v1.0.0"), "{fetched}");
         jail.sandbox.remove().await.unwrap();
     });
