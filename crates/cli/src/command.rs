@@ -5,4 +5,5 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod exec;
+pub(crate) mod keep_proxy;
 pub(crate) mod status;

@@ -70,6 +70,7 @@ fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
     match command {
         Command::Config { action } => command::config::run(action, context),
         Command::Exec(args) => command::exec::run(args, context),
+        Command::KeepProxy(args) => command::keep_proxy::run(&args),
         Command::Approvals { action } => command::approvals::run(action, context),
         Command::Status => command::status::run(context),
         Command::Doctor => command::doctor::run(context),

@@ -21,6 +21,7 @@ mod reach;
 mod relay;
 mod socks;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,11 +29,13 @@ use hermes_guest::client::{Client, Listener};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::Address;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
+use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
 use crate::Error;
+use crate::registry::Room;
 
 /// The port of the proxy on the loopback of every place that has one. Fixed, so that the environment of a session
 /// stays right whoever is attached; the network is the place's own, so it is free.
@@ -40,6 +43,9 @@ pub const PORT: u16 = 13128;
 
 /// How long a connection may take to say what it wants.
 const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// How often a process that serves by itself looks whether anything runs.
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
 /// The variables that make programs use the proxy.
 pub fn environment() -> Vec<(String, String)> {
@@ -69,6 +75,24 @@ impl Drop for Attached {
 pub async fn attach(client: &Client) -> Result<Attached, Error> {
     let listener = client.listen(Address::Loopback(PORT)).await?;
     Ok(Attached { task: tokio::spawn(accept(listener)) })
+}
+
+/// Serves a place by itself, for as long as something runs there: what was left in the background when whoever
+/// started it has ended. Returns at once if another process does this already.
+pub async fn keep(run: &Path, name: &str) -> Result<(), Error> {
+    let room = Room::named(run, name);
+    let Some(turn) = room.proxy_turn().await? else { return Ok(()) };
+    let socket = room.socket();
+    let stream = UnixStream::connect(&socket).await.map_err(Error::file(&socket))?;
+    let client = Client::connect(stream).await?;
+    let _proxy = attach(&client).await?;
+    while client.stats().await.is_ok_and(|stats| stats.running > 0) {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = client.closed() => {}
+        }
+    }
+    turn.discard()
 }
 
 async fn accept(mut listener: Listener) {

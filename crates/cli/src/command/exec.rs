@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::Context;
 use crate::args::ExecArgs;
 use crate::command::config::usable;
+use crate::command::keep_proxy;
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone};
@@ -107,6 +108,8 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
     if args.session.as_deref() == Some("") && !matches!(outcome.ending, Ending::Background(_)) {
         drop(command);
         sandbox.remove().await.map_err(fault)?;
+    } else if matches!(outcome.ending, Ending::Background(_)) || outcome.left.is_some() {
+        keep_proxy::start(context, &plan)?;
     }
     report(context, &plan, &session, &outcome)
 }
