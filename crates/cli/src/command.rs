@@ -6,4 +6,7 @@ pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod keep_proxy;
+pub(crate) mod process;
+pub(crate) mod sandbox;
+pub(crate) mod shell;
 pub(crate) mod status;
