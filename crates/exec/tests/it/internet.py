@@ -31,6 +31,8 @@ RECORDS = {
     "mine.example.org": ["9.9.9.1"],
     "mixed.example.org": [PUBLIC, "127.0.0.1"],
     "mixed6.example.org": [PUBLIC, "::1"],
+    # Too unlike this machine's own address to be sorted first.
+    "mixedlast.example.org": [PUBLIC, "192.168.66.1"],
     "intranet": ["10.66.0.1"],
 }
 # One answer after the other, the last one for good.
