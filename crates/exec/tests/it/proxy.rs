@@ -12,6 +12,13 @@ use crate::world::{Jailed, SECRET, alone};
 
 const HELLO: &str = "hello from the internet\n";
 
+/// Makes a program that needs a crate of the small internet, and goes there.
+const CARGO_PROJECT: &str = r#"mkdir -p app/src app/.cargo && cd app
+echo 'fn main() { println!("{}", tiny::VALUE); }' >src/main.rs
+printf '%s\n' '[package]' 'name = "app"' 'version = "0.1.0"' 'edition = "2021"' '[dependencies]' 'tiny = "1"' >Cargo.toml
+printf '%s\n' '[source.crates-io]' 'replace-with = "small"' '[source.small]' \
+    'registry = "sparse+http://www.example.org/crates/"' >.cargo/config.toml"#;
+
 #[test]
 fn real_programs_reach_public_hosts() {
     alone("proxy::real_programs_reach_public_hosts", async |world| {
@@ -56,10 +63,7 @@ fn real_programs_reach_public_hosts() {
             let said = jail.works(command).await;
             assert!(said.ends_with(expected), "{command}\n{said}");
         }
-        let project = "mkdir -p app/src app/.cargo && cd app && echo 'fn main() { println!(\"{}\", tiny::VALUE); }' >src/main.rs \
-             && printf '[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\ntiny = \"1\"\n' >Cargo.toml \
-             && printf '[source.crates-io]\nreplace-with = \"small\"\n[source.small]\nregistry = \"sparse+http://www.example.org/crates/\"\n' >.cargo/config.toml";
-        jail.works(project).await;
+        jail.works(CARGO_PROJECT).await;
         let fetched = jail
             .works(&format!("CARGO_HOME=$HOME/cargo PATH=$(dirname {cargo}):$PATH cargo fetch 2>&1"))
             .await;
