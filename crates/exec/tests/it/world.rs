@@ -117,7 +117,7 @@ impl World {
         };
         let jail = Sandboxed {
             helper: env!("CARGO_BIN_EXE_exec-testbed").into(),
-            files: self.path().join("kept"),
+            files: Some(self.path().join("kept")),
             owner_home: std::env::var_os("HOME").unwrap().into(),
             binds: Vec::new(),
             network: Network::Proxy,
@@ -129,6 +129,7 @@ impl World {
             cwd: hermes_exec::backend::sandbox::WORKSPACE.to_owned(),
             home: hermes_exec::backend::sandbox::HOME.to_owned(),
             env: Vec::new(),
+            init: Vec::new(),
             lifetime: Duration::from_secs(5),
         };
         Plan::new(host, spec, SessionKey::new(session))
