@@ -116,7 +116,7 @@ impl World {
             most_places: 10,
         };
         let jail = Sandboxed {
-            helper: env!("CARGO_BIN_EXE_exec-testbed").into(),
+            helper: env!("CARGO_BIN_EXE_exec-jailer").into(),
             files: Some(self.path().join("kept")),
             owner_home: std::env::var_os("HOME").unwrap().into(),
             binds: Vec::new(),
