@@ -127,8 +127,8 @@ impl Room {
         blocking(move || room.lock_now()).await
     }
 
-    /// The right to be the one that serves the proxy of what runs on by itself. None if somebody has it who will see
-    /// that something runs: he looks more than once in the time that is waited here.
+    /// The right to be the one that serves the proxy of what runs on by itself. None if another process has it and will
+    /// see that something runs: it looks more than once in the time that is waited here.
     pub(crate) async fn proxy_turn(&self) -> Result<Option<Lock>, Error> {
         let path = self.proxy_path();
         let deadline = Instant::now() + 3 * proxy::LOOK;
