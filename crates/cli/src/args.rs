@@ -60,10 +60,17 @@ pub enum Command {
         #[command(subcommand)]
         action: ApprovalsAction,
     },
-    /// Show what is set up, and where each setting comes from
+    /// Show what is set up and what runs, on which backend, with which holes
     Status,
     /// Find what is broken and say how to mend it
-    Doctor,
+    Doctor {
+        /// Also run a command on each configured backend, and try to break out of it
+        #[arg(long)]
+        live: bool,
+        /// Say yes where the gate asks about such an attempt; without it, the attempt is not made
+        #[arg(long, requires = "live")]
+        yes: bool,
+    },
     /// Print the completion script of a shell
     Completions {
         /// The shell

@@ -33,6 +33,12 @@ pub(crate) struct Refused {
     question: Option<String>,
 }
 
+impl Refused {
+    pub(crate) fn reason(&self) -> String {
+        self.refusal.to_string()
+    }
+}
+
 /// Asks the gate, and whoever is there.
 pub(crate) fn ask(
     context: &Context,
@@ -105,7 +111,7 @@ pub(crate) fn confirm(context: &Context, prompt: &str) -> Result<bool, Failure> 
 
 /// Says no, and why.
 pub(crate) fn refuse(context: &Context, refused: &Refused) -> Result<ExitCode, Failure> {
-    let reason = refused.refusal.to_string();
+    let reason = refused.reason();
     match context.screen.format {
         Format::Json => context.screen.json(&json!({"refused": {
             "rules": refused.rules, "reason": reason, "question": refused.question,

@@ -7,9 +7,11 @@
 
 pub mod args;
 mod ask;
+mod backends;
 mod command;
 pub mod config;
 pub mod failure;
+mod holes;
 mod home;
 mod log;
 mod screen;
@@ -23,6 +25,8 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use args::{Args, Command};
+use ask::Consent;
+use command::doctor::Depth;
 use config::Loaded;
 use failure::Failure;
 use home::Home;
@@ -77,7 +81,14 @@ fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
         Command::Process { action } => command::process::run(action, context),
         Command::Approvals { action } => command::approvals::run(action, context),
         Command::Status => command::status::run(context),
-        Command::Doctor => command::doctor::run(context),
+        Command::Doctor { live, yes } => {
+            let depth = match (live, yes) {
+                (false, _) => Depth::Look,
+                (true, false) => Depth::Live(Consent::Nobody),
+                (true, true) => Depth::Live(Consent::Given),
+            };
+            command::doctor::run(context, depth)
+        }
         Command::Completions { shell } => command::completions::run(shell, context),
     }
 }

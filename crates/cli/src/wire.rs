@@ -84,9 +84,10 @@ impl Session {
 }
 
 /// The places of this home.
-pub(crate) fn places(context: &Context, config: &Config) -> Result<Places, Failure> {
-    let run = run_directory(context, &install_id(context)?);
-    Ok(Places { run, kept: kept(context, config).join(KEPT) })
+pub(crate) fn places(context: &Context, config: &Config) -> Places {
+    // Before the first one was made there is no directory of that name.
+    let run = run_directory(context, &known_install(context).unwrap_or_default());
+    Places { run, kept: kept(context, config).join(KEPT) }
 }
 
 /// Something about a place did not work.
@@ -198,7 +199,7 @@ fn directory_inside(chosen: &str, owner_home: &str, binds: &[Bind]) -> String {
 }
 
 /// The jail's settings.
-fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed, Failure> {
+pub(crate) fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed, Failure> {
     let terminal = &config.terminal;
     let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
     let names = ["PATH", "LANG", "TERM", "TZ"];
@@ -235,19 +236,26 @@ fn millicpus(cpus: f64) -> Option<u32> {
 
 /// What tells this home from others, made on first use.
 fn install_id(context: &Context) -> Result<String, Failure> {
-    let path = context.home.path().join(".install-id");
-    let read =
-        || std::fs::read_to_string(&path).ok().map(|text| text.trim().to_owned()).filter(|id| id.len() == 32);
-    if let Some(id) = read() {
+    if let Some(id) = known_install(context) {
         return Ok(id);
     }
     let lock = Lock::acquire(context.home.path())?;
-    if let Some(id) = read() {
+    if let Some(id) = known_install(context) {
         return Ok(id);
     }
     let id: String = random()?.iter().map(|byte| format!("{byte:02x}")).collect();
-    lock.write(&path, id.as_bytes(), Mode::Private)?;
+    lock.write(&install_path(context), id.as_bytes(), Mode::Private)?;
     Ok(id)
+}
+
+/// The same, unless it was never made.
+fn known_install(context: &Context) -> Option<String> {
+    let text = std::fs::read_to_string(install_path(context)).ok()?;
+    Some(text.trim().to_owned()).filter(|id| id.len() == 32)
+}
+
+fn install_path(context: &Context) -> PathBuf {
+    context.home.path().join(".install-id")
 }
 
 /// Where sockets are: a short path, since theirs has room for about 100 bytes.

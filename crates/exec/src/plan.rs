@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_types::{BackendName, Network, Place, PlaceId, SessionKey};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use crate::Backend;
@@ -33,8 +33,9 @@ pub struct Spec {
     pub cwd: String,
     /// The home directory of whoever runs commands there.
     pub home: String,
-    /// Variables that commands get besides those of the place. Values are no part of the identity.
-    #[serde(skip)]
+    /// Variables that commands get besides those of the place. They are no part of the identity, and their values are
+    /// written down nowhere.
+    #[serde(serialize_with = "without_values")]
     pub env: Vec<(String, String)>,
     /// Files of the place that bash sources when a session begins.
     pub init: Vec<String>,
@@ -56,7 +57,8 @@ impl Plan {
     pub fn new(host: Host, spec: Spec, session: SessionKey) -> Self {
         let mut hash = Sha256::new();
         let uid = rustix::process::getuid().as_raw().to_string();
-        let spec_text = serde_json::to_string(&spec).unwrap_or_default();
+        let identity = Spec { env: Vec::new(), ..spec.clone() };
+        let spec_text = serde_json::to_string(&identity).unwrap_or_default();
         for part in [host.install.as_str(), &uid, session.as_str(), spec.backend.name().word(), &spec_text] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
@@ -100,5 +102,48 @@ impl Plan {
     /// What kind of place it is.
     pub fn backend(&self) -> BackendName {
         self.spec.backend.name()
+    }
+}
+
+/// The names of variables, and whether each has a value.
+fn without_values<S: Serializer>(env: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Forwarded<'a> {
+        name: &'a str,
+        present: bool,
+    }
+    serializer.collect_seq(env.iter().map(|(name, value)| Forwarded { name, present: !value.is_empty() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Local;
+
+    #[test]
+    fn a_variable_makes_no_other_place_and_its_value_is_written_down_nowhere() {
+        let host = Host {
+            install: "i".to_owned(),
+            run: PathBuf::new(),
+            cache: PathBuf::new(),
+            home: PathBuf::new(),
+            most_places: 1,
+        };
+        let spec = |env: &[(&str, &str)], cwd: &str| Spec {
+            backend: Backend::Local(Local::default()),
+            cwd: cwd.to_owned(),
+            home: "/".to_owned(),
+            env: env.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            init: Vec::new(),
+            lifetime: Duration::from_secs(1),
+        };
+        let id = |spec: Spec| Plan::new(host.clone(), spec, SessionKey::new("s")).id().clone();
+        let with = spec(&[("TOKEN", "hunter2"), ("BLANK", "")], "/");
+        assert_eq!(id(with.clone()), id(spec(&[], "/")));
+        assert_ne!(id(with.clone()), id(spec(&[], "/tmp")));
+        assert_eq!(
+            serde_json::to_value(&with).unwrap()["env"],
+            serde_json::json!([{"name": "TOKEN", "present": true}, {"name": "BLANK", "present": false}])
+        );
     }
 }

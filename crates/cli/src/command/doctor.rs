@@ -1,5 +1,7 @@
 //! `hermes doctor`: what is broken, and how to mend it.
 
+mod live;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -9,6 +11,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::Context;
+use crate::ask::Consent;
+use crate::backends::{self, Standing, State as Holding};
 use crate::config::layers::Severity;
 use crate::config::{self, FileVersion, Loaded};
 use crate::failure::{Failure, Kind};
@@ -16,6 +20,15 @@ use crate::screen::{Format, Tone};
 
 /// Less free space than this is trouble soon.
 const LITTLE_SPACE: u64 = 200 << 20;
+
+/// How far to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Look at what is there.
+    Look,
+    /// Also run commands, with this answer when the gate asks.
+    Live(Consent),
+}
 
 /// What one check found.
 #[derive(Debug, Serialize)]
@@ -42,14 +55,28 @@ impl Finding {
     fn bad(check: &'static str, state: State, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { check, state, detail: detail.into(), remedy: Some(remedy.into()) }
     }
+
+    /// Something that could not be tried, or cannot be mended.
+    fn warning(check: &'static str, detail: impl Into<String>) -> Self {
+        Self { check, state: State::Warning, detail: detail.into(), remedy: None }
+    }
 }
 
-pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn run(context: &Context, depth: Depth) -> Result<ExitCode, Failure> {
     let home = context.home.path();
     let mut findings = vec![check_home(home)];
     findings.extend(check_config(&context.loaded));
     findings.extend(check_secrets(home));
     findings.extend(check_space(home));
+    if let Some(config) = &context.loaded.config {
+        for backend in backends::configured(config) {
+            let standing = backends::look(context, config, backend);
+            findings.extend(check_backend(&standing));
+            if let (Depth::Live(consent), None) = (depth, &standing.trouble) {
+                findings.extend(live::run(context, config, backend, consent)?);
+            }
+        }
+    }
     let broken = |check: Option<&str>| {
         findings.iter().any(|f| f.state == State::Broken && check.is_none_or(|check| check == f.check))
     };
@@ -180,4 +207,25 @@ fn check_space(home: &Path) -> Option<Finding> {
     } else {
         Finding::ok("disk", detail)
     })
+}
+
+fn check_backend(standing: &Standing) -> Vec<Finding> {
+    let name = standing.backend.word();
+    if let Some(trouble) = &standing.trouble {
+        let detail = format!("cannot be used: {}", trouble.what);
+        return vec![Finding::bad(name, State::Broken, detail, trouble.remedy.as_str())];
+    }
+    let (held, open): (Vec<_>, Vec<_>) =
+        standing.confines.rows().into_iter().partition(|(_, hold)| hold.state == Holding::Held);
+    if held.is_empty() {
+        return vec![Finding::ok(name, "can be used; it confines nothing, so the gate asks")];
+    }
+    let names: Vec<&str> = held.iter().map(|(name, _)| *name).collect();
+    let mut findings = vec![Finding::ok(name, format!("can be used; held: {}", names.join(", ")))];
+    findings.extend(open.into_iter().map(|(what, hold)| {
+        let state = if hold.state == Holding::NotHeld { "not held" } else { "unknown" };
+        let reason = hold.reason.as_deref().unwrap_or_default();
+        Finding::warning(name, format!("{what} {state}: {reason}"))
+    }));
+    findings
 }

@@ -24,7 +24,7 @@ const PAGE: u32 = 256 * 1024;
 
 pub(crate) fn run(action: ProcessAction, context: &Context) -> Result<ExitCode, Failure> {
     let config = settings(context)?;
-    let places = wire::places(context, config)?;
+    let places = wire::places(context, config);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match action {

@@ -10,11 +10,12 @@ use crate::Context;
 use crate::args::SandboxAction;
 use crate::command::config::settings;
 use crate::failure::{Failure, Kind};
+use crate::holes::holes;
 use crate::screen::{Format, Tone, age, one_line};
 use crate::wire;
 
 pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<ExitCode, Failure> {
-    let places = wire::places(context, settings(context)?)?;
+    let places = wire::places(context, settings(context)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match action {
@@ -78,6 +79,8 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     };
     let views: Vec<Value> = processes.iter().map(|view| super::process::facts(&found.record, view)).collect();
     let mut facts = facts(&found);
+    let holes = holes(&found.record);
+    facts["holes"] = json!(holes);
     facts["spec"] = found.record.spec.clone();
     facts["processes"] = Value::from(views);
     if context.screen.format == Format::Json {
@@ -93,6 +96,7 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
         ("lifetime", format!("{} s of idleness", found.record.lifetime)),
         ("reaches", reach(&found)),
     ];
+    rows.extend(holes.iter().map(|hole| ("hole", hole.to_string())));
     if let Some(files) = &found.record.files {
         rows.push(("files", files.display().to_string()));
     }

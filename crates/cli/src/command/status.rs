@@ -1,51 +1,105 @@
-//! `hermes status`: what is set up, and where each setting comes from.
+//! `hermes status`: what is set up, what runs, on which backend, with which holes.
+
+mod text;
 
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
 
-use hermes_types::BackendName;
-use serde_json::{Value, json};
+use hermes_exec::{Found, Handle, ProcessView, State, Tree};
+use hermes_types::{BackendName, EnvName};
+use serde_json::{Map, Value, json};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::Context;
+use crate::backends::{self, Standing};
 use crate::command::config::usable;
 use crate::config::Loaded;
 use crate::config::keys::Config;
-use crate::config::layers::Source;
 use crate::failure::{Failure, Kind};
-use crate::screen::{Format, Tone};
+use crate::holes::holes;
+use crate::screen::Format;
+use crate::wire;
+
+/// How long a place may take to list its processes.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     let loaded = usable(context)?;
     let Some(config) = &loaded.config else {
         return Err(Failure::new(Kind::Configuration, "the configuration cannot be used"));
     };
-    let facts = facts(context, loaded, config);
+    let standings = BackendName::ALL.map(|backend| backends::look(context, config, backend));
+    let usable = |backend| standings.iter().any(|s| s.backend == backend && s.trouble.is_none());
+    let works = backends::configured(config).into_iter().all(usable);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let found = runtime.block_on(world(context, config))?;
+    let mut facts = settings(context, loaded, config, &standings);
+    facts.insert("backends".to_owned(), standings.iter().map(standing).collect::<Map<_, _>>().into());
+    facts.insert("places".to_owned(), found.iter().map(|(found, _)| place(found)).collect());
+    facts.insert(
+        "processes".to_owned(),
+        found.iter().flat_map(|(place, views)| processes(place, views)).collect(),
+    );
+    let facts = Value::Object(facts);
     if context.screen.format == Format::Json {
         context.screen.json(&facts)?;
     } else {
-        context.screen.text(&text(context, &facts))?;
+        context.screen.text(&text::text(context, &facts))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if works { ExitCode::SUCCESS } else { Kind::Unavailable.code() })
 }
 
-fn facts(context: &Context, loaded: &Loaded, config: &Config) -> Value {
+/// Every place there is, with what runs in it.
+async fn world(context: &Context, config: &Config) -> Result<Vec<(Found, Vec<ProcessView>)>, Failure> {
+    let places = wire::places(context, config);
+    let listed = places.list().await;
+    let mut asked = JoinSet::new();
+    for found in listed.map_err(|error| Failure::new(Kind::Unavailable, error.to_string()))? {
+        asked.spawn(with_processes(found));
+    }
+    let mut world = Vec::new();
+    while let Some(one) = asked.join_next().await {
+        world.extend(one.ok());
+    }
+    world.sort_by(|(one, _), (other, _)| one.record.name.cmp(&other.record.name));
+    Ok(world)
+}
+
+async fn with_processes(mut found: Found) -> (Found, Vec<ProcessView>) {
+    if !matches!(found.state, State::Live(_)) {
+        return (found, Vec::new());
+    }
+    let list = timeout(PATIENCE, async { found.processes().await?.list().await }).await;
+    let Ok(Ok(views)) = list else {
+        // It answered before and does not any more.
+        found.state = State::Silent;
+        return (found, Vec::new());
+    };
+    (found, views)
+}
+
+fn settings(
+    context: &Context,
+    loaded: &Loaded,
+    config: &Config,
+    standings: &[Standing],
+) -> Map<String, Value> {
     let source = |path: &str| loaded.resolved(path).map(|resolved| &resolved.source);
     let terminal = &config.terminal;
-    // A name on the list is as good as its value: who reads this must see at once that one is missing.
-    let forwarded: Vec<Value> = terminal
-        .docker_forward_env
-        .iter()
-        .map(|name| {
-            let value = loaded.layers.variable(name.as_str());
-            json!({"name": name.as_str(), "present": value.is_some_and(|value| !value.trim().is_empty())})
-        })
-        .collect();
+    let mut found = vec![&loaded.layers.file_path, &loaded.layers.dotenv_path];
+    found.retain(|path| path.exists());
     let volumes: Vec<String> = terminal.docker_volumes.iter().map(ToString::to_string).collect();
-    json!({
+    // Without a setting, chats use the jail or nothing.
+    let jail = standings.iter().find(|s| s.backend == BackendName::Sandbox && s.trouble.is_none());
+    let chats = config.gateway.terminal_backend.or(jail.map(|jail| jail.backend));
+    let facts = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "home": context.home.path(),
         "config": {
             "file": loaded.layers.file_path,
             "env": loaded.layers.dotenv_path,
+            "found": found,
             "problems": loaded.problems,
         },
         "terminal": {
@@ -54,10 +108,11 @@ fn facts(context: &Context, loaded: &Loaded, config: &Config) -> Value {
             "image": image(config, terminal.backend),
             "lifetime_seconds": terminal.lifetime_seconds,
             "volumes": volumes,
-            "forwarded": forwarded,
+            "forwarded": forwarded(loaded, config),
         },
         "gateway": {
             "backend": config.gateway.terminal_backend.map(BackendName::word),
+            "effective": chats.map(BackendName::word),
             "source": source("gateway.terminal_backend"),
             "image": config.gateway.sandbox_image,
             "lifetime_seconds": config.gateway.sandbox_lifetime,
@@ -67,7 +122,28 @@ fn facts(context: &Context, loaded: &Loaded, config: &Config) -> Value {
             "provider": config.model.provider,
             "source": source("model.default"),
         },
-    })
+    });
+    match facts {
+        Value::Object(facts) => facts,
+        _ => Map::new(),
+    }
+}
+
+/// The variables that commands may see. A name on the list is as good as its value: who reads this must see at once
+/// that one is missing.
+fn forwarded(loaded: &Loaded, config: &Config) -> Vec<Value> {
+    let terminal = &config.terminal;
+    let of_container: &[EnvName] = match terminal.backend {
+        BackendName::Docker => &terminal.docker_forward_env,
+        _ => &[],
+    };
+    let names = terminal.env_passthrough.0.iter().chain(of_container);
+    names
+        .map(|name| {
+            let value = loaded.layers.variable(name.as_str());
+            json!({"name": name.as_str(), "present": value.is_some_and(|value| !value.trim().is_empty())})
+        })
+        .collect()
 }
 
 /// The image such a place is made from, where it is made from one.
@@ -82,52 +158,52 @@ fn image(config: &Config, backend: BackendName) -> Option<&str> {
     }
 }
 
-fn text(context: &Context, facts: &Value) -> String {
-    let screen = context.screen;
-    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let from = |source: &Value| {
-        let told = serde_json::from_value::<Source>(source.clone())
-            .map_or_else(|_| String::new(), |s| s.to_string());
-        screen.paint(Tone::Quiet, &format!("({told})"))
+fn standing(standing: &Standing) -> (String, Value) {
+    let trouble = standing.trouble.as_ref();
+    let facts = json!({
+        "usable": trouble.is_none(),
+        "reason": trouble.map(|trouble| &trouble.what),
+        "remedy": trouble.map(|trouble| &trouble.remedy),
+        "confines": standing.confines,
+    });
+    (standing.backend.word().to_owned(), facts)
+}
+
+fn place(found: &Found) -> Value {
+    let record = &found.record;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (state, stats) = match found.state {
+        State::Live(stats) => ("live", Some(stats)),
+        State::Silent => ("silent", None),
+        State::Asleep => ("asleep", None),
     };
-    let mut rows: Vec<(&str, String)> = vec![
-        ("version", word(&facts["version"])),
-        ("home", word(&facts["home"])),
-        (
-            "commands",
-            format!("{} {}", word(&facts["terminal"]["backend"]), from(&facts["terminal"]["source"])),
-        ),
-    ];
-    if !facts["terminal"]["image"].is_null() {
-        rows.push(("  image", word(&facts["terminal"]["image"])));
-    }
-    rows.push(("  idle for", format!("{} s at most", facts["terminal"]["lifetime_seconds"])));
-    for volume in facts["terminal"]["volumes"].as_array().into_iter().flatten() {
-        rows.push(("  mount", word(volume)));
-    }
-    for entry in facts["terminal"]["forwarded"].as_array().into_iter().flatten() {
-        let state = if entry["present"] == true {
-            screen.paint(Tone::Good, "present")
-        } else {
-            screen.paint(Tone::Doubtful, "missing")
-        };
-        rows.push(("  variable", format!("{} {state}", word(&entry["name"]))));
-    }
-    let chats = match facts["gateway"]["backend"].as_str() {
-        Some(backend) => format!("{backend} {}", from(&facts["gateway"]["source"])),
-        None => "sandbox where it works".to_owned(),
+    json!({
+        "name": record.name,
+        "id": record.place,
+        "backend": record.backend,
+        "session": record.session,
+        "state": state,
+        "age_seconds": now.as_secs().saturating_sub(record.created),
+        "idle_seconds": stats.map(|stats| stats.idle.as_secs()),
+        "lifetime_seconds": record.lifetime,
+        // One of them is this program, looking.
+        "clients": stats.map(|stats| stats.clients.saturating_sub(1)),
+        "processes": stats.map(|stats| stats.running),
+        "reach": record.reach,
+        "holes": holes(record),
+    })
+}
+
+fn processes(found: &Found, views: &[ProcessView]) -> Vec<Value> {
+    let row = |view: &ProcessView| {
+        json!({
+            "id": Handle::new(&found.record.place, view.process).to_string(),
+            "place": found.record.name,
+            "command": String::from_utf8_lossy(&view.command),
+            "age_seconds": view.age.as_secs(),
+            "running": view.tree == Tree::Alive,
+            "exit_code": view.ended.as_ref().map(|ended| ended.code),
+        })
     };
-    rows.push(("chats", chats));
-    let model = match facts["model"]["name"].as_str() {
-        Some(name) => format!("{name} {}", from(&facts["model"]["source"])),
-        None => "none; set one with `hermes config set model.default NAME`".to_owned(),
-    };
-    rows.push(("model", model));
-    let problems = facts["config"]["problems"].as_array().map_or(0, Vec::len);
-    if problems > 0 {
-        rows.push(("settings", format!("{problems} remarks; see `hermes config check`")));
-    }
-    rows.into_iter()
-        .map(|(name, value)| format!("{}  {value}\n", screen.paint(Tone::Strong, &format!("{name:10}"))))
-        .collect()
+    views.iter().map(row).collect()
 }

@@ -4,12 +4,14 @@
 mod approvals;
 mod command;
 mod crash;
+mod doctor;
 mod edits;
 mod exec;
 mod hostile;
 mod layers;
 mod local;
 mod places;
+mod status;
 
 use std::collections::BTreeMap;
 use std::path::Path;

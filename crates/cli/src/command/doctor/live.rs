@@ -1,0 +1,383 @@
+//! `--live`: a real command on each configured backend, and attempts to break out of those that confine.
+//!
+//! Each attempt is first shown to succeed from here, outside. Wherever it can be seen from outside whether one
+//! succeeded, that counts, and not what the command says. One that could not be made is unknown, and never fine.
+
+mod script;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hermes_exec::{
+    AtDeadline, Attention, Directory, Input, Outcome, Plan, Sandbox, Sandboxed, Wish, Writable,
+};
+use hermes_types::{BackendName, Job, Network};
+
+use script::{CROWD, DID};
+
+use super::{Finding, State};
+use crate::Context;
+use crate::args::PlaceArgs;
+use crate::ask::{Consent, ask, random};
+use crate::config::keys::Config;
+use crate::failure::Failure;
+use crate::wire::{self, Session};
+
+/// How long one attempt may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Output of an attempt that is kept.
+const KEEP: u32 = 64 << 10;
+/// What a command says when it has tried.
+const TRIED: &str = "tried";
+const REPORT: &str = "do not use it on this machine, and report this to the maintainers";
+
+pub(super) fn run(
+    context: &Context,
+    config: &Config,
+    backend: BackendName,
+    consent: Consent,
+) -> Result<Vec<Finding>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(in_a_place(context, config, backend, consent))
+}
+
+async fn in_a_place(
+    context: &Context,
+    config: &Config,
+    backend: BackendName,
+    consent: Consent,
+) -> Result<Vec<Finding>, Failure> {
+    let name = backend.word();
+    let args = PlaceArgs { backend: Some(backend), image: None, session: Some(String::new()) };
+    let session = Session::new(&args)?;
+    let plan = match wire::plan(context, config, &args, &session) {
+        Ok(plan) => plan,
+        Err(failure) => return Ok(vec![broken(name, format!("no command was run: {}", failure.message))]),
+    };
+    let sandbox = match plan.open().await {
+        Ok(sandbox) => sandbox,
+        Err(error) => return Ok(vec![broken(name, format!("no command was run: {error}"))]),
+    };
+    let cell = Cell { context, config, consent, name, plan, session, sandbox };
+    let tried = cell.try_out(backend).await;
+    // Whatever came of it, the place goes.
+    let removed = cell.sandbox.remove().await;
+    let mut findings = tried?;
+    if let Err(error) = removed {
+        findings.push(broken(name, format!("its place is still there: {error}")));
+    }
+    Ok(findings)
+}
+
+fn broken(name: &'static str, detail: String) -> Finding {
+    let remedy = format!("see what `hermes exec --backend {name} -- true` says");
+    Finding::bad(name, State::Broken, detail, remedy)
+}
+
+/// A place to break out of.
+struct Cell<'a> {
+    context: &'a Context,
+    config: &'a Config,
+    consent: Consent,
+    name: &'static str,
+    plan: Plan,
+    session: Session,
+    sandbox: Sandbox,
+}
+
+/// What became of an attempt: what it said, or why it was not made.
+type Attempt = Result<String, String>;
+
+impl Cell<'_> {
+    /// Runs a command, and tries to break out where anything confines it.
+    async fn try_out(&self, backend: BackendName) -> Result<Vec<Finding>, Failure> {
+        let start = Instant::now();
+        match self.run("true").await {
+            Err(reason) => {
+                let detail = format!("unknown whether commands run: {reason}");
+                return Ok(vec![Finding::warning(self.name, detail)]);
+            }
+            Ok(outcome) if outcome.code != 0 => {
+                return Ok(vec![broken(self.name, format!("`true` ended with {}", outcome.code))]);
+            }
+            Ok(_) => {}
+        }
+        let time = start.elapsed().as_secs_f64() * 1000.0;
+        let nothing = if backend == BackendName::Local { "; nothing confines it" } else { "" };
+        let mut findings = vec![Finding::ok(self.name, format!("ran a command in {time:.1} ms{nothing}"))];
+        if backend == BackendName::Sandbox {
+            let home = self.context.variable("HOME").unwrap_or("/");
+            let settings = wire::sandboxed(self.context, self.config, home)?;
+            findings.extend(self.break_out(&settings).await?);
+        }
+        Ok(findings)
+    }
+
+    /// Everything a command in a jail shall not be able to do.
+    async fn break_out(&self, settings: &Sandboxed) -> Result<Vec<Finding>, Failure> {
+        let mut findings = vec![
+            self.read_home(settings).await,
+            self.read_keys(settings).await,
+            self.write_outside(settings).await,
+        ];
+        findings.extend(self.touch_process().await);
+        match settings.network {
+            Network::None | Network::Proxy => {
+                findings.push(self.reach_loopback().await?);
+                findings.push(self.reach_abstract().await?);
+            }
+            Network::Full => findings.push(Finding::bad(
+                self.name,
+                State::Warning,
+                "can reach the services of this machine: terminal.network is full",
+                "hermes config set terminal.network proxy",
+            )),
+        }
+        // That both work from here is shown by the jail itself, which is made of them.
+        findings.push(self.use_tool("make a user namespace", "unshare", "unshare --user true").await);
+        findings.push(self.use_tool("mount", "mount", "mount -t tmpfs none /tmp").await);
+        // Last, since it leaves no room for others.
+        findings.extend(self.crowd(settings).await);
+        Ok(findings)
+    }
+
+    async fn read_home(&self, settings: &Sandboxed) -> Finding {
+        let home = self.context.home.path();
+        let files = [".env", "config.yaml", ".install-id"].map(|name| home.join(name));
+        self.read(settings, "hermes' own files", files.into_iter().find(|path| is_readable(path))).await
+    }
+
+    async fn read_keys(&self, settings: &Sandboxed) -> Finding {
+        let home = self.context.variable("HOME").unwrap_or("/");
+        let entries = fs::read_dir(Path::new(home).join(".ssh")).into_iter().flatten().flatten();
+        let mut files: Vec<PathBuf> =
+            entries.map(|entry| entry.path()).filter(|path| is_readable(path)).collect();
+        let is_key = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("id_"))
+                && path.extension().is_none()
+        };
+        files.sort_by_key(|path| (!is_key(path), path.clone()));
+        self.read(settings, "~/.ssh", files.into_iter().next()).await
+    }
+
+    /// Reads the first character of a file that can be read from here, wherever it is to be seen inside. It says no
+    /// more than whether it could.
+    async fn read(&self, settings: &Sandboxed, what: &str, file: Option<PathBuf>) -> Finding {
+        let Some(file) = file else {
+            return self.unknown(&format!("read {what}"), "there is nothing there to try it with");
+        };
+        let mounted = settings.binds.iter().filter_map(|bind| {
+            let below = file.strip_prefix(&bind.source).ok()?;
+            // Joining nothing would make a directory of a file.
+            Some(if below.as_os_str().is_empty() { bind.target.clone() } else { bind.target.join(below) })
+        });
+        let inside: Vec<PathBuf> = mounted.chain([file.clone()]).collect();
+        let attempt = self.attempt(&script::read(&inside)).await;
+        let did = said(&attempt);
+        if did && inside.len() > 1 {
+            let detail = format!("can read {}, which is mounted", file.display());
+            return Finding::bad(self.name, State::Warning, detail, "take it out of terminal.docker_volumes");
+        }
+        self.judge(&format!("read {}", file.display()), &attempt, did)
+    }
+
+    async fn write_outside(&self, settings: &Sandboxed) -> Finding {
+        let home = self.context.variable("HOME").map(PathBuf::from);
+        let own = |path: &Path| {
+            let mut writable = settings.binds.iter().filter(|bind| bind.writable == Writable::Yes);
+            writable.any(|bind| path.starts_with(&bind.source))
+        };
+        let name = format!(".hermes-doctor-{}", std::process::id());
+        let candidates = home.into_iter().chain(std::env::current_dir()).filter(|path| !own(path));
+        let Some(file) = candidates.map(|directory| directory.join(&name)).find(|file| can_be_made(file))
+        else {
+            return self.unknown("write outside", "there is no directory that can be written from here");
+        };
+        let attempt = self.attempt(&script::write(&file)).await;
+        let did = file.exists();
+        let told = self.judge(&format!("write {}", file.display()), &attempt, did);
+        // It is only there if the jail is broken, which has been told.
+        fs::remove_file(&file).ok();
+        told
+    }
+
+    /// This very process is what shall not be seen or signaled. Its number may mean another process inside.
+    async fn touch_process(&self) -> [Finding; 2] {
+        let pid = std::process::id();
+        let started = fs::read_to_string("/proc/self/stat").ok().and_then(|stat| start_time(&stat));
+        let attempt = self.attempt(&script::touch(pid)).await;
+        let inside = attempt.as_deref().ok().and_then(|output| output.lines().find_map(start_time));
+        let sees = started.is_some() && inside == started;
+        let signals = said(&attempt) && (sees || inside.is_none());
+        let about = [("see a process outside", sees), ("signal a process outside", signals)];
+        about.map(|(what, did)| match started {
+            Some(_) => self.judge(what, &attempt, did),
+            None => self.unknown(what, "/proc cannot be read from here"),
+        })
+    }
+
+    async fn reach_loopback(&self) -> Result<Finding, Failure> {
+        let what = "reach a service on this machine's loopback";
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        if TcpStream::connect(address).and_then(|_| listener.accept()).is_err() {
+            return Ok(self.unknown(what, "it cannot be reached from here either"));
+        }
+        let attempt = self.attempt(&script::dial(address.port())).await;
+        Ok(self.judge(what, &attempt, !refuses(listener.accept())))
+    }
+
+    async fn reach_abstract(&self) -> Result<Finding, Failure> {
+        let what = "reach an abstract socket of this machine";
+        let name = format!("hermes-doctor-{:032x}", u128::from_le_bytes(random()?));
+        let address = SocketAddr::from_abstract_name(&name)?;
+        let listener = UnixListener::bind_addr(&address)?;
+        listener.set_nonblocking(true)?;
+        if UnixStream::connect_addr(&address).and_then(|_| listener.accept()).is_err() {
+            return Ok(self.unknown(what, "it cannot be reached from here either"));
+        }
+        let attempt = self.attempt(&script::dial_abstract(&name)).await;
+        Ok(self.judge(what, &attempt, !refuses(listener.accept())))
+    }
+
+    async fn use_tool(&self, what: &str, tool: &str, command: &str) -> Finding {
+        let attempt = self.attempt(&script::tool(tool, command)).await;
+        let did = said(&attempt);
+        self.judge(what, &attempt, did)
+    }
+
+    /// Starts more processes than there may be, and counts how many there are.
+    async fn crowd(&self, settings: &Sandboxed) -> Option<Finding> {
+        let most = u64::from(settings.limits.processes?);
+        let what = format!("start more than {most} processes");
+        let allowed = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
+        if allowed.is_some_and(|allowed| allowed < CROWD) {
+            return Some(self.unknown(&what, &format!("from here it is not allowed either ({allowed:?})")));
+        }
+        let attempt = self.attempt(&script::crowd(most)).await;
+        let count = attempt.as_deref().ok().and_then(|output| {
+            output.lines().find_map(|line| line.strip_prefix("count ")?.parse::<u64>().ok())
+        });
+        Some(match count {
+            Some(count) if count > most => {
+                Finding::warning(self.name, format!("can {what}: this machine does not let us limit them"))
+            }
+            Some(count) if count > most / 2 => self.judge(&what, &attempt, false),
+            _ => self.unknown(&what, "so many could not be started that the limit would be met"),
+        })
+    }
+
+    async fn attempt(&self, script: &str) -> Attempt {
+        let outcome = self.run(&format!("{script}\necho {TRIED}")).await?;
+        Ok(String::from_utf8_lossy(&outcome.output).into_owned())
+    }
+
+    /// Runs a command as any other: only if the gate lets it, or the owner has said yes beforehand.
+    async fn run(&self, command: &str) -> Result<Outcome, String> {
+        let told = |error: hermes_exec::Error| error.to_string();
+        let job = Job::shell(command, self.sandbox.cwd().await.map_err(told)?);
+        let asked = ask(self.context, self.config, self.plan.place(), &self.session.key, job, self.consent);
+        let permit = asked.map_err(|failure| failure.message)?.map_err(|refused| refused.reason())?;
+        let wish = Wish {
+            timeout: Some(PATIENCE),
+            at_deadline: AtDeadline::Kill,
+            keep: KEEP,
+            input: Input::Nothing,
+            env: Vec::new(),
+            attention: Attention::AtEnd,
+            directory: Directory::Session,
+        };
+        self.sandbox.start(permit, wish).await.map_err(told)?.end().await.map_err(told)
+    }
+
+    fn judge(&self, what: &str, attempt: &Attempt, did: bool) -> Finding {
+        judge(self.name, what, attempt, did)
+    }
+
+    fn unknown(&self, what: &str, reason: &str) -> Finding {
+        unknown(self.name, what, reason)
+    }
+}
+
+fn judge(name: &'static str, what: &str, attempt: &Attempt, did: bool) -> Finding {
+    let output = match attempt {
+        _ if did => return Finding::bad(name, State::Broken, format!("can {what}"), REPORT),
+        Err(reason) => return unknown(name, what, reason),
+        Ok(output) => output,
+    };
+    if let Some(tool) = output.lines().find_map(|line| line.strip_prefix("lacks ")) {
+        return unknown(name, what, &format!("it takes {tool}"));
+    }
+    match output.lines().any(|line| line == TRIED) {
+        true => Finding::ok(name, format!("cannot {what}")),
+        false => unknown(name, what, "the attempt broke off"),
+    }
+}
+
+fn unknown(name: &'static str, what: &str, reason: &str) -> Finding {
+    Finding::warning(name, format!("unknown whether it can {what}: {reason}"))
+}
+
+fn said(attempt: &Attempt) -> bool {
+    attempt.as_deref().is_ok_and(|output| output.lines().any(|line| line == DID))
+}
+
+/// Whether nobody has connected.
+fn refuses<T>(accepted: io::Result<T>) -> bool {
+    accepted.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+}
+
+fn is_readable(path: &Path) -> bool {
+    let mut first = [0];
+    path.is_file() && File::open(path).and_then(|mut file| file.read(&mut first)).is_ok_and(|count| count > 0)
+}
+
+/// Makes a file and removes it.
+fn can_be_made(file: &Path) -> bool {
+    OpenOptions::new().write(true).create_new(true).open(file).is_ok() && fs::remove_file(file).is_ok()
+}
+
+/// When a process was started, from its line in /proc. Its name may hold anything, also parentheses.
+fn start_time(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_attempt_that_was_made_and_failed_is_fine() {
+        let judged = |attempt: Attempt| {
+            let did = said(&attempt);
+            let finding = judge("sandbox", "mount", &attempt, did);
+            (finding.state, finding.detail)
+        };
+        let output = |text: &str| Ok(text.to_owned());
+        let unknown = "unknown whether it can mount:";
+        let cases = [
+            (output("mount: denied\ntried\n"), State::Ok, "cannot mount".to_owned()),
+            (output("did\ntried\n"), State::Broken, "can mount".to_owned()),
+            (output("did\n"), State::Broken, "can mount".to_owned()),
+            (output(""), State::Warning, format!("{unknown} the attempt broke off")),
+            (output("lacks mount\n"), State::Warning, format!("{unknown} it takes mount")),
+            (Err("no".to_owned()), State::Warning, format!("{unknown} no")),
+        ];
+        for (attempt, state, detail) in cases {
+            assert_eq!(judged(attempt.clone()), (state, detail), "{attempt:?}");
+        }
+    }
+
+    #[test]
+    fn the_start_of_a_process_is_found_behind_any_name() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1 2";
+        assert_eq!(start_time(stat), Some(4711));
+        assert_eq!(start_time("7 (a"), None);
+    }
+}
