@@ -37,6 +37,9 @@ pub enum Command {
     },
     /// Run one command in a place, through the gate
     Exec(ExecArgs),
+    /// Serve the proxy of a place until nothing runs there
+    #[command(hide = true)]
+    KeepProxy(KeepProxyArgs),
     /// Open an interactive terminal in a place
     Shell(PlaceArgs),
     /// Look after the places that exist
@@ -193,6 +196,15 @@ pub struct ExecArgs {
     /// The command
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Which place.
+#[derive(Debug, clap::Args)]
+pub struct KeepProxyArgs {
+    /// Where the sockets of places are
+    pub run: PathBuf,
+    /// The name of the place
+    pub place: String,
 }
 
 /// What to ask the gate.

@@ -2,8 +2,8 @@
 
 use hermes_exec::Sandboxed;
 use hermes_sandbox::probe::{Probe, Verdict};
-use hermes_sandbox::{Launcher, Limits, Network};
-use hermes_types::BackendName;
+use hermes_sandbox::{Launcher, Limits};
+use hermes_types::{BackendName, Network};
 use serde::Serialize;
 
 use crate::Context;
@@ -162,6 +162,9 @@ impl Confines {
         let files = "reads all but secrets and other homes; writes its own";
         let network = match settings.network {
             Network::None => Hold::of(probe.network, "nothing but a loopback of its own"),
+            Network::Proxy => {
+                Hold::of(probe.network, "public hosts through a proxy, nothing of this machine")
+            }
             Network::Full => Hold {
                 state: State::NotHeld,
                 reason: Some("terminal.network is full: this machine and all it reaches".to_owned()),

@@ -141,8 +141,8 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use hermes_sandbox::{Limits, Network};
-    use hermes_types::PlaceId;
+    use hermes_sandbox::Limits;
+    use hermes_types::{Network, PlaceId};
 
     use super::*;
 

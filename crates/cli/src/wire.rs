@@ -9,7 +9,7 @@ use hermes_exec::backend::bind;
 use hermes_exec::backend::sandbox::{HOME, KEPT, WORKSPACE};
 use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandboxed, Spec, Writable};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
-use hermes_sandbox::{Limits, Network as JailNetwork};
+use hermes_sandbox::Limits;
 use hermes_types::{Access, BackendName, Network, Place, PlaceId, Reach, SessionKey, Volume};
 
 use crate::Context;
@@ -127,6 +127,9 @@ pub(crate) fn plan(
     let mut env: Vec<_> = passthrough.collect();
     let (kind, cwd, home, init) = match backend {
         BackendName::Local => {
+            if let Some(network @ (Network::None | Network::Proxy)) = terminal.network {
+                return Err(unconfined(network));
+            }
             let names = ["LANG", "TERM", "TZ", "USER", "SHELL"];
             let path = local::search_path(context.variable("PATH").unwrap_or_default());
             let told = names.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?)));
@@ -173,6 +176,16 @@ pub(crate) fn plan(
     Ok(Plan::new(host, spec, session.key.clone()))
 }
 
+/// A confinement that cannot be given is refused.
+fn unconfined(network: Network) -> Failure {
+    let word = network.word();
+    Failure::new(
+        Kind::Configuration,
+        format!("terminal.network is {word}, but the local backend cannot confine the network"),
+    )
+    .hint("nothing was run; `--backend sandbox` can, and `full` is what local has")
+}
+
 /// The directory a session in a jail starts in. One of the owner's own is not there, unless it was mounted.
 fn directory_inside(chosen: &str, owner_home: &str, binds: &[Bind]) -> String {
     let path = Path::new(chosen);
@@ -188,18 +201,6 @@ fn directory_inside(chosen: &str, owner_home: &str, binds: &[Bind]) -> String {
 /// The jail's settings.
 pub(crate) fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed, Failure> {
     let terminal = &config.terminal;
-    let network = match terminal.network {
-        // Without the proxy the default is the stricter of the two that there are.
-        None | Some(Network::None) => JailNetwork::None,
-        Some(Network::Full) => JailNetwork::Full,
-        Some(Network::Proxy) => {
-            return Err(Failure::new(
-                Kind::Unavailable,
-                "terminal.network: proxy is not part of this version",
-            )
-            .hint("`none` reaches nothing, `full` reaches everything; nothing was run"));
-        }
-    };
     let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
     let names = ["PATH", "LANG", "TERM", "TZ"];
     let variable = |name: &str| context.variable(name).map(str::to_owned);
@@ -208,7 +209,7 @@ pub(crate) fn sandboxed(context: &Context, config: &Config, home: &str) -> Resul
         files: terminal.container_persistent.then(|| kept(context, config)),
         owner_home: PathBuf::from(home),
         binds: binds(config, home)?,
-        network,
+        network: terminal.network.unwrap_or(Network::Proxy),
         limits: Limits {
             memory: megabytes(terminal.container_memory),
             processes: Some(256),

@@ -6,7 +6,7 @@ pub mod sandbox;
 
 use std::path::PathBuf;
 
-use hermes_types::{BackendName, Reach};
+use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
 use tokio::net::UnixStream;
 
@@ -40,6 +40,14 @@ impl Backend {
         match self {
             Self::Local(_) => Reach::Host,
             Self::Sandbox(sandboxed) => sandboxed.reach(),
+        }
+    }
+
+    /// What commands there reach over the network.
+    pub fn network(&self) -> Network {
+        match self {
+            Self::Local(_) => Network::Full,
+            Self::Sandbox(sandboxed) => sandboxed.network,
         }
     }
 

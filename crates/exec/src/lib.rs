@@ -10,7 +10,8 @@
 //! callers get the same place, and a failure leaves nothing.
 //!
 //! *Where to start reading.* [`sandbox`] for the life of a command, `registry` for how places are found again,
-//! [`places`] for the list of them, `backend/` for one file per kind of place.
+//! [`places`] for the list of them, `backend/` for one file per kind of place, [`proxy`] for the way out of those that
+//! have no network.
 
 mod admission;
 mod anchor;
@@ -22,6 +23,7 @@ pub mod files;
 pub mod places;
 mod plan;
 pub mod process;
+pub mod proxy;
 mod registry;
 pub mod sandbox;
 

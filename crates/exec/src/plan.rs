@@ -1,9 +1,9 @@
 //! What a place is to be, and which place that makes it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_types::{BackendName, Place, PlaceId, SessionKey};
+use hermes_types::{BackendName, Network, Place, PlaceId, SessionKey};
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
@@ -87,6 +87,16 @@ impl Plan {
             home: self.spec.home.clone(),
             hermes_home: self.host.home.display().to_string(),
         }
+    }
+
+    /// Where its socket and record are, among those of other places.
+    pub fn run(&self) -> &Path {
+        &self.host.run
+    }
+
+    /// What commands there reach over the network.
+    pub fn network(&self) -> Network {
+        self.spec.backend.network()
     }
 
     /// What kind of place it is.

@@ -3,7 +3,7 @@
 //! A room holds the guest's socket and a record of what the place is. Whoever wants to make or remove a place
 //! holds its lock, which ends with the process, so that nothing of it outlives a crash.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -11,9 +11,10 @@ use std::time::{Duration, SystemTime};
 
 use hermes_types::{Place, PlaceId, Reach};
 use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
 
 use crate::anchor::Anchor;
-use crate::{Error, Plan};
+use crate::{Error, Plan, proxy};
 
 /// How often whoever makes a place also sweeps away what is left of others.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
@@ -126,6 +127,27 @@ impl Room {
         blocking(move || room.lock_now()).await
     }
 
+    /// The right to be the one that serves the proxy of what runs on by itself. None if another process has it and will
+    /// see that something runs: it looks more than once in the time that is waited here.
+    pub(crate) async fn proxy_turn(&self) -> Result<Option<Lock>, Error> {
+        let path = self.proxy_path();
+        let deadline = Instant::now() + 3 * proxy::LOOK;
+        loop {
+            let file = open_lock(&path).map_err(Error::file(&path))?;
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(Lock { file, path })),
+                Err(TryLockError::Error(error)) => return Err(Error::file(&path)(error)),
+                Err(TryLockError::WouldBlock) if Instant::now() > deadline => return Ok(None),
+                Err(TryLockError::WouldBlock) => sleep(proxy::LOOK / 10).await,
+            }
+        }
+    }
+
+    fn proxy_path(&self) -> PathBuf {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        self.path.with_file_name(format!(".proxy-{name}"))
+    }
+
     fn lock_now(&self) -> Result<Lock, Error> {
         private(self.path.parent().unwrap_or(Path::new("/")))?;
         let path = self.path.with_extension("lock");
@@ -187,6 +209,8 @@ pub(crate) fn sweep(run: &Path) -> Result<(), Error> {
         // Now that nobody else can make it, it may be there after all.
         if file.try_lock().is_ok() && !room.lives() {
             room.clear()?;
+            // There is none unless whoever served it was killed.
+            fs::remove_file(room.proxy_path()).ok();
             Lock { file, path }.discard()?;
         }
     }

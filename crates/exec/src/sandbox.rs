@@ -10,12 +10,13 @@ use hermes_guest::protocol::message::{
 };
 use hermes_policy::Permit;
 use hermes_policy::withheld::FAMILIES;
-use hermes_types::Work;
+use hermes_types::{Network, Work};
 use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
 
 use crate::anchor::Anchor;
 use crate::command::{Command, Kind, Terminal};
+use crate::proxy::{self, Attached};
 use crate::registry::{Record, Room, blocking, remove, sweep_now_and_then};
 use crate::{Error, Files, Plan, Processes, Size, admission};
 
@@ -102,6 +103,8 @@ struct Live {
     client: Client,
     /// What nobody has been told yet.
     reset: Reset,
+    /// The way out, where the place has no other.
+    _proxy: Option<Attached>,
 }
 
 impl Plan {
@@ -126,6 +129,13 @@ impl Plan {
         let about = client.about().await?;
         let mut env = about.base_env;
         env.extend(pairs(&self.spec.env));
+        let proxy = match self.spec.backend.network() {
+            Network::Proxy => {
+                env.extend(pairs(&proxy::environment()));
+                Some(proxy::attach(&client).await?)
+            }
+            Network::Full | Network::None => None,
+        };
         let init: Vec<_> = self.spec.init.iter().map(|file| ByteBuf::from(file.as_bytes())).collect();
         let withheld = FAMILIES.iter().flat_map(|family| family.names).map(|name| ByteBuf::from(*name));
         let open = OpenSession {
@@ -139,7 +149,7 @@ impl Plan {
         let view = client.open_session(open).await?;
         // A place whose guest lost the session has lost its state, whoever made it.
         let reset = if view.origin == Origin::Created { was_here } else { Reset::No };
-        Ok(Live { client, reset })
+        Ok(Live { client, reset, _proxy: proxy })
     }
 
     async fn find_or_make(&self) -> Result<(Client, Reset), Error> {

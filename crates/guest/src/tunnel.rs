@@ -6,18 +6,27 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use hermes_guest::protocol::frame::{FrameError, Frames};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{Address, Counted, Doing, Fault, Input, Reply};
 use hermes_guest::protocol::mux::{Mux, Stream};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use crate::guest::Guest;
 use crate::process::os;
+
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: u32 = 1024;
+
+/// How long a socket may go on once the host has ended its side.
+const LINGER: Duration = Duration::from_secs(60);
 
 /// Connects to a socket in the place and carries its bytes.
 pub(crate) async fn dial(address: &Address, mut frames: Frames<Stream>) -> Result<(), FrameError> {
@@ -45,7 +54,7 @@ pub(crate) async fn listen(
     address: &Address,
     mut frames: Frames<Stream>,
 ) -> Result<(), FrameError> {
-    let listener = match bind(guest, address).await {
+    let listener = match bind(guest, address) {
         Ok(listener) => listener,
         Err(fault) => {
             frames.writer.send(&Reply::Failed(fault)).await?;
@@ -70,8 +79,12 @@ pub(crate) async fn listen(
 async fn pass_on(listener: &Listener, mux: &Mux, number: u64) {
     let mut carried = JoinSet::new();
     loop {
-        let Ok(socket) = listener.accept().await else { return };
         while carried.try_join_next().is_some() {}
+        // More would use up the streams of the connection; they wait in the kernel meanwhile.
+        if carried.len() >= limit::CARRIED {
+            carried.join_next().await;
+        }
+        let Ok(socket) = listener.accept().await else { return };
         let mux = mux.clone();
         carried.spawn_local(async move {
             let mut frames = Frames::new(mux.open().await?);
@@ -81,15 +94,77 @@ async fn pass_on(listener: &Listener, mux: &Mux, number: u64) {
     }
 }
 
-async fn carry(frames: Frames<Stream>, mut socket: Socket) -> io::Result<()> {
-    let (mut stream, early) = frames.into_raw();
-    let socket: &mut dyn Duplex = match &mut socket {
-        Socket::Unix(socket) => socket,
-        Socket::Tcp(socket) => socket,
+/// Carries bytes both ways until both sides have ended.
+async fn carry(frames: Frames<Stream>, socket: Socket) -> io::Result<()> {
+    let (stream, early) = frames.into_raw();
+    let socket: Box<dyn Duplex> = match socket {
+        Socket::Unix(socket) => Box::new(socket),
+        Socket::Tcp(socket) => Box::new(socket),
     };
-    let mut socket = std::pin::Pin::new(socket);
-    socket.write_all(&early).await?;
-    copy_bidirectional(&mut stream, &mut socket).await.map(drop)
+    let (from_host, mut to_host) = tokio::io::split(Host { stream, ended: false });
+    let (from_place, mut to_place) = tokio::io::split(socket);
+    to_place.write_all(&early).await?;
+    let inward = copy(from_host, &mut to_place);
+    let outward = copy(from_place, &mut to_host);
+    tokio::pin!(inward, outward);
+    tokio::select! {
+        ended = &mut outward => {
+            ended?;
+            inward.await
+        }
+        ended = &mut inward => {
+            ended?;
+            // A socket that nobody closes would be carried forever.
+            tokio::time::timeout(LINGER, outward).await?
+        }
+    }
+}
+
+async fn copy(from: impl AsyncRead + Unpin, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    tokio::io::copy_buf(&mut BufReader::with_capacity(limit::CHUNK, from), to).await?;
+    to.shutdown().await
+}
+
+/// The stream to the host, with a reset told apart from an end.
+struct Host {
+    stream: Stream,
+    /// Whether we have ended our side.
+    ended: bool,
+}
+
+impl AsyncRead for Host {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let at_end = buffer.filled().len() == before;
+        if at_end && !self.ended && self.stream.get_ref().is_closed() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Host {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.ended = true;
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
 }
 
 trait Duplex: AsyncRead + AsyncWrite + Unpin {}
@@ -131,7 +206,7 @@ impl Drop for Listener {
     }
 }
 
-async fn bind(guest: &Guest, address: &Address) -> Result<Listener, Fault> {
+fn bind(guest: &Guest, address: &Address) -> Result<Listener, Fault> {
     if guest.listeners.get() >= limit::LISTENERS {
         return Err(Fault::TooMany { what: Counted::Listeners, limit: limit::LISTENERS as u64 });
     }
@@ -140,9 +215,18 @@ async fn bind(guest: &Guest, address: &Address) -> Result<Listener, Fault> {
             let path = path_of(path);
             UnixListener::bind(&path).map(|listener| Listener::Unix(listener, path))
         }
-        Address::Loopback(port) => TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).await.map(Listener::Tcp),
+        Address::Loopback(port) => bind_loopback(*port).map(Listener::Tcp),
     };
     bound.map_err(|error| os(Doing::Tunnel, &error))
+}
+
+/// Clients that each want the same port share it: the kernel gives every connection to one of them.
+fn bind_loopback(port: u16) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
+    socket.listen(BACKLOG)
 }
 
 fn path_of(bytes: &[u8]) -> PathBuf {

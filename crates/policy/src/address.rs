@@ -53,6 +53,24 @@ impl AddressKind {
     pub fn is_public(self) -> bool {
         self == Self::Public
     }
+
+    /// What people call it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Loopback => "loopback",
+            Self::Private | Self::UniqueLocal => "private",
+            Self::LinkLocal => "link-local",
+            Self::Metadata => "cloud metadata",
+            Self::CarrierNat => "carrier network",
+            Self::Multicast => "multicast",
+            Self::Broadcast => "broadcast",
+            Self::Unspecified => "unspecified",
+            Self::Documentation => "documentation",
+            Self::Benchmark => "benchmark",
+            Self::Reserved => "reserved",
+        }
+    }
 }
 
 /// What an address is. An IPv4 address carried inside an IPv6 one decides, unless the outside is worse.

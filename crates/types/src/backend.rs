@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Serialize;
 use thiserror::Error;
 
 /// A kind of place, by the word used in the configuration.
@@ -88,7 +89,8 @@ impl FromStr for BackendName {
 }
 
 /// What a place can reach over the network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Network {
     /// The backend's ordinary network.
     Full,
@@ -96,6 +98,17 @@ pub enum Network {
     None,
     /// Public hosts only, through a proxy in the host process.
     Proxy,
+}
+
+impl Network {
+    /// The word in the configuration.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::None => "none",
+            Self::Proxy => "proxy",
+        }
+    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::Context;
 use crate::args::ExecArgs;
 use crate::ask::{self, Consent, Refused};
 use crate::command::config::settings;
+use crate::command::keep_proxy;
 use crate::config::keys::Config;
 use crate::failure::Failure;
 use crate::screen::Format;
@@ -41,6 +42,8 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
         matches!(&done, Ok(Done::Ended(outcome)) if matches!(outcome.ending, Ending::Background(_)));
     if session.keep == Keep::Nothing && !goes_on {
         sandbox.remove().await.map_err(wire::fault)?;
+    } else if goes_on || matches!(&done, Ok(Done::Ended(outcome)) if outcome.left.is_some()) {
+        keep_proxy::start(context, &plan)?;
     }
     // What it could not remove the next one tries again; the command has its own outcome.
     if let Err(error) = reaper.finish().await {

@@ -33,6 +33,9 @@ pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<ExitCode, 
     })
 }
 
+/// How long a connection may take to end.
+const MOMENT: Duration = Duration::from_millis(300);
+
 /// What to do with a place that somebody uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InUse {
@@ -122,7 +125,11 @@ async fn remove(
 ) -> Result<ExitCode, Failure> {
     let mut chosen: Vec<Found> = Vec::new();
     for id in ids {
-        let found = one(places, id).await?;
+        let mut found = one(places, id).await?;
+        if is_watched(&found) {
+            tokio::time::sleep(MOMENT).await;
+            found = one(places, id).await?;
+        }
         if use_of == InUse::Refuse && is_used(&found) {
             return Err(Failure::new(Kind::Failed, format!("{} is in use", found.record.name))
                 .hint("`hermes sandbox show` says by what; `--force` ends it all the same"));
@@ -145,7 +152,12 @@ async fn remove(
 }
 
 async fn prune(places: &Places, files: Files, context: &Context) -> Result<ExitCode, Failure> {
-    let all = places.list().await.map_err(wire::fault)?;
+    let mut all = places.list().await.map_err(wire::fault)?;
+    if all.iter().any(is_watched) {
+        // Somebody who has just left is counted for a moment more.
+        tokio::time::sleep(MOMENT).await;
+        all = places.list().await.map_err(wire::fault)?;
+    }
     let unused: Vec<Found> = all.into_iter().filter(|found| !is_used(found)).collect();
     let (asleep, awake): (Vec<_>, Vec<_>) =
         unused.into_iter().partition(|found| found.state == State::Asleep);
@@ -199,6 +211,11 @@ fn is_used(found: &Found) -> bool {
         State::Live(stats) => stats.running > 0 || stats.clients > 1,
         State::Silent | State::Asleep => false,
     }
+}
+
+/// Whether somebody is connected, though nothing runs.
+fn is_watched(found: &Found) -> bool {
+    matches!(found.state, State::Live(stats) if stats.running == 0 && stats.clients > 1)
 }
 
 fn since(found: &Found) -> Duration {

@@ -12,6 +12,7 @@ use crate::Context;
 use crate::args::PlaceArgs;
 use crate::ask::{self, Consent};
 use crate::command::config::settings;
+use crate::command::keep_proxy;
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone};
@@ -59,8 +60,10 @@ async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<E
         let _raw = Raw::new()?;
         attend(terminal, context).await
     };
-    if session.keep == Keep::Nothing {
-        sandbox.remove().await.map_err(wire::fault)?;
+    match session.keep {
+        Keep::Nothing => sandbox.remove().await.map_err(wire::fault)?,
+        // It ends at once if nothing was left running.
+        Keep::Everything => keep_proxy::start(context, &plan)?,
     }
     // What it could not remove the next one tries again; the command has its own outcome.
     if let Err(error) = reaper.finish().await {

@@ -141,8 +141,8 @@ section! {
         /// How many places there may be at once. One more waits until another ends; the one that has been idle for
         /// longest makes way.
         max_places: u64 = 256, "TERMINAL_MAX_PLACES", at_least 1;
-        /// What a place reaches over the network: full, none or proxy (public hosts only). Default: proxy for
-        /// sandbox, full elsewhere.
+        /// What a place reaches over the network: full, none or proxy (public hosts only, for programs that heed
+        /// HTTP_PROXY and its like). Default: proxy for sandbox, full elsewhere. local can only be full.
         network: Option<Network> = None, "TERMINAL_NETWORK";
         /// Which HOME a command on this machine gets. `real` is the owner's; `profile` is the directory `home` in the
         /// hermes home, if it is there, with the owner's in `HERMES_REAL_HOME`; `auto` is `profile` when hermes itself

@@ -173,16 +173,6 @@ fn the_sandbox_is_not_asked_about_and_hides_the_home() {
 }
 
 #[test]
-fn a_confinement_that_cannot_be_given_is_refused() {
-    let desk = Desk::new("terminal: {network: proxy}\n");
-    let failed = desk.run(&["--backend", "sandbox", "--", "touch ran"]);
-    assert_eq!(failed.code, Some(5), "{failed:?}");
-    let full = Desk::new("terminal: {network: full}\n");
-    let asked = full.run(&["--backend", "sandbox", "--", "git push --force"]);
-    assert_eq!(asked.code, Some(4), "{asked:?}");
-}
-
-#[test]
 fn a_reader_that_goes_away_ends_the_command_without_a_word() {
     let desk = Desk::new("");
     let mut child = desk.exec(&["--session", "s", "--", "echo $$; exec yes"]);
@@ -207,4 +197,70 @@ fn what_was_left_out_of_an_output_is_said_and_where_all_of_it_is() {
     assert_eq!(whole.out, "108894\n20000\n");
     let short = desk.run(&["--session", "s", "--json", "--", "echo x"]).json();
     assert_eq!(json!([short["truncated"], short["spool"]]), json!([false, null]));
+}
+
+#[test]
+fn a_confinement_that_cannot_be_given_is_refused() {
+    for (network, code) in [("none", Some(3)), ("proxy", Some(3)), ("full", Some(0))] {
+        let desk = Desk::new(&format!("terminal: {{network: {network}}}\n"));
+        let done = desk.run(&["--backend", "local", "--", "touch ran"]);
+        assert_eq!(done.code, code, "{done:?}");
+        assert_eq!(desk.path().join("ran").exists(), network == "full", "{network}");
+        assert_eq!(done.err.contains("cannot confine the network"), network != "full", "{done:?}");
+    }
+    // With the machine's own network a jail can hurt the machine.
+    let full = Desk::new("terminal: {network: full}\n");
+    let asked = full.run(&["--backend", "sandbox", "--", "git push --force"]);
+    assert_eq!(asked.code, Some(4), "{asked:?}");
+}
+
+/// Asks the proxy for something that it refuses, which shows that it is there.
+const ASK_THE_PROXY: &str =
+    "curl -s -o /dev/null -w '%{http_code}' --max-time 20 --noproxy '' http://127.0.0.2/";
+
+#[test]
+fn a_sandbox_has_the_proxy_unless_it_is_to_have_nothing() {
+    let names = "env | grep -i proxy | sort";
+    let desk = Desk::new("terminal: {backend: sandbox}\n");
+    let done = desk.run(&["--session", "", "--", &format!("{names}; {ASK_THE_PROXY}")]);
+    let expected = "ALL_PROXY=http://127.0.0.1:13128\nHTTPS_PROXY=http://127.0.0.1:13128\n\
+                    HTTP_PROXY=http://127.0.0.1:13128\nNODE_USE_ENV_PROXY=1\nNO_PROXY=localhost,127.0.0.1,::1\n\
+                    all_proxy=http://127.0.0.1:13128\nhttp_proxy=http://127.0.0.1:13128\n\
+                    https_proxy=http://127.0.0.1:13128\nno_proxy=localhost,127.0.0.1,::1\n403";
+    assert_eq!((done.code, done.out.as_str()), (Some(0), expected), "{done:?}");
+    let desk = Desk::new("terminal: {backend: sandbox, network: none}\n");
+    let done =
+        desk.run(&["--session", "", "--", &format!("{names}; {ASK_THE_PROXY} -x http://127.0.0.1:13128")]);
+    assert_eq!((done.code, done.out.as_str()), (Some(7), "000"), "{done:?}");
+}
+
+#[test]
+fn what_runs_on_in_a_sandbox_keeps_its_proxy_and_the_proxy_ends_with_it() {
+    let desk = Desk::new("terminal: {backend: sandbox}\n");
+    let wait = format!("until [ -e go ]; do sleep 0.05; done; {ASK_THE_PROXY} >answer; mv answer done");
+    let background = desk.run(&["--json", "--background", "--", &wait]).json();
+    // The same place, and what a foreground command leaves behind.
+    let left = desk
+        .run(&["--json", "--", "(until [ -e done ]; do sleep 0.05; done; touch last) & echo left"])
+        .json();
+    assert_eq!(left["place"], background["place"]);
+    let place = background["place"].as_str().unwrap();
+    let workspace = desk.home.path().join("sandboxes/sandbox").join(place).join("workspace");
+    let serving = || {
+        let run = std::fs::read_dir(desk.home.path().join("run")).unwrap().next().unwrap().unwrap().path();
+        run.join(format!(".proxy-{place}")).exists()
+    };
+    until("somebody serves", serving);
+    std::fs::write(workspace.join("go"), "").unwrap();
+    until("all of it has ended", || workspace.join("last").exists());
+    assert_eq!(std::fs::read_to_string(workspace.join("done")).unwrap(), "403");
+    until("nobody serves any more", || !serving());
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = std::time::Instant::now();
+    while !is_so() {
+        assert!(started.elapsed().as_secs() < 60, "it never came to this: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }

@@ -173,7 +173,8 @@ fn a_place_of_which_only_files_are_left_is_asleep() {
     };
     let facts =
         ["session", "idle_seconds", "clients", "processes", "reach", "holes"].map(|fact| &place[fact]);
-    assert_eq!(facts, [&json!("s"), &json!(null), &json!(null), &json!(null), &json!("nothing"), &json!([])]);
+    let holes = json!([{"kind": "network", "network": "proxy"}]);
+    assert_eq!(facts, [&json!("s"), &json!(null), &json!(null), &json!(null), &json!("nothing"), &holes]);
 }
 
 #[test]

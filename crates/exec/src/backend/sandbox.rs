@@ -12,8 +12,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Network, Streams};
-use hermes_types::{BackendName, Reach};
+use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Streams};
+use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -48,7 +48,7 @@ pub struct Sandboxed {
     pub owner_home: PathBuf,
     /// Other directories of the host.
     pub binds: Vec<Bind>,
-    /// Whether the network of the host is there.
+    /// What commands reach over the network.
     pub network: Network,
     /// How much may be used.
     pub limits: Limits,
@@ -115,7 +115,11 @@ impl Sandboxed {
         jail.environment = self.base_env.iter().map(|(name, value)| (name.into(), value.into())).collect();
         jail.environment.push(("HOME".into(), HOME.into()));
         jail.directory = WORKSPACE.into();
-        jail.network = self.network;
+        jail.network = match self.network {
+            Network::Full => hermes_sandbox::Network::Full,
+            // The proxy needs no more than the loopback that every jail has.
+            Network::None | Network::Proxy => hermes_sandbox::Network::None,
+        };
         jail.limits = self.limits.clone();
         jail.lifetime = Lifetime::Detached;
         jail

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod files;
+mod proxy;
+mod world;
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,8 +14,8 @@ use hermes_exec::{
     Places, Plan, Reset, Sandbox, Sandboxed, Spec, State, Wish,
 };
 use hermes_policy::{Gate, Mode, Moment, Permit, Verdict};
-use hermes_sandbox::{Limits, Network};
-use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
+use hermes_sandbox::Limits;
+use hermes_types::{Attendance, Door, Job, Network, Origin, Person, SessionKey, Timestamp};
 
 /// A home of its own for places, which are ended with it.
 struct Homes {

@@ -16,8 +16,8 @@ use crate::protocol::limit;
 use crate::protocol::message::{Address, Reply, Request};
 use crate::protocol::mux::Stream;
 
-/// Connections that wait to be accepted.
-const BACKLOG: usize = 16;
+/// Connections that wait to be accepted: as many as a guest carries, so that a burst of them loses none.
+const BACKLOG: usize = limit::CARRIED;
 
 impl Client {
     /// Makes a socket in the place; its connections come out of the listener. It is gone when the listener is

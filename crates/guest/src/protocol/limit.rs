@@ -40,8 +40,10 @@ pub const PATTERNS: usize = 32;
 pub const LINE: usize = 2000;
 /// Notices kept for a client that is not there.
 pub const NOTICES: usize = 256;
-/// Listening tunnels in one guest.
-pub const LISTENERS: usize = 16;
+/// Listening tunnels in one guest: two for every client.
+pub const LISTENERS: usize = 2 * CLIENTS;
+/// Connections of one listening tunnel that are carried at once; further ones wait.
+pub const CARRIED: usize = 128;
 /// Entries in one page of a listing or of search results.
 pub const PAGE: usize = 10_000;
 /// The largest file that can be patched.

@@ -98,3 +98,66 @@ async fn listeners_are_bounded() {
     let again = async { while client.listen(Address::Loopback(0)).await.is_err() {} };
     tokio::time::timeout(PATIENCE, again).await.expect("what was given back can be used again");
 }
+
+#[tokio::test]
+async fn clients_share_a_port_and_what_one_leaves_the_other_serves() {
+    let place = Place::start().await;
+    let (one, two) = (place.client().await, place.client().await);
+    let mut first = one.listen(Address::Loopback(0)).await.unwrap();
+    let port = first.port();
+    let mut second = two.listen(Address::Loopback(port)).await.unwrap();
+    let mut served = [false, false];
+    // The kernel chooses by a hash of the connection, so either gets one soon.
+    for _ in 0..1000 {
+        let _inside = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        tokio::select! {
+            tunnel = first.accept() => served[0] |= tunnel.is_some(),
+            tunnel = second.accept() => served[1] |= tunnel.is_some(),
+        }
+        if served == [true, true] {
+            break;
+        }
+    }
+    assert_eq!(served, [true, true]);
+    drop((first, one));
+    let left = async {
+        loop {
+            // What was waiting for the one that left is reset.
+            let Ok(_inside) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
+            let alone = tokio::time::timeout(Duration::from_millis(200), second.accept()).await;
+            if let Ok(Some(_tunnel)) = alone {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, left).await.expect("the other one serves nobody");
+}
+
+#[tokio::test]
+async fn more_connections_than_streams_wait_for_their_turn() {
+    let place = Place::start().await;
+    let client = place.client().await;
+    let mut listener = client.listen(Address::Loopback(0)).await.unwrap();
+    let port = listener.port();
+    let mut inside = Vec::new();
+    for _ in 0..2 * limit::STREAMS {
+        inside.push(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
+    }
+    let mut tunnels = Vec::new();
+    let take = async {
+        while tunnels.len() < limit::CARRIED {
+            tunnels.push(listener.accept().await.unwrap());
+        }
+    };
+    tokio::time::timeout(PATIENCE, take).await.expect("not as many as should be carried");
+    // An answer comes after whatever was on the way before it.
+    client.about().await.unwrap();
+    let more = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
+    assert!(more.is_err(), "one more was let through");
+    drop(tunnels);
+    inside.truncate(limit::STREAMS);
+    let next = tokio::time::timeout(PATIENCE, listener.accept()).await;
+    assert!(next.expect("nobody has a turn").is_some());
+    assert_eq!(client.stats().await.unwrap().running, 0);
+    assert!(!client.is_closed());
+}

@@ -128,4 +128,9 @@ pub(super) const NAMES: &[(&str, AddressKind)] = &[
     ("metadata.tencentyun.com", Metadata),
     ("metadata.packet.net", Metadata),
     ("metadata.platformequinix.com", Metadata),
+    // Set aside for networks of one's own: multicast DNS, ICANN's private use, RFC 8375, and custom.
+    ("local", Private),
+    ("internal", Private),
+    ("home.arpa", Private),
+    ("localdomain", Private),
 ];

@@ -198,6 +198,11 @@ fn names_are_names() {
         ("metadata", "metadata", Metadata),
         ("metadata.goog", "metadata.goog", Metadata),
         ("instance-data.ec2.internal", "instance-data.ec2.internal", Metadata),
+        ("db.internal", "db.internal", Private),
+        ("Printer.local.", "printer.local", Private),
+        ("nas.home.arpa", "nas.home.arpa", Private),
+        ("host.localdomain", "host.localdomain", Private),
+        ("localhost.localdomain", "localhost.localdomain", Loopback),
     ] {
         assert_eq!(host(text), HostKind::Reserved(name.into(), kind), "{text}");
         assert_eq!(host(text).kind(), Some(kind));

@@ -1,0 +1,174 @@
+//! Which address a connection leads to, and whether it may.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use hermes_policy::address::{self, AddressKind, HostKind, Unreadable};
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long a resolver may take, and then all of a host's addresses together.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long one address may take before the next is tried.
+const ONE_ADDRESS: Duration = Duration::from_secs(5);
+
+/// Addresses of one name that are tried.
+const ADDRESSES: usize = 8;
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+pub(super) enum Unreached {
+    #[error("cannot be read: {0}")]
+    Unreadable(#[from] Unreadable),
+    #[error("is not a public address ({})", .0.words())]
+    NotPublic(AddressKind),
+    #[error("is an address of this machine")]
+    Own,
+    #[error("cannot be resolved: {0}")]
+    Unresolved(io::Error),
+    #[error("cannot be connected to: {0}")]
+    Failed(io::Error),
+    #[error("did not answer in time")]
+    Silent,
+}
+
+impl Unreached {
+    /// What was refused by a rule, in a word or two; nothing if it merely did not work.
+    pub(super) fn refusal(&self) -> Option<&'static str> {
+        match self {
+            Self::Unreadable(_) => Some("unreadable"),
+            Self::NotPublic(kind) => Some(kind.words()),
+            Self::Own => Some("this machine"),
+            Self::Unresolved(_) | Self::Failed(_) | Self::Silent => None,
+        }
+    }
+}
+
+/// Connects to a host as a client wrote it. A name is resolved once, and what was checked is what is connected to.
+pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, Unreached> {
+    let addresses = match address::host(host) {
+        HostKind::Invalid(reason) => return Err(reason.into()),
+        HostKind::Reserved(_, kind) => return Err(Unreached::NotPublic(kind)),
+        HostKind::Address(address, _) => vec![address],
+        // Only a search list or a file of this machine gives such a name a meaning.
+        HostKind::Name(name) if !name.contains('.') => {
+            return Err(Unreached::NotPublic(AddressKind::Private));
+        }
+        HostKind::Name(name) => resolve(&name).await?,
+    };
+    let addresses = checked(addresses)?;
+    timeout(PATIENCE, connect_any(&addresses, port)).await.map_err(|_elapsed| Unreached::Silent)?
+}
+
+async fn resolve(name: &str) -> Result<Vec<IpAddr>, Unreached> {
+    let found = timeout(PATIENCE, tokio::net::lookup_host((name, 0))).await;
+    let found = found.map_err(|_elapsed| Unreached::Silent)?.map_err(Unreached::Unresolved)?;
+    Ok(found.map(|address| address.ip()).collect())
+}
+
+/// The addresses, if every one of them is public: a name with mixed answers was made to be tried until it leads inside.
+fn checked(found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Unreached> {
+    if let Some(kind) = found.iter().map(|found| address::classify(*found)).find(|kind| !kind.is_public()) {
+        return Err(Unreached::NotPublic(kind));
+    }
+    Ok(found.into_iter().take(ADDRESSES).map(|address| address.to_canonical()).collect())
+}
+
+async fn connect_any(addresses: &[IpAddr], port: u16) -> Result<TcpStream, Unreached> {
+    let mut last = Unreached::Unresolved(io::Error::other("it has no address"));
+    for address in addresses {
+        if would_reach_itself(*address) {
+            return Err(Unreached::Own);
+        }
+        match timeout(ONE_ADDRESS, TcpStream::connect((*address, port))).await {
+            Ok(Ok(stream)) if reached_itself(&stream) => return Err(Unreached::Own),
+            Ok(Ok(stream)) => {
+                stream.set_nodelay(true).map_err(Unreached::Failed)?;
+                return Ok(stream);
+            }
+            Ok(Err(error)) => last = Unreached::Failed(error),
+            Err(_elapsed) => last = Unreached::Silent,
+        }
+    }
+    Err(last)
+}
+
+/// Whether an address is this machine's own, where whatever listens on all interfaces would answer. The kernel sends to
+/// itself from the very address it sends to; a datagram socket shows that without sending anything.
+fn would_reach_itself(address: IpAddr) -> bool {
+    let any = match address {
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+    };
+    let source = || -> io::Result<SocketAddr> {
+        let socket = UdpSocket::bind((any, 0))?;
+        // Any port will do, as nothing is sent.
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    };
+    // An address without a road to it cannot be connected to either.
+    source().is_ok_and(|source| source.ip().to_canonical() == address)
+}
+
+/// The same, of a connection that was made: nothing has passed over it yet.
+fn reached_itself(stream: &TcpStream) -> bool {
+    match (stream.local_addr(), stream.peer_addr()) {
+        (Ok(local), Ok(peer)) => local.ip().to_canonical() == peer.ip().to_canonical(),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_that_is_not_public_spoils_the_name() {
+        let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
+        let public = vec![ip("8.8.8.8"), ip("2606:4700::1111"), ip("::ffff:1.1.1.1")];
+        let canonical = vec![ip("8.8.8.8"), ip("2606:4700::1111"), ip("1.1.1.1")];
+        assert_eq!(checked(public.clone()).unwrap(), canonical);
+        for inside in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "fe80::1", "::ffff:192.168.0.1", "0.0.0.0"]
+        {
+            let mixed: Vec<IpAddr> = public.iter().copied().chain([ip(inside)]).collect();
+            let refused = checked(mixed).unwrap_err();
+            assert!(matches!(refused, Unreached::NotPublic(_)), "{inside}: {refused}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_written_oddly_is_refused_before_anything_is_asked() {
+        for (host, expected) in [
+            ("2130706433", "is not a public address (loopback)"),
+            ("0x7f.1", "is not a public address (loopback)"),
+            ("0177.0.0.1", "is not a public address (loopback)"),
+            ("１２７.0.0.1", "is not a public address (loopback)"),
+            ("%31%32%37.0.0.1", "is not a public address (loopback)"),
+            ("127.0.0.1.", "is not a public address (loopback)"),
+            ("[::ffff:127.0.0.1]", "is not a public address (loopback)"),
+            ("::1", "is not a public address (loopback)"),
+            ("[fe80::1%25eth0]", "is not a public address (link-local)"),
+            ("169.254.169.254", "is not a public address (cloud metadata)"),
+            ("a.localhost", "is not a public address (loopback)"),
+            ("metadata.google.internal", "is not a public address (cloud metadata)"),
+            ("printer.local", "is not a public address (private)"),
+            ("intranet", "is not a public address (private)"),
+            ("example.com\0.evil.example", "cannot be read: host has characters that no name has"),
+            ("", "cannot be read: host is empty"),
+            ("user@example.com", "cannot be read: host has characters that no name has"),
+        ] {
+            let refused = connect(host, 80).await.unwrap_err();
+            assert_eq!(refused.to_string(), expected, "{host:?}");
+            assert!(refused.refusal().is_some());
+        }
+    }
+
+    #[test]
+    fn the_addresses_of_this_machine_are_known_without_sending_anything() {
+        assert!(would_reach_itself(Ipv4Addr::LOCALHOST.into()));
+        assert!(!would_reach_itself(Ipv4Addr::new(240, 1, 2, 3).into()));
+    }
+}

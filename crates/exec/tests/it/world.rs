@@ -1,0 +1,190 @@
+//! A machine with an internet next door, in namespaces of its own.
+//!
+//! | address | who |
+//! |---|---|
+//! | `1.1.1.1`, `2606:4700::1111` | web servers of the internet |
+//! | `8.8.4.4` | its names |
+//! | `10.66.0.1`, `169.254.169.254` | a private network and a metadata service, which this machine can reach |
+//! | `9.9.9.1`, `2606:4700:9::1` | this machine itself, with a service on all its addresses |
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hermes_exec::{Backend, Host, Plan, Sandbox, Sandboxed, Spec};
+use hermes_types::{Network, SessionKey};
+
+use crate::{run_in, text};
+
+/// Set for the process that is in the namespaces.
+const INSIDE: &str = "HERMES_TEST_WORLD";
+
+/// What the services say that must not be reached.
+pub(crate) const SECRET: &str = "secret";
+
+/// Everything but the test.
+pub(crate) struct World {
+    folder: tempfile::TempDir,
+    internet: Child,
+    /// The internet ends with this.
+    _line: ChildStdin,
+    /// Connections that this machine's own service has had.
+    pub(crate) intrusions: Arc<AtomicUsize>,
+}
+
+/// Runs the body of the named test in a world of its own, in another process.
+#[expect(clippy::disallowed_methods, reason = "the test starts itself again, elsewhere")]
+pub(crate) fn alone(test: &str, body: impl AsyncFnOnce(&World)) {
+    if std::env::var_os(INSIDE).is_some() {
+        let world = World::make();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(body(&world));
+        return;
+    }
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--net", "--mount", "--"]).arg(std::env::current_exe().unwrap());
+    let output = command.args(["--exact", test, "--nocapture"]).env(INSIDE, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{errors}");
+}
+
+impl World {
+    #[expect(clippy::disallowed_methods, reason = "a world is made by programs")]
+    fn make() -> Self {
+        let folder = tempfile::Builder::new().prefix("world-").tempdir().unwrap();
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/internet.py");
+        let mut internet = Command::new("unshare")
+            .args(["--net", "--", "python3", script])
+            .arg(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = internet.stdin.take().unwrap();
+        let mut said = BufReader::new(internet.stdout.take().unwrap()).lines();
+        assert_eq!(said.next().unwrap().unwrap(), "here");
+        std::fs::write(folder.path().join("resolv.conf"), "nameserver 8.8.4.4\n").unwrap();
+        std::fs::write(folder.path().join("nsswitch.conf"), "hosts: files dns\n").unwrap();
+        let made = Command::new("sh")
+            .args(["-ec", include_str!("world.sh"), "world", &internet.id().to_string()])
+            .arg(folder.path())
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        line.write_all(b"\n").unwrap();
+        assert_eq!(said.next().unwrap().unwrap(), "ready");
+        let intrusions = Arc::new(AtomicUsize::new(0));
+        serve_secrets(&intrusions);
+        Self { folder, internet, _line: line, intrusions }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What a command of this machine, unconfined, says.
+    #[expect(clippy::disallowed_methods, reason = "the control of every attack")]
+    pub(crate) fn free(&self, command: &str) -> (i32, String) {
+        let output = Command::new("bash").args(["-c", command]).current_dir(self.path()).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// How often this machine's own service was reached since this was asked last.
+    pub(crate) fn intrusions(&self) -> usize {
+        self.intrusions.swap(0, Ordering::SeqCst)
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the programs of whoever runs the test are what is tested with"
+    )]
+    fn plan(&self, session: &str) -> Plan {
+        let host = Host {
+            install: "test".to_owned(),
+            run: self.path().join("run"),
+            cache: Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest"),
+            home: self.path().join("home"),
+            most_places: 10,
+        };
+        let jail = Sandboxed {
+            helper: env!("CARGO_BIN_EXE_exec-jailer").into(),
+            files: Some(self.path().join("kept")),
+            owner_home: std::env::var_os("HOME").unwrap().into(),
+            binds: Vec::new(),
+            network: Network::Proxy,
+            limits: hermes_sandbox::Limits::default(),
+            base_env: vec![("PATH".to_owned(), std::env::var("PATH").unwrap())],
+        };
+        let spec = Spec {
+            backend: Backend::Sandbox(jail),
+            cwd: hermes_exec::backend::sandbox::WORKSPACE.to_owned(),
+            home: hermes_exec::backend::sandbox::HOME.to_owned(),
+            env: Vec::new(),
+            init: Vec::new(),
+            lifetime: Duration::from_secs(5),
+        };
+        Plan::new(host, spec, SessionKey::new(session))
+    }
+
+    /// A jail whose only way out is the proxy.
+    pub(crate) async fn jail(&self) -> Jailed {
+        let plan = self.plan("s");
+        Jailed { sandbox: plan.open().await.unwrap(), plan }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.internet.kill());
+        drop(self.internet.wait());
+    }
+}
+
+/// A place in which the attacker sits.
+pub(crate) struct Jailed {
+    pub(crate) plan: Plan,
+    pub(crate) sandbox: Sandbox,
+}
+
+impl Jailed {
+    /// What a command in the jail says.
+    pub(crate) async fn run(&self, command: &str) -> (i32, String) {
+        let outcome = run_in(&self.sandbox, &self.plan, "s", command).await;
+        (outcome.code, text(&outcome).to_owned())
+    }
+
+    /// The output of a command in the jail that works.
+    pub(crate) async fn works(&self, command: &str) -> String {
+        let (code, said) = self.run(command).await;
+        assert_eq!(code, 0, "{command}\n{said}");
+        said
+    }
+}
+
+/// This machine's own service, on all its addresses.
+fn serve_secrets(intrusions: &Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("[::]:80").unwrap();
+    let intrusions = intrusions.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            intrusions.fetch_add(1, Ordering::SeqCst);
+            let mut request = [0; 4096];
+            // Whatever it was, and also if nothing came.
+            drop(stream.read(&mut request));
+            drop(
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\na secret of this machine\n"),
+            );
+        }
+    });
+}
