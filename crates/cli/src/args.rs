@@ -37,6 +37,20 @@ pub enum Command {
     },
     /// Run one command in a place, through the gate
     Exec(ExecArgs),
+    /// Open an interactive terminal in a place
+    Shell(PlaceArgs),
+    /// Look after the places that exist
+    Sandbox {
+        /// What to do with them.
+        #[command(subcommand)]
+        action: SandboxAction,
+    },
+    /// Look after background processes
+    Process {
+        /// What to do with them.
+        #[command(subcommand)]
+        action: ProcessAction,
+    },
     /// Ask the gate what it thinks of a command
     Approvals {
         /// What to ask.
@@ -54,15 +68,103 @@ pub enum Command {
     },
 }
 
-/// One command and where it runs.
+/// Which place.
 #[derive(Debug, clap::Args)]
-pub struct ExecArgs {
+pub struct PlaceArgs {
     /// Where to run it [default: terminal.backend]
     #[arg(long, value_name = "BACKEND")]
     pub backend: Option<BackendName>,
+    /// The image of the place, for backends that run images
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
     /// The session whose directory, variables and functions it gets; '' leaves nothing behind [default: this directory]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
+}
+
+/// What to do with places.
+#[derive(Debug, Subcommand)]
+pub enum SandboxAction {
+    /// List the places that exist
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Show everything about one place
+    Show {
+        /// Its name, the beginning of it, or its session
+        id: String,
+    },
+    /// End places and remove their files
+    Rm {
+        /// Their names, the beginnings of them, or their sessions
+        #[arg(required = true)]
+        ids: Vec<String>,
+        /// Also where something runs or somebody is connected
+        #[arg(long, short)]
+        force: bool,
+    },
+    /// End every place that nobody uses; kept files stay
+    Prune {
+        /// Also remove the kept files of every place that is not in use
+        #[arg(long)]
+        files: bool,
+    },
+}
+
+/// What to do with background processes.
+#[derive(Debug, Subcommand)]
+pub enum ProcessAction {
+    /// List background processes, running and ended
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Print the output of one
+    Log {
+        /// Its id
+        id: String,
+        /// Go on until it ends
+        #[arg(long, short)]
+        follow: bool,
+        /// Start at this byte; a negative number counts from the end
+        #[arg(long, value_name = "BYTES", allow_hyphen_values = true, default_value_t = 0)]
+        offset: i64,
+        /// Print so many bytes at most
+        #[arg(long, value_name = "BYTES")]
+        limit: Option<u64>,
+    },
+    /// Wait until one has ended, and exit as it did
+    Wait {
+        /// Its id
+        id: String,
+        /// Give up after so many seconds, with exit code 124
+        #[arg(long, value_name = "SECONDS")]
+        timeout: Option<u64>,
+    },
+    /// Kill one with everything it started
+    Kill {
+        /// Its id
+        id: String,
+    },
+    /// Type a line into one, through the gate
+    Write {
+        /// Its id
+        id: String,
+        /// The line [default: what comes on standard input, as it is]
+        #[arg(allow_hyphen_values = true)]
+        text: Option<String>,
+        /// End its input after that
+        #[arg(long)]
+        close: bool,
+        /// Say yes to questions; what is never allowed stays so
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// One command and where it runs.
+#[derive(Debug, clap::Args)]
+pub struct ExecArgs {
+    /// Where it runs.
+    #[command(flatten)]
+    pub place: PlaceArgs,
     /// Another directory, for this command only
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<String>,

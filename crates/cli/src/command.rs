@@ -5,4 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod exec;
+pub(crate) mod process;
+pub(crate) mod sandbox;
+pub(crate) mod shell;
 pub(crate) mod status;

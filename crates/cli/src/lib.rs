@@ -6,6 +6,7 @@
 //! and with which exit code.
 
 pub mod args;
+mod ask;
 mod command;
 pub mod config;
 pub mod failure;
@@ -70,6 +71,9 @@ fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
     match command {
         Command::Config { action } => command::config::run(action, context),
         Command::Exec(args) => command::exec::run(args, context),
+        Command::Shell(args) => command::shell::run(&args, context),
+        Command::Sandbox { action } => command::sandbox::run(action, context),
+        Command::Process { action } => command::process::run(action, context),
         Command::Approvals { action } => command::approvals::run(action, context),
         Command::Status => command::status::run(context),
         Command::Doctor => command::doctor::run(context),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -66,6 +67,24 @@ impl Screen {
         self.line(&format!("{value:#}"))
     }
 
+    /// Prints a table, its columns as wide as they must be.
+    pub(crate) fn table(self, head: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
+        let width = |column: usize| {
+            let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
+            cells.chain(head.get(column).copied()).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..head.len()).map(width).collect();
+        let line = |cells: &[&str]| -> String {
+            let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+            padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        self.line(&self.paint(Tone::Quiet, &line(head)))?;
+        for row in rows {
+            self.line(&line(&row.iter().map(String::as_str).collect::<Vec<_>>()))?;
+        }
+        Ok(())
+    }
+
     /// Text in a color, where colors are shown.
     pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
         let code = match tone {
@@ -120,4 +139,26 @@ impl Screen {
         }
         failure.kind.code()
     }
+}
+
+/// A duration as people say it.
+pub(crate) fn age(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Text that may contain anything, in one line that cannot move the cursor.
+pub(crate) fn one_line(text: &str, most: usize) -> String {
+    let shown = hermes_policy::visible::visible(text);
+    let mut line: String = shown.chars().take(most).map(|c| if c == '\n' { ' ' } else { c }).collect();
+    if shown.chars().count() > most {
+        line.pop();
+        line.push('…');
+    }
+    line
 }

@@ -2,7 +2,36 @@
 
 use std::io;
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use hermes_exec::Size;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+/// The size of the window.
+pub(crate) fn size() -> io::Result<Size> {
+    let window = tcgetwinsize(io::stdout())?;
+    Ok(Size { rows: window.ws_row, columns: window.ws_col })
+}
+
+/// Every key goes through as it is, as long as this lives.
+pub(crate) struct Raw {
+    before: Termios,
+}
+
+impl Raw {
+    pub(crate) fn new() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(io::stdin(), OptionalActions::Drain, &raw)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no restoring.
+        tcsetattr(io::stdin(), OptionalActions::Drain, &self.before).ok();
+    }
+}
 
 /// Typed characters are not shown as long as this lives.
 pub(crate) struct Silent {

@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_exec::backend::bind;
-use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
-use hermes_exec::{Backend, Bind, Host, Local, Plan, Sandboxed, Spec, Writable};
+use hermes_exec::backend::sandbox::{HOME, KEPT, WORKSPACE};
+use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandboxed, Spec, Writable};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
 use hermes_sandbox::{Limits, Network as JailNetwork};
 use hermes_types::{Access, BackendName, Network, Place, PlaceId, Reach, SessionKey, Volume};
 
 use crate::Context;
+use crate::args::PlaceArgs;
+use crate::ask::random;
 use crate::config::file::{Lock, Mode};
 use crate::config::keys::{self, ApprovalMode, Config};
 use crate::failure::{Failure, Kind};
@@ -47,14 +49,69 @@ pub(crate) fn gate(config: &Config) -> Gate {
     gate
 }
 
+/// The lifetime of a place that is to leave nothing behind, should we be killed before we remove it.
+const ONE_SHOT: Duration = Duration::from_secs(60);
+
+/// A session by the words of the command line.
+pub(crate) struct Session {
+    pub(crate) key: SessionKey,
+    pub(crate) keep: Keep,
+}
+
+/// What is left of a session when its command has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Its state and its files.
+    Everything,
+    /// Nothing at all.
+    Nothing,
+}
+
+impl Session {
+    /// The one that was asked for, or that of this directory.
+    pub(crate) fn new(args: &PlaceArgs) -> Result<Self, Failure> {
+        let (key, keep) = match args.session.as_deref() {
+            Some("") => (format!("once {:032x}", u128::from_le_bytes(random()?)), Keep::Nothing),
+            Some(key) => (key.to_owned(), Keep::Everything),
+            None => (std::env::current_dir()?.display().to_string(), Keep::Everything),
+        };
+        Ok(Self { key: SessionKey::new(key), keep })
+    }
+}
+
+/// The places of this home.
+pub(crate) fn places(context: &Context, config: &Config) -> Result<Places, Failure> {
+    let run = run_directory(context, &install_id(context)?);
+    Ok(Places { run, kept: kept(context, config).join(KEPT) })
+}
+
+/// Something about a place did not work.
+pub(crate) fn fault(error: hermes_exec::Error) -> Failure {
+    let failure = Failure::new(Kind::Unavailable, error.to_string());
+    match error {
+        hermes_exec::Error::Full { .. } => failure
+            .hint("`hermes sandbox prune` ends those that nobody uses")
+            .hint("`terminal.max_places` says how many there may be"),
+        _ => failure,
+    }
+}
+
 /// The place of a session, ready to be judged and opened. A backend that cannot be used is an error, never another one.
 pub(crate) fn plan(
     context: &Context,
     config: &Config,
-    backend: BackendName,
-    session: SessionKey,
-    lifetime: Duration,
+    args: &PlaceArgs,
+    session: &Session,
 ) -> Result<Plan, Failure> {
+    let backend = args.backend.unwrap_or(config.terminal.backend);
+    if let (Some(_), BackendName::Local | BackendName::Sandbox | BackendName::Ssh) = (&args.image, backend) {
+        return Err(Failure::new(Kind::Usage, format!("the {backend} backend uses no image"))
+            .hint("leave `--image` out, or choose a backend that runs images, such as docker"));
+    }
+    let lifetime = match session.keep {
+        Keep::Everything => Duration::from_secs(config.terminal.lifetime_seconds),
+        Keep::Nothing => ONE_SHOT,
+    };
     let variable = |name: &str| context.variable(name).map(str::to_owned);
     let home = variable("HOME").unwrap_or_else(|| "/".to_owned());
     let (kind, cwd) = match backend {
@@ -93,7 +150,7 @@ pub(crate) fn plan(
     };
     let home = if backend == BackendName::Sandbox { HOME.to_owned() } else { home };
     let spec = Spec { backend: kind, cwd, home, env: passthrough.collect(), lifetime };
-    Ok(Plan::new(host, spec, session))
+    Ok(Plan::new(host, spec, session.key.clone()))
 }
 
 /// The jail's settings.
@@ -116,10 +173,7 @@ fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed
     let variable = |name: &str| context.variable(name).map(str::to_owned);
     Ok(Sandboxed {
         helper: std::env::current_exe()?,
-        files: terminal
-            .sandbox_dir
-            .as_ref()
-            .map_or_else(|| context.home.path().join("sandboxes"), PathBuf::from),
+        files: kept(context, config),
         owner_home: PathBuf::from(home),
         binds: binds(config, home)?,
         network,
@@ -133,6 +187,12 @@ fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed
         },
         base_env: names.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))).collect(),
     })
+}
+
+/// Where the kept files of places are.
+fn kept(context: &Context, config: &Config) -> PathBuf {
+    let chosen = config.terminal.sandbox_dir.as_ref();
+    chosen.map_or_else(|| context.home.path().join("sandboxes"), PathBuf::from)
 }
 
 /// Thousandths of a processor, rounded up; none for 0.
@@ -153,9 +213,7 @@ fn install_id(context: &Context) -> Result<String, Failure> {
     if let Some(id) = read() {
         return Ok(id);
     }
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(Kind::Failed, error.to_string()))?;
-    let id: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id: String = random()?.iter().map(|byte| format!("{byte:02x}")).collect();
     lock.write(&path, id.as_bytes(), Mode::Private)?;
     Ok(id)
 }

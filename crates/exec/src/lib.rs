@@ -28,7 +28,7 @@ pub use backend::{Backend, Bind, Local, Sandboxed, Writable};
 pub use command::{Command, Ending, Happening, Outcome, Shown, Terminal};
 pub use error::Error;
 pub use hermes_guest::protocol::message::{AtDeadline, AtEnd, ProcessId, ProcessView, Size, Stats, Tree};
-pub use places::{Found, Places, State};
+pub use places::{Found, Places, Reaper, State};
 pub use plan::{Host, Plan, Spec};
 pub use process::{Handle, Processes};
 pub use registry::Record;

@@ -9,16 +9,19 @@ use hermes_guest::client::Client;
 use hermes_guest::protocol::message::Stats;
 use hermes_types::SessionKey;
 use tokio::net::UnixStream;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::registry::{Record, Room, blocking, remove, rooms, sweep};
+use crate::registry::{Record, Room, blocking, remove, rooms, sweep, sweep_now_and_then};
 use crate::{Error, Processes};
 
 /// How long a guest may take to say how it is.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How many are asked or ended at once.
 const AT_ONCE: usize = 32;
+
+/// How often a reaper looks.
+const REAP_EVERY: Duration = Duration::from_secs(60);
 
 /// All places of one installation.
 #[derive(Debug, Clone)]
@@ -37,6 +40,28 @@ pub struct Found {
     /// How it is.
     pub state: State,
     room: Room,
+}
+
+/// Removes what is left of places that are gone: at its start, on a timer, and when it is done.
+#[derive(Debug)]
+pub struct Reaper {
+    run: PathBuf,
+    task: JoinHandle<()>,
+}
+
+impl Reaper {
+    /// Looks a last time.
+    pub async fn finish(self) -> Result<(), Error> {
+        let run = self.run.clone();
+        drop(self);
+        blocking(move || sweep_now_and_then(&run)).await
+    }
+}
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// How a place is.
@@ -89,6 +114,21 @@ impl Places {
     pub async fn sweep(&self) -> Result<(), Error> {
         let run = self.run.clone();
         blocking(move || sweep(&run)).await
+    }
+
+    /// Keeps removing what is left of places that are gone, for as long as the reaper lives.
+    pub fn reap(&self) -> Reaper {
+        let run = self.run.clone();
+        let task = tokio::spawn(async move {
+            let mut clock = tokio::time::interval(REAP_EVERY);
+            loop {
+                clock.tick().await;
+                let run = run.clone();
+                // What could not be removed now is tried again later, and by the next hermes.
+                drop(blocking(move || sweep_now_and_then(&run)).await);
+            }
+        });
+        Reaper { run: self.run.clone(), task }
     }
 
     /// Ends these, several at a time, and gives those that could not be ended with the reason.

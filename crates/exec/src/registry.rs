@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use hermes_types::{PlaceId, Reach};
+use hermes_types::{Place, PlaceId, Reach};
 use serde::{Deserialize, Serialize};
 
 use crate::anchor::Anchor;
@@ -47,6 +47,17 @@ pub struct Record {
 }
 
 impl Record {
+    /// What the gate must know of the place; nothing if another version of hermes made it.
+    pub fn place(&self, hermes_home: &Path) -> Option<Place> {
+        Some(Place {
+            id: self.place.clone(),
+            backend: self.backend.parse().ok()?,
+            reach: self.reach.clone(),
+            home: self.spec.get("home")?.as_str()?.to_owned(),
+            hermes_home: hermes_home.display().to_string(),
+        })
+    }
+
     /// The record that lies beside the files of a place, if there is one.
     pub(crate) fn beside(files: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(files.join(RECORD)).ok()?).ok()

@@ -256,9 +256,15 @@ impl Sandbox {
     }
 
     /// Gives a person a terminal in which the job of the permit runs: what is typed there is not judged again.
-    pub async fn terminal(&self, permit: Permit, size: Size) -> Result<Terminal, Error> {
+    pub async fn terminal(
+        &self,
+        permit: Permit,
+        size: Size,
+        env: &[(String, String)],
+    ) -> Result<Terminal, Error> {
         let mode = Mode::Foreground { output: Delivery::Live, state: StateRule::Leave };
         let run = Run {
+            env: pairs(env),
             stdin: Stdin::Stream,
             terminal: Some(size),
             ..self.redeem(permit, Directory::Session, mode)?

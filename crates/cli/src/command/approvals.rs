@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::Context;
 use crate::args::ApprovalsAction;
-use crate::command::config::usable;
-use crate::failure::{Failure, Kind};
+use crate::command::config::settings;
+use crate::failure::Failure;
 use crate::screen::{Format, Tone};
 use crate::wire;
 
@@ -21,10 +21,7 @@ pub(crate) fn run(action: ApprovalsAction, context: &Context) -> Result<ExitCode
 }
 
 fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Result<ExitCode, Failure> {
-    let loaded = usable(context)?;
-    let Some(config) = &loaded.config else {
-        return Err(Failure::new(Kind::Configuration, "the configuration cannot be used"));
-    };
+    let config = settings(context)?;
     let backend = backend.unwrap_or(config.terminal.backend);
     let cwd = match backend {
         BackendName::Local => std::env::current_dir()?.display().to_string(),

@@ -11,6 +11,7 @@ use crate::args::ConfigAction;
 use crate::config::change::{self, ChangeError, Changed};
 use crate::config::define::Visibility;
 use crate::config::file::{self, Lock, Mode};
+use crate::config::keys::Config;
 use crate::config::layers::{Resolved, Severity, Source};
 use crate::config::{self, FileVersion, Loaded, keys, migrate, schema};
 use crate::failure::{Failure, Kind};
@@ -48,6 +49,12 @@ fn path(context: &Context) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The settings, if they can be used.
+pub(crate) fn settings(context: &Context) -> Result<&Config, Failure> {
+    let unusable = || Failure::new(Kind::Configuration, "the configuration cannot be used");
+    usable(context)?.config.as_ref().ok_or_else(unusable)
 }
 
 /// The configuration, if it can be used; warnings are printed on the way.

@@ -1,55 +1,120 @@
 //! `hermes exec`: one command, in a place, through the gate.
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, Read};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hermes_exec::{
-    AtDeadline, AtEnd, Attention, Directory, Ending, Handle, Happening, Input, Outcome, Plan, Reset, Wish,
+    AtDeadline, AtEnd, Attention, Directory, Ending, Handle, Happening, Input, Outcome, Plan, Reset, Sandbox,
+    Wish,
 };
-use hermes_policy::{Answer, Choice, Moment, Permit, Question, Refusal, Verdict};
-use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
+use hermes_types::{Job, SessionKey};
 use serde_json::json;
 
 use crate::Context;
 use crate::args::ExecArgs;
-use crate::command::config::usable;
+use crate::ask::{self, Consent, Refused};
+use crate::command::config::settings;
 use crate::config::keys::Config;
-use crate::failure::{Failure, Kind};
-use crate::screen::{Format, Tone};
-use crate::wire;
+use crate::failure::Failure;
+use crate::screen::Format;
+use crate::wire::{self, Keep, Session};
 
-/// The lifetime of a place that is to leave nothing behind, should we be killed before we remove it.
-const ONE_SHOT: Duration = Duration::from_secs(60);
 /// How often a session may move away under a command that waits for its permit.
 const ATTEMPTS: u32 = 5;
 
 pub(crate) fn run(args: ExecArgs, context: &Context) -> Result<ExitCode, Failure> {
-    let loaded = usable(context)?;
-    let Some(config) = &loaded.config else {
-        return Err(Failure::new(Kind::Configuration, "the configuration cannot be used"));
-    };
+    let config = settings(context)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(exec(args, context, config))
 }
 
 async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
-    let backend = args.backend.unwrap_or(config.terminal.backend);
-    let (session, lifetime) = match args.session.as_deref() {
-        Some("") => (format!("once {:032x}", u128::from_le_bytes(random()?)), ONE_SHOT),
-        Some(key) => (key.to_owned(), Duration::from_secs(config.terminal.lifetime_seconds)),
-        None => {
-            let here = std::env::current_dir()?.display().to_string();
-            (here, Duration::from_secs(config.terminal.lifetime_seconds))
+    let backend = args.place.backend.unwrap_or(config.terminal.backend);
+    let session = Session::new(&args.place)?;
+    let plan = wire::plan(context, config, &args.place, &session)?;
+    let reaper = wire::places(context, config)?.reap();
+    let sandbox = plan.open().await.map_err(wire::fault)?;
+    tracing::info!(place = plan.name(), %backend, "place open");
+    let done = run_in(&sandbox, &plan, &session, &args, context, config).await;
+    let goes_on =
+        matches!(&done, Ok(Done::Ended(outcome)) if matches!(outcome.ending, Ending::Background(_)));
+    if session.keep == Keep::Nothing && !goes_on {
+        sandbox.remove().await.map_err(wire::fault)?;
+    }
+    // What it could not remove the next one tries again; the command has its own outcome.
+    if let Err(error) = reaper.finish().await {
+        tracing::warn!(%error, "leftovers of places could not be removed");
+    }
+    match done? {
+        Done::Ended(outcome) => report(context, &plan, &session.key, &outcome),
+        Done::Refused(refused) => ask::refuse(context, &refused),
+    }
+}
+
+/// What became of a command.
+enum Done {
+    Ended(Outcome),
+    Refused(Refused),
+}
+
+async fn run_in(
+    sandbox: &Sandbox,
+    plan: &Plan,
+    session: &Session,
+    args: &ExecArgs,
+    context: &Context,
+    config: &Config,
+) -> Result<Done, Failure> {
+    let wish = wish(args, context, config)?;
+    let consent = match (args.yes, args.stdin) {
+        (true, _) => Consent::Given,
+        (false, false) => Consent::Ask,
+        (false, true) => Consent::Nobody,
+    };
+    let mut attempts = 0;
+    let mut command = loop {
+        let cwd = match &args.cwd {
+            Some(cwd) => cwd.clone(),
+            None => sandbox.cwd().await.map_err(wire::fault)?,
+        };
+        let job = Job::shell(text(&args.command), cwd);
+        let permit = match ask::ask(context, config, plan.place(), &session.key, job, consent)? {
+            Ok(permit) => permit,
+            Err(refused) => return Ok(Done::Refused(refused)),
+        };
+        attempts += 1;
+        match sandbox.start(permit, wish.clone()).await {
+            // Another command of the session was faster; the gate must hear of the new directory.
+            Err(hermes_exec::Error::Moved) if attempts < ATTEMPTS => {}
+            started => break started.map_err(wire::fault)?,
         }
     };
-    let session = SessionKey::new(session);
-    let plan = wire::plan(context, config, backend, session.clone(), lifetime)?;
-    let sandbox = plan.open().await.map_err(fault)?;
+    loop {
+        tokio::select! {
+            happening = command.next() => match happening.map_err(wire::fault)? {
+                Happening::Output(bytes) => context.screen.bytes(&bytes)?,
+                Happening::End(outcome) => {
+                    tracing::info!(place = plan.name(), code = outcome.code, "command ended");
+                    return Ok(Done::Ended(outcome));
+                }
+            },
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted?;
+                command.interrupt().await.map_err(wire::fault)?;
+            }
+        }
+    }
+}
+
+fn wish(args: &ExecArgs, context: &Context, config: &Config) -> Result<Wish, Failure> {
     let input = if args.stdin {
         let mut input = Vec::new();
         io::stdin().lock().read_to_end(&mut input)?;
         Input::Data(input)
+    } else if args.background {
+        // What `hermes process write` types.
+        Input::Later
     } else {
         Input::Nothing
     };
@@ -63,7 +128,7 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
         (false, Format::Json) => Attention::AtEnd,
     };
     let timeout = Duration::from_secs(args.timeout.unwrap_or(config.terminal.timeout));
-    let wish = Wish {
+    Ok(Wish {
         timeout: (!args.background).then_some(timeout),
         at_deadline: AtDeadline::Kill,
         keep: u32::try_from(config.tool_output.max_bytes).unwrap_or(u32::MAX),
@@ -71,44 +136,7 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
         env: env.collect(),
         attention,
         directory: if args.cwd.is_some() { Directory::Other } else { Directory::Session },
-    };
-    let mut attempts = 0;
-    let mut command = loop {
-        let cwd = match &args.cwd {
-            Some(cwd) => cwd.clone(),
-            None => sandbox.cwd().await.map_err(fault)?,
-        };
-        let job = Job::shell(text(&args.command), cwd);
-        let permit = match ask(context, config, &plan, &session, job, &args)? {
-            Ok(permit) => permit,
-            Err(refused) => return refuse(context, &refused),
-        };
-        tracing::info!(place = plan.name(), %backend, "command started");
-        attempts += 1;
-        match sandbox.start(permit, wish.clone()).await {
-            // Another command of the session was faster; the gate must hear of the new directory.
-            Err(hermes_exec::Error::Moved) if attempts < ATTEMPTS => {}
-            started => break started.map_err(fault)?,
-        }
-    };
-    let outcome = loop {
-        tokio::select! {
-            happening = command.next() => match happening.map_err(fault)? {
-                Happening::Output(bytes) => context.screen.bytes(&bytes)?,
-                Happening::End(outcome) => break outcome,
-            },
-            interrupted = tokio::signal::ctrl_c() => {
-                interrupted?;
-                command.interrupt().await.map_err(fault)?;
-            }
-        }
-    };
-    tracing::info!(place = plan.name(), code = outcome.code, "command ended");
-    if args.session.as_deref() == Some("") && !matches!(outcome.ending, Ending::Background(_)) {
-        drop(command);
-        sandbox.remove().await.map_err(fault)?;
-    }
-    report(context, &plan, &session, &outcome)
+    })
 }
 
 /// One word is a whole command line; several are the words of one command, quoted so that they stay what they are.
@@ -127,105 +155,6 @@ fn text(words: &[String]) -> String {
             quoted.collect::<Vec<_>>().join(" ")
         }
     }
-}
-
-fn random() -> Result<[u8; 16], Failure> {
-    let mut seed = [0; 16];
-    getrandom::fill(&mut seed).map_err(|error| Failure::new(Kind::Failed, error.to_string()))?;
-    Ok(seed)
-}
-
-/// A no, and the question it answers where there was one.
-struct Refused {
-    refusal: Refusal,
-    rules: Vec<String>,
-    question: Option<String>,
-}
-
-/// Asks the gate, and whoever is there.
-fn ask(
-    context: &Context,
-    config: &Config,
-    plan: &Plan,
-    session: &SessionKey,
-    job: Job,
-    args: &ExecArgs,
-) -> Result<Result<Permit, Refused>, Failure> {
-    let owner = Person::new("cli");
-    let origin = Origin {
-        attendance: Attendance::Attended(vec![owner.clone()]),
-        person: owner.clone(),
-        door: Door::Cli,
-        session: session.clone(),
-        place: plan.place(),
-    };
-    let now = || {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_seconds(since.as_secs())
-    };
-    let moment = Moment { now: now(), seed: random()? };
-    let question = match wire::gate(config).judge(job, &origin, moment) {
-        Verdict::Allow(permit) => return Ok(Ok(permit)),
-        Verdict::Deny(refusal) => {
-            let rules = match &refusal {
-                Refusal::Floor(found) | Refusal::Unattended(found) => {
-                    found.iter().map(|found| found.id.to_owned()).collect()
-                }
-                _ => Vec::new(),
-            };
-            return Ok(Err(Refused { refusal, rules, question: None }));
-        }
-        Verdict::Ask(question) => question,
-    };
-    let choice = if args.yes {
-        Choice::Once
-    } else if io::stdin().is_terminal() && io::stderr().is_terminal() && !args.stdin {
-        put(context, &question)?
-    } else {
-        Choice::Deny(Some("there is no terminal to ask on; --yes says yes".to_owned()))
-    };
-    let rules = question.matches().iter().map(|found| found.id.to_owned()).collect();
-    let id = question.id().clone();
-    let answer = Answer { question: id.clone(), by: owner, at: now(), choice };
-    Ok(question.answered(answer).map_err(|refusal| Refused {
-        refusal,
-        rules,
-        question: Some(id.as_str().to_owned()),
-    }))
-}
-
-/// Shows a question and reads the answer; anything but a clear yes is a no.
-fn put(context: &Context, question: &Question) -> Result<Choice, Failure> {
-    let screen = context.screen;
-    screen.aside(&question.shown().plain());
-    for found in question.matches() {
-        screen.aside(&format!("  {} {}", screen.paint(Tone::Doubtful, "!"), found.reason));
-    }
-    screen.prompt("run it? [y/N]");
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    Ok(match answer.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Choice::Once,
-        _ => Choice::Deny(None),
-    })
-}
-
-fn refuse(context: &Context, refused: &Refused) -> Result<ExitCode, Failure> {
-    let reason = refused.refusal.to_string();
-    match context.screen.format {
-        Format::Json => context.screen.json(&json!({"refused": {
-            "rules": refused.rules, "reason": reason, "question": refused.question,
-        }}))?,
-        Format::Text => {
-            let word = context.screen.paint(Tone::Bad, "refused");
-            context.screen.aside(&format!("{word}: {reason}"));
-        }
-    }
-    Ok(Kind::Refused.code())
-}
-
-fn fault(error: hermes_exec::Error) -> Failure {
-    Failure::new(Kind::Unavailable, error.to_string())
 }
 
 fn report(

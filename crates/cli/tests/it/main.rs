@@ -8,6 +8,7 @@ mod edits;
 mod exec;
 mod hostile;
 mod layers;
+mod places;
 
 use std::collections::BTreeMap;
 use std::path::Path;

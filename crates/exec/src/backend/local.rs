@@ -23,7 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The settings of this backend.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Local {
-    /// `PATH`, `LANG`, `TERM`, `TZ`, `USER` and `SHELL` for commands.
+    /// `PATH`, `LANG`, `TERM`, `TZ`, `USER` and `SHELL` for commands. No part of the identity: the session is the same
+    /// in every terminal.
+    #[serde(skip)]
     pub base_env: Vec<(String, String)>,
 }
 

@@ -51,7 +51,9 @@ pub struct Sandboxed {
     pub network: Network,
     /// How much may be used.
     pub limits: Limits,
-    /// `PATH`, `LANG`, `TERM` and `TZ` for commands.
+    /// `PATH`, `LANG`, `TERM` and `TZ` for commands. No part of the identity: the session is the same in every
+    /// terminal.
+    #[serde(skip)]
     pub base_env: Vec<(String, String)>,
 }
 

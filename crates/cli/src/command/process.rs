@@ -1,0 +1,273 @@
+//! `hermes process`: what runs in the background.
+
+use std::io::{self, Read};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use hermes_exec::{Found, Handle, Places, ProcessView, Processes, Record, State, Tree};
+use hermes_types::{Job, SessionKey, Work};
+use serde_json::{Value, json};
+
+use crate::Context;
+use crate::args::ProcessAction;
+use crate::ask::{self, Consent};
+use crate::command::config::settings;
+use crate::config::keys::Config;
+use crate::failure::{Failure, Kind};
+use crate::screen::{Format, age, one_line};
+use crate::wire;
+
+/// How long one question to the guest may wait; a longer wait is several.
+const WAIT: Duration = Duration::from_secs(600);
+/// Bytes of output that are fetched at once.
+const PAGE: u32 = 256 * 1024;
+
+pub(crate) fn run(action: ProcessAction, context: &Context) -> Result<ExitCode, Failure> {
+    let config = settings(context)?;
+    let places = wire::places(context, config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match action {
+            ProcessAction::Ls => list(&places, context).await,
+            ProcessAction::Log { id, follow, offset, limit } => {
+                let one = One::find(&places, &id).await?;
+                let from = match u64::try_from(offset) {
+                    Ok(offset) => offset,
+                    Err(_negative) => one.view().await?.total.saturating_sub(offset.unsigned_abs()),
+                };
+                if follow { one.follow(from, context).await } else { one.log(from, limit, context).await }
+            }
+            ProcessAction::Wait { id, timeout } => {
+                let one = One::find(&places, &id).await?;
+                one.wait(timeout.map(Duration::from_secs), context).await
+            }
+            ProcessAction::Kill { id } => One::find(&places, &id).await?.kill(context).await,
+            ProcessAction::Write { id, text, close, yes } => {
+                let one = One::find(&places, &id).await?;
+                let consent = if yes { Consent::Given } else { Consent::Ask };
+                let end = if close { End::Close } else { End::Leave };
+                one.write(text, end, consent, context, config).await
+            }
+        }
+    })
+}
+
+/// What becomes of the input after something was typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Leave,
+    Close,
+}
+
+async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
+    let mut all: Vec<(Record, ProcessView)> = Vec::new();
+    for found in places.list().await.map_err(wire::fault)? {
+        if matches!(found.state, State::Live(_)) {
+            // A place that ended just now has nothing that runs.
+            let Ok(processes) = found.processes().await else { continue };
+            let Ok(views) = processes.list().await else { continue };
+            all.extend(views.into_iter().map(|view| (found.record.clone(), view)));
+        }
+    }
+    if context.screen.format == Format::Json {
+        let list: Vec<Value> = all.iter().map(|(record, view)| facts(record, view)).collect();
+        context.screen.json(&json!({"processes": list}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if all.is_empty() {
+        context.screen.aside("nothing runs in the background; `hermes exec --background` starts something");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let row = |(record, view): &(Record, ProcessView)| {
+        let state = match (&view.ended, view.tree) {
+            (_, Tree::Alive) => "running".to_owned(),
+            (Some(ended), Tree::Gone) => format!("exit {}", ended.code),
+            (None, Tree::Gone) => "ended".to_owned(),
+        };
+        vec![
+            handle(record, view),
+            state,
+            age(view.age),
+            one_line(&record.session, 24),
+            one_line(&String::from_utf8_lossy(&view.command), 60),
+        ]
+    };
+    let rows: Vec<_> = all.iter().map(row).collect();
+    context.screen.table(&["ID", "STATE", "AGE", "SESSION", "COMMAND"], &rows)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One process that was asked for.
+struct One {
+    handle: Handle,
+    found: Found,
+    processes: Processes,
+}
+
+impl One {
+    async fn find(places: &Places, id: &str) -> Result<Self, Failure> {
+        let handle: Handle = id.parse().map_err(|error: hermes_exec::process::NotAHandle| {
+            Failure::new(Kind::Usage, format!("`{id}` is {error}"))
+        })?;
+        let gone = || {
+            Failure::new(Kind::Failed, format!("there is no process `{id}`"))
+                .hint("`hermes process ls` lists them; they are forgotten half an hour after their end")
+        };
+        let found = places.find(&handle.place).await.map_err(wire::fault)?.into_iter().next();
+        let found = found.filter(|found| matches!(found.state, State::Live(_))).ok_or_else(gone)?;
+        let processes = found.processes().await.map_err(wire::fault)?;
+        processes.show(handle.process).await.map_err(|_missing| gone())?;
+        Ok(Self { handle, found, processes })
+    }
+
+    async fn view(&self) -> Result<ProcessView, Failure> {
+        self.processes.show(self.handle.process).await.map_err(wire::fault)
+    }
+
+    async fn log(&self, from: u64, limit: Option<u64>, context: &Context) -> Result<ExitCode, Failure> {
+        let (mut at, mut left) = (from, limit.unwrap_or(u64::MAX));
+        let mut collected = Vec::new();
+        loop {
+            let wanted = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
+            let page = self.processes.output(self.handle.process, at, wanted).await.map_err(wire::fault)?;
+            at = page.offset + page.data.len() as u64;
+            left = left.saturating_sub(page.data.len() as u64);
+            let is_last = page.data.is_empty() || left == 0 || at >= page.total;
+            match context.screen.format {
+                Format::Text => context.screen.bytes(&page.data)?,
+                // One document must be whole, so it has an end.
+                Format::Json => collected.extend_from_slice(&page.data),
+            }
+            if is_last || collected.len() > MOST_JSON {
+                break;
+            }
+        }
+        if context.screen.format == Format::Json {
+            let view = self.view().await?;
+            let mut facts = facts(&self.found.record, &view);
+            facts["output"] = Value::from(String::from_utf8_lossy(&collected));
+            facts["next_offset"] = Value::from(at);
+            context.screen.json(&facts)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn follow(&self, from: u64, context: &Context) -> Result<ExitCode, Failure> {
+        if context.screen.format == Format::Json {
+            return Err(Failure::new(Kind::Usage, "`--follow` has no end, so it makes no document")
+                .hint("leave `--json` or `--follow` out"));
+        }
+        let mut followed = self.processes.follow(self.handle.process, from).await.map_err(wire::fault)?;
+        loop {
+            tokio::select! {
+                page = followed.next() => match page.map_err(|error| wire::fault(error.into()))? {
+                    Some(page) => context.screen.bytes(&page.data)?,
+                    None => return Ok(ExitCode::SUCCESS),
+                },
+                // It goes on; only we stop looking.
+                interrupted = tokio::signal::ctrl_c() => {
+                    interrupted?;
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
+        }
+    }
+
+    async fn wait(&self, timeout: Option<Duration>, context: &Context) -> Result<ExitCode, Failure> {
+        let begun = Instant::now();
+        loop {
+            let left = timeout.map_or(WAIT, |timeout| timeout.saturating_sub(begun.elapsed()).min(WAIT));
+            let view = self.processes.wait(self.handle.process, left);
+            let view = tokio::select! {
+                view = view => view.map_err(wire::fault)?,
+                interrupted = tokio::signal::ctrl_c() => {
+                    interrupted?;
+                    return Ok(ExitCode::from(130));
+                }
+            };
+            let ended = view.ended.as_ref().map(|ended| ended.code);
+            if ended.is_none() && timeout.is_none_or(|timeout| begun.elapsed() < timeout) {
+                continue;
+            }
+            if context.screen.format == Format::Json {
+                context.screen.json(&facts(&self.found.record, &view))?;
+            } else if ended.is_none() {
+                context.screen.aside("still running");
+            }
+            return Ok(ExitCode::from(ended.map_or(124, |code| u8::try_from(code).unwrap_or(1))));
+        }
+    }
+
+    async fn kill(&self, context: &Context) -> Result<ExitCode, Failure> {
+        let view = self.processes.kill(self.handle.process).await.map_err(wire::fault)?;
+        match context.screen.format {
+            Format::Json => context.screen.json(&facts(&self.found.record, &view))?,
+            Format::Text => context.screen.line(&format!("killed {}", self.handle))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn write(
+        &self,
+        text: Option<String>,
+        end: End,
+        consent: Consent,
+        context: &Context,
+        config: &Config,
+    ) -> Result<ExitCode, Failure> {
+        let (text, consent) = match text {
+            Some(text) => (format!("{text}\n"), consent),
+            None => {
+                let mut text = String::new();
+                io::stdin().lock().read_to_string(&mut text)?;
+                (text, if consent == Consent::Ask { Consent::Nobody } else { consent })
+            }
+        };
+        let count = text.len();
+        if count > 0 {
+            let place = self.found.record.place(context.home.path()).ok_or_else(|| {
+                Failure::new(Kind::Failed, "this place was made by another version of hermes")
+            })?;
+            let session = SessionKey::new(&self.found.record.session);
+            let cwd = String::from_utf8_lossy(&self.view().await?.cwd).into_owned();
+            let job = Job { work: Work::Input(text), cwd };
+            let permit = match ask::ask(context, config, place, &session, job, consent)? {
+                Ok(permit) => permit,
+                Err(refused) => return ask::refuse(context, &refused),
+            };
+            self.processes.write(self.handle.process, permit).await.map_err(wire::fault)?;
+        }
+        if end == End::Close {
+            self.processes.close_input(self.handle.process).await.map_err(wire::fault)?;
+        }
+        if context.screen.format == Format::Json {
+            context.screen.json(&json!({"written": count, "closed": end == End::Close}))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Bytes of output in one document, at most about.
+const MOST_JSON: usize = 16 << 20;
+
+/// The id of a process, as people write it.
+pub(crate) fn handle(record: &Record, view: &ProcessView) -> String {
+    Handle::new(&record.place, view.process).to_string()
+}
+
+/// What `--json` says about a process.
+pub(crate) fn facts(record: &Record, view: &ProcessView) -> Value {
+    json!({
+        "id": handle(record, view),
+        "place": record.name,
+        "backend": record.backend,
+        "session": record.session,
+        "command": String::from_utf8_lossy(&view.command),
+        "cwd": String::from_utf8_lossy(&view.cwd),
+        "running": view.tree == Tree::Alive,
+        "exit_code": view.ended.as_ref().map(|ended| ended.code),
+        "age_seconds": view.age.as_secs_f64(),
+        "output_bytes": view.total,
+        "last": String::from_utf8_lossy(&view.last),
+    })
+}

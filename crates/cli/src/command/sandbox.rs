@@ -1,0 +1,247 @@
+//! `hermes sandbox`: the places that exist.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use hermes_exec::{Found, Places, State};
+use serde_json::{Value, json};
+
+use crate::Context;
+use crate::args::SandboxAction;
+use crate::command::config::settings;
+use crate::failure::{Failure, Kind};
+use crate::screen::{Format, Tone, age, one_line};
+use crate::wire;
+
+pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<ExitCode, Failure> {
+    let places = wire::places(context, settings(context)?)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match action {
+            SandboxAction::Ls => list(&places, context).await,
+            SandboxAction::Show { id } => show(&places, &id, context).await,
+            SandboxAction::Rm { ids, force } => {
+                let use_of = if force { InUse::End } else { InUse::Refuse };
+                remove(&places, &ids, use_of, context).await
+            }
+            SandboxAction::Prune { files } => {
+                let files = if files { Files::Remove } else { Files::Keep };
+                prune(&places, files, context).await
+            }
+        }
+    })
+}
+
+/// What to do with a place that somebody uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InUse {
+    Refuse,
+    End,
+}
+
+/// What to do with kept files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Files {
+    Keep,
+    Remove,
+}
+
+async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
+    let found = places.list().await.map_err(wire::fault)?;
+    if context.screen.format == Format::Json {
+        context.screen.json(&json!({"places": found.iter().map(facts).collect::<Vec<_>>()}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if found.is_empty() {
+        context.screen.aside("there are no places; `hermes exec` and `hermes shell` make them");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let row = |found: &Found| {
+        vec![
+            found.record.name.clone(),
+            found.record.backend.clone(),
+            state(found),
+            age(since(found)),
+            one_line(&found.record.session, 40),
+        ]
+    };
+    let rows: Vec<_> = found.iter().map(row).collect();
+    context.screen.table(&["NAME", "BACKEND", "STATE", "AGE", "SESSION"], &rows)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, Failure> {
+    let found = one(places, id).await?;
+    let processes = match found.state {
+        State::Live(_) => found.processes().await.map_err(wire::fault)?.list().await.map_err(wire::fault)?,
+        State::Silent | State::Asleep => Vec::new(),
+    };
+    let views: Vec<Value> = processes.iter().map(|view| super::process::facts(&found.record, view)).collect();
+    let mut facts = facts(&found);
+    facts["spec"] = found.record.spec.clone();
+    facts["processes"] = Value::from(views);
+    if context.screen.format == Format::Json {
+        context.screen.json(&facts)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut rows = vec![
+        ("name", found.record.name.clone()),
+        ("backend", found.record.backend.clone()),
+        ("session", one_line(&found.record.session, 200)),
+        ("state", state(&found)),
+        ("age", age(since(&found))),
+        ("lifetime", format!("{} s of idleness", found.record.lifetime)),
+        ("reaches", reach(&found)),
+    ];
+    if let Some(files) = &found.record.files {
+        rows.push(("files", files.display().to_string()));
+    }
+    for view in &processes {
+        let shown = one_line(&String::from_utf8_lossy(&view.command), 60);
+        rows.push(("process", format!("{}  {shown}", super::process::handle(&found.record, view))));
+    }
+    for (name, value) in rows {
+        context
+            .screen
+            .line(&format!("{}  {value}", context.screen.paint(Tone::Strong, &format!("{name:8}"))))?;
+    }
+    let spec = serde_json::to_string_pretty(&found.record.spec).unwrap_or_default();
+    context.screen.line(&format!("{}\n{spec}", context.screen.paint(Tone::Strong, "made as")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn remove(
+    places: &Places,
+    ids: &[String],
+    use_of: InUse,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
+    let mut chosen: Vec<Found> = Vec::new();
+    for id in ids {
+        let found = one(places, id).await?;
+        if use_of == InUse::Refuse && is_used(&found) {
+            return Err(Failure::new(Kind::Failed, format!("{} is in use", found.record.name))
+                .hint("`hermes sandbox show` says by what; `--force` ends it all the same"));
+        }
+        if !chosen.iter().any(|other| other.record.name == found.record.name) {
+            chosen.push(found);
+        }
+    }
+    for found in &chosen {
+        found.remove().await.map_err(wire::fault)?;
+        if context.screen.format == Format::Text {
+            context.screen.line(&found.record.name)?;
+        }
+    }
+    if context.screen.format == Format::Json {
+        let names: Vec<&str> = chosen.iter().map(|found| found.record.name.as_str()).collect();
+        context.screen.json(&json!({"removed": names}))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn prune(places: &Places, files: Files, context: &Context) -> Result<ExitCode, Failure> {
+    let all = places.list().await.map_err(wire::fault)?;
+    let unused: Vec<Found> = all.into_iter().filter(|found| !is_used(found)).collect();
+    let (asleep, awake): (Vec<_>, Vec<_>) =
+        unused.into_iter().partition(|found| found.state == State::Asleep);
+    let names: Vec<String> = awake.iter().map(|found| found.record.name.clone()).collect();
+    let failed = places.end(awake.clone()).await;
+    places.sweep().await.map_err(wire::fault)?;
+    let mut removed = Vec::new();
+    if files == Files::Remove {
+        for found in asleep.iter().chain(&awake).filter(|found| found.record.files.is_some()) {
+            found.remove().await.map_err(wire::fault)?;
+            removed.push(found.record.name.clone());
+        }
+    }
+    if let Some((found, error)) = failed.first() {
+        return Err(Failure::new(Kind::Failed, format!("{}: {error}", found.record.name)));
+    }
+    match context.screen.format {
+        Format::Json => context.screen.json(&json!({"ended": names, "files_removed": removed}))?,
+        Format::Text => {
+            let count =
+                |number: usize| if number == 1 { "1 place".to_owned() } else { format!("{number} places") };
+            context.screen.line(&format!("ended {}", count(names.len())))?;
+            if files == Files::Remove {
+                context.screen.line(&format!("removed the files of {}", count(removed.len())))?;
+            } else if !asleep.is_empty() {
+                let kept = count(asleep.len());
+                context.screen.aside(&format!("kept the files of {kept} that sleep; `--files` removes them"));
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The one place that is meant.
+async fn one(places: &Places, id: &str) -> Result<Found, Failure> {
+    let mut found = places.find(id).await.map_err(wire::fault)?;
+    match (found.pop(), found.len()) {
+        (Some(found), 0) => Ok(found),
+        (Some(_), more) => {
+            Err(Failure::new(Kind::Usage, format!("`{id}` could be any of {} places", more + 1))
+                .hint("`hermes sandbox ls` lists their names"))
+        }
+        (None, _) => Err(Failure::new(Kind::Failed, format!("there is no place `{id}`"))
+            .hint("`hermes sandbox ls` lists them")),
+    }
+}
+
+/// Whether something runs there or somebody besides us is connected.
+fn is_used(found: &Found) -> bool {
+    match found.state {
+        State::Live(stats) => stats.running > 0 || stats.clients > 1,
+        State::Silent | State::Asleep => false,
+    }
+}
+
+fn since(found: &Found) -> Duration {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Duration::from_secs(found.record.created))
+}
+
+fn state(found: &Found) -> String {
+    match found.state {
+        State::Live(stats) if stats.running > 0 => format!("{} running", stats.running),
+        State::Live(stats) => format!("idle {}", age(stats.idle)),
+        State::Silent => "silent".to_owned(),
+        State::Asleep => "asleep".to_owned(),
+    }
+}
+
+fn reach(found: &Found) -> String {
+    use hermes_types::Reach;
+    match &found.record.reach {
+        Reach::Nothing => "nothing of yours".to_owned(),
+        Reach::Directories(paths) => format!("your directories at {}", paths.join(", ")),
+        Reach::Host => "this machine".to_owned(),
+    }
+}
+
+/// What `--json` says about a place.
+fn facts(found: &Found) -> Value {
+    let record = &found.record;
+    let (word, stats) = match found.state {
+        State::Live(stats) if stats.running > 0 => ("running", Some(stats)),
+        State::Live(stats) => ("idle", Some(stats)),
+        State::Silent => ("silent", None),
+        State::Asleep => ("asleep", None),
+    };
+    json!({
+        "name": record.name,
+        "id": record.place,
+        "backend": record.backend,
+        "session": record.session,
+        "state": word,
+        "created": record.created,
+        "age_seconds": since(found).as_secs(),
+        "idle_seconds": stats.map(|stats| stats.idle.as_secs()),
+        "lifetime_seconds": record.lifetime,
+        "clients": stats.map(|stats| stats.clients.saturating_sub(1)),
+        "running": stats.map(|stats| stats.running),
+        "reach": record.reach,
+        "files": record.files,
+    })
+}

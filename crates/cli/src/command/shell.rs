@@ -1,0 +1,98 @@
+//! `hermes shell`: an interactive terminal in a place.
+
+use std::io::{self, IsTerminal, Read};
+use std::process::ExitCode;
+
+use hermes_exec::{Shown, Terminal};
+use hermes_types::Job;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::Context;
+use crate::args::PlaceArgs;
+use crate::ask::{self, Consent};
+use crate::command::config::settings;
+use crate::config::keys::Config;
+use crate::failure::{Failure, Kind};
+use crate::screen::{Format, Tone};
+use crate::terminal::{Raw, size};
+use crate::wire::{self, Keep, Session};
+
+/// What runs there.
+const SHELL: &str = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi";
+/// Keystrokes that wait to be passed on.
+const TYPED: usize = 16;
+
+pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failure> {
+    if context.screen.format == Format::Json || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        return Err(Failure::new(Kind::Usage, "`hermes shell` needs a terminal on both sides")
+            .hint("`hermes exec` runs a single command"));
+    }
+    let config = settings(context)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let code = runtime.block_on(shell(args, context, config));
+    // Somebody may still be reading the keyboard.
+    runtime.shutdown_background();
+    code
+}
+
+async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
+    let session = Session::new(args)?;
+    let plan = wire::plan(context, config, args, &session)?;
+    let reaper = wire::places(context, config)?.reap();
+    let sandbox = plan.open().await.map_err(wire::fault)?;
+    let job = Job::shell(SHELL, sandbox.cwd().await.map_err(wire::fault)?);
+    // Whoever asks for a shell by name has said yes to it.
+    let permit = match ask::ask(context, config, plan.place(), &session.key, job, Consent::Given)? {
+        Ok(permit) => permit,
+        Err(refused) => return ask::refuse(context, &refused),
+    };
+    let screen = context.screen;
+    let backend = plan.backend();
+    screen.aside(&screen.paint(Tone::Quiet, &format!("{} on {backend}; exit leaves it", plan.name())));
+    let env: Vec<_> = ["TERM", "COLORTERM"]
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), context.variable(name)?.to_owned())))
+        .collect();
+    let terminal = sandbox.terminal(permit, size()?, &env).await.map_err(wire::fault)?;
+    let code = {
+        let _raw = Raw::new()?;
+        attend(terminal, context).await
+    };
+    if session.keep == Keep::Nothing {
+        sandbox.remove().await.map_err(wire::fault)?;
+    }
+    // What it could not remove the next one tries again; the command has its own outcome.
+    if let Err(error) = reaper.finish().await {
+        tracing::warn!(%error, "leftovers of places could not be removed");
+    }
+    code
+}
+
+/// Carries bytes between the two terminals until the program ends.
+async fn attend(mut terminal: Terminal, context: &Context) -> Result<ExitCode, Failure> {
+    let (typed, mut keys) = mpsc::channel::<Vec<u8>>(TYPED);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = io::stdin().lock().read(&mut buffer) {
+            if typed.blocking_send(buffer.get(..count).unwrap_or_default().to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    let mut resized = signal(SignalKind::window_change())?;
+    let mut keyboard = true;
+    loop {
+        tokio::select! {
+            shown = terminal.next() => match shown.map_err(wire::fault)? {
+                Shown::Bytes(bytes) => context.screen.bytes(&bytes)?,
+                Shown::End(code) => return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
+            },
+            bytes = keys.recv(), if keyboard => match bytes {
+                Some(bytes) => terminal.write(&bytes).await.map_err(wire::fault)?,
+                None => keyboard = false,
+            },
+            _ = resized.recv() => terminal.resize(size()?).await.map_err(wire::fault)?,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! `hermes sandbox`, `hermes process` and `hermes shell` with the real program.
+
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::{Home, Run};
+
+/// A home with places of its own, which are ended with it.
+struct Desk {
+    home: Home,
+    work: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self { home: Home::with_config(""), work: tempfile::tempdir().unwrap() }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.home.command(args);
+        let run = self.home.path().join("run");
+        std::fs::create_dir_all(&run).unwrap();
+        command
+            .env("XDG_RUNTIME_DIR", run)
+            .env("HOME", "/home/nobody")
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .current_dir(self.work.path());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        Run::of(self.command(args).output().unwrap())
+    }
+
+    fn places(&self) -> Vec<Value> {
+        let listed = self.run(&["sandbox", "ls", "--json"]).json();
+        listed["places"].as_array().unwrap().clone()
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        for place in self.places() {
+            self.run(&["sandbox", "rm", "--force", place["name"].as_str().unwrap()]);
+        }
+    }
+}
+
+#[test]
+fn places_are_listed_shown_and_removed_with_their_files() {
+    let desk = Desk::new();
+    assert_eq!(desk.places(), [] as [Value; 0]);
+    let made =
+        desk.run(&["exec", "--backend", "sandbox", "--session", "a\nb", "--json", "--", "echo x > kept"]);
+    let name = made.json()["place"].as_str().unwrap().to_owned();
+    let listed = desk.places();
+    let [place] = &listed[..] else { panic!("{listed:?}") };
+    let facts = |key: &str| place[key].clone();
+    assert_eq!(
+        json!([
+            facts("name"),
+            facts("session"),
+            facts("backend"),
+            facts("state"),
+            facts("running"),
+            facts("reach")
+        ]),
+        json!([name, "a\nb", "sandbox", "idle", 0, "nothing"])
+    );
+    let kept = desk.home.path().join("sandboxes/sandbox").join(&name).join("workspace/kept");
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "x\n");
+    let shown = desk.run(&["sandbox", "show", &name]);
+    assert!(shown.out.contains("session   a b\n") && shown.out.contains("nothing of yours"), "{shown:?}");
+    let removed = desk.run(&["sandbox", "rm", "a\nb"]);
+    assert_eq!((removed.code, removed.out), (Some(0), format!("{name}\n")));
+    assert!(!kept.exists());
+    assert_eq!(desk.places(), [] as [Value; 0]);
+    let missing = desk.run(&["sandbox", "rm", &name]);
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+}
+
+#[test]
+fn prune_ends_what_nobody_uses_and_keeps_files_unless_told() {
+    let desk = Desk::new();
+    desk.run(&["exec", "--backend", "sandbox", "--session", "idle", "--", "echo x > kept"]);
+    desk.run(&["exec", "--session", "busy", "--background", "--", "sleep 1000"]);
+    let idle = desk.run(&["sandbox", "show", "idle", "--json"]).json();
+    let pruned = desk.run(&["sandbox", "prune", "--json"]).json();
+    assert_eq!(pruned, json!({"ended": [idle["name"]], "files_removed": []}));
+    let states = |desk: &Desk| {
+        let mut states: Vec<_> = desk
+            .places()
+            .iter()
+            .map(|place| {
+                format!("{} {}", place["session"].as_str().unwrap(), place["state"].as_str().unwrap())
+            })
+            .collect();
+        states.sort();
+        states
+    };
+    assert_eq!(states(&desk), ["busy running", "idle asleep"]);
+    let refused = desk.run(&["sandbox", "rm", "busy"]);
+    assert!(refused.code == Some(1) && refused.err.contains("in use"), "{refused:?}");
+    let woken =
+        desk.run(&["exec", "--backend", "sandbox", "--session", "idle", "--json", "--", "cat kept"]).json();
+    assert_eq!(json!([woken["output"], woken["place_reset"]]), json!(["x\n", true]));
+    desk.run(&["sandbox", "prune", "--files"]);
+    assert_eq!(states(&desk), ["busy running"]);
+    assert!(!std::path::Path::new(idle["files"].as_str().unwrap()).exists());
+}
+
+#[test]
+fn a_background_process_is_found_again_read_typed_into_waited_for_and_killed() {
+    let desk = Desk::new();
+    let started = desk.run(&[
+        "exec",
+        "--session",
+        "s",
+        "--background",
+        "--",
+        "while read x; do echo \"<$x>\"; done; exit 3",
+    ]);
+    let id = started.out.trim();
+    let listed = desk.run(&["process", "ls", "--json"]).json();
+    let [process] = &listed["processes"].as_array().unwrap()[..] else { panic!("{listed}") };
+    assert_eq!(
+        json!([process["id"], process["running"], process["exit_code"], process["session"]]),
+        json!([id, true, null, "s"])
+    );
+    let late = desk.run(&["process", "wait", id, "--timeout", "0"]);
+    assert_eq!(late.code, Some(124), "{late:?}");
+    assert_eq!(desk.run(&["process", "write", id, "hello there"]).code, Some(0));
+    let floor = desk.run(&["process", "write", "--yes", id, "rm -rf /"]);
+    assert_eq!(floor.code, Some(4), "{floor:?}");
+    assert_eq!(desk.run(&["process", "write", "--close", id, "bye"]).code, Some(0));
+    assert_eq!(desk.run(&["process", "wait", id]).code, Some(3));
+    assert_eq!(desk.run(&["process", "log", id]).out, "<hello there>\n<bye>\n");
+    assert_eq!(desk.run(&["process", "log", "--follow", id]).out, "<hello there>\n<bye>\n");
+    assert_eq!(desk.run(&["process", "log", "--offset", "-6", "--limit", "5", id]).out, "<bye>");
+
+    let long =
+        desk.run(&["exec", "--session", "s", "--background", "--json", "--", "sleep 1000 & sleep 1000"]);
+    let id = long.json()["process"].as_str().unwrap().to_owned();
+    let killed = desk.run(&["process", "kill", &id, "--json"]).json();
+    assert_eq!(killed["running"], false);
+    for wrong in ["nonsense", "proc_00000000_1_1"] {
+        let missing = desk.run(&["process", "log", wrong]);
+        assert!(matches!(missing.code, Some(1 | 2)) && missing.err.contains("process"), "{missing:?}");
+    }
+}
+
+#[test]
+fn a_shell_is_a_terminal_in_the_place_and_gives_its_exit_code() {
+    let desk = Desk::new();
+    desk.run(&["exec", "--backend", "sandbox", "--session", "s", "--", "export FROM=exec; mkdir d; cd d"]);
+    let hermes = desk.command(&[]);
+    let line = format!("{} shell --backend sandbox --session s", hermes.get_program().display());
+    #[expect(clippy::disallowed_methods, reason = "a terminal around the program under test")]
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &line, "/dev/null"]).env_clear();
+    script.envs(hermes.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    script.current_dir(desk.work.path());
+    let mut child =
+        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, b"test -t 0 && echo \"[$FROM $PWD]\"; exit 7\n").unwrap();
+    let done = Run::of(child.wait_with_output().unwrap());
+    drop(stdin);
+    assert!(done.out.contains("[exec /workspace/d]") && done.code == Some(7), "{done:?}");
+    let piped = desk.run(&["shell"]);
+    assert!(piped.code == Some(2) && piped.err.contains("needs a terminal"), "{piped:?}");
+}
