@@ -65,7 +65,22 @@ pub(super) fn main(args: &[String]) -> Result<ExitCode> {
         rows.extend(measure(&mut bench).with_context(|| (*name).to_owned())?);
     }
     table::print(&rows, format)?;
+    warn_of_load()?;
     Ok(if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Steps that wait for each other suffer more from others than a single one.
+fn warn_of_load() -> Result<()> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    let load: f64 = text.split(' ').next().unwrap_or_default().parse()?;
+    let processors = std::thread::available_parallelism()?.get();
+    // Of the last minute, to which we contribute one or two ourselves.
+    if load > processors as f64 + 1.0 {
+        eprintln!(
+            "the machine is busy (load {load} on {processors} processors): ratios are worse than they are"
+        );
+    }
+    Ok(())
 }
 
 /// Everything that is measured, with a home of its own.

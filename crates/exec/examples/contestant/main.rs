@@ -79,12 +79,6 @@ impl Contestant {
             ["tree", place] => self.tree(place).await,
             ["crowd", count] => self.make_crowd(count.parse().unwrap()).await,
             ["crowd-left"] => json!({ "left": self.crowd.iter().filter(|pid| lives(**pid)).count() }),
-            ["prune"] => {
-                let began = Instant::now();
-                let places = self.places();
-                assert!(places.end(places.list().await.unwrap()).await.is_empty());
-                seconds(began.elapsed())
-            }
             ["file", action] => {
                 if self.files.is_none() {
                     self.files = Some(Files::of(self.place("local").await).await);

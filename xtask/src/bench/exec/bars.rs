@@ -114,7 +114,8 @@ pub(super) fn crowd(bench: &mut Bench) -> Result<Vec<Row>> {
     let figure = |name: &str| made[name].as_f64().context("no figure");
     let (seconds, kib) = (figure("seconds")?, figure("kib_each")?);
     let began = Instant::now();
-    bench.ask(Who::Ours, &["prune"])?;
+    let hermes = bench.hermes.clone();
+    bench.ask(Who::Ours, &["spawn", word(&hermes)?, "sandbox", "prune"])?;
     while bench.ask(Who::Ours, &["crowd-left"])?["left"] != 0 && began.elapsed() < 4 * GONE {
         std::thread::sleep(Duration::from_millis(10));
     }

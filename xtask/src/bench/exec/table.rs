@@ -92,15 +92,15 @@ pub(super) fn print(rows: &[Row], format: Format) -> Result<()> {
         }
         Format::Table => {
             println!(
-                "| {:42} | {:>5} | {:>10} | {:>8} | {:>24} | {:>7} | {:>8} | {:6} |",
+                "| {:47} | {:>5} | {:>11} | {:>8} | {:>24} | {:>7} | {:>8} | {:7} |",
                 "name", "count", "median", "p99", "beside", "ratio", "bar", "verdict"
             );
             println!(
                 "|{}|",
                 [
-                    "-".repeat(44),
+                    "-".repeat(49),
                     "-".repeat(7),
-                    "-".repeat(12),
+                    "-".repeat(13),
                     "-".repeat(10),
                     "-".repeat(26),
                     "-".repeat(9),
@@ -123,7 +123,7 @@ fn line(row: &Row) -> String {
     };
     let verdict = if row.is_met() { "met" } else { "missed" };
     format!(
-        "| {:42} | {:5} | {:7.2} {:2} | {:8.2} | {beside:>24} | {:7.2} | {bar:>8} | {verdict:7} |",
+        "| {:47} | {:5} | {:7.2} {:3} | {:8.2} | {beside:>24} | {:7.2} | {bar:>8} | {verdict:7} |",
         row.name, row.samples, row.median, row.unit, row.p99, row.ratio
     )
 }
