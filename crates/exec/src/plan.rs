@@ -36,6 +36,8 @@ pub struct Spec {
     /// Variables that commands get besides those of the place. Values are no part of the identity.
     #[serde(skip)]
     pub env: Vec<(String, String)>,
+    /// Files of the place that bash sources when a session begins.
+    pub init: Vec<String>,
     /// How long the place may be idle.
     pub lifetime: Duration,
 }

@@ -9,6 +9,7 @@ use hermes_guest::protocol::message::{
     StateRule, Stdin, Workdir,
 };
 use hermes_policy::Permit;
+use hermes_policy::withheld::FAMILIES;
 use hermes_types::Work;
 use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
@@ -125,8 +126,16 @@ impl Plan {
         let about = client.about().await?;
         let mut env = about.base_env;
         env.extend(pairs(&self.spec.env));
-        let open =
-            OpenSession { key: self.guest_session(), cwd: ByteBuf::from(self.spec.cwd.as_bytes()), env };
+        let init: Vec<_> = self.spec.init.iter().map(|file| ByteBuf::from(file.as_bytes())).collect();
+        let withheld = FAMILIES.iter().flat_map(|family| family.names).map(|name| ByteBuf::from(*name));
+        let open = OpenSession {
+            key: self.guest_session(),
+            cwd: ByteBuf::from(self.spec.cwd.as_bytes()),
+            env,
+            // Nothing but these files can bring in what is to stay outside.
+            withheld: if init.is_empty() { Vec::new() } else { withheld.collect() },
+            init,
+        };
         let view = client.open_session(open).await?;
         // A place whose guest lost the session has lost its state, whoever made it.
         let reset = if view.origin == Origin::Created { was_here } else { Reset::No };

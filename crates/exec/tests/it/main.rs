@@ -43,6 +43,7 @@ impl Homes {
             cwd: self.path().display().to_string(),
             home: self.path().display().to_string(),
             env: vec![("GIVEN".to_owned(), "value".to_owned())],
+            init: Vec::new(),
             // The guests of a test end soon after it.
             lifetime: Duration::from_secs(1),
         }
