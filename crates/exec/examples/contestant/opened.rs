@@ -102,7 +102,7 @@ impl Layout {
             true => Backend::Local(Local { base_env }),
             false => Backend::Sandbox(Sandboxed {
                 helper: std::env::current_exe().unwrap(),
-                files: self.home.join("sandboxes"),
+                files: Some(self.home.join("sandboxes")),
                 owner_home: PathBuf::from("/root"),
                 binds: Vec::new(),
                 network: Network::None,
@@ -123,6 +123,7 @@ impl Layout {
             cwd: if local { workspace.clone() } else { WORKSPACE.to_owned() },
             home: if local { workspace } else { HOME.to_owned() },
             env: Vec::new(),
+            init: Vec::new(),
             lifetime: Duration::from_secs(600),
         };
         Plan::new(host, spec, session.clone())

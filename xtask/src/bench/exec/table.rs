@@ -118,8 +118,8 @@ pub(super) fn print(rows: &[Row], format: Format) -> Result<()> {
 fn line(row: &Row) -> String {
     let beside = row.beside.as_ref().map_or_else(String::new, |(name, median)| format!("{name} {median:.2}"));
     let bar = match row.bar {
-        Bar::AtMost(most) => format!("<= {most}"),
-        Bar::AtLeast(least) => format!(">= {least}"),
+        Bar::AtMost(most) => format!("<= {most:.2}"),
+        Bar::AtLeast(least) => format!(">= {least:.2}"),
     };
     let verdict = if row.is_met() { "met" } else { "missed" };
     format!(
