@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 use crate::anchor::Anchor;
 use crate::command::{Command, Kind, Terminal};
 use crate::registry::{Record, Room, blocking, remove, sweep_now_and_then};
-use crate::{Error, Plan, Processes, Size, admission};
+use crate::{Error, Files, Plan, Processes, Size, admission};
 
 /// How often a place is looked for that ends at the very moment it is found.
 const ATTEMPTS: u32 = 3;
@@ -219,6 +219,16 @@ impl Sandbox {
     pub async fn processes(&self) -> Result<Processes, Error> {
         let client = self.client().await?;
         Ok(Processes::new(client, self.plan.id().clone(), self.plan.session.clone()))
+    }
+
+    /// The files of the place.
+    pub async fn files(&self) -> Result<Files, Error> {
+        Ok(Files {
+            client: self.client().await?,
+            place: self.plan.id().clone(),
+            session: self.plan.session.clone(),
+            guest_session: self.plan.guest_session(),
+        })
     }
 
     /// Ends the place and removes everything it left on this machine. When this returns it is gone.

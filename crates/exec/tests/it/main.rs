@@ -1,14 +1,18 @@
 //! Places as their callers see them: made once, found again, entered with a permit only.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod files;
+
 use std::path::Path;
 use std::time::Duration;
 
+use hermes_exec::backend::sandbox;
 use hermes_exec::{
     AtDeadline, AtEnd, Attention, Backend, Directory, Ending, Error, Found, Host, Input, Local, Outcome,
-    Places, Plan, Reset, Sandbox, Spec, State, Wish,
+    Places, Plan, Reset, Sandbox, Sandboxed, Spec, State, Wish,
 };
-use hermes_policy::{Gate, Moment, Permit, Verdict};
+use hermes_policy::{Gate, Mode, Moment, Permit, Verdict};
+use hermes_sandbox::{Limits, Network};
 use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
 
 /// A home of its own for places, which are ended with it.
@@ -36,25 +40,60 @@ impl Homes {
     }
 
     fn spec(&self) -> Spec {
+        let here = self.path().display().to_string();
+        self.spec_of(Backend::Local(Local { base_env: base_env() }), &here, &here)
+    }
+
+    fn spec_of(&self, backend: Backend, cwd: &str, home: &str) -> Spec {
         Spec {
-            backend: Backend::Local(Local {
-                base_env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
-            }),
-            cwd: self.path().display().to_string(),
-            home: self.path().display().to_string(),
+            backend,
+            cwd: cwd.to_owned(),
+            home: home.to_owned(),
             env: vec![("GIVEN".to_owned(), "value".to_owned())],
             init: Vec::new(),
             // The guests of a test end soon after it.
-            lifetime: Duration::from_secs(1),
+            lifetime: Duration::from_secs(10),
         }
     }
 
     fn plan(&self, session: &str) -> Plan {
         Plan::new(self.host(), self.spec(), SessionKey::new(session))
     }
+
+    /// A jail that sees nothing of the host but what every jail sees.
+    fn jail_plan(&self, session: &str) -> Plan {
+        self.jail_plan_for(&self.path().join("owner"), session)
+    }
+
+    fn jail_plan_for(&self, owner_home: &Path, session: &str) -> Plan {
+        let sandboxed = Sandboxed {
+            helper: env!("CARGO_BIN_EXE_exec-jailer").into(),
+            files: Some(self.path().join("files")),
+            owner_home: owner_home.to_owned(),
+            binds: Vec::new(),
+            network: Network::None,
+            limits: Limits::default(),
+            base_env: base_env(),
+        };
+        let spec = self.spec_of(Backend::Sandbox(sandboxed), sandbox::WORKSPACE, sandbox::HOME);
+        Plan::new(self.host(), spec, SessionKey::new(session))
+    }
 }
 
+fn base_env() -> Vec<(String, String)> {
+    vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]
+}
+
+/// A permit for a command, whatever the gate would ask about it.
 fn permit(plan: &Plan, session: &str, command: &str, cwd: &str) -> Permit {
+    let gate = Gate { mode: Mode::Off, ..Gate::default() };
+    match judge(&gate, plan, session, Job::shell(command, cwd)) {
+        Verdict::Allow(permit) => permit,
+        other => panic!("{command}: {other:?}"),
+    }
+}
+
+fn judge(gate: &Gate, plan: &Plan, session: &str, job: Job) -> Verdict {
     let owner = Person::new("cli");
     let origin = Origin {
         person: owner.clone(),
@@ -64,10 +103,7 @@ fn permit(plan: &Plan, session: &str, command: &str, cwd: &str) -> Permit {
         place: plan.place(),
     };
     let moment = Moment { now: Timestamp::from_seconds(0), seed: [0; 16] };
-    match Gate::default().judge(Job::shell(command, cwd), &origin, moment) {
-        Verdict::Allow(permit) => permit,
-        other => panic!("{command}: {other:?}"),
-    }
+    gate.judge(job, &origin, moment)
 }
 
 fn wish(attention: Attention) -> Wish {
@@ -302,4 +338,19 @@ async fn one_place_too_many_waits_until_another_is_idle() {
         places(&homes).list().await.unwrap().into_iter().map(|found| found.record.name).collect();
     assert_eq!(names, [two.name()]);
     second.remove().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_jail_has_a_workspace_of_its_own_that_is_there_again() {
+    let homes = Homes::new();
+    let plan = homes.jail_plan("s");
+    let sandbox = plan.open().await.unwrap();
+    let made = run_in(&sandbox, &plan, "s", "pwd; echo $HOME; echo kept >file; touch /etc/x").await;
+    assert!(text(&made).starts_with("/workspace\n/sandbox/home\n"), "{made:?}");
+    assert_eq!(made.code, 1, "{made:?}");
+    drop(sandbox);
+    let again = plan.open().await.unwrap();
+    assert_eq!(text(&run_in(&again, &plan, "s", "cat file").await), "kept\n");
+    again.remove().await.unwrap();
+    assert_eq!(std::fs::read_dir(homes.path().join("files/sandbox")).unwrap().count(), 0);
 }
