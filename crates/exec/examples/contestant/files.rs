@@ -1,55 +1,53 @@
 //! What tools do with files.
 
-use hermes_guest::client::Client;
-use hermes_guest::protocol::file::{
-    Edit, Expect, Occurrences, Parents, Part, Place, Scope, Search, Target, Write,
-};
+use hermes_exec::files::lexical;
+use hermes_guest::protocol::file::{Edit, Expect, Occurrences, Parents, Part, Scope, Search, Target, Write};
+use hermes_policy::Permit;
+use hermes_types::{FileAccess, FileUse, Job, Work};
 use serde_bytes::ByteBuf;
-use tokio::net::UnixStream;
 
 use crate::opened::Opened;
 
-/// The files of a place. Below its directory there are a `tree` to search and a file to patch.
-pub(crate) struct Files {
-    client: Client,
-    /// What the patched file has, and what it gets.
-    words: (&'static str, &'static str),
+/// Touches a file as a tool does. In the directory of the place there are a `tree` to search and a file to patch, which
+/// has the first of the words and gets the second.
+pub(crate) async fn touch(opened: &Opened, cwd: &str, action: &str, words: (&str, &str)) {
+    let files = opened.sandbox.files().await.unwrap();
+    match action {
+        "read" => {
+            let part = Part::Lines { first: 1, count: 500 };
+            let reader =
+                files.read(permit(opened, cwd, FileAccess::Read, "tree/file7.txt"), part).await.unwrap();
+            assert!(reader.all(1 << 20).await.unwrap().0.starts_with(b"line 0 "));
+        }
+        "write" => {
+            let how = Write { expect: Expect::Anything, parents: Parents::Create };
+            let text = "a line of text\n".repeat(500);
+            let permit = permit(opened, cwd, FileAccess::Write, "written.txt");
+            files.write(permit, &mut text.as_bytes(), how).await.unwrap();
+        }
+        "patch" => {
+            let edit = Edit {
+                old: ByteBuf::from(words.0),
+                new: ByteBuf::from(words.1),
+                occurrences: Occurrences::One,
+            };
+            let permit = permit(opened, cwd, FileAccess::Write, "patched.txt");
+            files.patch(permit, vec![edit]).await.unwrap();
+        }
+        "search" => {
+            let target = Target::Lines { pattern: "line 7 of file 5".to_owned(), context: 0 };
+            let search = Search { target, globs: Vec::new(), scope: Scope::Tracked, offset: 0, limit: 50 };
+            let permit = permit(opened, cwd, FileAccess::Read, "tree");
+            assert_eq!(files.search(permit, search).await.unwrap().end.hits, 11);
+        }
+        _ => panic!("{action}"),
+    }
 }
 
-impl Files {
-    pub(crate) async fn of(opened: &Opened) -> Self {
-        let stream = UnixStream::connect(opened.room.join("guest.sock")).await.unwrap();
-        Self { client: Client::connect(stream).await.unwrap(), words: ("alpha", "omega") }
-    }
-
-    pub(crate) async fn touch(&mut self, action: &str) {
-        let at = |path: &str| Place { session: Some("session".into()), path: ByteBuf::from(path) };
-        match action {
-            "read" => {
-                let part = Part::Lines { first: 1, count: 500 };
-                let (text, _) = self.client.read_small(at("tree/file7.txt"), part, 1 << 20).await.unwrap();
-                assert!(text.starts_with(b"line 0 "));
-            }
-            "write" => {
-                let write = Write { expect: Expect::Anything, parents: Parents::Create };
-                let mut writer = self.client.write(at("written.txt"), write).await.unwrap();
-                writer.write("a line of text\n".repeat(500).as_bytes()).await.unwrap();
-                writer.finish().await.unwrap();
-            }
-            "patch" => {
-                let (old, new) = self.words;
-                let edit =
-                    Edit { old: ByteBuf::from(old), new: ByteBuf::from(new), occurrences: Occurrences::One };
-                self.client.patch(at("patched.txt"), vec![edit]).await.unwrap();
-                self.words = (new, old);
-            }
-            "search" => {
-                let target = Target::Lines { pattern: "line 7 of file 5".to_owned(), context: 0 };
-                let search =
-                    Search { target, globs: Vec::new(), scope: Scope::Tracked, offset: 0, limit: 50 };
-                assert_eq!(self.client.search(at("tree"), search).await.unwrap().end.hits, 11);
-            }
-            _ => panic!("{action}"),
-        }
-    }
+fn permit(opened: &Opened, cwd: &str, access: FileAccess, path: &str) -> Permit {
+    let real = lexical(path, cwd, cwd);
+    opened.permit(Job {
+        work: Work::File(FileUse { access, path: path.to_owned(), real }),
+        cwd: cwd.to_owned(),
+    })
 }

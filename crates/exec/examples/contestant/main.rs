@@ -20,7 +20,6 @@ use hermes_exec::{Attention, Ending, Happening, Places};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use files::Files;
 use opened::{Layout, Opened};
 use world::{field, lineage, lives, sleepers};
 
@@ -52,7 +51,8 @@ struct Contestant {
     layout: Layout,
     /// Those that are open, by what they are called in questions.
     open: HashMap<String, Opened>,
-    files: Option<Files>,
+    /// Whether the file to patch has its second word.
+    patched: bool,
     /// The processes of many idle places.
     crowd: Vec<u32>,
     /// Questions so far.
@@ -61,7 +61,7 @@ struct Contestant {
 
 impl Contestant {
     fn new(layout: Layout) -> Self {
-        Self { layout, open: HashMap::new(), files: None, crowd: Vec::new(), count: 0 }
+        Self { layout, open: HashMap::new(), patched: false, crowd: Vec::new(), count: 0 }
     }
 
     async fn answer(&mut self, words: &[&str]) -> Value {
@@ -80,12 +80,12 @@ impl Contestant {
             ["crowd", count] => self.make_crowd(count.parse().unwrap()).await,
             ["crowd-left"] => json!({ "left": self.crowd.iter().filter(|pid| lives(**pid)).count() }),
             ["file", action] => {
-                if self.files.is_none() {
-                    self.files = Some(Files::of(self.place("local").await).await);
-                }
-                let files = self.files.as_mut().unwrap();
+                let words = if self.patched { ("omega", "alpha") } else { ("alpha", "omega") };
+                self.patched ^= action == "patch";
+                let opened = self.place("local").await;
+                let cwd = opened.sandbox.cwd().await.unwrap();
                 let began = Instant::now();
-                files.touch(action).await;
+                files::touch(opened, &cwd, action, words).await;
                 seconds(began.elapsed())
             }
             _ => panic!("{words:?}"),

@@ -23,10 +23,10 @@ pub(crate) struct Layout {
 
 /// A place that is open.
 pub(crate) struct Opened {
-    pub(crate) plan: Plan,
+    plan: Plan,
     pub(crate) sandbox: Sandbox,
     /// Its directory on the host.
-    pub(crate) room: PathBuf,
+    room: PathBuf,
     session: SessionKey,
 }
 
@@ -57,7 +57,7 @@ impl Opened {
         self.sandbox.start(self.permit(Job::shell(text, cwd)), wish).await.unwrap()
     }
 
-    fn permit(&self, job: Job) -> Permit {
+    pub(crate) fn permit(&self, job: Job) -> Permit {
         let owner = Person::new("cli");
         let origin = Origin {
             person: owner.clone(),
