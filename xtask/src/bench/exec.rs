@@ -77,7 +77,7 @@ fn warn_of_load() -> Result<()> {
     // Of the last minute, to which we contribute one or two ourselves.
     if load > processors as f64 + 1.0 {
         eprintln!(
-            "the machine is busy (load {load} on {processors} processors): ratios are worse than they are"
+            "the machine is busy (load {load} on {processors} processors): ratios look worse than they are"
         );
     }
     Ok(())
