@@ -9,13 +9,13 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Streams};
 use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
-use tokio::time::Instant;
 
 use super::bind::{self, Bind, Writable};
 use crate::registry::Room;
@@ -34,6 +34,8 @@ pub const KEPT: &str = "sandbox";
 
 /// How long the guest may take to answer once the jail is made.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often is looked. It takes about a millisecond, which is the least that the clock of the runtime can wait.
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// The settings of this backend.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -76,19 +78,22 @@ impl Sandboxed {
         }
         let jail = self.jail(plan, &guest, &files, room.path());
         let launcher = Launcher::program(&self.helper);
-        let launched = tokio::task::spawn_blocking(move || launcher.launch(&jail, &Streams::default())).await;
-        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Sandbox, reason };
-        let running = launched.map_err(|error| unavailable(error.to_string()))?;
-        let mut running = running.map_err(|error| unavailable(error.to_string()))?;
-        let deadline = Instant::now() + PATIENCE;
-        while tokio::net::UnixStream::connect(room.socket()).await.is_err() {
-            if Instant::now() > deadline {
-                let killed = running.kill().map_err(|error| unavailable(error.to_string()))?;
-                return Err(unavailable(format!("its guest did not answer, and ended with {killed:?}")));
+        let socket = room.socket();
+        let launched = tokio::task::spawn_blocking(move || {
+            let mut running =
+                launcher.launch(&jail, &Streams::default()).map_err(|error| error.to_string())?;
+            let deadline = Instant::now() + PATIENCE;
+            while UnixStream::connect(&socket).is_err() {
+                if Instant::now() > deadline {
+                    let killed = running.kill().map_err(|error| error.to_string())?;
+                    return Err(format!("its guest did not answer, and ended with {killed:?}"));
+                }
+                std::thread::sleep(PAUSE);
             }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        Ok(())
+            Ok(())
+        });
+        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Sandbox, reason };
+        launched.await.map_err(|error| unavailable(error.to_string()))?.map_err(unavailable)
     }
 
     fn jail(&self, plan: &Plan, guest: &Path, files: &Path, room: &Path) -> Jail {

@@ -1,0 +1,53 @@
+//! What tools do with files.
+
+use hermes_exec::files::lexical;
+use hermes_guest::protocol::file::{Edit, Expect, Occurrences, Parents, Part, Scope, Search, Target, Write};
+use hermes_policy::Permit;
+use hermes_types::{FileAccess, FileUse, Job, Work};
+use serde_bytes::ByteBuf;
+
+use crate::opened::Opened;
+
+/// Touches a file as a tool does. In the directory of the place there are a `tree` to search and a file to patch, which
+/// has the first of the words and gets the second.
+pub(crate) async fn touch(opened: &Opened, cwd: &str, action: &str, words: (&str, &str)) {
+    let files = opened.sandbox.files().await.unwrap();
+    match action {
+        "read" => {
+            let part = Part::Lines { first: 1, count: 500 };
+            let reader =
+                files.read(permit(opened, cwd, FileAccess::Read, "tree/file7.txt"), part).await.unwrap();
+            assert!(reader.all(1 << 20).await.unwrap().0.starts_with(b"line 0 "));
+        }
+        "write" => {
+            let how = Write { expect: Expect::Anything, parents: Parents::Create };
+            let text = "a line of text\n".repeat(500);
+            let permit = permit(opened, cwd, FileAccess::Write, "written.txt");
+            files.write(permit, &mut text.as_bytes(), how).await.unwrap();
+        }
+        "patch" => {
+            let edit = Edit {
+                old: ByteBuf::from(words.0),
+                new: ByteBuf::from(words.1),
+                occurrences: Occurrences::One,
+            };
+            let permit = permit(opened, cwd, FileAccess::Write, "patched.txt");
+            files.patch(permit, vec![edit]).await.unwrap();
+        }
+        "search" => {
+            let target = Target::Lines { pattern: "line 7 of file 5".to_owned(), context: 0 };
+            let search = Search { target, globs: Vec::new(), scope: Scope::Tracked, offset: 0, limit: 50 };
+            let permit = permit(opened, cwd, FileAccess::Read, "tree");
+            assert_eq!(files.search(permit, search).await.unwrap().end.hits, 11);
+        }
+        _ => panic!("{action}"),
+    }
+}
+
+fn permit(opened: &Opened, cwd: &str, access: FileAccess, path: &str) -> Permit {
+    let real = lexical(path, cwd, cwd);
+    opened.permit(Job {
+        work: Work::File(FileUse { access, path: path.to_owned(), real }),
+        cwd: cwd.to_owned(),
+    })
+}

@@ -1,0 +1,223 @@
+//! One side of `cargo xtask bench exec`: it does what a line of its input asks for and answers with a line of JSON.
+//!
+//! The other sides answer in the same way, so that whoever asks can take turns.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a measurement that fails has no result")]
+#![expect(clippy::print_stdout, reason = "the figures are what this is for")]
+#![expect(clippy::disallowed_methods, reason = "it starts bash to compare with")]
+
+mod files;
+mod opened;
+mod world;
+
+use std::collections::{HashMap, HashSet};
+use std::io::stdin;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hermes_exec::{Attention, Ending, Happening, Places};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use opened::{Layout, Opened};
+use world::{field, lineage, lives, sleepers};
+
+const DEADLINE: Duration = Duration::from_secs(1);
+const TREE: usize = 200;
+/// How many places are made at a time.
+const AT_ONCE: usize = 4;
+/// What an agent's session looks like after a while.
+const STATE: &str = "for i in $(seq 100); do export V$i=\"value $i\"; done; \
+    for i in $(seq 20); do eval \"f$i() { local a=\\$1; if [ -n \\\"\\$a\\\" ]; then echo $i; fi; }\"; done";
+
+fn main() {
+    hermes_sandbox::helper_main();
+    let mut args = std::env::args_os().skip(1).map(PathBuf::from);
+    let (home, run) = (args.next().unwrap(), args.next().unwrap());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut contestant = Contestant::new(Layout { home, run });
+        for line in stdin().lines() {
+            let words: Vec<String> = serde_json::from_str(&line.unwrap()).unwrap();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            println!("{}", contestant.answer(&words).await);
+        }
+        contestant.end().await;
+    });
+}
+
+struct Contestant {
+    layout: Layout,
+    /// Those that are open, by what they are called in questions.
+    open: HashMap<String, Opened>,
+    /// Whether the file to patch has its second word.
+    patched: bool,
+    /// The processes of many idle places.
+    crowd: Vec<u32>,
+    /// Questions so far.
+    count: u32,
+}
+
+impl Contestant {
+    fn new(layout: Layout) -> Self {
+        Self { layout, open: HashMap::new(), patched: false, crowd: Vec::new(), count: 0 }
+    }
+
+    async fn answer(&mut self, words: &[&str]) -> Value {
+        self.count += 1;
+        match *words {
+            ["spawn", program, ref arguments @ ..] => seconds(spawn(program, arguments)),
+            ["no-op", place] => {
+                let opened = self.place(place).await;
+                let began = Instant::now();
+                assert_eq!(opened.run("true").await.code, 0);
+                seconds(began.elapsed())
+            }
+            ["new-place"] => self.new_place().await,
+            ["flood", place, attention, text] => self.flood(place, attention, text).await,
+            ["tree", place] => self.tree(place).await,
+            ["crowd", count] => self.make_crowd(count.parse().unwrap()).await,
+            ["crowd-left"] => json!({ "left": self.crowd.iter().filter(|pid| lives(**pid)).count() }),
+            ["file", action] => {
+                let words = if self.patched { ("omega", "alpha") } else { ("alpha", "omega") };
+                self.patched ^= action == "patch";
+                let opened = self.place("local").await;
+                let cwd = opened.sandbox.cwd().await.unwrap();
+                let began = Instant::now();
+                files::touch(opened, &cwd, action, words).await;
+                seconds(began.elapsed())
+            }
+            _ => panic!("{words:?}"),
+        }
+    }
+
+    async fn place(&mut self, name: &str) -> &Opened {
+        if !self.open.contains_key(name) {
+            let opened = Opened::new(&self.layout, name).await;
+            if name.ends_with("state") {
+                assert_eq!(opened.run(STATE).await.code, 0);
+            }
+            self.open.insert(name.to_owned(), opened);
+        }
+        &self.open[name]
+    }
+
+    async fn new_place(&mut self) -> Value {
+        let session = format!("new {}", self.count);
+        let began = Instant::now();
+        let opened = Opened::new(&self.layout, &session).await;
+        assert_eq!(opened.run("true").await.code, 0);
+        let taken = began.elapsed();
+        opened.sandbox.remove().await.unwrap();
+        seconds(taken)
+    }
+
+    async fn flood(&mut self, place: &str, attention: &str, text: &str) -> Value {
+        let attention = if attention == "live" { Attention::Live } else { Attention::AtEnd };
+        let opened = self.place(place).await;
+        let guest = opened.guest();
+        let own = std::process::id();
+        let (guest_before, host_before) = (memory(guest, "VmRSS:"), memory(own, "VmRSS:"));
+        let began = Instant::now();
+        let mut command = opened.start(text, attention.clone(), None).await;
+        let mut seen = 0;
+        let outcome = loop {
+            match command.next().await.unwrap() {
+                Happening::Output(bytes) => seen += bytes.len() as u64,
+                Happening::End(outcome) => break outcome,
+            }
+        };
+        let taken = began.elapsed();
+        assert_eq!(seen, if attention == Attention::Live { outcome.total } else { 0 });
+        json!({
+            "seconds": taken.as_secs_f64(),
+            "total": outcome.total,
+            // The highest ever against the present before: what it says is never too little.
+            "guest_kib": memory(guest, "VmHWM:").saturating_sub(guest_before),
+            "host_kib": memory(own, "VmHWM:").saturating_sub(host_before),
+        })
+    }
+
+    /// How late a tree that tries to get away is gone after its deadline.
+    async fn tree(&mut self, place: &str) -> Value {
+        // A number of seconds that nobody else sleeps for.
+        let mark = format!("86400.{}{:05}", std::process::id(), self.count);
+        let each = TREE / 4;
+        let text = format!(
+            "for i in $(seq {each}); do sleep {mark} & setsid sleep {mark} & (sleep {mark} &); \
+             (setsid sleep {mark} & ); done; echo ready; wait"
+        );
+        let opened = self.place(place).await;
+        let began = Instant::now();
+        let mut command = opened.start(&text, Attention::Live, Some(DEADLINE)).await;
+        let mut grown = 0;
+        let outcome = loop {
+            match command.next().await.unwrap() {
+                Happening::Output(_) => grown = sleepers(&mark),
+                Happening::End(outcome) => break outcome,
+            }
+        };
+        let late = began.elapsed().saturating_sub(DEADLINE);
+        assert_eq!(outcome.ending, Ending::TimedOut);
+        json!({ "seconds": late.as_secs_f64(), "grown": grown, "left": sleepers(&mark) })
+    }
+
+    /// Makes many places, several at a time as many sessions would, and leaves them alone.
+    async fn make_crowd(&mut self, count: usize) -> Value {
+        let began = Instant::now();
+        let mut making = JoinSet::new();
+        let mut guests = Vec::new();
+        for number in 0..count {
+            if making.len() >= AT_ONCE {
+                guests.extend(making.join_next().await.map(Result::unwrap));
+            }
+            let layout = self.layout.clone();
+            making.spawn(async move { Opened::new(&layout, &format!("crowd {number}")).await.guest() });
+        }
+        guests.extend(making.join_all().await);
+        let taken = began.elapsed();
+        let ours = lineage(std::process::id());
+        let all: HashSet<u32> =
+            guests.iter().flat_map(|pid| lineage(*pid)).filter(|pid| !ours.contains(pid)).collect();
+        let kib: u64 = all.iter().map(|pid| field(&format!("/proc/{pid}/smaps_rollup"), "Pss:")).sum();
+        self.crowd = all.into_iter().collect();
+        json!({
+            "seconds": taken.as_secs_f64(),
+            "processes_each": self.crowd.len() as f64 / count as f64,
+            "kib_each": kib as f64 / count as f64,
+        })
+    }
+
+    fn places(&self) -> Places {
+        Places {
+            run: self.layout.run.clone(),
+            kept: self.layout.home.join("sandboxes").join(hermes_exec::backend::sandbox::KEPT),
+        }
+    }
+
+    async fn end(self) {
+        let places = self.places();
+        drop(self.open);
+        assert!(places.end(places.list().await.unwrap()).await.is_empty());
+    }
+}
+
+fn spawn(program: &str, arguments: &[&str]) -> Duration {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    let began = Instant::now();
+    let status = command.status().unwrap();
+    let taken = began.elapsed();
+    assert!(status.success(), "{program} {arguments:?}: {status}");
+    taken
+}
+
+fn seconds(taken: Duration) -> Value {
+    json!({ "seconds": taken.as_secs_f64() })
+}
+
+/// Kilobytes of a process.
+fn memory(pid: u32, name: &str) -> u64 {
+    field(&format!("/proc/{pid}/status"), name)
+}

@@ -1,0 +1,131 @@
+//! Places of this side, and commands in them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
+use hermes_exec::{
+    AtDeadline, Attention, Backend, Command, Directory, Host, Input, Local, Outcome, Plan, Sandbox,
+    Sandboxed, Spec, Wish,
+};
+use hermes_policy::{Answer, Choice, Gate, Moment, Permit, Verdict};
+use hermes_sandbox::{Limits, Network};
+use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
+use serde_json::Value;
+
+/// Where everything of this side is.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    pub(crate) home: PathBuf,
+    pub(crate) run: PathBuf,
+}
+
+/// A place that is open.
+pub(crate) struct Opened {
+    plan: Plan,
+    pub(crate) sandbox: Sandbox,
+    /// Its directory on the host.
+    room: PathBuf,
+    session: SessionKey,
+}
+
+impl Opened {
+    pub(crate) async fn new(layout: &Layout, name: &str) -> Self {
+        let session = SessionKey::new(name);
+        let plan = layout.plan(&session);
+        let room = layout.run.join(plan.name());
+        Self { sandbox: plan.open().await.unwrap(), room, session, plan }
+    }
+
+    /// Runs a command as an agent does that wants to know its output when it has ended.
+    pub(crate) async fn run(&self, text: &str) -> Outcome {
+        self.start(text, Attention::AtEnd, None).await.end().await.unwrap()
+    }
+
+    pub(crate) async fn start(&self, text: &str, attention: Attention, timeout: Option<Duration>) -> Command {
+        let cwd = self.sandbox.cwd().await.unwrap();
+        let wish = Wish {
+            timeout: timeout.or(Some(Duration::from_secs(180))),
+            at_deadline: AtDeadline::Kill,
+            keep: 50_000,
+            input: Input::Nothing,
+            env: Vec::new(),
+            attention,
+            directory: Directory::Session,
+        };
+        self.sandbox.start(self.permit(Job::shell(text, cwd)), wish).await.unwrap()
+    }
+
+    pub(crate) fn permit(&self, job: Job) -> Permit {
+        let owner = Person::new("cli");
+        let origin = Origin {
+            person: owner.clone(),
+            door: Door::Cli,
+            session: self.session.clone(),
+            attendance: Attendance::Attended(vec![owner.clone()]),
+            place: self.plan.place(),
+        };
+        let now = Timestamp::from_seconds(0);
+        match Gate::default().judge(job, &origin, Moment { now, seed: [0; 16] }) {
+            Verdict::Allow(permit) => permit,
+            Verdict::Ask(question) => {
+                let question_id = question.id().clone();
+                let answer = Answer { question: question_id, by: owner, at: now, choice: Choice::Once };
+                question.answered(answer).unwrap()
+            }
+            Verdict::Deny(refusal) => panic!("{refusal}"),
+        }
+    }
+
+    /// The process of its guest.
+    pub(crate) fn guest(&self) -> u32 {
+        let record = fs::read(self.room.join("place.json")).unwrap();
+        let record: Value = serde_json::from_slice(&record).unwrap();
+        record["anchor"]["pid"].as_u64().unwrap().try_into().unwrap()
+    }
+}
+
+impl Layout {
+    fn plan(&self, session: &SessionKey) -> Plan {
+        let host = Host {
+            install: "bench".to_owned(),
+            run: self.run.clone(),
+            cache: self.home.join("cache"),
+            home: self.home.clone(),
+            most_places: 10_000,
+        };
+        let base_env = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
+        let workspace = self.home.join("workspace").display().to_string();
+        let local = session.as_str().starts_with("local");
+        let backend = match local {
+            true => Backend::Local(Local { base_env }),
+            false => Backend::Sandbox(Sandboxed {
+                helper: std::env::current_exe().unwrap(),
+                files: Some(self.home.join("sandboxes")),
+                owner_home: PathBuf::from("/root"),
+                binds: Vec::new(),
+                network: Network::None,
+                // Those that hermes asks for when the owner has said nothing.
+                limits: Limits {
+                    memory: Some(5120 << 20),
+                    processes: Some(256),
+                    millicpus: Some(1000),
+                    disk: Some(51200 << 20),
+                    scratch: Some(512 << 20),
+                    open_files: None,
+                },
+                base_env,
+            }),
+        };
+        let spec = Spec {
+            backend,
+            cwd: if local { workspace.clone() } else { WORKSPACE.to_owned() },
+            home: if local { workspace } else { HOME.to_owned() },
+            env: Vec::new(),
+            init: Vec::new(),
+            lifetime: Duration::from_secs(600),
+        };
+        Plan::new(host, spec, session.clone())
+    }
+}

@@ -1,0 +1,163 @@
+//! What was measured, and whether it is good enough.
+
+use anyhow::Result;
+use serde_json::json;
+
+/// How the rows are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Table,
+    Json,
+}
+
+/// What must hold of a figure.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Bar {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// One figure.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) unit: &'static str,
+    pub(super) samples: usize,
+    pub(super) median: f64,
+    pub(super) p99: f64,
+    /// What it is compared with, and the median of that.
+    pub(super) beside: Option<(String, f64)>,
+    /// What the bar is for: the ratio of the medians, or the figure itself where there is nothing beside it.
+    pub(super) ratio: f64,
+    pub(super) bar: Bar,
+}
+
+impl Row {
+    /// How many times longer we take than another, which must not be more than this.
+    pub(super) fn slower(name: &str, ours: &[f64], other: (&str, &[f64]), most: f64) -> Self {
+        let row = Self::figures(name, "ms", &thousandfold(ours), Bar::AtMost(most));
+        row.beside(other, |ours, other| ours / other)
+    }
+
+    /// How many times longer another takes, which must not be less than this.
+    pub(super) fn faster(name: &str, ours: &[f64], other: (&str, &[f64]), least: f64) -> Self {
+        let row = Self::figures(name, "ms", &thousandfold(ours), Bar::AtLeast(least));
+        row.beside(other, |ours, other| other / ours)
+    }
+
+    /// Figures that have a bar themselves.
+    pub(super) fn figures(name: &str, unit: &'static str, figures: &[f64], bar: Bar) -> Self {
+        let mut sorted = figures.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |share: usize| {
+            sorted.get(sorted.len().saturating_sub(1) * share / 100).copied().unwrap_or(f64::NAN)
+        };
+        Self {
+            name: name.to_owned(),
+            unit,
+            samples: sorted.len(),
+            median: at(50),
+            p99: at(99),
+            beside: None,
+            ratio: at(50),
+            bar,
+        }
+    }
+
+    fn beside(mut self, (name, times): (&str, &[f64]), ratio: fn(f64, f64) -> f64) -> Self {
+        let other = Self::figures(name, "ms", &thousandfold(times), self.bar).median;
+        self.ratio = ratio(self.median, other);
+        self.beside = Some((name.to_owned(), other));
+        self
+    }
+
+    pub(super) fn is_met(&self) -> bool {
+        match self.bar {
+            Bar::AtMost(most) => self.ratio <= most,
+            Bar::AtLeast(least) => self.ratio >= least,
+        }
+    }
+}
+
+/// Seconds as milliseconds.
+fn thousandfold(seconds: &[f64]) -> Vec<f64> {
+    seconds.iter().map(|seconds| seconds * 1000.0).collect()
+}
+
+pub(super) fn print(rows: &[Row], format: Format) -> Result<()> {
+    match format {
+        Format::Json => {
+            let rows: Vec<_> = rows.iter().map(to_json).collect();
+            println!("{}", serde_json::to_string_pretty(&rows)?);
+        }
+        Format::Table => {
+            println!(
+                "| {:47} | {:>5} | {:>11} | {:>8} | {:>24} | {:>7} | {:>8} | {:7} |",
+                "name", "count", "median", "p99", "beside", "ratio", "bar", "verdict"
+            );
+            println!(
+                "|{}|",
+                [
+                    "-".repeat(49),
+                    "-".repeat(7),
+                    "-".repeat(13),
+                    "-".repeat(10),
+                    "-".repeat(26),
+                    "-".repeat(9),
+                    "-".repeat(10),
+                    "-".repeat(9)
+                ]
+                .join("|")
+            );
+            rows.iter().for_each(|row| println!("{}", line(row)));
+        }
+    }
+    Ok(())
+}
+
+fn line(row: &Row) -> String {
+    let beside = row.beside.as_ref().map_or_else(String::new, |(name, median)| format!("{name} {median:.2}"));
+    let bar = match row.bar {
+        Bar::AtMost(most) => format!("<= {most:.2}"),
+        Bar::AtLeast(least) => format!(">= {least:.2}"),
+    };
+    let verdict = if row.is_met() { "met" } else { "missed" };
+    format!(
+        "| {:47} | {:5} | {:7.2} {:3} | {:8.2} | {beside:>24} | {:7.2} | {bar:>8} | {verdict:7} |",
+        row.name, row.samples, row.median, row.unit, row.p99, row.ratio
+    )
+}
+
+fn to_json(row: &Row) -> serde_json::Value {
+    let (bar, limit) = match row.bar {
+        Bar::AtMost(most) => ("at most", most),
+        Bar::AtLeast(least) => ("at least", least),
+    };
+    json!({
+        "name": row.name,
+        "unit": row.unit,
+        "samples": row.samples,
+        "median": row.median,
+        "p99": row.p99,
+        "beside": row.beside.as_ref().map(|(name, median)| json!({ "name": name, "median": median })),
+        "ratio": row.ratio,
+        "bar": { "is": bar, "limit": limit },
+        "met": row.is_met(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_compares_medians_and_knows_its_bar() {
+        let (ours, other) = ([0.001, 0.002, 0.009], [0.004, 0.004, 0.001]);
+        let slower = Row::slower("a", &ours, ("b", &other), 0.4);
+        assert_eq!((slower.median, slower.ratio, slower.is_met()), (2.0, 0.5, false));
+        let faster = Row::faster("a", &ours, ("b", &other), 2.0);
+        assert_eq!((faster.beside.clone(), faster.ratio), (Some(("b".to_owned(), 4.0)), 2.0));
+        assert!(faster.is_met());
+        assert!(!Row::figures("none", "", &[], Bar::AtMost(1.0)).is_met());
+    }
+}
