@@ -5,7 +5,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use hermes_guest::client::Client;
-use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::registry::{Room, rooms, sweep};
@@ -66,7 +65,7 @@ async fn make_way(host: &Host) -> Result<bool, Error> {
 
 async fn idle(room: &Room) -> Option<Duration> {
     let ask = async {
-        let client = Client::connect(UnixStream::connect(room.socket()).await.ok()?).await.ok()?;
+        let client = Client::connect(room.knock().await.ok()?).await.ok()?;
         Some(client.stats().await.ok()?.idle)
     };
     timeout(Duration::from_secs(1), ask).await.ok()?

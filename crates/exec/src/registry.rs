@@ -1,16 +1,20 @@
 //! The places that exist: one small directory each, so that the file system is the list.
 //!
-//! A room holds the guest's socket and a record of what the place is. Whoever wants to make or remove a place
-//! holds its lock, which ends with the process, so that nothing of it outlives a crash.
+//! A room holds a record of what the place is, which the place cannot reach, and a directory with the guest's
+//! socket, which it can. Whoever wants to make or remove a place holds its lock, which ends with the process, so that
+//! nothing of it outlives a crash.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use hermes_types::{Place, PlaceId, Reach};
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
+use tokio::net::UnixStream;
 
 use crate::anchor::Anchor;
 use crate::{Error, Plan};
@@ -20,6 +24,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// The file whose age tells when that was done last.
 const SWEPT: &str = ".swept";
 const RECORD: &str = "place.json";
+/// What the socket of a guest is called.
+pub(crate) const SOCKET: &str = "sock";
 
 /// What is written down about a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,9 +98,26 @@ impl Room {
         &self.path
     }
 
+    /// The part of it that the place itself sees, and may write. Nothing in there is believed.
+    pub(crate) fn inside(&self) -> PathBuf {
+        self.path.join("guest")
+    }
+
     /// Where its guest listens.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.path.join("guest.sock")
+        self.inside().join(SOCKET)
+    }
+
+    /// A stream to its guest.
+    pub(crate) async fn knock(&self) -> io::Result<UnixStream> {
+        let door = self.door()?;
+        UnixStream::connect(through(&door)).await
+    }
+
+    /// The socket itself: a link would lead to the guest of another place, with another's rights.
+    fn door(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(self.socket(), flags, Mode::empty())?)
     }
 
     /// What is written down about it, if anything is.
@@ -106,13 +129,17 @@ impl Room {
     pub(crate) fn lives(&self) -> bool {
         match self.record().and_then(|record| record.anchor) {
             Some(anchor) => anchor.lives() && self.socket().exists(),
-            None => std::os::unix::net::UnixStream::connect(self.socket()).is_ok(),
+            None => self
+                .door()
+                .and_then(|door| std::os::unix::net::UnixStream::connect(through(&door)))
+                .is_ok(),
         }
     }
 
     /// Makes the directory, for this user alone.
     pub(crate) fn make(&self) -> Result<(), Error> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(Error::file(&self.path))
+        let inside = self.inside();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&inside).map_err(Error::file(&inside))
     }
 
     /// Removes the directory with everything in it.
@@ -154,6 +181,11 @@ impl Lock {
     pub(crate) fn discard(self) -> Result<(), Error> {
         fs::remove_file(&self.path).map_err(Error::file(&self.path))
     }
+}
+
+/// A path that means exactly what is held open.
+fn through(held: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()))
 }
 
 /// All rooms, whether anybody is in or not.

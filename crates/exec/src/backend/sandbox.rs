@@ -18,7 +18,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::bind::{self, Bind, Writable};
-use crate::registry::Room;
+use crate::registry::{Room, SOCKET};
 use crate::{Error, Plan, embed};
 
 /// Where things are inside.
@@ -73,14 +73,14 @@ impl Sandboxed {
             let path = files.join(name);
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
         }
-        let jail = self.jail(plan, &guest, &files, room.path());
+        let jail = self.jail(plan, &guest, &files, room.inside());
         let launcher = Launcher::program(&self.helper);
         let launched = tokio::task::spawn_blocking(move || launcher.launch(&jail, &Streams::default())).await;
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Sandbox, reason };
         let running = launched.map_err(|error| unavailable(error.to_string()))?;
         let mut running = running.map_err(|error| unavailable(error.to_string()))?;
         let deadline = Instant::now() + PATIENCE;
-        while tokio::net::UnixStream::connect(room.socket()).await.is_err() {
+        while room.knock().await.is_err() {
             if Instant::now() > deadline {
                 let killed = running.kill().map_err(|error| unavailable(error.to_string()))?;
                 return Err(unavailable(format!("its guest did not answer, and ended with {killed:?}")));
@@ -90,14 +90,14 @@ impl Sandboxed {
         Ok(())
     }
 
-    fn jail(&self, plan: &Plan, guest: &Path, files: &Path, room: &Path) -> Jail {
+    fn jail(&self, plan: &Plan, guest: &Path, files: &Path, run: PathBuf) -> Jail {
         let mut jail = Jail::new(GUEST, &self.owner_home);
         jail.masked.push(plan.host.home.clone());
         let mut show = |source: PathBuf, target: PathBuf, access| {
             jail.binds.push(hermes_sandbox::Bind { source, target, access });
         };
         show(guest.to_owned(), GUEST.into(), Access::ReadOnly);
-        show(room.to_owned(), RUN.into(), Access::ReadWrite);
+        show(run, RUN.into(), Access::ReadWrite);
         show(files.join("workspace"), WORKSPACE.into(), Access::ReadWrite);
         show(files.join("home"), HOME.into(), Access::ReadWrite);
         for bind in &self.binds {
@@ -109,7 +109,7 @@ impl Sandboxed {
         }
         let words = ["serve", "--foreground", "--socket"].map(OsString::from);
         jail.arguments.extend(words);
-        jail.arguments.push(Path::new(RUN).join("guest.sock").into());
+        jail.arguments.push(Path::new(RUN).join(SOCKET).into());
         jail.arguments.extend(["--idle".into(), plan.spec.lifetime.as_secs().to_string().into()]);
         jail.environment = self.base_env.iter().map(|(name, value)| (name.into(), value.into())).collect();
         jail.environment.push(("HOME".into(), HOME.into()));
