@@ -51,15 +51,15 @@ pub(crate) async fn admit(host: &Host, room: &Room) -> Result<(), Error> {
 async fn make_way(host: &Host) -> Result<bool, Error> {
     let mut idlest = None;
     for room in rooms(&host.run)? {
-        let Some(anchor) = room.record().and_then(|record| record.anchor) else { continue };
         let Some(idle) = idle(&room).await else { continue };
-        if idle >= IDLE_ENOUGH && idlest.as_ref().is_none_or(|(longest, _, _)| idle > *longest) {
-            idlest = Some((idle, room, anchor));
+        if idle >= IDLE_ENOUGH && idlest.as_ref().is_none_or(|(longest, _)| idle > *longest) {
+            idlest = Some((idle, room));
         }
     }
-    let Some((_, room, anchor)) = idlest else { return Ok(false) };
-    anchor.end().await?;
-    room.clear()?;
+    let Some((_, room)) = idlest else { return Ok(false) };
+    // Somebody who makes it again right now waits for us to let him in, so we cannot wait for him.
+    let Some(_lock) = room.try_lock() else { return Ok(false) };
+    room.end().await?;
     Ok(true)
 }
 

@@ -187,11 +187,8 @@ impl Found {
     /// Ends the place; its kept files stay. When this returns it is gone.
     pub async fn end(&self) -> Result<(), Error> {
         let lock = self.room.lock().await?;
-        // It may have been made again since it was found.
-        if let Some(anchor) = self.room.record().and_then(|record| record.anchor) {
-            anchor.end().await?;
-        }
-        self.room.clear()?;
+        // It may have been made again since it was found; then that one ends.
+        self.room.end().await?;
         lock.discard()
     }
 

@@ -7,7 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -129,10 +129,9 @@ impl Room {
     pub(crate) fn lives(&self) -> bool {
         match self.record().and_then(|record| record.anchor) {
             Some(anchor) => anchor.lives() && self.socket().exists(),
-            None => self
-                .door()
-                .and_then(|door| std::os::unix::net::UnixStream::connect(through(&door)))
-                .is_ok(),
+            None => {
+                self.door().and_then(|door| std::os::unix::net::UnixStream::connect(through(&door))).is_ok()
+            }
         }
     }
 
@@ -140,6 +139,14 @@ impl Room {
     pub(crate) fn make(&self) -> Result<(), Error> {
         let inside = self.inside();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&inside).map_err(Error::file(&inside))
+    }
+
+    /// Ends its place, if there is one, and removes the directory. Whoever does this holds the lock.
+    pub(crate) async fn end(&self) -> Result<(), Error> {
+        if let Some(anchor) = self.record().and_then(|record| record.anchor) {
+            anchor.end().await?;
+        }
+        self.clear()
     }
 
     /// Removes the directory with everything in it.
@@ -153,15 +160,21 @@ impl Room {
         blocking(move || room.lock_now()).await
     }
 
+    /// The lock, unless somebody else has it right now.
+    pub(crate) fn try_lock(&self) -> Option<Lock> {
+        let path = self.path.with_extension("lock");
+        let file = open_lock(&path).ok()?;
+        file.try_lock().ok()?;
+        protects(&file, &path).then_some(Lock { file, path })
+    }
+
     fn lock_now(&self) -> Result<Lock, Error> {
         private(self.path.parent().unwrap_or(Path::new("/")))?;
         let path = self.path.with_extension("lock");
         loop {
             let file = open_lock(&path).map_err(Error::file(&path))?;
             file.lock().map_err(Error::file(&path))?;
-            // The one we waited for may have been swept away; then it protects nothing.
-            let held = file.metadata().map_err(Error::file(&path))?.ino();
-            if fs::metadata(&path).is_ok_and(|now| now.ino() == held) {
+            if protects(&file, &path) {
                 return Ok(Lock { file, path });
             }
         }
@@ -214,12 +227,10 @@ pub(crate) fn sweep(run: &Path) -> Result<(), Error> {
         if room.lives() {
             continue;
         }
-        let path = room.path.with_extension("lock");
-        let Ok(file) = open_lock(&path) else { continue };
-        // Now that nobody else can make it, it may be there after all.
-        if file.try_lock().is_ok() && !room.lives() {
-            room.clear()?;
-            Lock { file, path }.discard()?;
+        let Some(lock) = room.try_lock() else { continue };
+        // Now that nobody else can make it, it may be there after all. What cannot be removed is in nobody else's way.
+        if !room.lives() && room.clear().is_ok() {
+            lock.discard()?;
         }
     }
     // What jails left behind whose keepers were killed.
@@ -240,12 +251,33 @@ pub(crate) fn sweep_now_and_then(run: &Path) -> Result<(), Error> {
     sweep(run)
 }
 
-/// Removes a directory that may not be there.
+/// Removes a directory that may not be there, also if commands have locked what is in it.
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
-    match fs::remove_dir_all(path) {
+    let removed = match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            unlock(path).and_then(|()| fs::remove_dir_all(path))
+        }
+        removed => removed,
+    };
+    match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file(path)(error)),
         _ => Ok(()),
     }
+}
+
+/// Lets its owner into a directory and all directories below. Nobody is left in the place who could exchange them.
+fn unlock(path: &Path) -> io::Result<()> {
+    let mut next = vec![path.to_owned()];
+    while let Some(directory) = next.pop() {
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&directory)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                next.push(entry.path());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Work that waits for the disk or for others, on a thread of its own.
@@ -254,6 +286,14 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_ended| Error::Interrupted)?
+}
+
+/// Whether the lock is still the one that others look at. It may have been swept away before we got it.
+fn protects(lock: &File, path: &Path) -> bool {
+    match (lock.metadata(), fs::metadata(path)) {
+        (Ok(held), Ok(now)) => held.ino() == now.ino(),
+        _ => false,
+    }
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {
