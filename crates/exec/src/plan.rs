@@ -90,3 +90,48 @@ impl Plan {
         self.spec.backend.name()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Local;
+
+    #[test]
+    fn whatever_makes_a_place_another_one_gives_it_another_identity() {
+        let id = |adjust: &dyn Fn(&mut Host, &mut Spec, &mut String)| {
+            let home = || PathBuf::from("/h");
+            let mut host =
+                Host { install: "i".to_owned(), run: home(), cache: home(), home: home(), most_places: 1 };
+            let mut spec = Spec {
+                backend: Backend::Local(Local { base_env: vec![("PATH".to_owned(), "/bin".to_owned())] }),
+                cwd: "/w".to_owned(),
+                home: "/h".to_owned(),
+                env: vec![("NAME".to_owned(), "value".to_owned())],
+                lifetime: Duration::from_secs(1),
+            };
+            let mut session = "s".to_owned();
+            adjust(&mut host, &mut spec, &mut session);
+            Plan::new(host, spec, SessionKey::new(session)).id().clone()
+        };
+        let plain = id(&|_, _, _| {});
+        let others = [
+            id(&|host, _, _| host.install.push('s')),
+            id(&|_, _, session| session.push('s')),
+            id(&|_, spec, _| spec.cwd.push('s')),
+            id(&|_, spec, _| spec.home.push('s')),
+            id(&|_, spec, _| spec.lifetime = Duration::from_secs(2)),
+            id(&|_, spec, _| spec.backend = Backend::Local(Local::default())),
+            // What is moved from one part to the next is no longer the same.
+            id(&|host, _, session| {
+                host.install.push_str(session);
+                session.clear();
+            }),
+        ];
+        for (number, other) in others.iter().enumerate() {
+            assert!(*other != plain && !others.iter().take(number).any(|seen| seen == other), "{number}");
+        }
+        // A value that changes, such as a token that was renewed, does not.
+        assert_eq!(id(&|_, spec, _| spec.env.clear()), plain);
+        assert_eq!(id(&|host, _, _| host.most_places = 2), plain);
+    }
+}

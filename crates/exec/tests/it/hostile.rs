@@ -123,4 +123,8 @@ pub(crate) async fn a_guest_that_dies_under_a_command_is_an_error_and_nothing_ru
     let ended = tokio::time::timeout(Duration::from_secs(20), command.end()).await.unwrap();
     assert!(matches!(ended, Err(Error::Guest(_))), "{ended:?}");
     assert_eq!(s.out("cat count").await, "ran\n");
+    // What a command says about itself is not taken for the state of its place.
+    let outcome = s.run("echo ran >>count; echo 'Error: container is not running' >&2; exit 1").await;
+    assert_eq!((outcome.code, outcome.reset), (1, Reset::No));
+    assert_eq!(s.out("cat count").await, "ran\nran\n");
 }

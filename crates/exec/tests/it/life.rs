@@ -98,6 +98,38 @@ pub(crate) async fn when_hermes_is_killed_the_foreground_dies_and_the_background
     ground.nothing_is_left().await;
 }
 
+pub(crate) async fn what_several_hermeses_started_is_in_one_list(bed: &Bed) {
+    let s = bed.open("s").await;
+    let mut ids = vec![s.background("sleep 1000").await];
+    for _ in 0..2 {
+        let mut hermes = bed.another_hermes("s", &[("background", "sleep 1000")]);
+        let mut said = BufReader::new(hermes.stdout.take().unwrap()).lines().map(Result::unwrap);
+        ids.extend(said.nth(1).map(|line| process_id(&line)));
+        assert!(hermes.wait().unwrap().success());
+    }
+    ids.sort();
+    let processes = s.processes().await;
+    let listed: Vec<_> = processes.list().await.unwrap().iter().map(|view| view.process).collect();
+    assert_eq!(listed, ids);
+    for id in ids {
+        assert_eq!(processes.kill(id).await.unwrap().tree, Tree::Gone);
+    }
+}
+
+pub(crate) async fn the_files_of_a_place_outlive_it_and_nobody_elses_are_touched(bed: &Bed) {
+    let places = bed.places();
+    let foreign = places.kept.join("hermes-overlays");
+    fs::create_dir_all(&foreign).unwrap();
+    let s = bed.open("s").await;
+    s.out("echo kept >file; export A=1").await;
+    drop(s);
+    for found in places.list().await.unwrap() {
+        found.end().await.unwrap();
+    }
+    places.sweep().await.unwrap();
+    assert!(bed.open("s").await.out("cat file; echo [$A]").await == "kept\n[]\n" && foreign.exists());
+}
+
 fn process_id(line: &str) -> ProcessId {
     let (pid, started) = line.split_once(' ').unwrap();
     ProcessId { pid: pid.parse().unwrap(), started: started.parse().unwrap() }

@@ -26,6 +26,7 @@ macro_rules! behaviors {
             shell::a_session_that_moved_after_the_gate_was_asked_runs_nothing
             shell::long_commands_and_long_inputs_arrive_whole
             shell::the_environment_is_what_was_given_and_nobody_elses
+            shell::a_secret_is_with_its_command_and_nowhere_else
             shell::a_session_may_have_any_key_and_is_alone
             process::a_deadline_is_124_and_keeps_what_was_said
             process::an_interrupt_is_130_and_keeps_what_was_said
@@ -47,6 +48,8 @@ macro_rules! behaviors {
             life::callers_at_the_same_time_get_the_same_place
             life::a_hundred_handles_share_a_place
             life::when_hermes_is_killed_the_foreground_dies_and_the_background_goes_on
+            life::what_several_hermeses_started_is_in_one_list
+            life::the_files_of_a_place_outlive_it_and_nobody_elses_are_touched
             life::whenever_hermes_is_killed_each_command_has_run_at_most_once
             life::an_opener_killed_at_any_moment_leaves_nothing_in_the_way
             life::a_place_that_vanished_is_made_again_and_says_so_once

@@ -1,8 +1,11 @@
 //! What one command leaves for the next, and what it says when it ends.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 
-use hermes_exec::{Attention, Directory, Ending, Error, Input, Reset, Wish};
+use hermes_exec::{Attention, Directory, Ending, Error, Happening, Input, Reset, Wish};
 
 use crate::bed::{Bed, permit, wish};
 use crate::session::{Session, text};
@@ -20,6 +23,7 @@ pub(crate) async fn exit_codes_are_those_of_a_shell(bed: &Bed) {
         ("kill -KILL $$", 128 + 9),
         ("bash -c 'kill -SEGV $$'", 128 + 11),
         ("syntax error (", 2),
+        ("true & false & wait", 0),
     ];
     for (command, code) in cases {
         let outcome = s.run(command).await;
@@ -173,6 +177,36 @@ pub(crate) async fn the_environment_is_what_was_given_and_nobody_elses(bed: &Bed
         "HOME PATH "
     );
     assert_eq!(s.out("ls /proc/self/fd | tr '\\n' ' '").await, "0 1 2 3 ");
+}
+
+pub(crate) async fn a_secret_is_with_its_command_and_nowhere_else(bed: &Bed) {
+    let s = bed.open("s").await;
+    let secret = format!("hunter-{}", std::process::id());
+    let told = Wish { env: vec![("SECRET".to_owned(), secret.clone())], ..wish(Attention::Live) };
+    let mut command = s.start("export SECRET; echo ${#SECRET}; exec sleep 1000", told).await;
+    let Happening::Output(said) = command.next().await.unwrap() else { panic!("it ended") };
+    assert_eq!(String::from_utf8(said).unwrap(), format!("{}\n", secret.len()));
+    let tells = |path: &Path| {
+        let content = fs::read(path).unwrap_or_default();
+        content.windows(secret.len()).any(|part| part == secret.as_bytes())
+    };
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        assert!(!tells(&entry.path().join("cmdline")), "{entry:?}");
+    }
+    let mut next = vec![bed.folder.clone()];
+    while let Some(directory) = next.pop() {
+        for entry in fs::read_dir(&directory).unwrap().flatten() {
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                next.push(entry.path());
+            }
+            assert!(!kind.is_file() || !tells(&entry.path()), "{entry:?}");
+        }
+    }
+    for private in ["run", &format!("run/{}", s.plan.name()), &format!("run/{}/guest", s.plan.name())] {
+        let mode = fs::metadata(bed.folder.join(private)).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o700, "{private}");
+    }
 }
 
 pub(crate) async fn a_session_may_have_any_key_and_is_alone(bed: &Bed) {
