@@ -70,7 +70,8 @@ impl Plan {
 
     /// What people call it.
     pub fn name(&self) -> String {
-        let short: String = self.id.as_str().chars().take(8).collect();
+        // Enough of it that nobody finds a session whose place has the name of another's.
+        let short: String = self.id.as_str().chars().take(16).collect();
         format!("hermes-{short}")
     }
 
@@ -93,8 +94,10 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
+    use hermes_sandbox::{Limits, Network};
+
     use super::*;
-    use crate::Local;
+    use crate::{Local, Sandboxed};
 
     #[test]
     fn whatever_makes_a_place_another_one_gives_it_another_identity() {
@@ -103,7 +106,7 @@ mod tests {
             let mut host =
                 Host { install: "i".to_owned(), run: home(), cache: home(), home: home(), most_places: 1 };
             let mut spec = Spec {
-                backend: Backend::Local(Local { base_env: vec![("PATH".to_owned(), "/bin".to_owned())] }),
+                backend: Backend::Local(Local { base_env: Vec::new() }),
                 cwd: "/w".to_owned(),
                 home: "/h".to_owned(),
                 env: vec![("NAME".to_owned(), "value".to_owned())],
@@ -113,6 +116,17 @@ mod tests {
             adjust(&mut host, &mut spec, &mut session);
             Plan::new(host, spec, SessionKey::new(session)).id().clone()
         };
+        let jail = |network| {
+            Backend::Sandbox(Sandboxed {
+                helper: PathBuf::new(),
+                files: PathBuf::new(),
+                owner_home: PathBuf::new(),
+                binds: Vec::new(),
+                network,
+                limits: Limits::default(),
+                base_env: Vec::new(),
+            })
+        };
         let plain = id(&|_, _, _| {});
         let others = [
             id(&|host, _, _| host.install.push('s')),
@@ -120,7 +134,8 @@ mod tests {
             id(&|_, spec, _| spec.cwd.push('s')),
             id(&|_, spec, _| spec.home.push('s')),
             id(&|_, spec, _| spec.lifetime = Duration::from_secs(2)),
-            id(&|_, spec, _| spec.backend = Backend::Local(Local::default())),
+            id(&|_, spec, _| spec.backend = jail(Network::None)),
+            id(&|_, spec, _| spec.backend = jail(Network::Full)),
             // What is moved from one part to the next is no longer the same.
             id(&|host, _, session| {
                 host.install.push_str(session);

@@ -209,14 +209,14 @@ pub(crate) async fn a_permit_for_anything_else_runs_nothing(bed: &Bed) {
     for (to_run, to_show) in wrong().into_iter().zip(wrong()) {
         let refused = s.sandbox.start(to_run, wish(Attention::AtEnd)).await;
         assert!(matches!(refused, Err(Error::Permit(_))), "{refused:?}");
-        let refused = s.sandbox.terminal(to_show, size).await;
+        let refused = s.sandbox.terminal(to_show, size, &[]).await;
         assert!(matches!(refused, Err(Error::Permit(_))), "{refused:?}");
     }
     for kind in [Work::Python, Work::Input] {
         let job = || permit(&s.plan, &s.key, kind("print()".to_owned()), &cwd);
         let refused = s.sandbox.start(job(), wish(Attention::AtEnd)).await;
         assert!(matches!(refused, Err(Error::NotACommand)), "{refused:?}");
-        let refused = s.sandbox.terminal(job(), size).await;
+        let refused = s.sandbox.terminal(job(), size, &[]).await;
         assert!(matches!(refused, Err(Error::NotACommand)), "{refused:?}");
     }
     assert_eq!(s.out("ls").await, "");
@@ -226,7 +226,7 @@ pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(bed: &Bed) {
     let s = bed.open("s").await;
     let command = "trap 'stty size; exit 3' WINCH; stty size; while :; do read -t 0.05 x; done";
     let mut terminal =
-        s.sandbox.terminal(s.permit(command).await, Size { rows: 30, columns: 120 }).await.unwrap();
+        s.sandbox.terminal(s.permit(command).await, Size { rows: 30, columns: 120 }, &[]).await.unwrap();
     let mut shown = Vec::new();
     let code = loop {
         match terminal.next().await.unwrap() {
@@ -238,14 +238,21 @@ pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(bed: &Bed) {
         }
     };
     assert_eq!((code, String::from_utf8(shown).unwrap().as_str()), (3, "30 120\r\n50 80\r\n"));
-    let mut terminal =
-        s.sandbox.terminal(s.permit("cat").await, Size { rows: 24, columns: 80 }).await.unwrap();
+    let mut terminal = s
+        .sandbox
+        .terminal(
+            s.permit("cat; echo $TERM").await,
+            Size { rows: 24, columns: 80 },
+            &[("TERM".to_owned(), "dumb".to_owned())],
+        )
+        .await
+        .unwrap();
     terminal.write(b"typed\n\x04").await.unwrap();
     let mut shown = Vec::new();
     while let Shown::Bytes(bytes) = terminal.next().await.unwrap() {
         shown.extend(bytes);
     }
-    assert_eq!(String::from_utf8(shown).unwrap(), "typed\r\ntyped\r\n");
+    assert_eq!(String::from_utf8(shown).unwrap(), "typed\r\ntyped\r\ndumb\r\n");
 }
 
 pub(crate) async fn a_command_can_go_on_in_the_background(bed: &Bed) {
