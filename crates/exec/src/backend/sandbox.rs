@@ -12,8 +12,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Network, Streams};
+use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Network, Running, Streams};
 use hermes_types::{BackendName, Reach};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -81,7 +82,7 @@ impl Sandboxed {
         let mut running = running.map_err(|error| unavailable(error.to_string()))?;
         let deadline = Instant::now() + PATIENCE;
         while room.knock().await.is_err() {
-            if Instant::now() > deadline {
+            if Instant::now() > deadline || has_ended(&running) {
                 let killed = running.kill().map_err(|error| unavailable(error.to_string()))?;
                 return Err(unavailable(format!("its guest did not answer, and ended with {killed:?}")));
             }
@@ -123,4 +124,10 @@ impl Sandboxed {
     pub(super) fn files(&self, plan: &Plan) -> PathBuf {
         self.files.join(KEPT).join(plan.name())
     }
+}
+
+/// Whether nothing of a jail is left, so that nobody will answer.
+fn has_ended(running: &Running) -> bool {
+    let mut poll = [PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN)];
+    rustix::event::poll(&mut poll, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }

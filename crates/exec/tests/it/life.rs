@@ -137,12 +137,12 @@ fn process_id(line: &str) -> ProcessId {
 
 pub(crate) async fn whenever_hermes_is_killed_each_command_has_run_at_most_once(bed: &Bed) {
     let s = bed.open("s").await;
-    let commands: Vec<String> = (0..40).map(|number| format!("echo {number} >>ran")).collect();
+    let commands: Vec<String> = (0..20).map(|number| format!("echo {number} >>ran")).collect();
     let acts: Vec<(&str, &str)> = commands.iter().map(|command| ("show", command.as_str())).collect();
     let began = Instant::now();
     assert!(bed.another_hermes("s", &acts).wait().unwrap().success());
     let all = began.elapsed();
-    assert_eq!(s.out("cat ran; rm ran").await.lines().count(), 40);
+    assert_eq!(s.out("cat ran; rm ran").await.lines().count(), 20);
     for moment in 1..15 {
         let mut hermes = bed.another_hermes("s", &acts);
         tokio::time::sleep(all * moment / 15).await;
@@ -162,18 +162,13 @@ pub(crate) async fn an_opener_killed_at_any_moment_leaves_nothing_in_the_way(gro
     let all = began.elapsed();
     let mut seen = ground.running();
     for moment in 0..20 {
-        let session = format!("s{}", moment % 4);
+        let session = moment.to_string();
         let mut hermes = bed.another_hermes(&session, &[]);
         tokio::time::sleep(all * moment / 20).await;
         hermes.kill().unwrap();
         hermes.wait().unwrap();
         seen.extend(ground.running());
-        if moment % 4 == 3 {
-            assert_eq!(bed.open(&session).await.out("echo fine").await, "fine\n");
-        }
-        if moment % 5 == 4 {
-            until("they are gone", || ground.running().is_empty()).await;
-        }
+        assert_eq!(bed.open(&session).await.out("echo fine").await, "fine\n");
     }
     until("they are gone", || ground.running().is_empty()).await;
     ground.nothing_is_left().await;

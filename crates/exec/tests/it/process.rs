@@ -59,7 +59,7 @@ pub(crate) async fn nothing_is_left_of_a_tree_after_its_deadline(bed: &Bed) {
     let rounds = |_| {
         let s = s.clone();
         tokio::spawn(async move {
-            for _ in 0..10 {
+            for _ in 0..5 {
                 let soon = Wish { timeout: Some(Duration::from_millis(400)), ..wish(Attention::AtEnd) };
                 let outcome = s.end(command, soon).await;
                 assert_eq!((outcome.code, outcome.left), (124, None));
@@ -68,7 +68,7 @@ pub(crate) async fn nothing_is_left_of_a_tree_after_its_deadline(bed: &Bed) {
             }
         })
     };
-    for round in (0..5).map(rounds).collect::<Vec<_>>() {
+    for round in (0..10).map(rounds).collect::<Vec<_>>() {
         round.await.unwrap();
     }
     assert!(s.processes().await.list().await.unwrap().is_empty());

@@ -92,7 +92,7 @@ declare -x FAKE2="2"'"#,
 pub(crate) async fn parallel_calls_never_mix_their_states(bed: &Bed) {
     let s = Arc::new(bed.open("s").await);
     s.out("export ONE=begin OTHER=begin").await;
-    for round in 0..50 {
+    for round in 0..40 {
         let call = |number: i32| {
             let s = s.clone();
             tokio::spawn(async move {
