@@ -1,5 +1,7 @@
 //! From settings to the values that the other crates are made of.
 
+mod local;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +18,8 @@ use crate::ask::random;
 use crate::config::file::{Lock, Mode};
 use crate::config::keys::{self, ApprovalMode, Config};
 use crate::failure::{Failure, Kind};
+use crate::screen::Tone;
+use local::CommandHome;
 
 /// The gate with everything the owner decided in the configuration.
 pub(crate) fn gate(config: &Config) -> Gate {
@@ -113,21 +117,41 @@ pub(crate) fn plan(
         Keep::Nothing => ONE_SHOT,
     };
     let variable = |name: &str| context.variable(name).map(str::to_owned);
-    let home = variable("HOME").unwrap_or_else(|| "/".to_owned());
-    let (kind, cwd) = match backend {
+    let owner_home = local::owner_home(context);
+    let terminal = &config.terminal;
+    let passthrough =
+        terminal.env_passthrough.0.iter().filter_map(|name| {
+            Some((name.as_str().to_owned(), context.loaded.layers.variable(name.as_str())?))
+        });
+    let mut env: Vec<_> = passthrough.collect();
+    let (kind, cwd, home, init) = match backend {
         BackendName::Local => {
-            let names = ["PATH", "LANG", "TERM", "TZ", "USER", "SHELL"];
-            let base_env =
-                names.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))).collect();
-            let cwd = match config.terminal.cwd.as_str() {
-                "." | "auto" | "cwd" => std::env::current_dir()?.display().to_string(),
-                chosen => {
-                    chosen.strip_prefix("~").map_or_else(|| chosen.to_owned(), |rest| format!("{home}{rest}"))
+            let names = ["LANG", "TERM", "TZ", "USER", "SHELL"];
+            let path = local::search_path(context.variable("PATH").unwrap_or_default());
+            let told = names.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?)));
+            let base_env = [("PATH".to_owned(), path)].into_iter().chain(told).collect();
+            let home = local::command_home(context, terminal.home_mode);
+            match &home {
+                CommandHome::Owner(_) => {}
+                CommandHome::Profile(_) => env.push(("HERMES_REAL_HOME".to_owned(), owner_home.clone())),
+                CommandHome::Missing(_) => {
+                    let missing = context.home.path().join("home");
+                    let warning = context.screen.paint(Tone::Doubtful, "warning");
+                    context.screen.aside(&format!(
+                        "{warning}: terminal.home_mode: {} is not there; commands get your own HOME",
+                        missing.display()
+                    ));
                 }
-            };
-            (Backend::Local(Local { base_env }), cwd)
+            }
+            let cwd = local::directory(&terminal.cwd, &owner_home)?;
+            let init = local::init_files(terminal, &owner_home);
+            (Backend::Local(Local { base_env }), cwd, home.path().to_owned(), init)
         }
-        BackendName::Sandbox => (Backend::Sandbox(sandboxed(context, config, &home)?), WORKSPACE.to_owned()),
+        BackendName::Sandbox => {
+            let sandboxed = sandboxed(context, config, &owner_home)?;
+            let cwd = directory_inside(&terminal.cwd, &owner_home, &sandboxed.binds);
+            (Backend::Sandbox(sandboxed), cwd, HOME.to_owned(), Vec::new())
+        }
         other => {
             return Err(Failure::new(
                 Kind::Unavailable,
@@ -136,10 +160,6 @@ pub(crate) fn plan(
             .hint("nothing was run; `--backend local` runs on this machine, with the gate asking"));
         }
     };
-    let passthrough =
-        config.terminal.env_passthrough.iter().filter_map(|name| {
-            Some((name.as_str().to_owned(), context.loaded.layers.variable(name.as_str())?))
-        });
     let install = install_id(context)?;
     let host = Host {
         run: run_directory(context, &install),
@@ -148,9 +168,20 @@ pub(crate) fn plan(
         most_places: usize::try_from(config.terminal.max_places).unwrap_or(usize::MAX),
         install,
     };
-    let home = if backend == BackendName::Sandbox { HOME.to_owned() } else { home };
-    let spec = Spec { backend: kind, cwd, home, env: passthrough.collect(), lifetime };
+    let spec = Spec { backend: kind, cwd, home, env, init, lifetime };
     Ok(Plan::new(host, spec, session.key.clone()))
+}
+
+/// The directory a session in a jail starts in. One of the owner's own is not there, unless it was mounted.
+fn directory_inside(chosen: &str, owner_home: &str, binds: &[Bind]) -> String {
+    let path = Path::new(chosen);
+    let homes = ["/home", "/Users", owner_home].into_iter().filter(|home| *home != "/");
+    let mounted = binds.iter().any(|bind| path.starts_with(&bind.target));
+    if path.is_absolute() && (mounted || !homes.into_iter().any(|home| path.starts_with(home))) {
+        chosen.to_owned()
+    } else {
+        WORKSPACE.to_owned()
+    }
 }
 
 /// The jail's settings.
@@ -173,7 +204,7 @@ fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed
     let variable = |name: &str| context.variable(name).map(str::to_owned);
     Ok(Sandboxed {
         helper: std::env::current_exe()?,
-        files: kept(context, config),
+        files: terminal.container_persistent.then(|| kept(context, config)),
         owner_home: PathBuf::from(home),
         binds: binds(config, home)?,
         network,
@@ -191,8 +222,8 @@ fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed
 
 /// Where the kept files of places are.
 fn kept(context: &Context, config: &Config) -> PathBuf {
-    let chosen = config.terminal.sandbox_dir.as_ref();
-    chosen.map_or_else(|| context.home.path().join("sandboxes"), PathBuf::from)
+    let chosen = config.terminal.sandbox_dir.as_deref().unwrap_or("sandboxes");
+    context.home.path().join(local::expanded(chosen, &local::owner_home(context)))
 }
 
 /// Thousandths of a processor, rounded up; none for 0.
@@ -243,17 +274,18 @@ fn binds(config: &Config, home: &str) -> Result<Vec<Bind>, Failure> {
 
 /// A place of this kind, as the configuration would make it, for the gate to judge by.
 pub(crate) fn place(context: &Context, config: &Config, backend: BackendName) -> Result<Place, Failure> {
-    let owner_home = context.variable("HOME").unwrap_or("/root");
+    let owner_home = local::owner_home(context);
     let home = match backend {
-        BackendName::Local | BackendName::Ssh => owner_home,
-        BackendName::Sandbox => HOME,
-        _ => "/root",
+        BackendName::Local => local::command_home(context, config.terminal.home_mode).path().to_owned(),
+        BackendName::Ssh => owner_home.clone(),
+        BackendName::Sandbox => HOME.to_owned(),
+        _ => "/root".to_owned(),
     };
     Ok(Place {
         id: PlaceId::new("test"),
         backend,
-        reach: reach(config, backend, owner_home)?,
-        home: home.to_owned(),
+        reach: reach(config, backend, &owner_home)?,
+        home,
         hermes_home: context.home.path().display().to_string(),
     })
 }

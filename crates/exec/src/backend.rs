@@ -62,7 +62,7 @@ impl Backend {
     pub(crate) fn files(&self, plan: &Plan) -> Option<PathBuf> {
         match self {
             Self::Local(_) => None,
-            Self::Sandbox(sandboxed) => Some(sandboxed.files(plan)),
+            Self::Sandbox(sandboxed) => sandboxed.kept(plan),
         }
     }
 }

@@ -4,7 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use hermes_guest::client;
-use hermes_types::BackendName;
+use hermes_guest::protocol::file::FileFault;
+use hermes_types::{BackendName, FileAccess};
 use thiserror::Error;
 
 /// A fault of our plumbing.
@@ -53,6 +54,32 @@ pub enum Error {
     /// Hermes itself is ending.
     #[error("interrupted")]
     Interrupted,
+    /// The permit is not for this use of a file. Nothing was done.
+    #[error("the permit is not to {} a file", access_word(.0))]
+    NotThisUse(FileAccess),
+    /// The path leads to another one than it was judged by. Nothing was done; it can be judged again by this one.
+    #[error("the path leads to {0}, by which it was not judged; nothing was done")]
+    Elsewhere(String),
+    /// The path leads to a name that cannot be judged, because it is no text. Nothing was done.
+    #[error("the path leads to a name that is not text, so it cannot be judged; a command can rename it")]
+    NotText,
+    /// It could not be done to the file. The file is as it was.
+    #[error("{0}")]
+    NotDone(FileFault),
+    /// There is more to read than was wanted.
+    #[error("there are more than {0} bytes to read")]
+    TooMuch(usize),
+    /// What was to be written could not be read.
+    #[error("the content to write: {0}")]
+    Content(io::Error),
+}
+
+fn access_word(access: &FileAccess) -> &'static str {
+    match access {
+        FileAccess::Read => "read",
+        FileAccess::Write => "write",
+        FileAccess::Delete => "delete",
+    }
 }
 
 impl Error {

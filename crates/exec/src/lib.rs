@@ -3,9 +3,9 @@
 //! A [`Spec`] says what kind of place a session wants. [`Plan::new`] gives it an identity, the hash of everything that
 //! makes it this place and no other, without making anything, so that the gate can judge what would happen
 //! there. [`Plan::open`] finds the place or makes it, and [`Sandbox::start`] runs a job in it, for a
-//! [`Permit`](hermes_policy::Permit) and for nothing else.
+//! [`Permit`](hermes_policy::Permit) and for nothing else. [`Sandbox::files`] touches files the same way.
 //!
-//! *Invariants.* Only a permit starts a command, and it is used up. If the backend cannot be used the call fails with
+//! *Invariants.* Only a permit starts a command or touches a file, and it is used up. If the backend cannot be used the call fails with
 //! an error that names it; nothing runs anywhere else instead. Making a place is a transaction under a lock: two
 //! callers get the same place, and a failure leaves nothing.
 //!
@@ -18,6 +18,7 @@ pub mod backend;
 pub mod command;
 mod embed;
 mod error;
+pub mod files;
 pub mod places;
 mod plan;
 pub mod process;
@@ -27,6 +28,7 @@ pub mod sandbox;
 pub use backend::{Backend, Bind, Local, Sandboxed, Writable};
 pub use command::{Command, Ending, Happening, Outcome, Shown, Terminal};
 pub use error::Error;
+pub use files::Files;
 pub use hermes_guest::protocol::message::{AtDeadline, AtEnd, ProcessId, ProcessView, Size, Stats, Tree};
 pub use places::{Found, Places, Reaper, State};
 pub use plan::{Host, Plan, Spec};

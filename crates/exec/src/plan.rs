@@ -36,6 +36,8 @@ pub struct Spec {
     /// Variables that commands get besides those of the place. Values are no part of the identity.
     #[serde(skip)]
     pub env: Vec<(String, String)>,
+    /// Files of the place that bash sources when a session begins.
+    pub init: Vec<String>,
     /// How long the place may be idle.
     pub lifetime: Duration,
 }
@@ -110,6 +112,7 @@ mod tests {
                 cwd: "/w".to_owned(),
                 home: "/h".to_owned(),
                 env: vec![("NAME".to_owned(), "value".to_owned())],
+                init: Vec::new(),
                 lifetime: Duration::from_secs(1),
             };
             let mut session = "s".to_owned();
@@ -119,7 +122,7 @@ mod tests {
         let jail = |network| {
             Backend::Sandbox(Sandboxed {
                 helper: PathBuf::new(),
-                files: PathBuf::new(),
+                files: None,
                 owner_home: PathBuf::new(),
                 binds: Vec::new(),
                 network,
@@ -133,6 +136,7 @@ mod tests {
             id(&|_, _, session| session.push('s')),
             id(&|_, spec, _| spec.cwd.push('s')),
             id(&|_, spec, _| spec.home.push('s')),
+            id(&|_, spec, _| spec.init.push("/w/init".to_owned())),
             id(&|_, spec, _| spec.lifetime = Duration::from_secs(2)),
             id(&|_, spec, _| spec.backend = jail(Network::None)),
             id(&|_, spec, _| spec.backend = jail(Network::Full)),

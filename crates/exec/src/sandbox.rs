@@ -9,6 +9,7 @@ use hermes_guest::protocol::message::{
     StateRule, Stdin, Workdir,
 };
 use hermes_policy::Permit;
+use hermes_policy::withheld::FAMILIES;
 use hermes_types::Work;
 use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
@@ -16,7 +17,7 @@ use tokio::sync::Mutex;
 use crate::anchor::Anchor;
 use crate::command::{Command, Kind, Terminal};
 use crate::registry::{Record, Room, blocking, remove, sweep_now_and_then};
-use crate::{Error, Plan, Processes, Size, admission};
+use crate::{Error, Files, Plan, Processes, Size, admission};
 
 /// How often a place is looked for that ends at the very moment it is found.
 const ATTEMPTS: u32 = 3;
@@ -134,8 +135,16 @@ impl Plan {
         let about = client.about().await?;
         let mut env = about.base_env;
         env.extend(pairs(&self.spec.env));
-        let open =
-            OpenSession { key: self.guest_session(), cwd: ByteBuf::from(self.spec.cwd.as_bytes()), env };
+        let init: Vec<_> = self.spec.init.iter().map(|file| ByteBuf::from(file.as_bytes())).collect();
+        let withheld = FAMILIES.iter().flat_map(|family| family.names).map(|name| ByteBuf::from(*name));
+        let open = OpenSession {
+            key: self.guest_session(),
+            cwd: ByteBuf::from(self.spec.cwd.as_bytes()),
+            env,
+            // Nothing but these files can bring in what is to stay outside.
+            withheld: if init.is_empty() { Vec::new() } else { withheld.collect() },
+            init,
+        };
         let view = client.open_session(open).await?;
         // A place whose guest lost the session has lost its state, whoever made it.
         let reset = if view.origin == Origin::Created { was_here } else { Reset::No };
@@ -216,6 +225,16 @@ impl Sandbox {
     pub async fn processes(&self) -> Result<Processes, Error> {
         let client = self.client().await?;
         Ok(Processes::new(client, self.plan.id().clone(), self.plan.session.clone()))
+    }
+
+    /// The files of the place.
+    pub async fn files(&self) -> Result<Files, Error> {
+        Ok(Files {
+            client: self.client().await?,
+            place: self.plan.id().clone(),
+            session: self.plan.session.clone(),
+            guest_session: self.plan.guest_session(),
+        })
     }
 
     /// Ends the place and removes everything it left on this machine. When this returns it is gone.

@@ -33,7 +33,16 @@ async fn main() {
     println!("idle, one client: {} KiB proportional", proportional(pid));
     let env = vec![(ByteBuf::from("PATH"), ByteBuf::from("/usr/bin:/bin"))];
     let key = SessionKey::from("s");
-    client.open_session(OpenSession { key, cwd: ByteBuf::from("/tmp"), env }).await.unwrap();
+    client
+        .open_session(OpenSession {
+            key,
+            cwd: ByteBuf::from("/tmp"),
+            env,
+            init: Vec::new(),
+            withheld: Vec::new(),
+        })
+        .await
+        .unwrap();
 
     latency(&client, "no-op").await;
     let state = "for i in $(seq 100); do export V$i=\"value $i\"; done; \

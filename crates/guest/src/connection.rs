@@ -53,7 +53,14 @@ async fn answer(guest: &Rc<Guest>, mux: &Mux, stream: Stream) -> Result<(), Fram
     match request {
         Request::About => writer.send(&Reply::About(guest.about())).await?,
         Request::Stats => writer.send(&Reply::Stats(guest.stats())).await?,
-        Request::OpenSession(open) => reply(writer, guest.sessions.open(open).map(Reply::Session)).await?,
+        Request::OpenSession(open) => {
+            let opened = guest.sessions.open(open);
+            if let Ok((session, _)) = &opened {
+                run::init::ready(guest, session).await;
+            }
+            let view = opened.map(|(session, origin)| Reply::Session(session.view(origin)));
+            reply(writer, view).await?;
+        }
         Request::ShowSession(key) => {
             let shown = guest.sessions.get(&key).map(|session| session.view(Origin::Found));
             reply(writer, shown.map(Reply::Session)).await?;

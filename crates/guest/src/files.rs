@@ -6,18 +6,16 @@ mod search;
 mod stat;
 mod write;
 
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 
-use hermes_guest::protocol::file::{FileFault, FileReply, FileRequest, Place};
+use hermes_guest::protocol::file::{Content, FileFault, FileReply, FileRequest, Parents, Place};
 use hermes_guest::protocol::frame::{FrameError, Reader, Writer};
 use hermes_guest::protocol::message::{Fault, Reply};
 use hermes_guest::protocol::mux::Stream;
 use tokio::sync::mpsc;
 
 use crate::guest::Guest;
+use place::{Last, Spot};
 
 /// Replies that wait until the client reads.
 const QUEUE: usize = 4;
@@ -29,51 +27,52 @@ pub(crate) async fn answer(
     reader: &mut Reader<Stream>,
     writer: &mut Writer<Stream>,
 ) -> Result<(), FrameError> {
-    let place = match &request {
+    let (place, last) = match &request {
         FileRequest::Read(place, _)
         | FileRequest::Write(place, _)
         | FileRequest::Patch(place, _)
-        | FileRequest::Stat(place)
         | FileRequest::List(place)
-        | FileRequest::Search(place, _)
-        | FileRequest::Remove(place) => place,
+        | FileRequest::Search(place, _) => (place, Last::Follow),
+        FileRequest::Stat(place) | FileRequest::Remove(place) => (place, Last::Keep),
     };
-    let path = match locate(guest, place) {
-        Ok(path) => path,
-        Err(fault) => return writer.send(&Reply::Failed(fault)).await,
-    };
+    let (path, judged) = (locate(guest, place), place.judged.clone());
+    let find = move |parents| -> Result<Spot, Fault> { Ok(Spot::find(&path?, &judged, last, parents)?) };
+    let here = Parents::Require;
     match request {
-        FileRequest::Write(_, how) => {
-            let written = write::receive(path, how, reader).await?;
-            let reply = written.map(|written| Reply::File(FileReply::Written(written)));
-            writer.send(&reply.unwrap_or_else(|fault| Reply::Failed(fault.into()))).await
+        FileRequest::Write(_, how) => write::receive(find(how.parents), how.expect, reader, writer).await,
+        FileRequest::Read(_, part) => {
+            stream(reader, writer, move |out| read::read(&find(here)?, part, out)).await
         }
-        FileRequest::Read(_, part) => stream(writer, move |out| read::read(&path, part, out)).await,
-        FileRequest::Patch(_, edits) => stream(writer, move |out| write::patch(&path, &edits, out)).await,
-        FileRequest::Stat(_) => stream(writer, move |out| stat::stat(&path, out)).await,
-        FileRequest::List(_) => stream(writer, move |out| stat::list(&path, out)).await,
+        FileRequest::Patch(_, edits) => {
+            stream(reader, writer, move |out| write::patch(find(here)?, &edits, out)).await
+        }
+        FileRequest::Stat(_) => stream(reader, writer, move |out| stat::stat(&find(here)?, out)).await,
+        FileRequest::List(_) => stream(reader, writer, move |out| stat::list(&find(here)?, out)).await,
         FileRequest::Search(_, search) => {
-            stream(writer, move |out| search::search(&path, &search, out)).await
+            stream(reader, writer, move |out| search::search(&find(here)?, &search, out)).await
         }
-        FileRequest::Remove(_) => stream(writer, move |out| stat::remove(&path, out)).await,
+        FileRequest::Remove(_) => stream(reader, writer, move |out| stat::remove(&find(here)?, out)).await,
     }
 }
 
-/// Where a request's path leads.
-fn locate(guest: &Guest, place: &Place) -> Result<PathBuf, Fault> {
+/// An absolute path for what a request says.
+fn locate(guest: &Guest, place: &Place) -> Result<Vec<u8>, Fault> {
     let session = place.session.as_ref().map(|key| guest.sessions.get(key)).transpose()?;
     let state = session.as_ref().map(|session| session.state.borrow());
-    let path = place::resolve(&place.path, state.as_deref())?;
-    Ok(Path::new(OsStr::from_bytes(&path)).to_owned())
+    Ok(place::resolve(&place.path, state.as_deref())?)
 }
 
 /// Hands replies from a working thread to the client, at the client's pace.
 pub(crate) struct Out(mpsc::Sender<FileReply>);
 
 impl Out {
-    /// Says whether anybody still listens.
     fn send(&self, reply: FileReply) -> Result<(), Failure> {
         self.0.blocking_send(reply).map_err(|_left| Failure::Left)
+    }
+
+    /// Stops work that has nothing to say for long when nobody listens any more.
+    fn still_wanted(&self) -> Result<(), Failure> {
+        if self.0.is_closed() { Err(Failure::Left) } else { Ok(()) }
     }
 }
 
@@ -83,6 +82,12 @@ pub(crate) enum Failure {
     Fault(Fault),
     /// The client is gone; nobody is to be told.
     Left,
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
 }
 
 impl From<FileFault> for Failure {
@@ -108,13 +113,24 @@ pub(crate) fn fault_of(error: &io::Error) -> FileFault {
 }
 
 async fn stream(
+    reader: &mut Reader<Stream>,
     writer: &mut Writer<Stream>,
     work: impl FnOnce(&Out) -> Result<(), Failure> + Send + 'static,
 ) -> Result<(), FrameError> {
     let (out, mut replies) = mpsc::channel(QUEUE);
     let work = tokio::task::spawn_blocking(move || work(&Out(out)));
-    while let Some(reply) = replies.recv().await {
-        writer.send(&Reply::File(reply)).await?;
+    loop {
+        tokio::select! {
+            reply = replies.recv() => match reply {
+                Some(reply) => writer.send(&Reply::File(reply)).await?,
+                None => break,
+            },
+            // Nothing may be said here, so saying something is leaving too.
+            left = reader.receive::<Content>() => {
+                left?;
+                return Err(FrameError::Io(io::ErrorKind::ConnectionReset.into()));
+            }
+        }
     }
     match work.await {
         Ok(Ok(()) | Err(Failure::Left)) => Ok(()),

@@ -1,5 +1,6 @@
 //! Runs one program for a client.
 
+pub(crate) mod init;
 mod prepare;
 
 use std::cell::Cell;
@@ -33,7 +34,12 @@ pub(crate) async fn run(
     writer: &mut Writer<Stream>,
 ) -> Result<(), FrameError> {
     let (mode, deadline) = (run.mode.clone(), run.deadline);
-    let launched = match prepare::launch(guest, run) {
+    let session = match guest.sessions.get(&run.session) {
+        Ok(session) => session,
+        Err(fault) => return writer.send(&Reply::Failed(fault)).await,
+    };
+    init::ready(guest, &session).await;
+    let launched = match prepare::launch(guest, session, run) {
         Ok(launched) => Rc::new(launched),
         Err(Stop::Fault(fault)) => return writer.send(&Reply::Failed(fault)).await,
         Err(Stop::BadDirectory(ended)) => return writer.send(&Reply::Ended(*ended)).await,

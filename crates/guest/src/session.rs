@@ -11,13 +11,21 @@ use hermes_guest::protocol::message::{
     Counted, Fault, Measured, OpenSession, Origin, SessionKey, SessionView,
 };
 use serde_bytes::ByteBuf;
+use tokio::sync::OnceCell;
 
 use crate::shell::state::State;
 
 /// One session. Its state is replaced as a whole or not at all.
 #[derive(Debug)]
 pub(crate) struct Session {
+    pub(crate) key: SessionKey,
     pub(crate) state: RefCell<State>,
+    /// Files to source before the first command.
+    pub(crate) init: Vec<ByteBuf>,
+    /// Variables that those files cannot set.
+    pub(crate) withheld: Vec<ByteBuf>,
+    /// Set once the files were sourced; whoever comes before that waits.
+    pub(crate) ready: OnceCell<()>,
 }
 
 #[derive(Debug, Default)]
@@ -26,9 +34,9 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn open(&self, request: OpenSession) -> Result<SessionView, Fault> {
+    pub(crate) fn open(&self, request: OpenSession) -> Result<(Rc<Session>, Origin), Fault> {
         if let Ok(found) = self.get(&request.key) {
-            return Ok(found.view(Origin::Found));
+            return Ok((found, Origin::Found));
         }
         let mut open = self.open.borrow_mut();
         if request.key.0.len() > limit::SESSION_KEY {
@@ -42,10 +50,15 @@ impl Sessions {
             env: request.env.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec())).collect(),
             ..State::default()
         };
-        let session = Rc::new(Session { state: RefCell::new(state) });
-        let view = session.view(Origin::Created);
-        open.insert(request.key, session);
-        Ok(view)
+        let session = Rc::new(Session {
+            key: request.key.clone(),
+            state: RefCell::new(state),
+            init: request.init,
+            withheld: request.withheld,
+            ready: OnceCell::new(),
+        });
+        open.insert(request.key, session.clone());
+        Ok((session, Origin::Created))
     }
 
     pub(crate) fn get(&self, key: &SessionKey) -> Result<Rc<Session>, Fault> {

@@ -11,9 +11,9 @@
 //!
 //! *Where to start reading.* [`gate`] for the order of decisions. [`shell`] turns text into [`shell::Segment`]s, one
 //! per simple command; [`rules`] holds what is asked about and what is never done, as facts about segments and about
-//! what they do to files; [`question`] and [`grant`] are what people see and what their answers keep. Two neighbors
-//! share the crate because they are decisions of the same kind: [`redact`] says what may be shown, [`address`] what
-//! may be reached.
+//! what they do to files; [`question`] and [`grant`] are what people see and what their answers keep. Three
+//! neighbors share the crate because they are decisions of the same kind: [`redact`] says what may be shown,
+//! [`address`] what may be reached, [`withheld`] which variables are not let through in bulk.
 
 pub mod address;
 mod effect;
@@ -29,6 +29,7 @@ pub mod shell;
 pub mod turn;
 pub mod user_rule;
 pub mod visible;
+pub mod withheld;
 
 pub use gate::{Gate, Mode, Moment, Opinion, Report, Unattended, Verdict};
 pub use grant::{Grant, GrantId, GrantScope, Grants};

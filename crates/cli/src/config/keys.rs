@@ -8,7 +8,7 @@ use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 
 use super::define::{Key, section};
 use super::layers::Reader;
-use super::setting::{CommaList, EnvMap, TextMap, choice};
+use super::setting::{CommaList, EnvMap, Passthrough, TextMap, choice};
 
 /// The image of a container place when nothing else is said.
 const IMAGE: &str = "nikolaik/python-nodejs:python3.11-nodejs20";
@@ -129,7 +129,8 @@ section! {
     Terminal "terminal." {
         /// Where commands run: local, sandbox, docker, ssh, singularity, modal, daytona or kubernetes.
         backend: BackendName = BackendName::Local, "TERMINAL_ENV", also "terminal.env_type";
-        /// The directory a session starts in. `.` is the directory hermes was started in.
+        /// The directory a session starts in. `.` is the directory hermes was started in, and `/workspace` in a
+        /// sandbox, where directories of the owner's home mean the same.
         cwd: String = ".".into(), "TERMINAL_CWD";
         /// Seconds a command may run before it is stopped.
         timeout: u64 = 180, "TERMINAL_TIMEOUT", at_least 1;
@@ -143,13 +144,18 @@ section! {
         /// What a place reaches over the network: full, none or proxy (public hosts only). Default: proxy for
         /// sandbox, full elsewhere.
         network: Option<Network> = None, "TERMINAL_NETWORK";
-        /// Which HOME a command on this machine gets: auto, real or profile.
+        /// Which HOME a command on this machine gets. `real` is the owner's; `profile` is the directory `home` in the
+        /// hermes home, if it is there, with the owner's in `HERMES_REAL_HOME`; `auto` is `profile` when hermes itself
+        /// runs in a container, else `real`.
         home_mode: HomeMode = HomeMode::Auto, "TERMINAL_HOME_MODE";
-        /// Variables of the hermes process that commands may see besides the small base.
-        env_passthrough: Vec<EnvName> = Vec::new(), "TERMINAL_ENV_PASSTHROUGH";
+        /// Variables of the hermes process that every command may see besides the small base. Keys of model
+        /// providers, tokens of messaging platforms and the like are refused here; `hermes exec --env` gives one
+        /// to a single command.
+        env_passthrough: Passthrough = Passthrough::default(), "TERMINAL_ENV_PASSTHROUGH";
         /// Files below the hermes home that are mounted read-only into places.
         credential_files: Vec<String> = Vec::new(), "TERMINAL_CREDENTIAL_FILES";
-        /// Files a local session sources at its start, instead of the usual ones.
+        /// Files a local session sources at its start, instead of the usual ones. What they export stays, except
+        /// for the names that `env_passthrough` refuses.
         shell_init_files: Vec<String> = Vec::new(), "TERMINAL_SHELL_INIT_FILES";
         /// Whether a local session sources `~/.profile`, `~/.bash_profile` and `~/.bashrc` at its start.
         auto_source_bashrc: bool = true, "TERMINAL_AUTO_SOURCE_BASHRC";
@@ -163,7 +169,7 @@ section! {
         container_memory: u64 = 5120, "TERMINAL_CONTAINER_MEMORY";
         /// Disk of a place in MB, 0 for no limit.
         container_disk: u64 = 51200, "TERMINAL_CONTAINER_DISK";
-        /// Whether the home and the workspace of a place are kept when it is removed.
+        /// Whether the home and the workspace of a place are kept when it ends.
         container_persistent: bool = true, "TERMINAL_CONTAINER_PERSISTENT";
         /// The image of a Docker or Podman place.
         docker_image: String = IMAGE.into(), "TERMINAL_DOCKER_IMAGE";

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hermes_policy::user_rule::CommandPattern;
+use hermes_policy::withheld;
 use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 use serde_json::{Map, Value, json};
 
@@ -350,6 +351,43 @@ impl Setting for Vec<EnvName> {
 
     fn expected() -> String {
         "a list of variable names".into()
+    }
+}
+
+/// Variables that every command may see. What hermes itself lives on is not let through in bulk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Passthrough(pub Vec<EnvName>);
+
+impl Setting for Passthrough {
+    /// A name that is withheld is dropped with a note.
+    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+        let mut names = Vec::<EnvName>::read(node, notes)?;
+        let items = entries::<Self>(node)?;
+        let at = |name: &EnvName| {
+            let same = |item: &&Node| scalar(item).is_some_and(|text| text.trim() == name.as_str());
+            items.iter().find(same).map_or(node.at, |item| item.at)
+        };
+        names.retain(|name| {
+            let family = withheld::family(name.as_str());
+            notes.extend(family.map(|family| Note {
+                at: at(name),
+                text: format!("`{name}` is {}, which is not let through in bulk; ignored", family.what),
+            }));
+            family.is_none()
+        });
+        Ok(Self(names))
+    }
+
+    fn show(&self) -> Value {
+        self.0.show()
+    }
+
+    fn schema() -> Value {
+        Vec::<EnvName>::schema()
+    }
+
+    fn expected() -> String {
+        Vec::<EnvName>::expected()
     }
 }
 

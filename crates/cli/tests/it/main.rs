@@ -8,6 +8,7 @@ mod edits;
 mod exec;
 mod hostile;
 mod layers;
+mod local;
 mod places;
 
 use std::collections::BTreeMap;

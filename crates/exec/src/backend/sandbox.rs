@@ -42,8 +42,9 @@ pub struct Sandboxed {
     /// The program that makes jails: it calls `hermes_sandbox::helper_main` first.
     #[serde(skip)]
     pub helper: PathBuf,
-    /// Where the kept files of places are on the host.
-    pub files: PathBuf,
+    /// Where the kept files of places are on the host. Without it nothing is kept: a place has its files in its
+    /// room, and both end together.
+    pub files: Option<PathBuf>,
     /// The home of the owner, whose credentials are hidden.
     pub owner_home: PathBuf,
     /// Other directories of the host.
@@ -121,8 +122,14 @@ impl Sandboxed {
         jail
     }
 
+    /// Where the files of the place are: in its room, where they end with it, unless they are kept.
     pub(super) fn files(&self, plan: &Plan) -> PathBuf {
-        self.files.join(KEPT).join(plan.name())
+        self.kept(plan).unwrap_or_else(|| Room::of(plan).path().join("files"))
+    }
+
+    /// Where they are kept.
+    pub(super) fn kept(&self, plan: &Plan) -> Option<PathBuf> {
+        Some(self.files.as_ref()?.join(KEPT).join(plan.name()))
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Bed {
     pub(crate) cache: PathBuf,
     /// The program that makes jails.
     pub(crate) helper: PathBuf,
+    /// The home of whoever owns this machine.
+    pub(crate) owner: PathBuf,
     /// How long a place may be idle.
     pub(crate) lifetime: Duration,
 }
@@ -47,8 +49,8 @@ impl Bed {
             BackendName::Sandbox => {
                 let sandboxed = Sandboxed {
                     helper: self.helper.clone(),
-                    files: self.kept(),
-                    owner_home: self.folder.join("owner"),
+                    files: Some(self.kept()),
+                    owner_home: self.owner.clone(),
                     binds: Vec::new(),
                     network: Network::None,
                     limits: Limits { processes: Some(1000), ..Limits::default() },
@@ -60,7 +62,7 @@ impl Bed {
             other => panic!("there is no bed for {}", other.word()),
         };
         let env = vec![("GIVEN".to_owned(), "value".to_owned())];
-        Spec { backend, cwd, home, env, lifetime: self.lifetime }
+        Spec { backend, cwd, home, env, init: Vec::new(), lifetime: self.lifetime }
     }
 
     /// Where the files of places are kept.
@@ -71,6 +73,15 @@ impl Bed {
 
 /// A permit as the owner at a terminal gets one who has switched questions off.
 pub(crate) fn permit(plan: &Plan, session: &str, work: Work, cwd: &str) -> Permit {
+    let gate = Gate { mode: Mode::Off, ..Gate::default() };
+    match judge(&gate, plan, session, Job { work, cwd: cwd.to_owned() }) {
+        Verdict::Allow(permit) => permit,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a gate says to the owner at a terminal.
+pub(crate) fn judge(gate: &Gate, plan: &Plan, session: &str, job: Job) -> Verdict {
     let owner = Person::new("cli");
     let origin = Origin {
         person: owner.clone(),
@@ -80,11 +91,7 @@ pub(crate) fn permit(plan: &Plan, session: &str, work: Work, cwd: &str) -> Permi
         place: plan.place(),
     };
     let moment = Moment { now: Timestamp::from_seconds(0), seed: [0; 16] };
-    let gate = Gate { mode: Mode::Off, ..Gate::default() };
-    match gate.judge(Job { work, cwd: cwd.to_owned() }, &origin, moment) {
-        Verdict::Allow(permit) => permit,
-        other => panic!("{other:?}"),
-    }
+    gate.judge(job, &origin, moment)
 }
 
 /// What most commands are started with.

@@ -315,16 +315,17 @@ pub(crate) async fn a_place_that_cannot_be_made_is_an_error_that_says_why(bed: &
     let error = bed.try_open("s").await.unwrap_err();
     assert!(matches!(&error, Error::File { path, .. } if path.starts_with(&run)), "{error}");
     fs::remove_file(&run).unwrap();
+    // So that there is a guest to be replaced.
+    bed.open("s").await.sandbox.remove().await.unwrap();
     let mut broken = bed.clone();
     broken.cache = bed.folder.join("work");
-    let guest = fs::read_dir(&bed.cache).unwrap().flatten();
-    let guest =
-        guest.map(|entry| entry.path()).find(|path| path.is_file() && fs::metadata(path).unwrap().len() > 0);
-    let guest = guest.unwrap();
-    // As long as the real one, but no program.
-    let wrong = broken.cache.join(guest.file_name().unwrap());
-    fs::write(&wrong, vec![0; usize::try_from(fs::metadata(&guest).unwrap().len()).unwrap()]).unwrap();
-    fs::set_permissions(&wrong, readable()).unwrap();
+    for entry in fs::read_dir(&bed.cache).unwrap().flatten() {
+        // As long as the real one, but no program.
+        let wrong = broken.cache.join(entry.file_name());
+        let length = usize::try_from(entry.metadata().unwrap().len()).unwrap();
+        fs::write(&wrong, vec![0; length]).unwrap();
+        fs::set_permissions(&wrong, readable()).unwrap();
+    }
     let error = broken.try_open("s").await.unwrap_err();
     assert!(matches!(&error, Error::Unavailable { backend, .. } if *backend == bed.backend), "{error}");
     assert!(bed.places().list().await.unwrap().iter().all(|found| found.state == State::Asleep));

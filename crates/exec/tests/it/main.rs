@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod bed;
+mod files;
 mod hostile;
 mod jail;
 mod life;
@@ -62,6 +63,20 @@ macro_rules! behaviors {
             hostile::a_guest_that_cannot_be_talked_to_is_replaced
             hostile::a_guest_that_breaks_the_protocol_is_replaced
             hostile::a_guest_that_dies_under_a_command_is_an_error_and_nothing_runs_twice
+            files::a_hundred_megabytes_come_back_as_they_went_in_little_memory
+            files::a_link_is_written_through_and_stays_a_link
+            files::a_link_that_changed_after_it_was_judged_gives_nothing_away_and_changes_nothing
+            files::mode_and_owner_stay_and_a_new_file_is_like_any_other
+            files::every_byte_stays_as_it_is
+            files::writers_at_the_same_time_never_leave_a_mixture
+            files::content_that_breaks_off_leaves_the_file_as_it_was
+            files::a_search_counts_all_there_is_and_takes_no_pattern_for_an_option
+            files::a_patch_makes_all_edits_or_none
+            files::a_name_is_never_more_than_a_name
+            files::a_name_that_is_no_text_is_listed_but_cannot_be_judged
+            files::a_path_means_what_it_means_to_the_session
+            files::what_is_no_file_or_never_ends_makes_nobody_wait_and_nothing_grow
+            files::a_permit_is_good_for_its_own_use_place_and_session_only
         }
     };
     ($backend:expr => $($file:ident::$behavior:ident)*) => {

@@ -45,6 +45,7 @@ impl Ground {
             folder: folder.path().to_owned(),
             cache: Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guest-{owner}")),
             helper: env!("CARGO_BIN_EXE_exec-jailer").into(),
+            owner: folder.path().join("owner"),
             lifetime: Duration::from_secs(60),
         };
         Self { bed, _folder: folder }

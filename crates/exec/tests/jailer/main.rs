@@ -22,9 +22,11 @@ fn main() {
     hermes_sandbox::helper_main();
     let mut words = std::env::args().skip(1);
     let mut word = || words.next().unwrap();
+    let (backend, folder) = (word().parse().unwrap(), std::path::PathBuf::from(word()));
     let bed = Bed {
-        backend: word().parse().unwrap(),
-        folder: word().into(),
+        backend,
+        owner: folder.join("owner"),
+        folder,
         cache: word().into(),
         helper: std::env::current_exe().unwrap(),
         lifetime: Duration::from_millis(word().parse().unwrap()),

@@ -56,7 +56,7 @@ impl Client {
         }
     }
 
-    /// Describes a file, a symbolic link itself and not what it points to.
+    /// Describes a file, a symbolic link at the end of the path itself and not what it points to.
     pub async fn stat(&self, place: Place) -> Result<Stat, Error> {
         match self.file(FileRequest::Stat(place)).await? {
             Reply::File(FileReply::Stat(stat)) => Ok(stat),
@@ -64,7 +64,7 @@ impl Client {
         }
     }
 
-    /// Removes a file or an empty directory.
+    /// Removes a file, an empty directory, or a symbolic link itself.
     pub async fn remove(&self, place: Place) -> Result<(), Error> {
         match self.file(FileRequest::Remove(place)).await? {
             Reply::File(FileReply::Removed) => Ok(()),
@@ -72,15 +72,13 @@ impl Client {
         }
     }
 
-    /// Lists a directory, sorted by name.
-    pub async fn list(&self, place: Place) -> Result<Listing<Entry, ()>, Error> {
+    /// Lists a directory, sorted by name, and says how many entries there are in all.
+    pub async fn list(&self, place: Place) -> Result<Listing<Entry, u64>, Error> {
         let mut frames = self.link.open(&Request::File(FileRequest::List(place))).await?;
         let mut items = Vec::new();
         loop {
             match self.link.next(&mut frames).await? {
-                Reply::File(FileReply::Entries(part)) if part.is_empty() => {
-                    return Ok(Listing { items, end: () });
-                }
+                Reply::File(FileReply::Listed { total }) => return Ok(Listing { items, end: total }),
                 Reply::File(FileReply::Entries(part)) if items.len() + part.len() <= limit::PAGE => {
                     items.extend(part)
                 }
@@ -158,11 +156,16 @@ pub struct FileWriter {
 }
 
 impl FileWriter {
-    /// More bytes.
+    /// More bytes. What is wrong with the file may be known before all of them are sent.
     pub async fn write(&mut self, data: &[u8]) -> Result<(), Error> {
         for chunk in data.chunks(limit::CHUNK) {
             let content = Content::Data(ByteBuf::from(chunk));
-            self.frames.writer.send(&content).await.map_err(|error| error::on_send(&error))?;
+            let Frames { reader, writer } = &mut self.frames;
+            tokio::select! {
+                biased;
+                early = self.link.receive(reader) => return Err(self.link.unexpected(early?)),
+                sent = writer.send(&content) => sent.map_err(|error| error::on_send(&error))?,
+            }
             self.length += chunk.len() as u64;
         }
         Ok(())

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::error::{self, Breach, Error};
 use super::tunnel::Tunnel;
-use crate::protocol::frame::Frames;
+use crate::protocol::frame::{Frames, Reader};
 use crate::protocol::limit;
 use crate::protocol::message::{Reply, Request};
 use crate::protocol::mux::{Driver, Mux, Stream};
@@ -100,7 +100,12 @@ impl Link {
 
     /// The next reply on a stream.
     pub(super) async fn next(&self, frames: &mut Frames<Stream>) -> Result<Reply, Error> {
-        match frames.reader.receive().await {
+        self.receive(&mut frames.reader).await
+    }
+
+    /// The next reply on a stream that is also written to.
+    pub(super) async fn receive(&self, reader: &mut Reader<Stream>) -> Result<Reply, Error> {
+        match reader.receive().await {
             Ok(Some(reply)) => Ok(reply),
             Ok(None) => Err(Error::Gone),
             Err(error) => Err(self.cut(error::on_receive(&error))),

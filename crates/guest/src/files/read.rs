@@ -1,20 +1,21 @@
 //! Reads files by bytes or by lines.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::fd::OwnedFd;
 
 use hermes_guest::protocol::file::{Digest, FileFault, FileReply, Part, ReadEnd, Whole};
 use hermes_guest::protocol::limit;
+use rustix::fs::OFlags;
 use serde_bytes::ByteBuf;
 use sha2::{Digest as _, Sha256};
 
+use super::place::Spot;
 use super::{Failure, Out, stat};
 
-pub(super) fn read(path: &Path, part: Part, out: &Out) -> Result<(), Failure> {
-    let mut file = open_regular(path)?;
-    let stat = stat::describe(path, &file.metadata()?);
+pub(super) fn read(spot: &Spot, part: Part, out: &Out) -> Result<(), Failure> {
+    let mut file = open_regular(spot)?;
+    let stat = stat::describe(&file, &file.metadata()?);
     let whole = match part {
         Part::Bytes { offset, length } => {
             file.seek(SeekFrom::Start(offset))?;
@@ -28,10 +29,17 @@ pub(super) fn read(path: &Path, part: Part, out: &Out) -> Result<(), Failure> {
     out.send(FileReply::Read(ReadEnd { stat, whole }))
 }
 
-/// Opens a regular file and nothing that could make us wait, such as a pipe nobody writes to.
-pub(super) fn open_regular(path: &Path) -> Result<File, Failure> {
-    let file =
-        fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+/// Opens nothing that could make us wait, such as a pipe nobody writes to.
+pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// Opens a regular file and nothing else.
+pub(super) fn open_regular(spot: &Spot) -> Result<File, Failure> {
+    regular(spot.open(READ)?)
+}
+
+/// What was opened, if it is a regular file.
+pub(super) fn regular(opened: OwnedFd) -> Result<File, Failure> {
+    let file = File::from(opened);
     if !file.metadata()?.is_file() {
         return Err(FileFault::NotRegular.into());
     }
@@ -70,7 +78,7 @@ fn wanted<'a>(chunk: &'a [u8], ends: &mut u64, first: u64, end: u64) -> &'a [u8]
 
 fn send(out: &Out, data: &[u8]) -> Result<(), Failure> {
     if data.is_empty() {
-        return Ok(());
+        return out.still_wanted();
     }
     out.send(FileReply::Data(ByteBuf::from(data)))
 }

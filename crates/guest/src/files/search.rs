@@ -4,6 +4,7 @@
 //! encodings that nobody asked for, a tenth of the size of the guest.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -16,6 +17,7 @@ use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 use serde_bytes::ByteBuf;
 
+use super::place::{Spot, Tree};
 use super::{Failure, Out, read};
 
 /// Hits in one message; each is cut to a few kilobytes.
@@ -25,16 +27,23 @@ const REGEX_SIZE: usize = 8 * 1024 * 1024;
 /// The longest line that is looked at as a whole; what is longer is looked at in pieces.
 const LONGEST_LINE: usize = 1024 * 1024;
 
-pub(super) fn search(root: &Path, search: &Search, out: &Out) -> Result<(), Failure> {
+pub(super) fn search(spot: &Spot, search: &Search, out: &Out) -> Result<(), Failure> {
     let globs = globs(&search.globs)?;
     let (matcher, context) = match &search.target {
         Target::Lines { pattern, context } => (Some(matcher(pattern)?), usize::from(*context)),
         Target::Files { pattern } => (Some(matcher(pattern)?), 0),
         Target::Names => (None, 0),
     };
-    std::fs::metadata(root)?;
-    let mut page = Page { out, search, pending: Vec::new(), found: Found::default() };
+    let root = spot.real();
+    let held = spot.hold()?;
+    // A single file is the one that is below its directory.
+    let (top, files) = match held.metadata()?.is_dir() {
+        true => (root, Tree::new(held.into())),
+        false => (root.parent().unwrap_or(root), Tree::new(spot.dir().try_clone()?)),
+    };
+    let mut page = Page { out, search, files, pending: Vec::new(), found: Found::default() };
     for entry in walk(root, search.scope) {
+        out.still_wanted()?;
         let Ok(entry) = entry else {
             page.found.unreadable += 1;
             continue;
@@ -51,7 +60,10 @@ pub(super) fn search(root: &Path, search: &Search, out: &Out) -> Result<(), Fail
         }
         match &matcher {
             None => page.file(below, 0)?,
-            Some(matcher) => page.look_into(matcher, context, entry.path(), below)?,
+            Some(matcher) => {
+                let file = entry.path().strip_prefix(top).unwrap_or(below);
+                page.look_into(matcher, context, file, below)?;
+            }
         }
     }
     page.finish()
@@ -88,6 +100,8 @@ fn matcher(pattern: &str) -> Result<Regex, FileFault> {
 struct Page<'a> {
     out: &'a Out,
     search: &'a Search,
+    /// Where files are opened; those that are found by their path alone may be links by then.
+    files: Tree,
     pending: Vec<Hit>,
     found: Found,
 }
@@ -127,10 +141,11 @@ impl Page<'_> {
         &mut self,
         matcher: &Regex,
         context: usize,
-        path: &Path,
+        file: &Path,
         below: &Path,
     ) -> Result<(), Failure> {
         let first = self.found.hits;
+        let opened = self.files.open(file, read::READ).map_err(Failure::from).and_then(read::regular);
         let mut lines = Lines {
             page: self,
             matcher,
@@ -143,7 +158,7 @@ impl Page<'_> {
             after: 0,
             hits: Vec::new(),
         };
-        let looked = lines.look(path);
+        let looked = opened.and_then(|file| lines.look(file));
         let (matched, hits) = (lines.matched, lines.hits);
         match looked {
             Ok(Content::Text) => {}
@@ -151,7 +166,8 @@ impl Page<'_> {
                 self.found.binary += 1;
                 return Ok(());
             }
-            Err(_unreadable) => {
+            Err(Failure::Left) => return Err(Failure::Left),
+            Err(Failure::Fault(_)) => {
                 self.found.unreadable += 1;
                 return Ok(());
             }
@@ -194,8 +210,7 @@ struct Lines<'a, 'b> {
 }
 
 impl Lines<'_, '_> {
-    fn look(&mut self, path: &Path) -> Result<Content, Failure> {
-        let mut file = read::open_regular(path)?;
+    fn look(&mut self, mut file: File) -> Result<Content, Failure> {
         let mut pending = Vec::new();
         let mut buffer = vec![0; limit::CHUNK];
         loop {
@@ -203,6 +218,7 @@ impl Lines<'_, '_> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,
             };
+            self.page.out.still_wanted()?;
             let chunk = buffer.split_at(count).0;
             if memchr::memchr(0, chunk).is_some() {
                 return Ok(Content::Binary);

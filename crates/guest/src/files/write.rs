@@ -1,66 +1,77 @@
 //! Writes files: to a new file beside the old one, which then takes its place.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::{Mutex, PoisonError};
 
 use hermes_guest::protocol::file::{
-    Before, Content, Digest, Edit, Expect, FileFault, FileReply, Occurrences, Parents, Write, Written,
+    Before, Content, Digest, Edit, Expect, FileFault, FileReply, Occurrences, Written,
 };
-use hermes_guest::protocol::frame::{FrameError, Reader};
+use hermes_guest::protocol::frame::{FrameError, Reader, Writer};
 use hermes_guest::protocol::limit;
-use hermes_guest::protocol::message::{Fault, Measured};
+use hermes_guest::protocol::message::{Fault, Measured, Reply};
 use hermes_guest::protocol::mux::Stream;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 use serde_bytes::ByteBuf;
 use sha2::{Digest as _, Sha256};
 
+use super::place::{self, Spot};
 use super::{Failure, Out, fault_of, read};
 
 /// Held between looking at a file and replacing it, so that of two writers who expect the same one fails.
 static COMMIT: Mutex<()> = Mutex::new(());
 
-/// How many links lead on before we think that they lead nowhere.
-const LINKS: usize = 40;
-
-/// Takes a file's content from the client and puts it into its place.
+/// Takes a file's content from the client, puts it into its place and says how that went.
 pub(super) async fn receive(
-    path: PathBuf,
-    how: Write,
+    spot: Result<Spot, Fault>,
+    expect: Expect,
     reader: &mut Reader<Stream>,
-) -> Result<Result<Written, FileFault>, FrameError> {
-    let mut draft = match Draft::begin(&path, how.parents) {
-        Ok(draft) => Ok(draft),
-        Err(Failure::Fault(Fault::File(fault))) => Err(fault),
-        Err(_) => Err(FileFault::Os { errno: libc::EIO }),
+    writer: &mut Writer<Stream>,
+) -> Result<(), FrameError> {
+    let mut draft = match spot.and_then(|spot| Draft::begin(spot).map_err(Fault::from)) {
+        Ok(draft) => draft,
+        Err(fault) => return refuse(fault, reader, writer).await,
     };
-    // Whatever is wrong, the content is read to its end, so that the client hears what it is.
     while let Some(content) = reader.receive::<Content>().await? {
         match content {
             Content::Data(data) => {
-                if let Ok(open) = &mut draft
-                    && let Err(error) = open.add(&data)
-                {
-                    draft = Err(fault_of(&error));
+                if let Err(error) = draft.add(&data) {
+                    drop(draft);
+                    return refuse(fault_of(&error).into(), reader, writer).await;
                 }
             }
             Content::End { length } => {
-                let commit = move || draft?.commit(length, how.expect);
-                let committed = tokio::task::spawn_blocking(commit).await;
-                return Ok(committed.unwrap_or(Err(FileFault::Incomplete)));
+                let committed = tokio::task::spawn_blocking(move || draft.commit(length, expect)).await;
+                let reply = match committed.unwrap_or(Err(FileFault::Incomplete)) {
+                    Ok(written) => Reply::File(FileReply::Written(written)),
+                    Err(fault) => Reply::Failed(fault.into()),
+                };
+                return writer.send(&reply).await;
             }
         }
     }
     // The client left in the middle; the draft goes with it.
-    Ok(Err(FileFault::Incomplete))
+    Ok(())
+}
+
+/// Says at once what is wrong, so that nobody sends the rest for nothing, and takes what is on the way.
+async fn refuse(
+    fault: Fault,
+    reader: &mut Reader<Stream>,
+    writer: &mut Writer<Stream>,
+) -> Result<(), FrameError> {
+    writer.send(&Reply::Failed(fault)).await?;
+    while let Some(Content::Data(_)) = reader.receive().await? {}
+    Ok(())
 }
 
 /// Makes all edits to a file, or none.
-pub(super) fn patch(path: &Path, edits: &[Edit], out: &Out) -> Result<(), Failure> {
-    let mut file = read::open_regular(path)?;
+pub(super) fn patch(spot: Spot, edits: &[Edit], out: &Out) -> Result<(), Failure> {
+    let mut file = read::open_regular(&spot)?;
     if file.metadata()?.len() > limit::PATCH {
         return Err(Failure::Fault(Fault::TooLarge { what: Measured::File, limit: limit::PATCH }));
     }
@@ -76,7 +87,7 @@ pub(super) fn patch(path: &Path, edits: &[Edit], out: &Out) -> Result<(), Failur
         (content, count) = replace(&content, edit, number)?;
         counts.push(count);
     }
-    let mut draft = Draft::begin(path, Parents::Require)?;
+    let mut draft = Draft::begin(spot)?;
     draft.add(&content)?;
     let written = draft.commit(content.len() as u64, Expect::Content(seen))?;
     out.send(FileReply::Patched { counts, written })
@@ -106,32 +117,31 @@ fn replace(content: &[u8], edit: &Edit, number: u32) -> Result<(Vec<u8>, u64), F
 
 /// A file that is not yet in its place. Dropped, it was never there.
 struct Draft {
-    target: PathBuf,
-    draft: PathBuf,
+    target: Spot,
+    /// Its name, in the same directory, as long as it has that name.
+    name: Option<OsString>,
     file: File,
     hash: Sha256,
     length: u64,
 }
 
 impl Draft {
-    fn begin(path: &Path, parents: Parents) -> Result<Self, Failure> {
-        let target = follow_links(path)?;
-        let dir = target.parent().ok_or(FileFault::NotRegular)?;
-        if parents == Parents::Create {
-            fs::create_dir_all(dir)?;
+    fn begin(target: Spot) -> Result<Self, FileFault> {
+        if target.look()?.is_some_and(|found| !found.is_file()) {
+            return Err(FileFault::NotRegular);
         }
-        if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
-            return Err(FileFault::NotRegular.into());
-        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mut number = 0;
         loop {
-            let draft = dir.join(draft_name(&target, number));
+            let name = draft_name(target.name(), number);
             // The mode is what the umask makes of it, as for any new file.
-            let opened = fs::OpenOptions::new().write(true).create_new(true).mode(0o666).open(&draft);
-            match opened {
-                Ok(file) => return Ok(Self { target, draft, file, hash: Sha256::new(), length: 0 }),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => number += 1,
-                Err(error) => return Err(error.into()),
+            match rustix::fs::openat(target.dir(), &name, flags, Mode::from_raw_mode(0o666)) {
+                Ok(file) => {
+                    let (name, file) = (Some(name), file.into());
+                    return Ok(Self { target, name, file, hash: Sha256::new(), length: 0 });
+                }
+                Err(Errno::EXIST) if number < 1000 => number += 1,
+                Err(errno) => return Err(place::fault(errno)),
             }
         }
     }
@@ -143,16 +153,12 @@ impl Draft {
     }
 
     /// Puts the file into its place, if it is whole and what is there is what was expected.
-    fn commit(self, length: u64, expect: Expect) -> Result<Written, FileFault> {
+    fn commit(mut self, length: u64, expect: Expect) -> Result<Written, FileFault> {
         if self.length != length {
             return Err(FileFault::Incomplete);
         }
         let _committing = COMMIT.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = match fs::metadata(&self.target) {
-            Ok(found) => Some(found),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(fault_of(&error)),
-        };
+        let before = self.target.look()?;
         match (expect, &before) {
             (Expect::Absent, Some(_)) => return Err(FileFault::Present),
             (Expect::Content(_), None) => return Err(FileFault::Changed),
@@ -163,7 +169,7 @@ impl Draft {
         }
         self.place(before.as_ref()).map_err(|error| fault_of(&error))?;
         Ok(Written {
-            path: ByteBuf::from(self.target.as_os_str().as_bytes()),
+            path: ByteBuf::from(self.target.real().as_os_str().as_bytes()),
             length,
             digest: Digest(self.hash.clone().finalize().into()),
             before: before.map_or(Before::Nothing, |_| Before::File),
@@ -171,7 +177,7 @@ impl Draft {
     }
 
     /// Gives the new file owner and mode of the old one, and then its name.
-    fn place(&self, before: Option<&fs::Metadata>) -> io::Result<()> {
+    fn place(&mut self, before: Option<&fs::Metadata>) -> io::Result<()> {
         if let Some(before) = before {
             let now = self.file.metadata()?;
             if (now.uid(), now.gid()) != (before.uid(), before.gid()) {
@@ -180,20 +186,26 @@ impl Draft {
             // After the owner: a change of owner takes special bits away.
             self.file.set_permissions(fs::Permissions::from_mode(before.mode() & 0o7777))?;
         }
-        fs::rename(&self.draft, &self.target)
+        let (dir, name) = (self.target.dir(), self.name.as_deref().unwrap_or_default());
+        rustix::fs::renameat(dir, name, dir, self.target.name())?;
+        // From here on that name may be somebody else's.
+        self.name = None;
+        Ok(())
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // After the commit it has another name.
-        fs::remove_file(&self.draft).ok();
+        if let Some(name) = &self.name {
+            // There is nobody to tell.
+            rustix::fs::unlinkat(self.target.dir(), name, AtFlags::empty()).ok();
+        }
     }
 }
 
-fn digest_of(path: &Path) -> Result<Digest, FileFault> {
+fn digest_of(spot: &Spot) -> Result<Digest, FileFault> {
     let mut hash = Sha256::new();
-    let hashed = read::open_regular(path).and_then(|mut file| {
+    let hashed = read::open_regular(spot).and_then(|mut file| {
         read::each_chunk(&mut file, |chunk| {
             hash.update(chunk);
             Ok(())
@@ -206,22 +218,38 @@ fn digest_of(path: &Path) -> Result<Digest, FileFault> {
     }
 }
 
-fn draft_name(target: &Path, number: u32) -> OsString {
+fn draft_name(target: &OsStr, number: u32) -> OsString {
     let mut name = b".".to_vec();
     // A name has room for 255 bytes.
-    name.extend(target.file_name().unwrap_or_default().as_bytes().iter().take(200));
+    name.extend(target.as_bytes().iter().take(200));
     name.extend_from_slice(format!(".{}-{number}.new", std::process::id()).as_bytes());
     OsString::from_vec(name)
 }
 
-/// Where a path leads in the end, whether or not a file is there.
-fn follow_links(path: &Path) -> Result<PathBuf, Failure> {
-    let mut path = path.to_owned();
-    for _ in 0..LINKS {
-        match fs::read_link(&path) {
-            Ok(target) => path = path.parent().unwrap_or(Path::new("/")).join(target),
-            Err(_no_link) => return Ok(path),
-        }
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use hermes_guest::protocol::file::Parents;
+
+    use super::*;
+    use crate::files::place::Last;
+
+    #[test]
+    fn a_link_that_appears_while_a_file_is_written_is_neither_followed_nor_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        std::fs::write(top.join("other"), "other").unwrap();
+        let path = top.join("file");
+        let path = path.as_os_str().as_bytes();
+        let spot = Spot::find(path, path, Last::Follow, Parents::Require).unwrap();
+        let mut draft = Draft::begin(spot).unwrap();
+        draft.add(b"new").unwrap();
+        symlink("other", top.join("file")).unwrap();
+        let real = ByteBuf::from(top.join("other").as_os_str().as_bytes());
+        assert_eq!(draft.commit(3, Expect::Anything), Err(FileFault::Elsewhere { real }));
+        assert_eq!(std::fs::read(top.join("other")).unwrap(), b"other");
+        assert!(top.join("file").is_symlink());
+        assert_eq!(std::fs::read_dir(&top).unwrap().count(), 2, "the draft is gone");
     }
-    Err(FileFault::Os { errno: libc::ELOOP }.into())
 }

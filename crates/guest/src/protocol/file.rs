@@ -13,6 +13,8 @@ pub struct Place {
     pub session: Option<SessionKey>,
     /// The path.
     pub path: ByteBuf,
+    /// The absolute path without symbolic links that it was judged by. If it leads to another one, nothing is done.
+    pub judged: ByteBuf,
 }
 
 /// What can be done with files.
@@ -20,17 +22,17 @@ pub struct Place {
 pub enum FileRequest {
     /// Reads a part of a file; [`FileReply::Data`] messages, then [`FileReply::Read`].
     Read(Place, Part),
-    /// Writes a file; [`Content`] messages follow.
+    /// Writes a file; [`Content`] messages follow, until the last one or until the guest says what is wrong.
     Write(Place, Write),
     /// Replaces text in a file. All edits or none are made.
     Patch(Place, Vec<Edit>),
-    /// Describes a file, without following a last symbolic link.
+    /// Describes a file. A symbolic link at the end of the path is described itself.
     Stat(Place),
     /// Lists a directory.
     List(Place),
     /// Searches files.
     Search(Place, Box<Search>),
-    /// Removes a file or an empty directory.
+    /// Removes a file, an empty directory, or a symbolic link itself.
     Remove(Place),
 }
 
@@ -181,8 +183,13 @@ pub enum FileReply {
     },
     /// To [`FileRequest::Stat`].
     Stat(Stat),
-    /// To [`FileRequest::List`]: part of the entries; an empty part is the last.
+    /// To [`FileRequest::List`]: part of the entries.
     Entries(Vec<Entry>),
+    /// The end of a listing.
+    Listed {
+        /// How many entries there are, listed or not.
+        total: u64,
+    },
     /// Part of the hits of a search.
     Hits(Vec<Hit>),
     /// The end of a search.
@@ -324,6 +331,12 @@ pub enum FileFault {
     /// A relative path without a session, or a `~` without a `HOME`.
     #[error("the path is not absolute")]
     NotAbsolute,
+    /// The path leads to another place than the one it was judged by.
+    #[error("the path leads to {}", String::from_utf8_lossy(real))]
+    Elsewhere {
+        /// The absolute path without symbolic links.
+        real: ByteBuf,
+    },
     /// A directory, device, pipe or socket where a regular file is wanted.
     #[error("not a regular file")]
     NotRegular,

@@ -16,6 +16,8 @@ pub const ANSWER: Duration = Duration::from_secs(30);
 pub const CLIENTS: usize = 256;
 /// Shell sessions in one guest.
 pub const SESSIONS: usize = 256;
+/// How long the files that set a session up may take, all together.
+pub const INIT: Duration = Duration::from_secs(10);
 /// Bytes in a session key.
 pub const SESSION_KEY: usize = 1024;
 /// Processes running at once in one guest.

@@ -74,8 +74,14 @@ pub struct OpenSession {
     pub key: SessionKey,
     /// Where its first command runs.
     pub cwd: ByteBuf,
-    /// The whole environment of its first command.
+    /// The whole environment of its first command, but for what the files below change.
     pub env: Vec<(ByteBuf, ByteBuf)>,
+    /// Files that bash sources when the session is created, in this order. What is not there is passed over, and
+    /// what goes wrong in them goes wrong in silence.
+    pub init: Vec<ByteBuf>,
+    /// Variables that the files cannot set, each a name, or the beginning of names with a `*` behind it. The case
+    /// of letters makes no difference.
+    pub withheld: Vec<ByteBuf>,
 }
 
 /// One program to run.

@@ -61,8 +61,7 @@ impl From<Fault> for Stop {
     }
 }
 
-pub(super) fn launch(guest: &Guest, run: Run) -> Result<Launched, Stop> {
-    let session = guest.sessions.get(&run.session)?;
+pub(super) fn launch(guest: &Guest, session: Rc<Session>, run: Run) -> Result<Launched, Stop> {
     let mut start = session.state.borrow().clone();
     let mut reach = Reach::WholeSession;
     match &run.workdir {
@@ -128,6 +127,11 @@ pub(super) fn launch(guest: &Guest, run: Run) -> Result<Launched, Stop> {
 impl Launched {
     /// Puts what the command changed into its session, and says what became of it.
     pub(super) fn settle(&self) -> StateFate {
+        self.settle_all_but(|_| false)
+    }
+
+    /// Leaves the variables out that `withheld` knows.
+    pub(super) fn settle_all_but(&self, withheld: impl Fn(&[u8]) -> bool) -> StateFate {
         let Some(file) = self.shell.as_ref().and_then(|files| files.state.as_ref()) else {
             return StateFate::Left;
         };
@@ -137,6 +141,11 @@ impl Launched {
         if !self.start.functions.contains_key(script::OUR_FUNCTION) {
             after.functions.remove(script::OUR_FUNCTION);
         }
+        let left_alone =
+            |name: &[u8]| withheld(name) || (self.reach == Reach::AllButDirectory && name == b"OLDPWD");
+        after.env.retain(|name, _| !left_alone(name));
+        let kept = self.start.env.iter().filter(|(name, _)| left_alone(name));
+        after.env.extend(kept.map(|(name, value)| (name.clone(), value.clone())));
         if self.reach == Reach::AllButDirectory {
             after.cwd.clone_from(&self.start.cwd);
         }

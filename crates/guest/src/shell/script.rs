@@ -139,7 +139,8 @@ fn path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd())
 }
 
-fn quote(out: &mut Vec<u8>, text: &[u8]) {
+/// Makes one word of any text.
+pub(crate) fn quote(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'\'');
     for byte in text {
         match byte {

@@ -64,8 +64,19 @@ async fn bare(take_away: &str) -> Bare {
     };
     let client = tokio::time::timeout(PATIENCE, connected).await.expect("the guest does not come up");
     let key = SessionKey::from("s");
+    let init = dir.path().join("init");
+    std::fs::write(&init, "export FROM_A_FILE=1").unwrap();
     let env = vec![(ByteBuf::from("PATH"), ByteBuf::from("/usr/bin:/bin"))];
-    client.open_session(OpenSession { key: key.clone(), cwd: ByteBuf::from("/tmp"), env }).await.unwrap();
+    client
+        .open_session(OpenSession {
+            key: key.clone(),
+            cwd: ByteBuf::from("/tmp"),
+            env,
+            init: vec![ByteBuf::from(init.to_str().unwrap())],
+            withheld: Vec::new(),
+        })
+        .await
+        .unwrap();
     Bare { _dir: dir, outside, shell: Shell { client, key } }
 }
 
@@ -80,6 +91,7 @@ async fn without_bash_sh_keeps_directory_and_exports() {
     let about = s.client.about().await.unwrap();
     assert!(matches!(about.shell, Some(ShellKind::Sh(_))), "{about:?}");
     assert_eq!(about.pid, 1);
+    assert_eq!(s.out("echo \"[$FROM_A_FILE]\"").await, "[]\n");
     assert_eq!(s.sh("cd /usr; export A=\"it's \\\"1\\\"\nline\"; f() { :; }; exit 3").await.0, 3);
     assert_eq!(s.out("pwd; echo \"$A\"").await, "/usr\nit's \"1\"\nline\n");
     assert_eq!(s.sh("f").await.0, 127);
@@ -107,7 +119,7 @@ async fn without_users_and_with_a_root_that_cannot_be_written_commands_run() {
         s.out("wc -c </etc/passwd; touch /x 2>/dev/null || echo no; cd /; export A=1").await,
         "0\nno\n"
     );
-    assert_eq!(s.out("pwd; echo $A").await, "/\n1\n");
+    assert_eq!(s.out("pwd; echo $A $FROM_A_FILE").await, "/\n1 1\n");
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ fn breach(error: Error) -> Breach {
 }
 
 fn root() -> FilePlace {
-    FilePlace { session: None, path: ByteBuf::from("/") }
+    FilePlace { session: None, path: ByteBuf::from("/"), judged: ByteBuf::from("/") }
 }
 
 #[tokio::test]
@@ -235,7 +235,7 @@ proptest! {
 
     #[test]
     fn what_was_encoded_is_decoded(path: Vec<u8>, offset: u64, length: u64, cut in 0_usize..40) {
-        let place = FilePlace { session: None, path: ByteBuf::from(path) };
+        let place = FilePlace { session: None, path: ByteBuf::from(path.clone()), judged: ByteBuf::from(path) };
         let request = Request::File(FileRequest::Read(place, Part::Bytes { offset, length }));
         let bytes = postcard::to_stdvec(&request).unwrap();
         let decoded = frame::decode::<Request>(&bytes);

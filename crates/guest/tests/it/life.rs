@@ -211,5 +211,5 @@ async fn nothing_but_a_guest_of_the_same_version_is_talked_to() {
     let (near, mut far) = tokio::io::duplex(64);
     far.write_all(b"hermes-guest\x63\0\0\0").await.unwrap();
     let error = Client::connect(near).await.unwrap_err();
-    assert_eq!(error.to_string(), "the other side speaks version 99 of the protocol, this one 2");
+    assert_eq!(error.to_string(), "the other side speaks version 99 of the protocol, this one 3");
 }

@@ -5,6 +5,7 @@
 mod bare;
 mod files;
 mod hostile;
+mod init;
 mod life;
 mod output;
 mod place;

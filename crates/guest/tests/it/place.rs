@@ -1,5 +1,6 @@
 //! A guest for a test, and short ways to say what tests say often.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -48,6 +49,16 @@ impl Place {
     }
 
     pub(crate) async fn named_session(&self, key: impl AsRef<[u8]>) -> Shell {
+        self.set_up_session(key, &[], &[]).await
+    }
+
+    /// A session that files set up, which cannot set some variables.
+    pub(crate) async fn set_up_session(
+        &self,
+        key: impl AsRef<[u8]>,
+        init: &[PathBuf],
+        withheld: &[&str],
+    ) -> Shell {
         let work = self.work();
         std::fs::create_dir_all(&work).unwrap();
         let client = self.client().await;
@@ -55,7 +66,10 @@ impl Place {
         let env = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/root"), ("LANG", "C.UTF-8")];
         let env = env.map(|(name, value)| (ByteBuf::from(name), ByteBuf::from(value))).to_vec();
         let cwd = ByteBuf::from(work.to_str().unwrap());
-        client.open_session(OpenSession { key: key.clone(), cwd, env }).await.unwrap();
+        let init = init.iter().map(|file| ByteBuf::from(file.as_os_str().as_bytes())).collect();
+        let withheld = withheld.iter().map(|name| ByteBuf::from(*name)).collect();
+        let open = OpenSession { key: key.clone(), cwd, env, init, withheld };
+        client.open_session(open).await.unwrap();
         Shell { client, key }
     }
 

@@ -3,7 +3,7 @@
 use super::{On, Rule, View};
 
 /// Directories of the home that belong to the work, not to Hermes.
-const WORK_DIRECTORIES: &[&str] = &["workspace", "workspaces", "sandboxes", "cache", "tmp"];
+const WORK_DIRECTORIES: &[&str] = &["workspace", "workspaces", "sandboxes", "cache", "tmp", "home"];
 
 pub(super) const RULES: &[Rule] = &[
     Rule::floor("hermes-files", "changes Hermes' own settings, approvals or records", On::Effects, |view| {
@@ -18,8 +18,14 @@ pub(super) const RULES: &[Rule] = &[
             "rm -f ~/.hermes/audit.log",
             "cp x $HERMES_HOME/config.yaml",
             "rm -rf ~/.hermes",
+            "rm -rf ~/.hermes/home",
         ],
-        &["ls -la ~/.hermes", "cat tests/home/.hermes/config.yaml", "cat ~/.hermes/config.yaml"],
+        &[
+            "ls -la ~/.hermes",
+            "cat tests/home/.hermes/config.yaml",
+            "cat ~/.hermes/config.yaml",
+            "touch ~/.hermes/home/notes",
+        ],
     ),
     Rule::floor(
         "hermes-policy",

@@ -1,0 +1,242 @@
+//! What a command gets of its owner: variables, a home, the shell's own files, a directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hermes_policy::withheld::FAMILIES;
+
+use crate::{Home, Run};
+
+/// An owner with a home directory, a hermes home and a directory for work.
+struct Owner {
+    hermes: Home,
+    folder: tempfile::TempDir,
+}
+
+impl Owner {
+    fn new(config: &str) -> Self {
+        let owner = Self { hermes: Home::with_config(config), folder: tempfile::tempdir().unwrap() };
+        for name in ["home", "work", "run"] {
+            fs::create_dir(owner.folder.path().join(name)).unwrap();
+        }
+        owner
+    }
+
+    fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    /// Writes a file into the owner's home.
+    fn file(&self, name: &str, text: &str) {
+        fs::write(self.home().join(name), text).unwrap();
+    }
+
+    fn exec(&self, args: &[&str]) -> Command {
+        let mut command = self.hermes.command(&[&["exec"], args].concat());
+        command.env("HOME", self.home()).env("XDG_RUNTIME_DIR", self.folder.path().join("run"));
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("TERMINAL_LIFETIME_SECONDS", "5");
+        command.current_dir(self.work());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        Run::of(self.exec(args).output().unwrap())
+    }
+
+    /// The output of a command that works, and nothing on stderr.
+    fn out(&self, command: &str) -> String {
+        let run = self.run(&["--session", "s", "--", command]);
+        assert_eq!((run.code, run.err.as_str()), (Some(0), ""), "{run:?}");
+        run.out
+    }
+}
+
+/// One name for each pattern of the list.
+fn withheld() -> Vec<String> {
+    FAMILIES.iter().flat_map(|family| family.names).map(|name| name.replace('*', "X")).collect()
+}
+
+#[test]
+fn the_usual_files_are_sourced_in_order_once() {
+    let owner = Owner::new("");
+    owner.file(
+        ".bashrc",
+        "export TRACE=$TRACE:bashrc; alias hi='echo hi'; echo once >> ~/count; echo noise; echo noise >&2",
+    );
+    owner.file(".profile", "export TRACE=profile PATH=$HOME/bin:$PATH");
+    owner.file(".bash_profile", "TRACE=$TRACE:bash_profile; cd /; exit 7");
+    let expected = format!(
+        "profile:bash_profile:bashrc\n{}/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin\n{}\nhi\n",
+        owner.home().display(),
+        owner.work().display()
+    );
+    for _ in 0..2 {
+        assert_eq!(owner.out("echo $TRACE; echo $PATH; pwd\nhi"), expected);
+    }
+    assert_eq!(fs::read_to_string(owner.home().join("count")).unwrap(), "once\n");
+}
+
+#[test]
+fn a_file_that_is_for_terminals_only_says_so_itself() {
+    let owner = Owner::new("");
+    owner.file(".profile", "export EARLY=1; . ~/.bashrc");
+    owner.file(".bashrc", "case $- in *i*) ;; *) return;; esac; export LATE=1");
+    assert_eq!(owner.out("echo [$EARLY] [$LATE]"), "[1] []\n");
+}
+
+#[test]
+fn chosen_files_stand_for_the_usual_ones() {
+    let owner =
+        Owner::new("terminal: {shell_init_files: ['~/mine', '${HOME}/other', relative, ~/missing]}\n");
+    owner.file(".bashrc", "export USUAL=1");
+    owner.file("mine", "export A=1");
+    owner.file("other", "export B=2");
+    owner.file("relative", "export C=3");
+    assert_eq!(owner.out("echo [$USUAL] $A $B $C"), "[] 1 2 3\n");
+}
+
+#[test]
+fn no_file_is_sourced_where_that_is_switched_off_or_the_place_is_a_sandbox() {
+    let owner = Owner::new("terminal: {auto_source_bashrc: false}\n");
+    owner.file(".bashrc", "export USUAL=1");
+    assert_eq!(owner.out("echo [$USUAL]"), "[]\n");
+    let owner = Owner::new("terminal: {backend: sandbox, shell_init_files: [/mnt/mine]}\n");
+    owner.file("mine", "export MINE=1");
+    let volumes = serde_json::json!([format!("{}:/mnt:ro", owner.home().display())]).to_string();
+    let mut command = owner.exec(&["--session", "s", "--", "echo [$MINE]; . /mnt/mine; echo $MINE"]);
+    let run = Run::of(command.env("TERMINAL_DOCKER_VOLUMES", volumes).output().unwrap());
+    assert_eq!(run.out, "[]\n1\n", "{run:?}");
+}
+
+#[test]
+fn a_withheld_name_is_refused_with_a_warning_and_the_command_runs_without_it() {
+    let names = withheld();
+    let listed = [names.clone(), vec!["FREE".to_owned()]].concat();
+    let listed = serde_json::json!({"terminal": {"env_passthrough": listed}});
+    let owner = Owner::new(&listed.to_string());
+    let canary = |command: &mut Command| {
+        command.env("FREE", "free");
+        command.envs(names.iter().map(|name| (name, format!("canary-{name}"))));
+    };
+    let see = "env; cat /proc/$PPID/environ /proc/$(cut -d ' ' -f 4 /proc/$PPID/stat)/environ";
+    let mut command = owner.exec(&["--session", "s", "--yes", "--", see]);
+    canary(&mut command);
+    let run = Run::of(command.output().unwrap());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(run.out.contains("\nFREE=free\n") && run.out.matches("HOME=").count() == 3, "{run:?}");
+    assert!(!run.out.contains("canary"), "{run:?}");
+    let warned =
+        |text: &str| names.iter().filter(|name| text.matches(&format!("`{name}` is ")).count() == 1).count();
+    assert_eq!(warned(&run.err), names.len(), "{run:?}");
+    for command in [&["config", "check"][..], &["doctor"]] {
+        let told = owner.hermes.run(command);
+        assert_eq!(warned(&format!("{}{}", told.out, told.err)), names.len(), "{told:?}");
+    }
+    let status = owner.hermes.run(&["status"]);
+    assert!(status.out.contains(&format!("{} remarks", names.len())), "{status:?}");
+}
+
+#[test]
+fn a_withheld_name_in_a_file_of_the_shell_or_in_the_secrets_file_stays_out() {
+    let owner = Owner::new("");
+    let names = withheld();
+    let exports: String = names.iter().map(|name| format!("export {name}=canary\n")).collect();
+    let secrets: String = names.iter().map(|name| format!("{name}=canary\n")).collect();
+    owner.file(".bashrc", &format!("{exports}export FREE=free\n"));
+    owner.hermes.write(".env", secrets);
+    let env = owner.out("env");
+    assert!(env.contains("FREE=free\n") && !env.contains("canary"), "{env}");
+}
+
+#[test]
+fn the_owner_can_give_a_withheld_name_to_one_command() {
+    let owner = Owner::new("");
+    let mut command = owner.exec(&["--session", "s", "--env", "GITHUB_TOKEN", "--", "echo $GITHUB_TOKEN"]);
+    let run = Run::of(command.env("GITHUB_TOKEN", "mine").output().unwrap());
+    assert_eq!((run.out.as_str(), run.err.as_str()), ("mine\n", ""), "{run:?}");
+    assert_eq!(owner.out("echo [$GITHUB_TOKEN]"), "[]\n");
+}
+
+#[test]
+fn no_variable_of_hermes_gets_in_by_a_name_that_forces_it() {
+    let owner = Owner::new("");
+    let mut command = owner.exec(&["--session", "s", "--", "env"]);
+    let run = Run::of(command.env("_HERMES_FORCE_OPENAI_API_KEY", "canary").output().unwrap());
+    assert!(run.code == Some(0) && !run.out.contains("canary"), "{run:?}");
+}
+
+#[test]
+fn every_secret_of_hermes_itself_is_withheld() {
+    use hermes_cli::config::define::Visibility;
+    let secret = hermes_cli::config::keys::all().filter(|key| key.visibility == Visibility::Secret);
+    let open: Vec<_> = secret
+        .filter(|key| hermes_policy::withheld::family(key.variable).is_none())
+        .map(|key| key.path)
+        .collect();
+    assert_eq!(open, [] as [&str; 0]);
+}
+
+#[test]
+fn commands_get_the_home_that_the_mode_names() {
+    let ask = "echo $HOME [$HERMES_REAL_HOME]";
+    let real = Owner::new("terminal: {home_mode: real}\n");
+    fs::create_dir(real.hermes.path().join("home")).unwrap();
+    assert_eq!(real.out(ask), format!("{} []\n", real.home().display()));
+    let profile = Owner::new("terminal: {home_mode: profile}\n");
+    let missing = profile.run(&["--session", "s", "--", ask]);
+    assert_eq!(missing.out, format!("{} []\n", profile.home().display()));
+    assert!(missing.err.starts_with("warning: terminal.home_mode: "), "{missing:?}");
+    let inside = profile.hermes.path().join("home");
+    fs::create_dir(&inside).unwrap();
+    assert_eq!(profile.out(ask), format!("{} [{}]\n", inside.display(), profile.home().display()));
+    // It is in the hermes home, but it is the commands' own.
+    assert_eq!(profile.out("echo x > ~/mine; cat ~/mine"), "x\n");
+}
+
+#[test]
+fn a_sandbox_that_keeps_nothing_leaves_nothing() {
+    let owner = Owner::new("terminal: {backend: sandbox, container_persistent: false}\n");
+    assert_eq!(owner.out("echo mine > f; echo ours > ~/g"), "");
+    assert_eq!(owner.out("cat f ~/g"), "mine\nours\n");
+    assert!(!owner.hermes.path().join("sandboxes").exists());
+    let found =
+        |dir: &Path| walk(dir).iter().filter(|path| path.ends_with("f") || path.ends_with("g")).count();
+    assert_eq!(found(&owner.folder.path().join("run")), 2);
+    let once = owner.run(&["--session", "", "--", "echo x > /workspace/f; cat f"]);
+    assert_eq!(once.out, "x\n", "{once:?}");
+    assert_eq!(found(&owner.folder.path().join("run")), 2);
+}
+
+/// Every file below a directory.
+fn walk(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    entries
+        .flat_map(
+            |entry| {
+                if entry.file_type().unwrap().is_dir() { walk(&entry.path()) } else { vec![entry.path()] }
+            },
+        )
+        .collect()
+}
+
+#[test]
+fn a_session_starts_where_the_configuration_says() {
+    let cases = [("~", "home"), ("~/in home", "home/in home"), (".", "work"), ("below", "work/below")];
+    for (cwd, expected) in cases {
+        let owner = Owner::new(&format!("terminal: {{cwd: '{cwd}'}}\n"));
+        let expected = owner.folder.path().join(expected);
+        fs::create_dir_all(&expected).unwrap();
+        assert_eq!(owner.out("pwd"), format!("{}\n", expected.display()), "{cwd}");
+    }
+    for (cwd, expected) in
+        [("/usr/share", "/usr/share"), (".", "/workspace"), ("/home/somebody", "/workspace")]
+    {
+        let owner = Owner::new(&format!("terminal: {{backend: sandbox, cwd: '{cwd}'}}\n"));
+        assert_eq!(owner.out("pwd"), format!("{expected}\n"), "{cwd}");
+    }
+}

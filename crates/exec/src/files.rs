@@ -1,0 +1,200 @@
+//! Files of a place, for tools that touch them without a command.
+//!
+//! The gate judges a file by the path asked for and by the one it comes to, but only the place knows its links. So a
+//! caller judges by what the path comes to if there are none, see [`lexical`], and that travels along: where the
+//! guest finds another path it does nothing and says so, [`Error::Elsewhere`], and the caller judges again by that.
+//! What has no links, which is nearly everything, takes a single round trip.
+//!
+//! What is judged is text. A path that leads to a name that is not cannot be judged, so it is not touched; such names
+//! are still listed and found.
+
+use hermes_guest::client::{self, Client, FileReader, Listing, Piece};
+use hermes_guest::protocol::file::{
+    Edit, Entry, FileFault, Found, Hit, Part, Place, ReadEnd, Search, Stat, Write, Written,
+};
+use hermes_guest::protocol::limit;
+use hermes_guest::protocol::message::{Fault, SessionKey as GuestSession};
+use hermes_policy::Permit;
+use hermes_types::{FileAccess, PlaceId, SessionKey, Work};
+use serde_bytes::ByteBuf;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::Error;
+
+/// The files of a place, for one session.
+#[derive(Debug)]
+pub struct Files {
+    pub(crate) client: Client,
+    pub(crate) place: PlaceId,
+    pub(crate) session: SessionKey,
+    pub(crate) guest_session: GuestSession,
+}
+
+impl Files {
+    /// Begins to read a file.
+    pub async fn read(&self, permit: Permit, part: Part) -> Result<Reader, Error> {
+        let mut reader = self.client.read(self.redeem(permit, FileAccess::Read)?, part).await?;
+        // Only with the first piece is it known that there is something to read.
+        let first = reader.next().await.map_err(refused)?;
+        Ok(Reader { reader, first: Some(first) })
+    }
+
+    /// Writes a file: all of the content, or nothing happens. What is refused is refused before all of the content is
+    /// taken, so whoever tries again begins with fresh content.
+    pub async fn write(
+        &self,
+        permit: Permit,
+        content: &mut (impl AsyncRead + Unpin),
+        how: Write,
+    ) -> Result<Written, Error> {
+        let mut writer = self.client.write(self.redeem(permit, FileAccess::Write)?, how).await?;
+        let mut buffer = vec![0; limit::CHUNK];
+        loop {
+            let count = content.read(&mut buffer).await.map_err(Error::Content)?;
+            if count == 0 {
+                return writer.finish().await.map_err(refused);
+            }
+            writer.write(buffer.split_at(count).0).await.map_err(refused)?;
+        }
+    }
+
+    /// Makes all edits to a file, or none. Gives the number of replacements for each edit.
+    pub async fn patch(&self, permit: Permit, edits: Vec<Edit>) -> Result<(Vec<u64>, Written), Error> {
+        self.client.patch(self.redeem(permit, FileAccess::Write)?, edits).await.map_err(refused)
+    }
+
+    /// Describes a file. A symbolic link at the end of the path is described itself.
+    pub async fn stat(&self, permit: Permit) -> Result<Stat, Error> {
+        self.client.stat(self.redeem(permit, FileAccess::Read)?).await.map_err(refused)
+    }
+
+    /// Lists a directory, sorted by name, and says how many entries there are in all.
+    pub async fn list(&self, permit: Permit) -> Result<Listing<Entry, u64>, Error> {
+        self.client.list(self.redeem(permit, FileAccess::Read)?).await.map_err(refused)
+    }
+
+    /// Searches a file, or the files below a directory.
+    pub async fn search(&self, permit: Permit, search: Search) -> Result<Listing<Hit, Found>, Error> {
+        self.client.search(self.redeem(permit, FileAccess::Read)?, search).await.map_err(refused)
+    }
+
+    /// Removes a file, an empty directory, or a symbolic link itself.
+    pub async fn remove(&self, permit: Permit) -> Result<(), Error> {
+        self.client.remove(self.redeem(permit, FileAccess::Delete)?).await.map_err(refused)
+    }
+
+    /// What the guest is told about the file of a permit, if the permit is for this use of it.
+    fn redeem(&self, permit: Permit, access: FileAccess) -> Result<Place, Error> {
+        match permit.redeem(&self.place, &self.session)?.work {
+            Work::File(file) if file.access == access => Ok(Place {
+                session: Some(self.guest_session.clone()),
+                path: ByteBuf::from(file.path),
+                judged: ByteBuf::from(file.real),
+            }),
+            _ => Err(Error::NotThisUse(access)),
+        }
+    }
+}
+
+/// A file that is being read, at the pace of whoever reads it.
+#[derive(Debug)]
+pub struct Reader {
+    reader: FileReader,
+    first: Option<Piece>,
+}
+
+impl Reader {
+    /// The next piece.
+    pub async fn next(&mut self) -> Result<Piece, Error> {
+        match self.first.take() {
+            Some(piece) => Ok(piece),
+            None => self.reader.next().await.map_err(refused),
+        }
+    }
+
+    /// Everything, if it is not more than this many bytes.
+    pub async fn all(mut self, most: usize) -> Result<(Vec<u8>, ReadEnd), Error> {
+        let mut all = Vec::new();
+        loop {
+            match self.next().await? {
+                Piece::Data(data) if all.len() + data.len() > most => return Err(Error::TooMuch(most)),
+                Piece::Data(data) => all.extend_from_slice(&data),
+                Piece::End(end) => return Ok((all, end)),
+            }
+        }
+    }
+}
+
+/// The absolute path that a path comes to unless there are symbolic links in it: `~` is the home, and what is
+/// relative starts at the directory of the session.
+pub fn lexical(path: &str, cwd: &str, home: &str) -> String {
+    let at_home = path.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let (start, rest) = match at_home {
+        Some(rest) => (home, rest),
+        None if path.starts_with('/') => ("", path),
+        None => (cwd, path),
+    };
+    let mut real = Vec::new();
+    for part in start.split('/').chain(rest.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(real.pop()),
+            part => real.push(part),
+        }
+    }
+    format!("/{}", real.join("/"))
+}
+
+/// What the guest said about a file, apart from what is wrong with the guest.
+fn refused(error: client::Error) -> Error {
+    match error {
+        client::Error::Refused(Fault::File(FileFault::Elsewhere { real })) => {
+            match String::from_utf8(real.into_vec()) {
+                Ok(real) if real.starts_with('/') => Error::Elsewhere(real),
+                Ok(_nowhere) => Error::Guest(client::Error::Breach(client::Breach::Unexpected)),
+                Err(_) => Error::NotText,
+            }
+        }
+        client::Error::Refused(Fault::File(fault)) => Error::NotDone(fault),
+        other => Error::Guest(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_path_leads_is_believed_only_if_it_can_be_judged() {
+        let said = |real: &[u8]| {
+            let real = ByteBuf::from(real);
+            refused(client::Error::Refused(Fault::File(FileFault::Elsewhere { real })))
+        };
+        assert!(matches!(said(b"/a"), Error::Elsewhere(real) if real == "/a"));
+        assert!(matches!(said(b"/\xff"), Error::NotText));
+        assert!(matches!(said(b""), Error::Guest(client::Error::Breach(_))));
+        assert!(matches!(said(b"a"), Error::Guest(client::Error::Breach(_))));
+    }
+
+    #[test]
+    fn a_path_without_links_comes_to_what_it_says() {
+        let cases = [
+            ("/etc/hosts", "/etc/hosts"),
+            ("a", "/work/dir/a"),
+            ("./a/../b//c/.", "/work/dir/b/c"),
+            ("../../../x", "/x"),
+            ("", "/work/dir"),
+            ("/", "/"),
+            ("~", "/home/ada"),
+            ("~/", "/home/ada"),
+            ("~/.ssh/../x", "/home/ada/x"),
+            ("~ada/x", "/work/dir/~ada/x"),
+            ("a/~", "/work/dir/a/~"),
+            ("/..", "/"),
+            ("ä b\n", "/work/dir/ä b\n"),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(lexical(path, "/work/dir", "/home/ada/"), expected, "{path:?}");
+        }
+    }
+}
