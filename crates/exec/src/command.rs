@@ -29,6 +29,8 @@ pub struct Outcome {
     pub reset: Reset,
     /// What it started and left running, to be found under this id.
     pub left: Option<ProcessId>,
+    /// Where what is left out of the output can be paged, for a while.
+    pub whole: Option<ProcessId>,
 }
 
 /// How a command ended, or that it did not.
@@ -113,6 +115,8 @@ impl Command {
 
     fn ended(&mut self, ended: Ended) -> Outcome {
         let kept = (ended.head.len() + ended.tail.len()) as u64;
+        // What came live was seen.
+        let omitted = if self.kind == Kind::Summary { ended.total.saturating_sub(kept) } else { 0 };
         Outcome {
             code: ended.code,
             ending: match ended.cause {
@@ -122,13 +126,13 @@ impl Command {
                 Cause::BadDirectory => Ending::BadDirectory,
             },
             output: [ended.head.into_vec(), ended.tail.into_vec()].concat(),
-            // What came live was seen.
-            omitted: if self.kind == Kind::Summary { ended.total.saturating_sub(kept) } else { 0 },
+            omitted,
             total: ended.total,
             duration: self.started.elapsed(),
             cwd: String::from_utf8_lossy(&ended.cwd).into_owned(),
             reset: self.reset,
             left: (ended.tree == Tree::Alive).then_some(ended.process),
+            whole: (omitted > 0).then_some(ended.process),
         }
     }
 
@@ -143,6 +147,7 @@ impl Command {
             cwd: self.cwd.clone(),
             reset: self.reset,
             left: Some(id),
+            whole: None,
         }
     }
 }

@@ -94,6 +94,20 @@ pub(crate) async fn a_guest_that_cannot_be_talked_to_is_replaced(bed: &Bed) {
     }
 }
 
+pub(crate) async fn a_guest_that_hangs_is_seen_and_can_be_ended(bed: &Bed) {
+    let s = bed.open("s").await;
+    let stopped = guest(bed, &s.plan).await;
+    let named = rustix::process::Pid::from_raw(stopped).unwrap();
+    rustix::process::kill_process(named, rustix::process::Signal::STOP).unwrap();
+    drop(s);
+    let found = tokio::time::timeout(PATIENCE, bed.places().list()).await.unwrap().unwrap();
+    let [found] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!(found.state, State::Silent);
+    tokio::time::timeout(PATIENCE, found.end()).await.unwrap().unwrap();
+    assert!(!lives(stopped));
+    assert_eq!(bed.open("s").await.out("echo fine").await, "fine\n");
+}
+
 pub(crate) async fn a_guest_that_breaks_the_protocol_is_replaced(bed: &Bed) {
     for impostor in [Impostor::Turncoat, Impostor::Parrot] {
         let s = bed.open("s").await;

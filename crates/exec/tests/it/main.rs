@@ -43,7 +43,7 @@ macro_rules! behaviors {
             process::a_command_can_go_on_in_the_background
             process::a_dropped_command_dies_and_nothing_else
             output::two_hundred_megabytes_cost_no_memory
-            output::of_a_long_output_beginning_and_end_are_kept
+            output::of_a_long_output_beginning_and_end_are_shown_and_all_is_kept
             output::a_long_line_and_bytes_that_are_no_text_come_through
             output::the_output_of_a_process_can_be_paged_whole
             life::callers_at_the_same_time_get_the_same_place
@@ -61,6 +61,7 @@ macro_rules! behaviors {
             life::what_is_left_of_a_place_that_is_gone_is_swept_away
             life::a_place_that_cannot_be_made_is_an_error_that_says_why
             hostile::a_guest_that_cannot_be_talked_to_is_replaced
+            hostile::a_guest_that_hangs_is_seen_and_can_be_ended
             hostile::a_guest_that_breaks_the_protocol_is_replaced
             hostile::a_guest_that_dies_under_a_command_is_an_error_and_nothing_runs_twice
             files::a_hundred_megabytes_come_back_as_they_went_in_little_memory

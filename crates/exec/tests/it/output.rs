@@ -2,9 +2,10 @@
 
 use std::io::Read;
 
-use hermes_exec::{Attention, State, Wish};
+use hermes_exec::{Attention, ProcessId, State, Wish};
 
 use crate::bed::{Bed, wish};
+use crate::session::{PATIENCE, Session};
 
 /// What 200 MB of output may add to the memory of hermes, or take of the guest's.
 const LITTLE: u64 = 32 << 20;
@@ -28,7 +29,7 @@ pub(crate) async fn two_hundred_megabytes_cost_no_memory(bed: &Bed) {
     drop(s);
 }
 
-pub(crate) async fn of_a_long_output_beginning_and_end_are_kept(bed: &Bed) {
+pub(crate) async fn of_a_long_output_beginning_and_end_are_shown_and_all_is_kept(bed: &Bed) {
     let s = bed.open("s").await;
     let outcome = s.end("seq 1 200000", Wish { keep: 10_000, ..wish(Attention::AtEnd) }).await;
     let whole: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
@@ -37,6 +38,20 @@ pub(crate) async fn of_a_long_output_beginning_and_end_are_kept(bed: &Bed) {
     let cut = kept.iter().zip(whole).take_while(|(one, other)| one == other).count();
     assert!((1000..9000).contains(&cut), "{cut} bytes of the beginning");
     assert!(whole.ends_with(&kept[cut..]), "{} bytes of the end", kept.len() - cut);
+    assert!(pages_of(&s, outcome.whole.unwrap(), outcome.total).await == whole);
+    assert_eq!(s.run("echo short").await.whole, None);
+}
+
+/// The whole output of a process, page by page.
+async fn pages_of(s: &Session, id: ProcessId, total: u64) -> Vec<u8> {
+    let processes = s.processes().await;
+    let mut pages = Vec::new();
+    while (pages.len() as u64) < total {
+        let page = processes.output(id, pages.len() as u64, 50_000).await.unwrap();
+        assert_eq!((page.offset, page.total), (pages.len() as u64, total));
+        pages.extend_from_slice(&page.data);
+    }
+    pages
 }
 
 pub(crate) async fn a_long_line_and_bytes_that_are_no_text_come_through(bed: &Bed) {
@@ -54,15 +69,9 @@ pub(crate) async fn the_output_of_a_process_can_be_paged_whole(bed: &Bed) {
     let s = bed.open("s").await;
     let id = s.background("seq 1 100000").await;
     let processes = s.processes().await;
-    let view = processes.wait(id, crate::session::PATIENCE).await.unwrap();
+    let view = processes.wait(id, PATIENCE).await.unwrap();
     let whole: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
     assert_eq!(view.total, whole.len() as u64);
-    let mut pages = Vec::new();
-    while (pages.len() as u64) < view.total {
-        let page = processes.output(id, pages.len() as u64, 50_000).await.unwrap();
-        assert_eq!(page.offset, pages.len() as u64);
-        pages.extend_from_slice(&page.data);
-    }
-    assert!(pages == whole.as_bytes());
+    assert!(pages_of(&s, id, view.total).await == whole.as_bytes());
     processes.forget(id).await.unwrap();
 }
