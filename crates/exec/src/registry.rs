@@ -24,6 +24,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// The file whose age tells when that was done last.
 const SWEPT: &str = ".swept";
 const RECORD: &str = "place.json";
+/// How often is tried to remove a directory in which something changes.
+const ATTEMPTS: u32 = 10;
 /// What the socket of a guest is called.
 pub(crate) const SOCKET: &str = "sock";
 
@@ -253,12 +255,15 @@ pub(crate) fn sweep_now_and_then(run: &Path) -> Result<(), Error> {
 
 /// Removes a directory that may not be there, also if commands have locked what is in it.
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
-    let removed = match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            unlock(path).and_then(|()| fs::remove_dir_all(path))
-        }
-        removed => removed,
-    };
+    let mut removed = fs::remove_dir_all(path);
+    for _ in 1..ATTEMPTS {
+        removed = match removed.as_ref().map_err(io::Error::kind) {
+            Err(io::ErrorKind::PermissionDenied) => unlock(path).and_then(|()| fs::remove_dir_all(path)),
+            // A guest that was only starting when its hermes was killed has moved in meanwhile.
+            Err(io::ErrorKind::DirectoryNotEmpty) => fs::remove_dir_all(path),
+            _ => break,
+        };
+    }
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file(path)(error)),
         _ => Ok(()),
