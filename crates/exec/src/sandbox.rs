@@ -118,10 +118,19 @@ impl Plan {
             match self.try_enter().await {
                 // It was ending just then.
                 Err(Error::Guest(client::Error::Gone)) => {}
+                Err(Error::Guest(client::Error::Breach(_))) => break,
                 done => return done,
             }
         }
-        self.try_enter().await
+        // What greets like a guest and then breaks its word cannot be believed again.
+        self.reset().await?;
+        Ok(Live { reset: Reset::Yes, ..self.try_enter().await? })
+    }
+
+    async fn reset(&self) -> Result<(), Error> {
+        let room = Room::of(self);
+        let _lock = room.lock().await?;
+        room.end().await
     }
 
     async fn try_enter(&self) -> Result<Live, Error> {
@@ -164,12 +173,9 @@ impl Plan {
         }
         let before = room.record().or_else(|| Record::beside(&self.spec.backend.files(self)?));
         // A guest that cannot be talked to is of another version, or broken.
-        if let Some(anchor) = room.record().and_then(|record| record.anchor) {
-            anchor.end().await?;
-        }
+        room.end().await?;
         let run = self.host.run.clone();
         blocking(move || sweep_now_and_then(&run)).await?;
-        room.clear()?;
         admission::admit(&self.host, &room).await?;
         let made = self.make(&room).await;
         if made.is_err() {
@@ -246,10 +252,7 @@ impl Sandbox {
         let room = Room::of(&self.plan);
         let lock = room.lock().await?;
         drop(self.live);
-        if let Some(anchor) = room.record().and_then(|record| record.anchor) {
-            anchor.end().await?;
-        }
-        room.clear()?;
+        room.end().await?;
         if let Some(files) = self.plan.spec.backend.files(&self.plan) {
             remove(&files)?;
         }

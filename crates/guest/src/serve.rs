@@ -137,19 +137,24 @@ fn let_go_of_starter() -> io::Result<()> {
 
 async fn accept(guest: &Rc<Guest>, listener: &UnixListener) {
     loop {
+        let mut changed = std::pin::pin!(guest.table.changed.notified());
+        changed.as_mut().enable();
+        if guest.clients.get() >= limit::CLIENTS {
+            // Whoever comes now waits at the door: one who is sent away takes the guest for broken.
+            changed.await;
+            continue;
+        }
         let Ok((stream, _)) = listener.accept().await else {
             // Out of descriptors: some will come back.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        if guest.clients.get() >= limit::CLIENTS {
-            continue;
-        }
         guest.clients.set(guest.clients.get() + 1);
         let guest = guest.clone();
         spawn_local(async move {
             connection::serve(guest.clone(), stream).await;
             guest.clients.set(guest.clients.get() - 1);
+            guest.table.changed.notify_waiters();
         });
     }
 }

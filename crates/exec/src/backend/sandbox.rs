@@ -9,16 +9,16 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Streams};
+use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Running, Streams};
 use hermes_types::{BackendName, Network, Reach};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
 
 use super::bind::{self, Bind, Writable};
-use crate::registry::Room;
+use crate::registry::{Room, SOCKET};
 use crate::{Error, Plan, embed};
 
 /// Where things are inside.
@@ -76,15 +76,15 @@ impl Sandboxed {
             let path = files.join(name);
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
         }
-        let jail = self.jail(plan, &guest, &files, room.path());
+        let jail = self.jail(plan, &guest, &files, room.inside());
         let launcher = Launcher::program(&self.helper);
-        let socket = room.socket();
+        let room = room.clone();
         let launched = tokio::task::spawn_blocking(move || {
             let mut running =
                 launcher.launch(&jail, &Streams::default()).map_err(|error| error.to_string())?;
             let deadline = Instant::now() + PATIENCE;
-            while UnixStream::connect(&socket).is_err() {
-                if Instant::now() > deadline {
+            while !room.answers() {
+                if Instant::now() > deadline || has_ended(&running) {
                     let killed = running.kill().map_err(|error| error.to_string())?;
                     return Err(format!("its guest did not answer, and ended with {killed:?}"));
                 }
@@ -96,14 +96,14 @@ impl Sandboxed {
         launched.await.map_err(|error| unavailable(error.to_string()))?.map_err(unavailable)
     }
 
-    fn jail(&self, plan: &Plan, guest: &Path, files: &Path, room: &Path) -> Jail {
+    fn jail(&self, plan: &Plan, guest: &Path, files: &Path, run: PathBuf) -> Jail {
         let mut jail = Jail::new(GUEST, &self.owner_home);
         jail.masked.push(plan.host.home.clone());
         let mut show = |source: PathBuf, target: PathBuf, access| {
             jail.binds.push(hermes_sandbox::Bind { source, target, access });
         };
         show(guest.to_owned(), GUEST.into(), Access::ReadOnly);
-        show(room.to_owned(), RUN.into(), Access::ReadWrite);
+        show(run, RUN.into(), Access::ReadWrite);
         show(files.join("workspace"), WORKSPACE.into(), Access::ReadWrite);
         show(files.join("home"), HOME.into(), Access::ReadWrite);
         for bind in &self.binds {
@@ -115,7 +115,7 @@ impl Sandboxed {
         }
         let words = ["serve", "--foreground", "--socket"].map(OsString::from);
         jail.arguments.extend(words);
-        jail.arguments.push(Path::new(RUN).join("guest.sock").into());
+        jail.arguments.push(Path::new(RUN).join(SOCKET).into());
         jail.arguments.extend(["--idle".into(), plan.spec.lifetime.as_secs().to_string().into()]);
         jail.environment = self.base_env.iter().map(|(name, value)| (name.into(), value.into())).collect();
         jail.environment.push(("HOME".into(), HOME.into()));
@@ -139,4 +139,10 @@ impl Sandboxed {
     pub(super) fn kept(&self, plan: &Plan) -> Option<PathBuf> {
         Some(self.files.as_ref()?.join(KEPT).join(plan.name()))
     }
+}
+
+/// Whether nothing of a jail is left, so that nobody will answer.
+fn has_ended(running: &Running) -> bool {
+    let mut poll = [PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN)];
+    rustix::event::poll(&mut poll, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
