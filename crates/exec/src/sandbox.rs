@@ -103,6 +103,8 @@ struct Live {
     client: Client,
     /// What nobody has been told yet.
     reset: Reset,
+    /// Whether its session was there before.
+    origin: Origin,
     /// The way out, where the place has no other.
     _proxy: Option<Attached>,
 }
@@ -158,7 +160,7 @@ impl Plan {
         let view = client.open_session(open).await?;
         // A place whose guest lost the session has lost its state, whoever made it.
         let reset = if view.origin == Origin::Created { was_here } else { Reset::No };
-        Ok(Live { client, reset, _proxy: proxy })
+        Ok(Live { client, reset, origin: view.origin, _proxy: proxy })
     }
 
     async fn find_or_make(&self) -> Result<(Client, Reset), Error> {
@@ -343,7 +345,8 @@ impl Sandbox {
         if live.client.is_closed() {
             let untold = live.reset;
             *live = self.plan.enter().await?;
-            if untold == Reset::Yes {
+            // We had a session; if this one is new, ours is lost.
+            if untold == Reset::Yes || live.origin == Origin::Created {
                 live.reset = Reset::Yes;
             }
         }

@@ -20,6 +20,7 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::connection;
 use crate::guest::{BASE_ENV, Guest};
 use crate::process::{output, shim};
+use crate::room::Room;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -27,6 +28,8 @@ pub(crate) struct Options {
     /// How long the guest waits for somebody to need it.
     pub(crate) idle: Duration,
     pub(crate) stay: Stay,
+    /// A directory that is removed at the end.
+    pub(crate) room: Option<PathBuf>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -50,12 +53,16 @@ pub(crate) fn main(options: &Options) -> io::Result<()> {
     };
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let run_dir = private_dir(&socket)?;
+    let room = options.room.as_deref().map(Room::hold).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(4)
         .thread_keep_alive(Duration::from_secs(1))
         .build()?;
-    LocalSet::new().block_on(&runtime, live(&socket, run_dir, options.idle, ready))
+    LocalSet::new().block_on(&runtime, live(&socket, run_dir, options.idle, ready))?;
+    // What cannot be removed is swept away by whoever makes the next place.
+    room.map(Room::remove).transpose().ok();
+    Ok(())
 }
 
 /// Starts over without whatever the environment holds: commands can read the environment of their parent.

@@ -40,6 +40,8 @@ impl Local {
             .arg("--socket")
             .arg(room.socket())
             .args(["--idle", &plan.spec.lifetime.as_secs().to_string()])
+            .arg("--room")
+            .arg(room.path())
             .env_clear()
             .envs(self.base_env.iter().map(|(name, value)| (name, value)))
             .env("HOME", &plan.spec.home)

@@ -76,7 +76,8 @@ impl Sandboxed {
             let path = files.join(name);
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
         }
-        let jail = self.jail(plan, &guest, &files, room.inside());
+        let mut jail = self.jail(plan, &guest, &files, room.inside());
+        jail.room = Some(room.path().into());
         let launcher = Launcher::program(&self.helper);
         let room = room.clone();
         let launched = tokio::task::spawn_blocking(move || {

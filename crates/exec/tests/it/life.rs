@@ -242,6 +242,20 @@ pub(crate) async fn a_running_command_keeps_its_place_and_a_watcher_does_not(gro
     assert_eq!((text(&outcome).as_str(), outcome.reset), ("[]\n", Reset::Yes));
 }
 
+pub(crate) async fn nothing_of_a_place_outlives_its_lifetime_though_nobody_looks(ground: &Ground) {
+    let bed = ground.short_lived();
+    let s = bed.open("s").await;
+    s.run("true").await;
+    let run = bed.host().run;
+    drop(s);
+    let rooms = || {
+        let listed = std::fs::read_dir(&run).unwrap();
+        listed.filter(|entry| !entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.')).count()
+    };
+    assert_eq!(rooms(), 2, "a room and its lock");
+    until("the room is gone", || rooms() == 0).await;
+}
+
 pub(crate) async fn places_are_listed_found_by_name_or_session_and_ended_for_good(bed: &Bed) {
     let (one, two) = (bed.open("one").await, bed.open("two").await);
     let left = one.out("sleep 1000 >/dev/null 2>&1 & echo $!").await;
