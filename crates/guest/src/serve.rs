@@ -59,7 +59,10 @@ pub(crate) fn main(options: &Options) -> io::Result<()> {
         .max_blocking_threads(4)
         .thread_keep_alive(Duration::from_secs(1))
         .build()?;
-    LocalSet::new().block_on(&runtime, live(&socket, run_dir, options.idle, ready))?;
+    let lived = LocalSet::new().block_on(&runtime, live(&socket, run_dir, options.idle, ready));
+    // A thread that still reads something endless does not keep us.
+    runtime.shutdown_background();
+    lived?;
     // What cannot be removed is swept away by whoever makes the next place.
     room.map(Room::remove).transpose().ok();
     Ok(())
