@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 use hermes_types::{BackendName, EnvName};
 
@@ -82,7 +83,7 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 pub struct PlaceArgs {
     /// Where to run it [default: terminal.backend]
-    #[arg(long, value_name = "BACKEND")]
+    #[arg(long, value_name = "BACKEND", value_parser = backend())]
     pub backend: Option<BackendName>,
     /// The image of the place, for backends that run images
     #[arg(long, value_name = "IMAGE")]
@@ -179,7 +180,7 @@ pub struct ExecArgs {
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<String>,
     /// Seconds it may run [default: terminal.timeout]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<u64>,
     /// A variable of yours that it may see; can be given more than once
     #[arg(long = "env", value_name = "NAME")]
@@ -194,8 +195,21 @@ pub struct ExecArgs {
     #[arg(long)]
     pub yes: bool,
     /// The command
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// The names of backends, for completions and help to list.
+fn backend() -> impl TypedValueParser<Value = BackendName> {
+    let names = BackendName::ALL.map(|backend| match backend {
+        BackendName::Singularity => PossibleValue::new(backend.word()).alias("apptainer"),
+        backend => PossibleValue::new(backend.word()),
+    });
+    PossibleValuesParser::new(names).try_map(|word| word.parse::<BackendName>())
+}
+
+fn seconds(text: &str) -> Result<u64, &'static str> {
+    text.parse().ok().filter(|seconds| *seconds > 0).ok_or("expected a whole number from 1 up")
 }
 
 /// Which place.
@@ -216,7 +230,7 @@ pub enum ApprovalsAction {
         #[arg(allow_hyphen_values = true)]
         command: String,
         /// Where it would run [default: terminal.backend]
-        #[arg(long, value_name = "BACKEND")]
+        #[arg(long, value_name = "BACKEND", value_parser = backend())]
         backend: Option<BackendName>,
     },
 }

@@ -35,7 +35,12 @@ pub(crate) struct Refused {
 
 impl Refused {
     pub(crate) fn reason(&self) -> String {
-        self.refusal.to_string()
+        match &self.refusal {
+            // On this door it can only have been whoever typed the command.
+            Refusal::Person { reason: None, .. } => "you said no".to_owned(),
+            Refusal::Person { reason: Some(reason), .. } => format!("it has to be asked about: {reason}"),
+            refusal => refusal.to_string(),
+        }
     }
 }
 
@@ -78,7 +83,10 @@ pub(crate) fn ask(
         Consent::Given => Choice::Once,
         Consent::Ask if io::stdin().is_terminal() && io::stderr().is_terminal() => put(context, &question)?,
         Consent::Ask | Consent::Nobody => {
-            Choice::Deny(Some("there is no terminal to ask on; --yes says yes".to_owned()))
+            if context.screen.format == Format::Text {
+                reasons(context, &question);
+            }
+            Choice::Deny(Some("there is no terminal to ask on; `--yes` says yes".to_owned()))
         }
     };
     let rules = question.matches().iter().map(|found| found.id.to_owned()).collect();
@@ -93,12 +101,17 @@ pub(crate) fn ask(
 
 /// Shows a question and reads the answer; anything but a clear yes is a no.
 fn put(context: &Context, question: &Question) -> Result<Choice, Failure> {
-    let screen = context.screen;
-    screen.aside(&question.shown().plain());
-    for found in question.matches() {
-        screen.aside(&format!("  {} {}", screen.paint(Tone::Doubtful, "!"), found.reason));
-    }
+    context.screen.aside(&question.shown().plain());
+    reasons(context, question);
     Ok(if confirm(context, "run it? [y/N]")? { Choice::Once } else { Choice::Deny(None) })
+}
+
+/// Says why there is a question.
+fn reasons(context: &Context, question: &Question) {
+    let mark = context.screen.paint(Tone::Doubtful, "!");
+    for found in question.matches() {
+        context.screen.aside(&format!("  {mark} {}", found.reason));
+    }
 }
 
 /// Asks for a yes at the terminal.

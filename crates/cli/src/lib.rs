@@ -103,8 +103,22 @@ fn environment() -> BTreeMap<String, String> {
 /// Help and version go to stdout and are no mistake; everything else clap refuses is one.
 fn usage(error: &clap::Error) -> ExitCode {
     let asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    // Nothing was read into `Args`; what stands behind `--` belongs to the command.
+    let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    if json && !asked_for {
+        return Screen::new(Format::Json, &BTreeMap::new()).fail(&misused(&error.render().to_string()));
+    }
     match error.print() {
         Ok(()) if asked_for => ExitCode::SUCCESS,
         _ => failure::Kind::Usage.code(),
     }
+}
+
+/// What clap says: its first paragraph is what is wrong, and the lines of the others what to do.
+fn misused(said: &str) -> Failure {
+    let (wrong, advice) = said.split_once("\n\n").unwrap_or((said, ""));
+    let words: Vec<&str> = wrong.split_whitespace().filter(|word| *word != "error:").collect();
+    let lines = advice.lines().map(str::trim).filter(|line| !line.is_empty());
+    let hints = lines.map(|line| line.strip_prefix("tip: ").unwrap_or(line).to_owned()).collect();
+    Failure { kind: failure::Kind::Usage, message: words.join(" "), hints }
 }

@@ -9,6 +9,10 @@ use serde_json::Value;
 
 use crate::config::layers::{Problem, Severity};
 use crate::failure::{Failure, Kind};
+use crate::terminal;
+
+/// What the last column of a table has at least, on the narrowest terminal.
+const LEAST: usize = 12;
 
 /// Who reads the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +58,7 @@ impl Screen {
         let mut out = io::stdout().lock();
         match out.write_all(bytes).and_then(|()| out.flush()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-            result => Ok(result?),
+            result => result.map_err(|error| Failure::new(Kind::Failed, format!("standard output: {error}"))),
         }
     }
 
@@ -67,20 +71,30 @@ impl Screen {
         self.line(&format!("{value:#}"))
     }
 
-    /// Prints a table, its columns as wide as they must be.
+    /// Prints a table, its columns as wide as they must be, and on a terminal the last one as wide as it can be.
     pub(crate) fn table(self, head: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
         let width = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
             cells.chain(head.get(column).copied()).map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..head.len()).map(width).collect();
+        let before: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
+        let room = match terminal::size() {
+            Ok(size) if usize::from(size.columns) > before + LEAST => usize::from(size.columns) - before,
+            Ok(_) => LEAST,
+            Err(_no_terminal) => usize::MAX,
+        };
         let line = |cells: &[&str]| -> String {
             let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
             padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
         self.line(&self.paint(Tone::Quiet, &line(head)))?;
         for row in rows {
-            self.line(&line(&row.iter().map(String::as_str).collect::<Vec<_>>()))?;
+            let mut cells: Vec<String> = row.clone();
+            if let Some(last) = cells.last_mut() {
+                *last = clipped(last, room);
+            }
+            self.line(&line(&cells.iter().map(String::as_str).collect::<Vec<_>>()))?;
         }
         Ok(())
     }
@@ -101,6 +115,11 @@ impl Screen {
     pub(crate) fn aside(self, text: &str) {
         // There is no third place to report that stderr is gone.
         drop(writeln!(io::stderr().lock(), "{text}"));
+    }
+
+    /// Says on stderr what may not be as expected.
+    pub(crate) fn warn(self, text: &str) {
+        self.aside(&format!("{}: {text}", self.paint(Tone::Doubtful, "warning")));
     }
 
     /// Asks for something on stderr; the answer is typed behind it.
@@ -154,11 +173,16 @@ pub(crate) fn age(duration: Duration) -> String {
 
 /// Text that may contain anything, in one line that cannot move the cursor.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
-    let shown = hermes_policy::visible::visible(text);
-    let mut line: String = shown.chars().take(most).map(|c| if c == '\n' { ' ' } else { c }).collect();
-    if shown.chars().count() > most {
-        line.pop();
-        line.push('…');
+    let shown: String =
+        hermes_policy::visible::visible(text).chars().map(|c| if c == '\n' { ' ' } else { c }).collect();
+    clipped(&shown, most)
+}
+
+fn clipped(line: &str, most: usize) -> String {
+    if line.chars().count() <= most {
+        return line.to_owned();
     }
-    line
+    let mut kept: String = line.chars().take(most.saturating_sub(1)).collect();
+    kept.push('…');
+    kept
 }

@@ -18,8 +18,8 @@ use crate::ask::random;
 use crate::config::file::{Lock, Mode};
 use crate::config::keys::{self, ApprovalMode, Config};
 use crate::failure::{Failure, Kind};
-use crate::screen::Tone;
 use local::CommandHome;
+pub(crate) use local::here;
 
 /// The gate with everything the owner decided in the configuration.
 pub(crate) fn gate(config: &Config) -> Gate {
@@ -77,7 +77,7 @@ impl Session {
         let (key, keep) = match args.session.as_deref() {
             Some("") => (format!("once {:032x}", u128::from_le_bytes(random()?)), Keep::Nothing),
             Some(key) => (key.to_owned(), Keep::Everything),
-            None => (std::env::current_dir()?.display().to_string(), Keep::Everything),
+            None => (here()?.display().to_string(), Keep::Everything),
         };
         Ok(Self { key: SessionKey::new(key), keep })
     }
@@ -140,9 +140,8 @@ pub(crate) fn plan(
                 CommandHome::Profile(_) => env.push(("HERMES_REAL_HOME".to_owned(), owner_home.clone())),
                 CommandHome::Missing(_) => {
                     let missing = context.home.path().join("home");
-                    let warning = context.screen.paint(Tone::Doubtful, "warning");
-                    context.screen.aside(&format!(
-                        "{warning}: terminal.home_mode: {} is not there; commands get your own HOME",
+                    context.screen.warn(&format!(
+                        "terminal.home_mode: {} is not there; commands get your own HOME",
                         missing.display()
                     ));
                 }
@@ -239,12 +238,17 @@ fn install_id(context: &Context) -> Result<String, Failure> {
     if let Some(id) = known_install(context) {
         return Ok(id);
     }
-    let lock = Lock::acquire(context.home.path())?;
+    let home = context.home.path();
+    let unwritable = |error: std::io::Error| {
+        Failure::new(Kind::Failed, format!("{} cannot be written: {error}", home.display()))
+            .hint("`hermes doctor` says more; `--home DIR` chooses another home")
+    };
+    let lock = Lock::acquire(home).map_err(unwritable)?;
     if let Some(id) = known_install(context) {
         return Ok(id);
     }
     let id: String = random()?.iter().map(|byte| format!("{byte:02x}")).collect();
-    lock.write(&install_path(context), id.as_bytes(), Mode::Private)?;
+    lock.write(&install_path(context), id.as_bytes(), Mode::Private).map_err(unwritable)?;
     Ok(id)
 }
 
@@ -272,13 +276,17 @@ fn run_directory(context: &Context, install: &str) -> PathBuf {
 
 /// The owner's directories and files that places of this machine see.
 fn binds(config: &Config, home: &str) -> Result<Vec<Bind>, Failure> {
-    let base = std::env::current_dir()?;
+    let volumes = &config.terminal.docker_volumes;
+    if volumes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let base = here()?;
     let bind = |volume: &Volume| {
         let source = volume.source.resolve(Path::new(home), &base)?;
         let writable = if volume.access == Access::ReadWrite { Writable::Yes } else { Writable::No };
         Some(Bind { source, target: PathBuf::from(&volume.target), writable })
     };
-    Ok(config.terminal.docker_volumes.iter().filter_map(bind).collect())
+    Ok(volumes.iter().filter_map(bind).collect())
 }
 
 /// A place of this kind, as the configuration would make it, for the gate to judge by.
@@ -315,7 +323,7 @@ fn reach(config: &Config, backend: BackendName, home: &str) -> Result<Reach, Fai
         BackendName::Docker => {
             let mut binds = binds(config, home)?;
             if terminal.docker_mount_cwd_to_workspace {
-                let (source, target) = (std::env::current_dir()?, PathBuf::from("/workspace"));
+                let (source, target) = (here()?, PathBuf::from("/workspace"));
                 binds.push(Bind { source, target, writable: Writable::Yes });
             }
             bind::reach(&binds)

@@ -24,7 +24,7 @@ fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Resul
     let config = settings(context)?;
     let backend = backend.unwrap_or(config.terminal.backend);
     let cwd = match backend {
-        BackendName::Local => std::env::current_dir()?.display().to_string(),
+        BackendName::Local => wire::here()?.display().to_string(),
         BackendName::Ssh => context.variable("HOME").unwrap_or("/root").to_owned(),
         _ => "/workspace".to_owned(),
     };

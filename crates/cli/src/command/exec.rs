@@ -8,7 +8,8 @@ use hermes_exec::{
     AtDeadline, AtEnd, Attention, Directory, Ending, Handle, Happening, Input, Outcome, Plan, Reset, Sandbox,
     Wish,
 };
-use hermes_types::{Job, SessionKey};
+use hermes_policy::visible::visible;
+use hermes_types::{EnvName, Job, SessionKey};
 use serde_json::json;
 
 use crate::Context;
@@ -18,7 +19,7 @@ use crate::command::config::settings;
 use crate::command::keep_proxy;
 use crate::config::keys::Config;
 use crate::failure::Failure;
-use crate::screen::Format;
+use crate::screen::{Format, Tone};
 use crate::wire::{self, Keep, Session};
 
 /// How often a session may move away under a command that waits for its permit.
@@ -50,7 +51,7 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
         tracing::warn!(%error, "leftovers of places could not be removed");
     }
     match done? {
-        Done::Ended(outcome) => report(context, &plan, &session.key, &outcome),
+        Done::Ended(outcome) => report(context, &plan, &session.key, args.cwd.as_deref(), &outcome),
         Done::Refused(refused) => ask::refuse(context, &refused),
     }
 }
@@ -121,10 +122,13 @@ fn wish(args: &ExecArgs, context: &Context, config: &Config) -> Result<Wish, Fai
     } else {
         Input::Nothing
     };
-    let env = args
-        .env
-        .iter()
-        .filter_map(|name| Some((name.as_str().to_owned(), context.loaded.layers.variable(name.as_str())?)));
+    let mut env = Vec::new();
+    for name in args.env.iter().map(EnvName::as_str) {
+        match context.loaded.layers.variable(name) {
+            Some(value) => env.push((name.to_owned(), value)),
+            None => context.screen.warn(&format!("{name} has no value, so the command does not see it")),
+        }
+    }
     let attention = match (args.background, context.screen.format) {
         (true, _) => Attention::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Notify },
         (false, Format::Text) => Attention::Live,
@@ -136,7 +140,7 @@ fn wish(args: &ExecArgs, context: &Context, config: &Config) -> Result<Wish, Fai
         at_deadline: AtDeadline::Kill,
         keep: u32::try_from(config.tool_output.max_bytes).unwrap_or(u32::MAX),
         input,
-        env: env.collect(),
+        env,
         attention,
         directory: if args.cwd.is_some() { Directory::Other } else { Directory::Session },
     })
@@ -164,8 +168,15 @@ fn report(
     context: &Context,
     plan: &Plan,
     session: &SessionKey,
+    cwd: Option<&str>,
     outcome: &Outcome,
 ) -> Result<ExitCode, Failure> {
+    if outcome.reset == Reset::Yes && context.screen.format == Format::Text {
+        // Whoever set a variable a while ago must not wonder where it is.
+        let note = context.screen.paint(Tone::Quiet, "note");
+        let told = "the session's place had ended; its directory, variables and functions begin anew";
+        context.screen.aside(&format!("{note}: {told}"));
+    }
     let process = match outcome.ending {
         Ending::Background(id) => Some(Handle::new(plan.id(), id).to_string()),
         _ => None,
@@ -192,7 +203,15 @@ fn report(
     } else {
         match outcome.ending {
             Ending::TimedOut => context.screen.aside("stopped at its time limit"),
-            Ending::BadDirectory => context.screen.aside("its directory is not there"),
+            Ending::BadDirectory => context.screen.aside(&match cwd {
+                Some(cwd) => format!("nothing was run: {} is not a directory there", visible(cwd)),
+                None => {
+                    let next = visible(&outcome.cwd);
+                    format!(
+                        "nothing was run: the session's directory is gone; the next command runs in {next}"
+                    )
+                }
+            }),
             Ending::Exited | Ending::Interrupted | Ending::Background(_) => {}
         }
     }

@@ -199,10 +199,14 @@ impl One {
     }
 
     async fn kill(&self, context: &Context) -> Result<ExitCode, Failure> {
+        let before = self.view().await?.tree;
         let view = self.processes.kill(self.handle.process).await.map_err(wire::fault)?;
-        match context.screen.format {
-            Format::Json => context.screen.json(&facts(&self.found.record, &view))?,
-            Format::Text => context.screen.line(&format!("killed {}", self.handle))?,
+        match (context.screen.format, before) {
+            (Format::Json, _) => context.screen.json(&facts(&self.found.record, &view))?,
+            (Format::Text, Tree::Alive) => context.screen.line(&format!("killed {}", self.handle))?,
+            (Format::Text, Tree::Gone) => {
+                context.screen.line(&format!("{} had ended already", self.handle))?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -224,12 +228,17 @@ impl One {
             }
         };
         let count = text.len();
+        let view = self.view().await?;
+        if view.ended.is_some() {
+            return Err(Failure::new(Kind::Failed, format!("{} has ended and takes no input", self.handle))
+                .hint("`hermes process log` prints what it said"));
+        }
         if count > 0 {
             let place = self.found.record.place(context.home.path()).ok_or_else(|| {
                 Failure::new(Kind::Failed, "this place was made by another version of hermes")
             })?;
             let session = SessionKey::new(&self.found.record.session);
-            let cwd = String::from_utf8_lossy(&self.view().await?.cwd).into_owned();
+            let cwd = String::from_utf8_lossy(&view.cwd).into_owned();
             let job = Job { work: Work::Input(text), cwd };
             let permit = match ask::ask(context, config, place, &session, job, consent)? {
                 Ok(permit) => permit,

@@ -1,10 +1,10 @@
 //! What a place on this machine gets of its owner: a home, a directory to start in, the files of the shell.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Context;
 use crate::config::keys::{HomeMode, Terminal};
+use crate::failure::{Failure, Kind};
 
 /// The files a shell of the owner reads, in the order in which they are sourced.
 const USUAL_FILES: [&str; 3] = ["~/.profile", "~/.bash_profile", "~/.bashrc"];
@@ -65,13 +65,21 @@ impl CommandHome {
 }
 
 /// The directory a session starts in.
-pub(super) fn directory(chosen: &str, owner_home: &str) -> io::Result<String> {
-    let here = std::env::current_dir()?;
-    let path = match chosen {
-        "." | "auto" | "cwd" => here,
-        chosen => here.join(expanded(chosen, owner_home)),
+pub(super) fn directory(chosen: &str, owner_home: &str) -> Result<String, Failure> {
+    let path = match (chosen, expanded(chosen, owner_home)) {
+        ("." | "auto" | "cwd", _) => here()?,
+        (_, path) if path.is_absolute() => path,
+        (_, path) => here()?.join(path),
     };
     Ok(path.display().to_string())
+}
+
+/// The directory hermes was started in.
+pub(crate) fn here() -> Result<PathBuf, Failure> {
+    std::env::current_dir().map_err(|error| {
+        Failure::new(Kind::Failed, format!("the directory you are in cannot be used: {error}"))
+            .hint("it may have been removed; `cd` to another one and try again")
+    })
 }
 
 /// Where programs are looked for: where the owner looks for them, each place once, then in the usual places, which a

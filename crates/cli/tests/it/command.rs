@@ -55,6 +55,25 @@ fn a_failure_in_json_is_one_document_on_stdout() {
 }
 
 #[test]
+fn a_wrong_command_line_in_json_is_one_document_on_stdout() {
+    let home = Home::new();
+    let run = home.run(&["exec", "--json", "--bakend", "local", "--", "true"]);
+    let expected = json!({"error": {
+        "kind": "usage",
+        "message": "unexpected argument '--bakend' found",
+        "hints": [
+            "a similar argument exists: '--backend'",
+            "to pass '--bakend' as a value, use '-- --bakend'",
+            "Usage: hermes exec --json --backend <BACKEND> <COMMAND>...",
+            "For more information, try '--help'.",
+        ],
+    }});
+    assert_eq!((run.code, run.json(), run.err.as_str()), (Some(2), expected, ""));
+    let other = home.run(&["exec", "--bakend", "local", "--", "echo", "--json"]);
+    assert_eq!((other.code, other.out.as_str()), (Some(2), ""), "{other:?}");
+}
+
+#[test]
 fn every_command_that_prints_facts_has_json() {
     let home = Home::with_config("terminal: {backend: docker, docker_forward_env: [A, B]}\n");
     home.write(".env", "A=here\n");

@@ -63,6 +63,34 @@ fn a_session_lives_on_between_processes() {
 }
 
 #[test]
+fn an_option_that_is_mistyped_is_no_command() {
+    let desk = Desk::new("");
+    let mistyped = desk.run(&["--sesion", "x", "--", "touch ran"]);
+    assert_eq!((mistyped.code, mistyped.out.as_str()), (Some(2), ""), "{mistyped:?}");
+    assert_eq!(desk.run(&["--timeout", "0", "--", "touch ran"]).code, Some(2));
+    assert!(!desk.path().join("ran").exists());
+    assert_eq!(desk.run(&["printf", "%s|", "--json", "-x"]).out, "--json|-x|");
+}
+
+#[test]
+fn whoever_uses_a_session_is_told_what_is_not_as_it_was() {
+    let desk = Desk::new("");
+    let told = |args: &[&str]| {
+        let done = desk.run(args);
+        (done.code, done.err)
+    };
+    let missing = "nothing was run: /not/there is not a directory there\n";
+    assert_eq!(told(&["--cwd", "/not/there", "--", "true"]), (Some(126), missing.to_owned()));
+    desk.run(&["--", "mkdir d; cd d"]);
+    std::fs::remove_dir(desk.path().join("d")).unwrap();
+    let next = desk.path().display();
+    let gone = format!("nothing was run: the session's directory is gone; the next command runs in {next}\n");
+    assert_eq!(told(&["--", "true"]), (Some(126), gone));
+    let unset = "warning: UNSET has no value, so the command does not see it\n";
+    assert_eq!(told(&["--env", "UNSET", "--", "true"]), (Some(0), unset.to_owned()));
+}
+
+#[test]
 fn nothing_dangerous_runs_unasked() {
     let desk = Desk::new("");
     std::fs::write(desk.path().join("victim"), "x").unwrap();
