@@ -1,5 +1,6 @@
 //! `hermes sandbox`, `hermes process` and `hermes shell` with the real program.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -45,6 +46,19 @@ impl Drop for Desk {
             self.run(&["sandbox", "rm", "--force", place["name"].as_str().unwrap()]);
         }
     }
+}
+
+#[test]
+fn before_the_first_place_nobody_elses_directory_is_looked_at() {
+    let desk = Desk::new();
+    // As anybody could prepare it in /tmp.
+    let prepared = desk.home.path().join("run/hermes-");
+    std::fs::create_dir_all(prepared.join("hermes-1a2b3c4d")).unwrap();
+    std::fs::set_permissions(&prepared, PermissionsExt::from_mode(0o777)).unwrap();
+    assert_eq!(desk.places(), [] as [Value; 0]);
+    let pruned = desk.run(&["sandbox", "prune", "--files", "--json"]);
+    assert_eq!(pruned.json(), json!({"ended": [], "files_removed": []}));
+    assert!(prepared.join("hermes-1a2b3c4d").exists());
 }
 
 #[test]
