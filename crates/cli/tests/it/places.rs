@@ -125,6 +125,17 @@ fn prune_ends_what_nobody_uses_and_keeps_files_unless_told() {
 }
 
 #[test]
+fn a_session_called_like_the_place_of_another_is_not_taken_for_it() {
+    let desk = Desk::new();
+    let started = desk.run(&["exec", "--session", "s", "--background", "--", "echo mine; sleep 1000"]);
+    let handle = started.out.trim();
+    let place = handle.split('_').nth(1).unwrap();
+    assert_eq!(desk.run(&["exec", "--session", place, "--", "true"]).code, Some(0));
+    let killed = desk.run(&["process", "kill", handle]);
+    assert_eq!((killed.code, killed.out), (Some(0), format!("killed {handle}\n")));
+}
+
+#[test]
 fn a_background_process_is_found_again_read_typed_into_waited_for_and_killed() {
     let desk = Desk::new();
     let started = desk.run(&[
