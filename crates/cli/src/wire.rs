@@ -85,8 +85,11 @@ impl Session {
 
 /// The places of this home.
 pub(crate) fn places(context: &Context, config: &Config) -> Places {
-    // Before the first one was made there is no directory of that name.
-    let run = run_directory(context, &known_install(context).unwrap_or_default());
+    // Before the first one was made there is no directory: a name that anybody could guess is not looked at.
+    let run = match known_install(context) {
+        Some(install) => run_directory(context, &install),
+        None => install_path(context),
+    };
     Places { run, kept: kept(context, config).join(KEPT) }
 }
 

@@ -10,9 +10,6 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 
-use crate::Error;
-use crate::registry::blocking;
-
 /// How long a guest may take to end its processes and itself.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
@@ -35,11 +32,7 @@ impl Anchor {
     }
 
     /// Ends it, and everything in its place with it. When this returns it is gone.
-    pub(crate) async fn end(self) -> Result<(), Error> {
-        blocking(move || self.end_now().map_err(Error::Ending)).await
-    }
-
-    fn end_now(self) -> io::Result<()> {
+    pub(crate) fn end(self) -> io::Result<()> {
         let Some(fd) = self.open() else { return Ok(()) };
         for signal in [Signal::TERM, Signal::KILL] {
             match pidfd_send_signal(&fd, signal) {

@@ -25,6 +25,7 @@ mod plan;
 pub mod process;
 pub mod proxy;
 mod registry;
+mod removal;
 pub mod sandbox;
 
 pub use backend::{Backend, Bind, Local, Sandboxed, Writable};

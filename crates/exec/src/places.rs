@@ -11,7 +11,9 @@ use hermes_types::SessionKey;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::registry::{Record, Room, blocking, remove, rooms, sweep, sweep_now_and_then};
+use crate::anchor::Anchor;
+use crate::registry::{Record, Room, blocking, rooms, sweep, sweep_now_and_then};
+use crate::removal::remove;
 use crate::{Error, Processes};
 
 /// How long a guest may take to say how it is.
@@ -211,7 +213,8 @@ async fn look(room: Room) -> Option<Found> {
     };
     let state = match timeout(PATIENCE, ask).await.ok().flatten() {
         Some(stats) => State::Live(stats),
-        None if room.lives() => State::Silent,
+        // Without its socket it may still run.
+        None if record.anchor.is_some_and(Anchor::lives) || room.lives() => State::Silent,
         None => return None,
     };
     Some(Found { record, state, room })

@@ -29,7 +29,6 @@ use hermes_guest::client::{Client, Listener};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::Address;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
-use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout_at};
@@ -82,8 +81,13 @@ pub async fn attach(client: &Client) -> Result<Attached, Error> {
 pub async fn keep(run: &Path, name: &str) -> Result<(), Error> {
     let room = Room::named(run, name);
     let Some(turn) = room.proxy_turn().await? else { return Ok(()) };
-    let socket = room.socket();
-    let stream = UnixStream::connect(&socket).await.map_err(Error::file(&socket))?;
+    let kept = keep_served(&room).await;
+    turn.discard()?;
+    kept
+}
+
+async fn keep_served(room: &Room) -> Result<(), Error> {
+    let stream = room.knock().await.map_err(Error::file(&room.socket()))?;
     let client = Client::connect(stream).await?;
     let _proxy = attach(&client).await?;
     while client.stats().await.is_ok_and(|stats| stats.running > 0) {
@@ -92,7 +96,7 @@ pub async fn keep(run: &Path, name: &str) -> Result<(), Error> {
             () = client.closed() => {}
         }
     }
-    turn.discard()
+    Ok(())
 }
 
 async fn accept(mut listener: Listener) {

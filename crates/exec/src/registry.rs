@@ -6,8 +6,8 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +18,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
 
 use crate::anchor::Anchor;
+use crate::removal::{remove, through};
 use crate::{Error, Plan, proxy};
 
 /// How often whoever makes a place also sweeps away what is left of others.
@@ -25,8 +26,6 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// The file whose age tells when that was done last.
 const SWEPT: &str = ".swept";
 const RECORD: &str = "place.json";
-/// How often is tried to remove a directory in which something changes.
-const ATTEMPTS: u32 = 10;
 /// What the socket of a guest is called.
 pub(crate) const SOCKET: &str = "sock";
 
@@ -101,6 +100,11 @@ impl Room {
         &self.path
     }
 
+    /// The directory of all rooms.
+    fn run(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+
     /// The part of it that the place itself sees, and may write. Nothing in there is believed.
     pub(crate) fn inside(&self) -> PathBuf {
         self.path.join("guest")
@@ -119,6 +123,7 @@ impl Room {
 
     /// The socket itself: a link would lead to the guest of another place, with another's rights.
     fn door(&self) -> io::Result<OwnedFd> {
+        is_ours(self.run())?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::open(self.socket(), flags, Mode::empty())?)
     }
@@ -149,8 +154,13 @@ impl Room {
 
     /// Ends its place, if there is one, and removes the directory. Whoever does this holds the lock.
     pub(crate) async fn end(&self) -> Result<(), Error> {
+        let room = self.clone();
+        blocking(move || room.end_now()).await
+    }
+
+    fn end_now(&self) -> Result<(), Error> {
         if let Some(anchor) = self.record().and_then(|record| record.anchor) {
-            anchor.end().await?;
+            anchor.end().map_err(Error::Ending)?;
         }
         self.clear()
     }
@@ -196,7 +206,7 @@ impl Room {
     }
 
     fn lock_now(&self) -> Result<Lock, Error> {
-        private(self.path.parent().unwrap_or(Path::new("/")))?;
+        private(self.run())?;
         let path = self.path.with_extension("lock");
         loop {
             let file = open_lock(&path).map_err(Error::file(&path))?;
@@ -223,14 +233,9 @@ impl Lock {
     }
 }
 
-/// A path that means exactly what is held open.
-fn through(held: &OwnedFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()))
-}
-
 /// All rooms, whether anybody is in or not.
 pub(crate) fn rooms(run: &Path) -> Result<Vec<Room>, Error> {
-    let listed = match fs::read_dir(run) {
+    let listed = match is_ours(run).and_then(|()| fs::read_dir(run)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         listed => listed.map_err(Error::file(run))?,
     };
@@ -255,8 +260,9 @@ pub(crate) fn sweep(run: &Path) -> Result<(), Error> {
             continue;
         }
         let Some(lock) = room.try_lock() else { continue };
-        // Now that nobody else can make it, it may be there after all. What cannot be removed is in nobody else's way.
-        if !room.lives() && room.clear().is_ok() {
+        // Now that nobody else can make it, it may be there after all. What has no socket may still run: it ends. What
+        // cannot be removed is in nobody else's way.
+        if !room.lives() && room.end_now().is_ok() {
             // There is none unless whoever served it was killed.
             fs::remove_file(room.proxy_path()).ok();
             lock.discard()?;
@@ -280,38 +286,6 @@ pub(crate) fn sweep_now_and_then(run: &Path) -> Result<(), Error> {
     sweep(run)
 }
 
-/// Removes a directory that may not be there, also if commands have locked what is in it.
-pub(crate) fn remove(path: &Path) -> Result<(), Error> {
-    let mut removed = fs::remove_dir_all(path);
-    for _ in 1..ATTEMPTS {
-        removed = match removed.as_ref().map_err(io::Error::kind) {
-            Err(io::ErrorKind::PermissionDenied) => unlock(path).and_then(|()| fs::remove_dir_all(path)),
-            // A guest that was only starting when its hermes was killed has moved in meanwhile.
-            Err(io::ErrorKind::DirectoryNotEmpty) => fs::remove_dir_all(path),
-            _ => break,
-        };
-    }
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file(path)(error)),
-        _ => Ok(()),
-    }
-}
-
-/// Lets its owner into a directory and all directories below. Nobody is left in the place who could exchange them.
-fn unlock(path: &Path) -> io::Result<()> {
-    let mut next = vec![path.to_owned()];
-    while let Some(directory) = next.pop() {
-        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700))?;
-        for entry in fs::read_dir(&directory)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                next.push(entry.path());
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Work that waits for the disk or for others, on a thread of its own.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
@@ -328,17 +302,24 @@ fn protects(lock: &File, path: &Path) -> bool {
     }
 }
 
+/// Opens a lock beside the rooms.
 fn open_lock(path: &Path) -> io::Result<File> {
+    is_ours(path.parent().unwrap_or(Path::new("/")))?;
     OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
-/// A directory that only this user can look into; one that somebody else prepared is refused.
+/// Makes a directory that only this user can look into, if it is not there.
 fn private(path: &Path) -> Result<(), Error> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::file(path))?;
-    let meta = fs::symlink_metadata(path).map_err(Error::file(path))?;
-    if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
-        let error = io::Error::new(io::ErrorKind::PermissionDenied, "not a directory of this user alone");
-        return Err(Error::file(path)(error));
+    is_ours(path).map_err(Error::file(path))
+}
+
+/// Refuses a directory that somebody else prepared or can change: it says which processes to end, which directories to
+/// remove and who is told the owner's secrets.
+fn is_ours(path: &Path) -> io::Result<()> {
+    let meta = fs::symlink_metadata(path)?;
+    if meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o077 == 0 {
+        return Ok(());
     }
-    Ok(())
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "not a directory of this user alone"))
 }

@@ -17,7 +17,8 @@ use tokio::sync::Mutex;
 use crate::anchor::Anchor;
 use crate::command::{Command, Kind, Terminal};
 use crate::proxy::{self, Attached};
-use crate::registry::{Record, Room, blocking, remove, sweep_now_and_then};
+use crate::registry::{Record, Room, blocking, sweep_now_and_then};
+use crate::removal::remove;
 use crate::{Error, Files, Plan, Processes, Size, admission};
 
 /// How often a place is looked for that ends at the very moment it is found.

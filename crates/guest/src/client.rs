@@ -113,10 +113,13 @@ impl Client {
 
     /// A page of a process's output.
     pub async fn output(&self, id: ProcessId, offset: u64, limit: u32) -> Result<Page, Error> {
+        let fits = |page: &Page| {
+            let length = page.data.len() as u64;
+            let end = page.offset.checked_add(length);
+            length <= u64::from(limit) && end.is_some_and(|end| end <= page.total)
+        };
         match self.link.ask(&Request::Process(id, Act::Page { offset, limit })).await? {
-            Reply::Page(page) if page.data.len() as u64 <= u64::from(limit) && page.offset <= page.total => {
-                Ok(page)
-            }
+            Reply::Page(page) if fits(&page) => Ok(page),
             other => Err(self.link.unexpected(other)),
         }
     }

@@ -68,10 +68,11 @@ impl Plan {
             }
         }
         mounts.sort_by(|a, b| a.target.cmp(&b.target));
-        // What lies in something empty needs no cover of its own.
+        // What lies in something empty or private needs no cover of its own, and would show there what it hides.
+        let is_bare = |kind: &Kind| matches!(kind, Kind::Mask | Kind::Private(_) | Kind::Dev);
         let shown = |mount: &Mount| {
             mount.kind != Kind::Mask
-                || above(&mounts, &mount.target).is_none_or(|(_, over)| over.kind != Kind::Mask)
+                || above(&mounts, &mount.target).is_none_or(|(_, over)| !is_bare(&over.kind))
         };
         let mounts: Vec<Mount> = mounts.iter().filter(|mount| shown(mount)).cloned().collect();
         let new_names = mounts.iter().any(|mount| is_new_name(&mount.target));
@@ -220,7 +221,8 @@ mod tests {
 
     #[test]
     fn what_is_masked_stays_masked_where_a_bind_shows_it_again() {
-        let home = tempfile::tempdir().unwrap();
+        // It is not seen where it is, since `/tmp` is private.
+        let home = tempfile::tempdir_in("/tmp").unwrap();
         let home = fs::canonicalize(home.path()).unwrap();
         fs::create_dir_all(home.join("keys")).unwrap();
         fs::create_dir_all(home.join("work")).unwrap();
@@ -237,12 +239,28 @@ mod tests {
         let mut expected = vec![
             (PathBuf::from("/shown"), false),
             (PathBuf::from("/shown/keys"), true),
-            (home.clone(), true),
             (home.join("work"), false),
         ];
         expected.sort();
         assert_eq!(seen, expected);
         assert!(plan.new_names);
+    }
+
+    #[test]
+    fn what_is_hidden_by_a_private_directory_is_not_named_there() {
+        let top = tempfile::tempdir_in("/tmp").unwrap();
+        let top = fs::canonicalize(top.path()).unwrap();
+        fs::write(top.join("socket"), "").unwrap();
+        let mut jail = Jail::new("/bin/true", Path::new("/root"));
+        jail.masked = vec![top.join("socket"), top.clone()];
+        let plan = Plan::new(&jail).unwrap();
+        assert!(!plan.mounts.iter().any(|mount| mount.target.starts_with(&top)), "{:?}", plan.mounts);
+        // Where a bind shows it all the same, it is covered.
+        jail.binds = vec![Bind { source: top.clone(), target: top.clone(), access: Access::ReadOnly }];
+        let plan = Plan::new(&jail).unwrap();
+        assert!(
+            plan.mounts.iter().any(|mount| mount.target == top.join("socket") && mount.kind == Kind::Mask)
+        );
     }
 
     #[test]

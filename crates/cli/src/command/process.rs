@@ -113,8 +113,11 @@ impl One {
             Failure::new(Kind::Failed, format!("there is no process `{id}`"))
                 .hint("`hermes process ls` lists them; they are forgotten half an hour after their end")
         };
-        let found = places.find(&handle.place).await.map_err(wire::fault)?.into_iter().next();
-        let found = found.filter(|found| matches!(found.state, State::Live(_))).ok_or_else(gone)?;
+        // By its identity alone: a session may be called like the place of another.
+        let mut listed = places.list().await.map_err(wire::fault)?.into_iter();
+        let is_meant = |found: &Found| found.record.place.as_str().starts_with(&handle.place);
+        let found = listed.find(is_meant).filter(|found| matches!(found.state, State::Live(_)));
+        let found = found.ok_or_else(gone)?;
         let processes = found.processes().await.map_err(wire::fault)?;
         processes.show(handle.process).await.map_err(|_missing| gone())?;
         Ok(Self { handle, found, processes })

@@ -1,5 +1,6 @@
 //! `hermes sandbox`, `hermes process` and `hermes shell` with the real program.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -45,6 +46,19 @@ impl Drop for Desk {
             self.run(&["sandbox", "rm", "--force", place["name"].as_str().unwrap()]);
         }
     }
+}
+
+#[test]
+fn before_the_first_place_nobody_elses_directory_is_looked_at() {
+    let desk = Desk::new();
+    // As anybody could prepare it in /tmp.
+    let prepared = desk.home.path().join("run/hermes-");
+    std::fs::create_dir_all(prepared.join("hermes-1a2b3c4d")).unwrap();
+    std::fs::set_permissions(&prepared, PermissionsExt::from_mode(0o777)).unwrap();
+    assert_eq!(desk.places(), [] as [Value; 0]);
+    let pruned = desk.run(&["sandbox", "prune", "--files", "--json"]);
+    assert_eq!(pruned.json(), json!({"ended": [], "files_removed": []}));
+    assert!(prepared.join("hermes-1a2b3c4d").exists());
 }
 
 #[test]
@@ -108,6 +122,17 @@ fn prune_ends_what_nobody_uses_and_keeps_files_unless_told() {
     desk.run(&["sandbox", "prune", "--files"]);
     assert_eq!(states(&desk), ["busy running"]);
     assert!(!std::path::Path::new(idle["files"].as_str().unwrap()).exists());
+}
+
+#[test]
+fn a_session_called_like_the_place_of_another_is_not_taken_for_it() {
+    let desk = Desk::new();
+    let started = desk.run(&["exec", "--session", "s", "--background", "--", "echo mine; sleep 1000"]);
+    let handle = started.out.trim();
+    let place = handle.split('_').nth(1).unwrap();
+    assert_eq!(desk.run(&["exec", "--session", place, "--", "true"]).code, Some(0));
+    let killed = desk.run(&["process", "kill", handle]);
+    assert_eq!((killed.code, killed.out), (Some(0), format!("killed {handle}\n")));
 }
 
 #[test]

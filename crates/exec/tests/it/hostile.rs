@@ -1,6 +1,7 @@
 //! Guests that are not what they should be.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use hermes_exec::{Attention, Error, Reset, State};
@@ -141,4 +142,29 @@ pub(crate) async fn a_guest_that_dies_under_a_command_is_an_error_and_nothing_ru
     let outcome = s.run("echo ran >>count; echo 'Error: container is not running' >&2; exit 1").await;
     assert_eq!((outcome.code, outcome.reset), (1, Reset::No));
     assert_eq!(s.out("cat count").await, "ran\nran\n");
+}
+
+pub(crate) async fn a_directory_that_others_can_change_is_not_believed(bed: &Bed) {
+    let s = bed.open("s").await;
+    let named = guest(bed, &s.plan).await;
+    s.background("sleep 1000").await;
+    let found = bed.places().list().await.unwrap();
+    let run = bed.folder.join("run");
+    fs::set_permissions(&run, PermissionsExt::from_mode(0o777)).unwrap();
+    let listening = impersonate(bed, &s, Impostor::Noise);
+    let refused = |error: &Error| matches!(error, Error::File { path, .. } if path.starts_with(&run));
+    let error = bed.try_open("s").await.unwrap_err();
+    assert!(refused(&error), "{error}");
+    let error = bed.places().list().await.unwrap_err();
+    assert!(refused(&error), "{error}");
+    let error = bed.places().sweep().await.unwrap_err();
+    assert!(refused(&error), "{error}");
+    for found in &found {
+        assert!(found.end().await.is_err() && found.processes().await.is_err());
+    }
+    assert!(hermes_exec::proxy::keep(&run, &s.plan.name()).await.is_err());
+    assert!(!run.join(format!(".proxy-{}", s.plan.name())).exists());
+    assert!(lives(named));
+    listening.abort();
+    fs::set_permissions(&run, PermissionsExt::from_mode(0o700)).unwrap();
 }

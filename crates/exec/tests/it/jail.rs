@@ -1,11 +1,12 @@
 //! What commands in a jail may try on the hermes that looks after it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use hermes_exec::{Reset, State};
 use hermes_types::BackendName;
 
-use crate::session::{Ground, guest, lives, socket, text};
+use crate::session::{Ground, PATIENCE, guest, lives, socket, text};
 
 #[tokio::test]
 async fn a_jail_cannot_say_what_is_known_about_it() {
@@ -59,5 +60,53 @@ async fn a_jail_cannot_keep_other_places_from_being_made() {
     let seen = s.run("echo again").await;
     assert_eq!((text(&seen).as_str(), seen.reset), ("again\n", Reset::Yes));
     assert_eq!(ground.open("other").await.out("echo fine").await, "fine\n");
+    ground.leave().await;
+}
+
+#[tokio::test]
+async fn a_jail_that_hides_its_socket_is_seen_and_swept_away() {
+    let ground = Ground::new(BackendName::Sandbox);
+    let s = ground.open("s").await;
+    let hidden = guest(&ground, &s.plan).await;
+    s.out("rm /sandbox/run/sock; (trap '' TERM; sleep 1000) >/dev/null 2>&1 &").await;
+    drop(s);
+    let found = ground.places().list().await.unwrap();
+    assert_eq!(found.iter().map(|found| found.state).collect::<Vec<_>>(), [State::Silent]);
+    ground.places().sweep().await.unwrap();
+    assert!(!lives(hidden));
+    ground.leave().await;
+}
+
+#[tokio::test]
+async fn no_tree_of_a_jail_is_too_deep_or_too_closed_to_be_removed() {
+    let ground = Ground::new(BackendName::Sandbox);
+    let s = ground.open("s").await;
+    let victim = ground.folder.join("victim");
+    fs::create_dir(&victim).unwrap();
+    fs::set_permissions(&victim, PermissionsExt::from_mode(0o755)).unwrap();
+    let dig = "import os\nos.mkdir('moved-0'); os.symlink(VICTIM, 'moved-1'); open('moved-2', 'w')\n\
+               for _ in range(1100):\n os.mkdir('d' * 50); os.chdir('d' * 50)\n\
+               os.symlink(VICTIM, 'link'); os.mkdir('inner'); os.mkdir('inner/most')\n\
+               os.chmod('inner', 0); os.chmod('.', 0)";
+    let dig = dig.replace("VICTIM", &format!("'{}'", victim.display()));
+    s.out(&format!("exec python3 -c \"{dig}\"")).await;
+    let found = ground.places().find("s").await.unwrap();
+    let [found] = found.as_slice() else { panic!("{found:?}") };
+    found.remove().await.unwrap();
+    assert_eq!(fs::read_dir(ground.kept().join("sandbox")).unwrap().count(), 0);
+    assert_eq!(fs::metadata(&victim).unwrap().permissions().mode() & 0o777, 0o755);
+    ground.leave().await;
+}
+
+#[tokio::test]
+async fn a_jail_cannot_lead_what_serves_its_proxy_to_the_guest_of_another_place() {
+    let ground = Ground::new(BackendName::Sandbox);
+    let (s, other) = (ground.open("s").await, ground.open("other").await);
+    let target = socket(&ground, &other.plan);
+    s.out(&format!("ln -sf {} /sandbox/run/sock", target.display())).await;
+    other.background("sleep 1000").await;
+    let kept = tokio::time::timeout(PATIENCE, hermes_exec::proxy::keep(s.plan.run(), &s.plan.name())).await;
+    assert!(matches!(kept, Ok(Err(_))), "{kept:?}");
+    assert_eq!(other.run(": </dev/tcp/127.0.0.1/13128").await.code, 1);
     ground.leave().await;
 }

@@ -67,6 +67,7 @@ macro_rules! behaviors {
             hostile::a_guest_that_hangs_is_seen_and_can_be_ended
             hostile::a_guest_that_breaks_the_protocol_is_replaced
             hostile::a_guest_that_dies_under_a_command_is_an_error_and_nothing_runs_twice
+            hostile::a_directory_that_others_can_change_is_not_believed
             files::a_hundred_megabytes_come_back_as_they_went_in_little_memory
             files::a_link_is_written_through_and_stays_a_link
             files::a_link_that_changed_after_it_was_judged_gives_nothing_away_and_changes_nothing

@@ -103,6 +103,9 @@ async fn more_than_was_asked_for_is_a_breach() {
     let backwards = Page { offset: 9, data: ByteBuf::new(), total: 3 };
     let client = client_told(Reply::Page(backwards)).await;
     assert_eq!(breach(client.output(ID, 0, 100).await.unwrap_err()), Breach::Unexpected);
+    let beyond = Page { offset: u64::MAX, data: ByteBuf::from([0]), total: u64::MAX };
+    let client = client_told(Reply::Page(beyond)).await;
+    assert_eq!(breach(client.output(ID, u64::MAX, 100).await.unwrap_err()), Breach::Unexpected);
     let chunk = Reply::File(FileReply::Data(ByteBuf::from(vec![0; limit::CHUNK + 1])));
     let client = client_told(chunk).await;
     let mut reader = client.read(root(), Part::Whole).await.unwrap();
