@@ -96,10 +96,16 @@ pub(crate) fn places(context: &Context, config: &Config) -> Places {
 /// Something about a place did not work.
 pub(crate) fn fault(error: hermes_exec::Error) -> Failure {
     let failure = Failure::new(Kind::Unavailable, error.to_string());
-    match error {
+    match &error {
         hermes_exec::Error::Full { .. } => failure
             .hint("`hermes sandbox prune` ends those that nobody uses")
             .hint("`terminal.max_places` says how many there may be"),
+        hermes_exec::Error::Changed { name } => failure
+            .hint(format!("`hermes sandbox show {name}` says what; it is made anew when that has ended"))
+            .hint(format!("`hermes sandbox rm --force {name}` ends it, with its files")),
+        hermes_exec::Error::InUseElsewhere { .. } => {
+            failure.hint("XDG_RUNTIME_DIR was another one when it was made; use that, or end it from there")
+        }
         _ => failure,
     }
 }

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
-use tokio::net::UnixStream;
 
 /// How long a guest may take to end its processes and itself.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
@@ -22,8 +22,8 @@ pub struct Anchor {
 
 impl Anchor {
     /// Whoever listens at the other end. The kernel says so, not the guest.
-    pub(crate) fn of(stream: &UnixStream) -> Option<Self> {
-        let pid = stream.peer_cred().ok()?.pid()?;
+    pub(crate) fn of(stream: impl AsFd) -> Option<Self> {
+        let pid = socket_peercred(stream).ok()?.pid.as_raw_nonzero().get();
         Some(Self { pid, started: started(pid)? })
     }
 

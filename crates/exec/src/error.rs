@@ -48,6 +48,18 @@ pub enum Error {
         /// How many there may be.
         most: usize,
     },
+    /// The session has a place with other settings, in which something runs.
+    #[error("the place of this session, {name}, was made with other settings, and something still runs there")]
+    Changed {
+        /// Which one.
+        name: String,
+    },
+    /// The session has a place that is found through another run directory.
+    #[error("the place of this session, {name}, is in use under another run directory")]
+    InUseElsewhere {
+        /// Which one.
+        name: String,
+    },
     /// A place could not be ended.
     #[error("the place cannot be ended: {0}")]
     Ending(io::Error),

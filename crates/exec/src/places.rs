@@ -72,6 +72,8 @@ pub enum State {
     Live(Stats),
     /// Its guest is there and does not answer.
     Silent,
+    /// Its guest is there, but is reached through another run directory.
+    Elsewhere,
     /// Only its files are there. The next command wakes it.
     Asleep,
 }
@@ -171,7 +173,9 @@ impl Places {
             // Without its record it is somebody else's directory.
             if let Some(record) = Record::beside(&entry.path()).filter(|record| record.name == name) {
                 let room = Room::named(&self.run, &name);
-                found.push(Found { record, state: State::Asleep, room });
+                let lives = record.anchor.is_some_and(Anchor::lives);
+                let state = if lives { State::Elsewhere } else { State::Asleep };
+                found.push(Found { record, state, room });
             }
         }
         Ok(found)
@@ -191,6 +195,9 @@ impl Found {
         let lock = self.room.lock().await?;
         // It may have been made again since it was found; then that one ends.
         self.room.end().await?;
+        if let (State::Elsewhere, Some(anchor)) = (self.state, self.record.anchor) {
+            blocking(move || anchor.end().map_err(Error::Ending)).await?;
+        }
         lock.discard()
     }
 

@@ -50,21 +50,31 @@ pub struct Plan {
     pub(crate) spec: Spec,
     pub(crate) session: SessionKey,
     id: PlaceId,
+    name: String,
+}
+
+/// The beginning of the hash of all parts, as text.
+fn hash(parts: &[&str], bytes: usize) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Plan {
     /// Gives the place its identity. Nothing is made yet.
     pub fn new(host: Host, spec: Spec, session: SessionKey) -> Self {
-        let mut hash = Sha256::new();
         let uid = rustix::process::getuid().as_raw().to_string();
+        let whose = [host.install.as_str(), &uid, session.as_str(), spec.backend.name().word()];
+        // Enough of it that nobody finds a session whose place has the name of another's.
+        let name = format!("hermes-{}", hash(&whose, 8));
         let identity = Spec { env: Vec::new(), ..spec.clone() };
         let spec_text = serde_json::to_string(&identity).unwrap_or_default();
-        for part in [host.install.as_str(), &uid, session.as_str(), spec.backend.name().word(), &spec_text] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part.as_bytes());
-        }
-        let id: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Self { host, spec, session, id: PlaceId::new(id) }
+        let [install, uid, session_key, backend] = whose;
+        let id = PlaceId::new(hash(&[install, uid, session_key, backend, &spec_text], 16));
+        Self { host, spec, session, id, name }
     }
 
     /// Which place this is.
@@ -72,11 +82,10 @@ impl Plan {
         &self.id
     }
 
-    /// What people call it.
+    /// What people call it. A session has one place on a backend, whatever its settings, so that its files are there
+    /// again when a setting has changed.
     pub fn name(&self) -> String {
-        // Enough of it that nobody finds a session whose place has the name of another's.
-        let short: String = self.id.as_str().chars().take(16).collect();
-        format!("hermes-{short}")
+        self.name.clone()
     }
 
     /// What the gate must know of it.

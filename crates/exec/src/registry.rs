@@ -159,10 +159,17 @@ impl Room {
     }
 
     fn end_now(&self) -> Result<(), Error> {
-        if let Some(anchor) = self.record().and_then(|record| record.anchor) {
+        let written = self.record().and_then(|record| record.anchor);
+        if let Some(anchor) = written.or_else(|| self.listener()) {
             anchor.end().map_err(Error::Ending)?;
         }
         self.clear()
+    }
+
+    /// Who listens there, for a place that was never written down.
+    fn listener(&self) -> Option<Anchor> {
+        let door = self.door().ok()?;
+        Anchor::of(std::os::unix::net::UnixStream::connect(through(&door)).ok()?)
     }
 
     /// Removes the directory with everything in it.

@@ -98,6 +98,21 @@ pub struct Sandbox {
     live: Mutex<Live>,
 }
 
+/// A guest that was found.
+struct Here {
+    client: Client,
+    made: Made,
+}
+
+/// Whether a place is the one that is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// With the same settings.
+    AsWanted,
+    /// With others.
+    Otherwise,
+}
+
 /// A connection to the guest, with the session open.
 #[derive(Debug)]
 struct Live {
@@ -166,17 +181,26 @@ impl Plan {
 
     async fn find_or_make(&self) -> Result<(Client, Reset), Error> {
         let room = Room::of(self);
-        if let Some(client) = self.find(&room).await {
+        if let Some(Here { client, made: Made::AsWanted }) = self.find(&room).await {
             return Ok((client, Reset::No));
         }
         let _lock = room.lock().await?;
+        let before = room.record();
         // Somebody else may have made it meanwhile.
-        if let Some(client) = self.find(&room).await {
-            return Ok((client, Reset::No));
+        match self.find(&room).await {
+            Some(Here { client, made: Made::AsWanted }) => return Ok((client, Reset::No)),
+            // It is not what was judged, so nothing runs there for us; and what runs there is not ours to end.
+            Some(Here { client, made: Made::Otherwise }) if client.stats().await?.running > 0 => {
+                return Err(Error::Changed { name: self.name() });
+            }
+            // A guest that cannot be talked to is of another version, or broken.
+            _ => room.end().await?,
         }
-        let before = room.record().or_else(|| Record::beside(&self.spec.backend.files(self)?));
-        // A guest that cannot be talked to is of another version, or broken.
-        room.end().await?;
+        let files = self.spec.backend.files(self);
+        let kept = files.as_deref().and_then(Record::beside);
+        if kept.as_ref().and_then(|record| record.anchor).is_some_and(Anchor::lives) {
+            return Err(Error::InUseElsewhere { name: self.name() });
+        }
         let run = self.host.run.clone();
         blocking(move || sweep_now_and_then(&run)).await?;
         admission::admit(&self.host, &room).await?;
@@ -184,12 +208,14 @@ impl Plan {
         if made.is_err() {
             room.clear()?;
         }
-        Ok((made?, if before.is_some() { Reset::Yes } else { Reset::No }))
+        Ok((made?, if before.is_some() || kept.is_some() { Reset::Yes } else { Reset::No }))
     }
 
-    async fn find(&self, room: &Room) -> Option<Client> {
+    async fn find(&self, room: &Room) -> Option<Here> {
         let stream = self.spec.backend.reach_guest(room).await.ok()?;
-        Client::connect(stream).await.ok()
+        // Without a record nobody knows what it is: whoever made it was killed, or is about to write that down.
+        let made = if room.record()?.place == *self.id() { Made::AsWanted } else { Made::Otherwise };
+        Some(Here { client: Client::connect(stream).await.ok()?, made })
     }
 
     async fn make(&self, room: &Room) -> Result<Client, Error> {
@@ -209,10 +235,10 @@ impl Plan {
             anchor: Anchor::of(&stream),
         };
         let client = Client::connect(stream).await?;
+        record.write(room.path())?;
         if let Some(files) = &record.files {
             record.write(files)?;
         }
-        record.write(room.path())?;
         Ok(client)
     }
 

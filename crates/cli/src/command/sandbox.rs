@@ -78,7 +78,7 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     let found = one(places, id).await?;
     let processes = match found.state {
         State::Live(_) => found.processes().await.map_err(wire::fault)?.list().await.map_err(wire::fault)?,
-        State::Silent | State::Asleep => Vec::new(),
+        State::Silent | State::Elsewhere | State::Asleep => Vec::new(),
     };
     let views: Vec<Value> = processes.iter().map(|view| super::process::facts(&found.record, view)).collect();
     let mut facts = facts(&found);
@@ -209,6 +209,7 @@ async fn one(places: &Places, id: &str) -> Result<Found, Failure> {
 fn is_used(found: &Found) -> bool {
     match found.state {
         State::Live(stats) => stats.running > 0 || stats.clients > 1,
+        State::Elsewhere => true,
         State::Silent | State::Asleep => false,
     }
 }
@@ -228,6 +229,7 @@ fn state(found: &Found) -> String {
         State::Live(stats) if stats.running > 0 => format!("{} running", stats.running),
         State::Live(stats) => format!("idle {}", age(stats.idle)),
         State::Silent => "silent".to_owned(),
+        State::Elsewhere => "elsewhere".to_owned(),
         State::Asleep => "asleep".to_owned(),
     }
 }
@@ -248,6 +250,7 @@ fn facts(found: &Found) -> Value {
         State::Live(stats) if stats.running > 0 => ("running", Some(stats)),
         State::Live(stats) => ("idle", Some(stats)),
         State::Silent => ("silent", None),
+        State::Elsewhere => ("elsewhere", None),
         State::Asleep => ("asleep", None),
     };
     json!({

