@@ -103,6 +103,9 @@ struct Live {
     client: Client,
     /// What nobody has been told yet.
     reset: Reset,
+    /// Where the session was when it was opened, until somebody has asked. Should it have moved since, a job that was
+    /// judged by this does not run, and whoever asks again is told anew.
+    cwd: Option<String>,
     /// The way out, where the place has no other.
     _proxy: Option<Attached>,
 }
@@ -126,9 +129,7 @@ impl Plan {
 
     async fn try_enter(&self) -> Result<Live, Error> {
         let (client, was_here) = self.find_or_make().await?;
-        let about = client.about().await?;
-        let mut env = about.base_env;
-        env.extend(pairs(&self.spec.env));
+        let mut env = pairs(&self.spec.env);
         let proxy = match self.spec.backend.network() {
             Network::Proxy => {
                 env.extend(pairs(&proxy::environment()));
@@ -149,7 +150,8 @@ impl Plan {
         let view = client.open_session(open).await?;
         // A place whose guest lost the session has lost its state, whoever made it.
         let reset = if view.origin == Origin::Created { was_here } else { Reset::No };
-        Ok(Live { client, reset, _proxy: proxy })
+        let cwd = Some(String::from_utf8_lossy(&view.cwd).into_owned());
+        Ok(Live { client, reset, cwd, _proxy: proxy })
     }
 
     async fn find_or_make(&self) -> Result<(Client, Reset), Error> {
@@ -184,8 +186,7 @@ impl Plan {
     }
 
     async fn make(&self, room: &Room) -> Result<Client, Error> {
-        self.spec.backend.make(self, room).await?;
-        let stream = self.spec.backend.reach_guest(room).await.map_err(Error::file(&room.socket()))?;
+        let stream = self.spec.backend.make(self, room).await?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let record = Record {
             place: self.id().clone(),
@@ -199,12 +200,13 @@ impl Plan {
             files: self.spec.backend.files(self),
             anchor: Anchor::of(&stream),
         };
-        let client = Client::connect(stream).await?;
-        if let Some(files) = &record.files {
-            record.write(files)?;
-        }
-        record.write(room.path())?;
-        Ok(client)
+        let room = room.clone();
+        let written = blocking(move || {
+            record.files.iter().try_for_each(|files| record.write(files))?;
+            record.write(room.path())
+        });
+        let greeted = async { Ok(Client::connect(stream).await?) };
+        Ok(tokio::try_join!(written, greeted)?.1)
     }
 
     fn guest_session(&self) -> SessionKey {
@@ -216,6 +218,9 @@ impl Plan {
 impl Sandbox {
     /// Where the session is now. The gate must judge a job by this directory.
     pub async fn cwd(&self) -> Result<String, Error> {
+        if let Some(cwd) = self.ready().await?.cwd.take() {
+            return Ok(cwd);
+        }
         let key = self.plan.guest_session();
         let shown = match self.client().await?.show_session(&key).await {
             // Its place ended just then; nothing was asked of it that could be done twice.
@@ -329,9 +334,11 @@ impl Sandbox {
         Ok(self.ready().await?.client.clone())
     }
 
-    /// The connection, and the one chance to learn that the place was made again.
+    /// The connection for a command, which may move the session, and the one chance to learn that the place was made
+    /// again.
     async fn client_and_news(&self) -> Result<(Client, Reset), Error> {
         let mut live = self.ready().await?;
+        live.cwd = None;
         Ok((live.client.clone(), std::mem::replace(&mut live.reset, Reset::No)))
     }
 

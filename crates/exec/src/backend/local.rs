@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use hermes_types::BackendName;
 use serde::Serialize;
+use tokio::net::UnixStream;
 use tokio::process::Command;
 
 use crate::registry::Room;
@@ -30,7 +31,7 @@ pub struct Local {
 }
 
 impl Local {
-    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<(), Error> {
+    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Local, reason };
         let guest = embed::guest(&plan.host.cache)?;
         #[expect(clippy::disallowed_methods, reason = "the guest is what a place is made of")]
@@ -64,7 +65,7 @@ impl Local {
             .map_err(|_elapsed| unavailable(format!("its guest was not there after {PATIENCE:?}")))?
             .map_err(|error| unavailable(format!("its guest cannot be started: {error}")))?;
         if output.status.success() {
-            return Ok(());
+            return UnixStream::connect(room.socket()).await.map_err(Error::file(&room.socket()));
         }
         Err(unavailable(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
