@@ -10,9 +10,12 @@ use hermes_exec::{
     Sandboxed, Spec, Wish,
 };
 use hermes_policy::{Answer, Choice, Gate, Moment, Permit, Verdict};
-use hermes_sandbox::{Limits, Network};
-use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
+use hermes_sandbox::Limits;
+use hermes_types::{Attendance, Door, Job, Network, Origin, Person, SessionKey, Timestamp};
 use serde_json::Value;
+
+/// Whose credentials are hidden.
+pub(crate) const OWNER_HOME: &str = "/root";
 
 /// Where everything of this side is.
 #[derive(Debug, Clone)]
@@ -103,7 +106,7 @@ impl Layout {
             false => Backend::Sandbox(Sandboxed {
                 helper: std::env::current_exe().unwrap(),
                 files: Some(self.home.join("sandboxes")),
-                owner_home: PathBuf::from("/root"),
+                owner_home: PathBuf::from(OWNER_HOME),
                 binds: Vec::new(),
                 network: Network::None,
                 // Those that hermes asks for when the owner has said nothing.
