@@ -5,7 +5,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use hermes_guest::client::Client;
-use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::registry::{Room, rooms, sweep};
@@ -52,21 +51,21 @@ pub(crate) async fn admit(host: &Host, room: &Room) -> Result<(), Error> {
 async fn make_way(host: &Host) -> Result<bool, Error> {
     let mut idlest = None;
     for room in rooms(&host.run)? {
-        let Some(anchor) = room.record().and_then(|record| record.anchor) else { continue };
         let Some(idle) = idle(&room).await else { continue };
-        if idle >= IDLE_ENOUGH && idlest.as_ref().is_none_or(|(longest, _, _)| idle > *longest) {
-            idlest = Some((idle, room, anchor));
+        if idle >= IDLE_ENOUGH && idlest.as_ref().is_none_or(|(longest, _)| idle > *longest) {
+            idlest = Some((idle, room));
         }
     }
-    let Some((_, room, anchor)) = idlest else { return Ok(false) };
-    anchor.end().await?;
-    room.clear()?;
+    let Some((_, room)) = idlest else { return Ok(false) };
+    // Somebody who makes it again right now waits for us to let him in, so we cannot wait for him.
+    let Some(_lock) = room.try_lock() else { return Ok(false) };
+    room.end().await?;
     Ok(true)
 }
 
 async fn idle(room: &Room) -> Option<Duration> {
     let ask = async {
-        let client = Client::connect(UnixStream::connect(room.socket()).await.ok()?).await.ok()?;
+        let client = Client::connect(room.knock().await.ok()?).await.ok()?;
         Some(client.stats().await.ok()?.idle)
     };
     timeout(Duration::from_secs(1), ask).await.ok()?

@@ -115,6 +115,8 @@ impl Command {
 
     fn ended(&mut self, ended: Ended) -> Outcome {
         let kept = (ended.head.len() + ended.tail.len()) as u64;
+        // What came live was seen.
+        let omitted = if self.kind == Kind::Summary { ended.total.saturating_sub(kept) } else { 0 };
         Outcome {
             code: ended.code,
             ending: match ended.cause {
@@ -124,8 +126,7 @@ impl Command {
                 Cause::BadDirectory => Ending::BadDirectory,
             },
             output: [ended.head.into_vec(), ended.tail.into_vec()].concat(),
-            // What came live was seen.
-            omitted: if self.kind == Kind::Summary { ended.total.saturating_sub(kept) } else { 0 },
+            omitted,
             total: ended.total,
             spool: ended.spool.map(|path| String::from_utf8_lossy(&path).into_owned()),
             duration: self.started.elapsed(),

@@ -8,7 +8,6 @@ use std::time::Duration;
 use hermes_guest::client::Client;
 use hermes_guest::protocol::message::Stats;
 use hermes_types::SessionKey;
-use tokio::net::UnixStream;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
@@ -180,8 +179,7 @@ impl Places {
 impl Found {
     /// What runs there in the background.
     pub async fn processes(&self) -> Result<Processes, Error> {
-        let socket = self.room.socket();
-        let stream = UnixStream::connect(&socket).await.map_err(Error::file(&socket))?;
+        let stream = self.room.knock().await.map_err(Error::file(&self.room.socket()))?;
         let session = SessionKey::new(&self.record.session);
         Ok(Processes::new(Client::connect(stream).await?, self.record.place.clone(), session))
     }
@@ -189,11 +187,8 @@ impl Found {
     /// Ends the place; its kept files stay. When this returns it is gone.
     pub async fn end(&self) -> Result<(), Error> {
         let lock = self.room.lock().await?;
-        // It may have been made again since it was found.
-        if let Some(anchor) = self.room.record().and_then(|record| record.anchor) {
-            anchor.end().await?;
-        }
-        self.room.clear()?;
+        // It may have been made again since it was found; then that one ends.
+        self.room.end().await?;
         lock.discard()
     }
 
@@ -211,7 +206,7 @@ impl Found {
 async fn look(room: Room) -> Option<Found> {
     let record = room.record()?;
     let ask = async {
-        let client = Client::connect(UnixStream::connect(room.socket()).await.ok()?).await.ok()?;
+        let client = Client::connect(room.knock().await.ok()?).await.ok()?;
         client.stats().await.ok()
     };
     let state = match timeout(PATIENCE, ask).await.ok().flatten() {

@@ -74,7 +74,8 @@ impl Plan {
 
     /// What people call it.
     pub fn name(&self) -> String {
-        let short: String = self.id.as_str().chars().take(8).collect();
+        // Enough of it that nobody finds a session whose place has the name of another's.
+        let short: String = self.id.as_str().chars().take(16).collect();
         format!("hermes-{short}")
     }
 
@@ -117,8 +118,64 @@ fn without_values<S: Serializer>(env: &[(String, String)], serializer: S) -> Res
 
 #[cfg(test)]
 mod tests {
+    use hermes_sandbox::Limits;
+    use hermes_types::Network;
+
     use super::*;
-    use crate::Local;
+    use crate::{Local, Sandboxed};
+
+    #[test]
+    fn whatever_makes_a_place_another_one_gives_it_another_identity() {
+        let id = |adjust: &dyn Fn(&mut Host, &mut Spec, &mut String)| {
+            let home = || PathBuf::from("/h");
+            let mut host =
+                Host { install: "i".to_owned(), run: home(), cache: home(), home: home(), most_places: 1 };
+            let mut spec = Spec {
+                backend: Backend::Local(Local { base_env: Vec::new() }),
+                cwd: "/w".to_owned(),
+                home: "/h".to_owned(),
+                env: vec![("NAME".to_owned(), "value".to_owned())],
+                init: Vec::new(),
+                lifetime: Duration::from_secs(1),
+            };
+            let mut session = "s".to_owned();
+            adjust(&mut host, &mut spec, &mut session);
+            Plan::new(host, spec, SessionKey::new(session)).id().clone()
+        };
+        let jail = |network| {
+            Backend::Sandbox(Sandboxed {
+                helper: PathBuf::new(),
+                files: None,
+                owner_home: PathBuf::new(),
+                binds: Vec::new(),
+                network,
+                limits: Limits::default(),
+                base_env: Vec::new(),
+            })
+        };
+        let plain = id(&|_, _, _| {});
+        let others = [
+            id(&|host, _, _| host.install.push('s')),
+            id(&|_, _, session| session.push('s')),
+            id(&|_, spec, _| spec.cwd.push('s')),
+            id(&|_, spec, _| spec.home.push('s')),
+            id(&|_, spec, _| spec.init.push("/w/init".to_owned())),
+            id(&|_, spec, _| spec.lifetime = Duration::from_secs(2)),
+            id(&|_, spec, _| spec.backend = jail(Network::None)),
+            id(&|_, spec, _| spec.backend = jail(Network::Full)),
+            // What is moved from one part to the next is no longer the same.
+            id(&|host, _, session| {
+                host.install.push_str(session);
+                session.clear();
+            }),
+        ];
+        for (number, other) in others.iter().enumerate() {
+            assert!(*other != plain && !others.iter().take(number).any(|seen| seen == other), "{number}");
+        }
+        // A value that changes, such as a token that was renewed, does not.
+        assert_eq!(id(&|_, spec, _| spec.env.clear()), plain);
+        assert_eq!(id(&|host, _, _| host.most_places = 2), plain);
+    }
 
     #[test]
     fn a_variable_makes_no_other_place_and_its_value_is_written_down_nowhere() {

@@ -1,16 +1,21 @@
 //! The places that exist: one small directory each, so that the file system is the list.
 //!
-//! A room holds the guest's socket and a record of what the place is. Whoever wants to make or remove a place
-//! holds its lock, which ends with the process, so that nothing of it outlives a crash.
+//! A room holds a record of what the place is, which the place cannot reach, and a directory with the guest's
+//! socket, which it can. Whoever wants to make or remove a place holds its lock, which ends with the process, so that
+//! nothing of it outlives a crash.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use hermes_types::{Place, PlaceId, Reach};
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
+use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
 
 use crate::anchor::Anchor;
@@ -21,6 +26,10 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// The file whose age tells when that was done last.
 const SWEPT: &str = ".swept";
 const RECORD: &str = "place.json";
+/// How often is tried to remove a directory in which something changes.
+const ATTEMPTS: u32 = 10;
+/// What the socket of a guest is called.
+pub(crate) const SOCKET: &str = "sock";
 
 /// What is written down about a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,9 +102,26 @@ impl Room {
         &self.path
     }
 
+    /// The part of it that the place itself sees, and may write. Nothing in there is believed.
+    pub(crate) fn inside(&self) -> PathBuf {
+        self.path.join("guest")
+    }
+
     /// Where its guest listens.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.path.join("guest.sock")
+        self.inside().join(SOCKET)
+    }
+
+    /// A stream to its guest.
+    pub(crate) async fn knock(&self) -> io::Result<UnixStream> {
+        let door = self.door()?;
+        UnixStream::connect(through(&door)).await
+    }
+
+    /// The socket itself: a link would lead to the guest of another place, with another's rights.
+    fn door(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(self.socket(), flags, Mode::empty())?)
     }
 
     /// What is written down about it, if anything is.
@@ -107,13 +133,32 @@ impl Room {
     pub(crate) fn lives(&self) -> bool {
         match self.record().and_then(|record| record.anchor) {
             Some(anchor) => anchor.lives() && self.socket().exists(),
-            None => std::os::unix::net::UnixStream::connect(self.socket()).is_ok(),
+            None => self.answers(),
         }
+    }
+
+    /// The same for those who can wait.
+    pub(crate) fn knock_now(&self) -> io::Result<net::UnixStream> {
+        net::UnixStream::connect(through(&self.door()?))
+    }
+
+    /// Whether somebody listens there.
+    pub(crate) fn answers(&self) -> bool {
+        self.knock_now().is_ok()
     }
 
     /// Makes the directory, for this user alone.
     pub(crate) fn make(&self) -> Result<(), Error> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(Error::file(&self.path))
+        let inside = self.inside();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&inside).map_err(Error::file(&inside))
+    }
+
+    /// Ends its place, if there is one, and removes the directory. Whoever does this holds the lock.
+    pub(crate) async fn end(&self) -> Result<(), Error> {
+        if let Some(anchor) = self.record().and_then(|record| record.anchor) {
+            anchor.end().await?;
+        }
+        self.clear()
     }
 
     /// Removes the directory with everything in it.
@@ -148,15 +193,21 @@ impl Room {
         self.path.with_file_name(format!(".proxy-{name}"))
     }
 
+    /// The lock, unless somebody else has it right now.
+    pub(crate) fn try_lock(&self) -> Option<Lock> {
+        let path = self.path.with_extension("lock");
+        let file = open_lock(&path).ok()?;
+        file.try_lock().ok()?;
+        protects(&file, &path).then_some(Lock { file, path })
+    }
+
     fn lock_now(&self) -> Result<Lock, Error> {
         private(self.path.parent().unwrap_or(Path::new("/")))?;
         let path = self.path.with_extension("lock");
         loop {
             let file = open_lock(&path).map_err(Error::file(&path))?;
             file.lock().map_err(Error::file(&path))?;
-            // The one we waited for may have been swept away; then it protects nothing.
-            let held = file.metadata().map_err(Error::file(&path))?.ino();
-            if fs::metadata(&path).is_ok_and(|now| now.ino() == held) {
+            if protects(&file, &path) {
                 return Ok(Lock { file, path });
             }
         }
@@ -176,6 +227,11 @@ impl Lock {
     pub(crate) fn discard(self) -> Result<(), Error> {
         fs::remove_file(&self.path).map_err(Error::file(&self.path))
     }
+}
+
+/// A path that means exactly what is held open.
+fn through(held: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()))
 }
 
 /// All rooms, whether anybody is in or not.
@@ -204,14 +260,12 @@ pub(crate) fn sweep(run: &Path) -> Result<(), Error> {
         if room.lives() {
             continue;
         }
-        let path = room.path.with_extension("lock");
-        let Ok(file) = open_lock(&path) else { continue };
-        // Now that nobody else can make it, it may be there after all.
-        if file.try_lock().is_ok() && !room.lives() {
-            room.clear()?;
+        let Some(lock) = room.try_lock() else { continue };
+        // Now that nobody else can make it, it may be there after all. What cannot be removed is in nobody else's way.
+        if !room.lives() && room.clear().is_ok() {
             // There is none unless whoever served it was killed.
             fs::remove_file(room.proxy_path()).ok();
-            Lock { file, path }.discard()?;
+            lock.discard()?;
         }
     }
     // What jails left behind whose keepers were killed.
@@ -232,12 +286,36 @@ pub(crate) fn sweep_now_and_then(run: &Path) -> Result<(), Error> {
     sweep(run)
 }
 
-/// Removes a directory that may not be there.
+/// Removes a directory that may not be there, also if commands have locked what is in it.
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
-    match fs::remove_dir_all(path) {
+    let mut removed = fs::remove_dir_all(path);
+    for _ in 1..ATTEMPTS {
+        removed = match removed.as_ref().map_err(io::Error::kind) {
+            Err(io::ErrorKind::PermissionDenied) => unlock(path).and_then(|()| fs::remove_dir_all(path)),
+            // A guest that was only starting when its hermes was killed has moved in meanwhile.
+            Err(io::ErrorKind::DirectoryNotEmpty) => fs::remove_dir_all(path),
+            _ => break,
+        };
+    }
+    match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file(path)(error)),
         _ => Ok(()),
     }
+}
+
+/// Lets its owner into a directory and all directories below. Nobody is left in the place who could exchange them.
+fn unlock(path: &Path) -> io::Result<()> {
+    let mut next = vec![path.to_owned()];
+    while let Some(directory) = next.pop() {
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&directory)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                next.push(entry.path());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Work that waits for the disk or for others, on a thread of its own.
@@ -246,6 +324,14 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_ended| Error::Interrupted)?
+}
+
+/// Whether the lock is still the one that others look at. It may have been swept away before we got it.
+fn protects(lock: &File, path: &Path) -> bool {
+    match (lock.metadata(), fs::metadata(path)) {
+        (Ok(held), Ok(now)) => held.ino() == now.ino(),
+        _ => false,
+    }
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {

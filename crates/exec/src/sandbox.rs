@@ -106,6 +106,8 @@ struct Live {
     /// Where the session was when it was opened, until somebody has asked. Should it have moved since, a job that was
     /// judged by this does not run, and whoever asks again is told anew.
     cwd: Option<String>,
+    /// Whether its session was there before.
+    origin: Origin,
     /// The way out, where the place has no other.
     _proxy: Option<Attached>,
 }
@@ -121,10 +123,19 @@ impl Plan {
             match self.try_enter().await {
                 // It was ending just then.
                 Err(Error::Guest(client::Error::Gone)) => {}
+                Err(Error::Guest(client::Error::Breach(_))) => break,
                 done => return done,
             }
         }
-        self.try_enter().await
+        // What greets like a guest and then breaks its word cannot be believed again.
+        self.reset().await?;
+        Ok(Live { reset: Reset::Yes, ..self.try_enter().await? })
+    }
+
+    async fn reset(&self) -> Result<(), Error> {
+        let room = Room::of(self);
+        let _lock = room.lock().await?;
+        room.end().await
     }
 
     async fn try_enter(&self) -> Result<Live, Error> {
@@ -151,7 +162,7 @@ impl Plan {
         // A place whose guest lost the session has lost its state, whoever made it.
         let reset = if view.origin == Origin::Created { was_here } else { Reset::No };
         let cwd = Some(String::from_utf8_lossy(&view.cwd).into_owned());
-        Ok(Live { client, reset, cwd, _proxy: proxy })
+        Ok(Live { client, reset, cwd, origin: view.origin, _proxy: proxy })
     }
 
     async fn find_or_make(&self) -> Result<(Client, Reset), Error> {
@@ -166,12 +177,9 @@ impl Plan {
         }
         let before = room.record().or_else(|| Record::beside(&self.spec.backend.files(self)?));
         // A guest that cannot be talked to is of another version, or broken.
-        if let Some(anchor) = room.record().and_then(|record| record.anchor) {
-            anchor.end().await?;
-        }
+        room.end().await?;
         let run = self.host.run.clone();
         blocking(move || sweep_now_and_then(&run)).await?;
-        room.clear()?;
         admission::admit(&self.host, &room).await?;
         let made = self.make(&room).await;
         if made.is_err() {
@@ -205,8 +213,10 @@ impl Plan {
             record.files.iter().try_for_each(|files| record.write(files))?;
             record.write(room.path())
         });
-        let greeted = async { Ok(Client::connect(stream).await?) };
-        Ok(tokio::try_join!(written, greeted)?.1)
+        // Both to their end: whoever clears up after one must not be in the way of the other.
+        let (written, client) = tokio::join!(written, Client::connect(stream));
+        written?;
+        Ok(client?)
     }
 
     fn guest_session(&self) -> SessionKey {
@@ -251,10 +261,7 @@ impl Sandbox {
         let room = Room::of(&self.plan);
         let lock = room.lock().await?;
         drop(self.live);
-        if let Some(anchor) = room.record().and_then(|record| record.anchor) {
-            anchor.end().await?;
-        }
-        room.clear()?;
+        room.end().await?;
         if let Some(files) = self.plan.spec.backend.files(&self.plan) {
             remove(&files)?;
         }
@@ -347,7 +354,8 @@ impl Sandbox {
         if live.client.is_closed() {
             let untold = live.reset;
             *live = self.plan.enter().await?;
-            if untold == Reset::Yes {
+            // We had a session; if this one is new, ours is lost.
+            if untold == Reset::Yes || live.origin == Origin::Created {
                 live.reset = Reset::Yes;
             }
         }

@@ -8,6 +8,7 @@ mod connection;
 mod files;
 mod guest;
 mod process;
+mod room;
 mod run;
 mod serve;
 mod session;
@@ -24,7 +25,7 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
-const USAGE: &str = "usage: hermes-guest serve --socket PATH [--idle SECONDS] [--foreground]
+const USAGE: &str = "usage: hermes-guest serve --socket PATH [--idle SECONDS] [--foreground] [--room PATH]
        hermes-guest attach --socket PATH";
 
 const DEFAULT_IDLE: Duration = Duration::from_secs(3600);
@@ -56,17 +57,19 @@ enum Command {
 fn parse(mut words: impl Iterator<Item = OsString>) -> Option<Command> {
     let verb = words.next()?;
     let (mut socket, mut idle, mut stay) = (None, DEFAULT_IDLE, serve::Stay::Detached);
+    let mut room = None;
     while let Some(word) = words.next() {
         match word.to_str()? {
             "--socket" => socket = Some(PathBuf::from(words.next()?)),
             "--idle" => idle = Duration::from_secs(words.next()?.to_str()?.parse().ok()?),
+            "--room" => room = Some(PathBuf::from(words.next()?)),
             "--foreground" => stay = serve::Stay::Foreground,
             _ => return None,
         }
     }
     let socket = socket?;
     match verb.to_str()? {
-        "serve" => Some(Command::Serve(serve::Options { socket, idle, stay })),
+        "serve" => Some(Command::Serve(serve::Options { socket, idle, stay, room })),
         "attach" => Some(Command::Attach { socket }),
         _ => None,
     }
@@ -84,8 +87,12 @@ mod tests {
             socket: socket.clone(),
             idle: Duration::from_secs(7),
             stay: serve::Stay::Foreground,
+            room: Some(PathBuf::from("/run/r")),
         };
-        assert_eq!(read("serve --idle 7 --socket /run/s --foreground"), Some(Command::Serve(options)));
+        assert_eq!(
+            read("serve --idle 7 --socket /run/s --foreground --room /run/r"),
+            Some(Command::Serve(options))
+        );
         assert_eq!(read("attach --socket /run/s"), Some(Command::Attach { socket }));
         for wrong in [
             "",

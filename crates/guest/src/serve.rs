@@ -20,6 +20,7 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::connection;
 use crate::guest::{BASE_ENV, Guest};
 use crate::process::{output, shim};
+use crate::room::Room;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -27,6 +28,8 @@ pub(crate) struct Options {
     /// How long the guest waits for somebody to need it.
     pub(crate) idle: Duration,
     pub(crate) stay: Stay,
+    /// A directory that is removed at the end.
+    pub(crate) room: Option<PathBuf>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -50,12 +53,16 @@ pub(crate) fn main(options: &Options) -> io::Result<()> {
     };
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let run_dir = private_dir(&socket)?;
+    let room = options.room.as_deref().map(Room::hold).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(4)
         .thread_keep_alive(Duration::from_secs(1))
         .build()?;
-    LocalSet::new().block_on(&runtime, live(&socket, run_dir, options.idle, ready))
+    LocalSet::new().block_on(&runtime, live(&socket, run_dir, options.idle, ready))?;
+    // What cannot be removed is swept away by whoever makes the next place.
+    room.map(Room::remove).transpose().ok();
+    Ok(())
 }
 
 /// Starts over without whatever the environment holds: commands can read the environment of their parent.
@@ -137,19 +144,24 @@ fn let_go_of_starter() -> io::Result<()> {
 
 async fn accept(guest: &Rc<Guest>, listener: &UnixListener) {
     loop {
+        let mut changed = std::pin::pin!(guest.table.changed.notified());
+        changed.as_mut().enable();
+        if guest.clients.get() >= limit::CLIENTS {
+            // Whoever comes now waits at the door: one who is sent away takes the guest for broken.
+            changed.await;
+            continue;
+        }
         let Ok((stream, _)) = listener.accept().await else {
             // Out of descriptors: some will come back.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        if guest.clients.get() >= limit::CLIENTS {
-            continue;
-        }
         guest.clients.set(guest.clients.get() + 1);
         let guest = guest.clone();
         spawn_local(async move {
             connection::serve(guest.clone(), stream).await;
             guest.clients.set(guest.clients.get() - 1);
+            guest.table.changed.notify_waiters();
         });
     }
 }

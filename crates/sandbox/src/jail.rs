@@ -38,6 +38,9 @@ pub struct Jail {
     pub hostname: String,
     /// Whether it outlives the process that launched it.
     pub lifetime: Lifetime,
+    /// A directory of the host that is removed when the program has ended well, together with the file of the same name
+    /// and `.lock` behind it. Whoever holds that file locked sees to the directory itself.
+    pub room: Option<OsString>,
 }
 
 /// Something of the host, shown in the jail.
@@ -116,6 +119,7 @@ impl Jail {
             limits: Limits::default(),
             hostname: "sandbox".to_owned(),
             lifetime: Lifetime::WithParent,
+            room: None,
         }
     }
 

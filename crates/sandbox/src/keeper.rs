@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{DumpableBehavior, Signal, WaitIdOptions};
@@ -15,6 +16,7 @@ use crate::error::{During, Fault, Step};
 use crate::held::Held;
 use crate::inside::Inside;
 use crate::jail::{Jail, Lifetime, Network};
+use crate::room::Room;
 use crate::sys::{self, Side};
 use crate::wire::{self, Exit, Order, Report};
 use crate::{privilege, probe};
@@ -59,6 +61,7 @@ struct Made {
     init: OwnedFd,
     cgroups: Cgroups,
     lifetime: Lifetime,
+    room: Option<Room>,
 }
 
 /// Makes the jail. `None`: this process is done, another one carries on.
@@ -72,9 +75,11 @@ fn make(control: &OwnedFd) -> Result<Option<Made>, Fault> {
         }
     }
     leave_groups().during(Step::Groups)?;
+    let room = order.jail.room.as_ref().map(|room| Room::hold(Path::new(room)));
+    let room = room.transpose().during(Step::Spec)?;
     let lifetime = order.jail.lifetime;
     let (init, cgroups) = start(control, order, descriptors)?;
-    Ok(Some(Made { init, cgroups, lifetime }))
+    Ok(Some(Made { init, cgroups, lifetime, room }))
 }
 
 /// Root leaves the groups it is in. Others cannot, and root in a user namespace only where that allows it.
@@ -196,6 +201,12 @@ impl Made {
         };
         self.cgroups.remove();
         let Ok(exit) = exit else { return 1 };
+        // A jail that was killed leaves its room, by which the next one knows. What cannot be removed is swept later.
+        if exit == Exit::Code(0)
+            && let Some(room) = self.room
+        {
+            room.remove().ok();
+        }
         // A launcher that is gone, or let go of the jail, does not listen.
         wire::send(&control, &Report::Ended(exit), &[]).ok();
         0

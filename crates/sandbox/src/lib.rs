@@ -31,6 +31,7 @@ mod mask;
 mod plan;
 mod privilege;
 pub mod probe;
+mod room;
 mod sockets;
 mod sys;
 mod syscalls;

@@ -11,7 +11,7 @@ use hermes_exec::{
 };
 use hermes_policy::{Answer, Choice, Gate, Moment, Permit, Verdict};
 use hermes_sandbox::Limits;
-use hermes_types::{Attendance, Door, Job, Network, Origin, Person, SessionKey, Timestamp};
+use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
 use serde_json::Value;
 
 /// Whose credentials are hidden.
@@ -108,7 +108,7 @@ impl Layout {
                 files: Some(self.home.join("sandboxes")),
                 owner_home: PathBuf::from(OWNER_HOME),
                 binds: Vec::new(),
-                network: Network::None,
+                network: hermes_types::Network::Proxy,
                 // Those that hermes asks for when the owner has said nothing.
                 limits: Limits {
                     memory: Some(5120 << 20),

@@ -41,6 +41,8 @@ impl Local {
             .arg("--socket")
             .arg(room.socket())
             .args(["--idle", &plan.spec.lifetime.as_secs().to_string()])
+            .arg("--room")
+            .arg(room.path())
             .env_clear()
             .envs(self.base_env.iter().map(|(name, value)| (name, value)))
             .env("HOME", &plan.spec.home)
@@ -64,8 +66,11 @@ impl Local {
         let output = started
             .map_err(|_elapsed| unavailable(format!("its guest was not there after {PATIENCE:?}")))?
             .map_err(|error| unavailable(format!("its guest cannot be started: {error}")))?;
-        if output.status.success() {
-            return UnixStream::connect(room.socket()).await.map_err(Error::file(&room.socket()));
+        // A hermes that was killed while it made this place may have left a guest that was only starting: it came
+        // first, and is as good.
+        let stream = room.knock().await;
+        if output.status.success() || stream.is_ok() {
+            return stream.map_err(Error::file(&room.socket()));
         }
         Err(unavailable(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }

@@ -13,14 +13,15 @@ use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Prepared, Streams};
+use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Prepared, Running, Streams};
 use hermes_types::{BackendName, Network, Reach};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
 use super::bind::{self, Bind, Writable};
-use crate::registry::Room;
+use crate::registry::{Room, SOCKET};
 use crate::{Error, Plan, embed};
 
 /// Where things are inside.
@@ -82,23 +83,26 @@ impl Sandboxed {
             let path = files.join(name);
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
         }
-        let jail = self.jail(plan, &guest, &files, room.path());
+        let mut jail = self.jail(plan, &guest, &files, room.inside());
+        jail.room = Some(room.path().into());
         let prepared = prepared.await.map_err(|error| unavailable(error.to_string()))?;
         let prepared = prepared.map_err(|error| unavailable(error.to_string()))?;
-        let socket = room.socket();
-        let launched = spawn_blocking(move || launch(prepared, &jail, &socket));
+        let launched = {
+            let room = room.clone();
+            spawn_blocking(move || launch(prepared, &jail, &room))
+        };
         let stream = launched.await.map_err(|error| unavailable(error.to_string()))?.map_err(unavailable)?;
         UnixStream::from_std(stream).map_err(Error::file(&room.socket()))
     }
 
-    fn jail(&self, plan: &Plan, guest: &Path, files: &Path, room: &Path) -> Jail {
+    fn jail(&self, plan: &Plan, guest: &Path, files: &Path, run: PathBuf) -> Jail {
         let mut jail = Jail::new(GUEST, &self.owner_home);
         jail.masked.push(plan.host.home.clone());
         let mut show = |source: PathBuf, target: PathBuf, access| {
             jail.binds.push(hermes_sandbox::Bind { source, target, access });
         };
         show(guest.to_owned(), GUEST.into(), Access::ReadOnly);
-        show(room.to_owned(), RUN.into(), Access::ReadWrite);
+        show(run, RUN.into(), Access::ReadWrite);
         show(files.join("workspace"), WORKSPACE.into(), Access::ReadWrite);
         show(files.join("home"), HOME.into(), Access::ReadWrite);
         for bind in &self.binds {
@@ -110,7 +114,7 @@ impl Sandboxed {
         }
         let words = ["serve", "--foreground", "--socket"].map(OsString::from);
         jail.arguments.extend(words);
-        jail.arguments.push(Path::new(RUN).join("guest.sock").into());
+        jail.arguments.push(Path::new(RUN).join(SOCKET).into());
         jail.arguments.extend(["--idle".into(), plan.spec.lifetime.as_secs().to_string().into()]);
         jail.environment = self.base_env.iter().map(|(name, value)| (name.into(), value.into())).collect();
         jail.environment.push(("HOME".into(), HOME.into()));
@@ -137,18 +141,24 @@ impl Sandboxed {
 }
 
 /// Makes the jail and waits until its guest can be reached.
-fn launch(prepared: Prepared, jail: &Jail, socket: &Path) -> Result<net::UnixStream, String> {
+fn launch(prepared: Prepared, jail: &Jail, room: &Room) -> Result<net::UnixStream, String> {
     let mut running = prepared.launch(jail, &Streams::default()).map_err(|error| error.to_string())?;
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Ok(stream) = net::UnixStream::connect(socket) {
+        if let Ok(stream) = room.knock_now() {
             stream.set_nonblocking(true).map_err(|error| error.to_string())?;
             return Ok(stream);
         }
-        if Instant::now() > deadline {
+        if Instant::now() > deadline || has_ended(&running) {
             let killed = running.kill().map_err(|error| error.to_string())?;
             return Err(format!("its guest did not answer, and ended with {killed:?}"));
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+/// Whether nothing of a jail is left, so that nobody will answer.
+fn has_ended(running: &Running) -> bool {
+    let mut poll = [PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN)];
+    rustix::event::poll(&mut poll, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }

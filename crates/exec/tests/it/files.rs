@@ -1,4 +1,4 @@
-//! Files as tools see them, on this machine and in a jail.
+//! Files as tools see them.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hermes_exec::files::lexical;
-use hermes_exec::{Error, Files, Plan, Sandbox};
+use hermes_exec::{Attention, Error, Files, Plan, Sandbox};
 use hermes_guest::client::Piece;
 use hermes_guest::protocol::file::{
     Before, Edit, Expect, FileFault, Found, Kind, Occurrences, Parents, Part, Scope, Search, Target, Write,
@@ -19,7 +19,8 @@ use rustix::io::Errno;
 use serde_bytes::ByteBuf;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
-use crate::{Homes, judge, permit, run_in, text};
+use crate::bed::{Bed, judge, permit, wish};
+use crate::session::{Ground, Session};
 
 const REPLACE: Write = Write { expect: Expect::Anything, parents: Parents::Require };
 const CHANGE: FileAccess = FileAccess::Write;
@@ -31,20 +32,17 @@ const ATTEMPTS: usize = 3;
 struct Tools {
     plan: Plan,
     sandbox: Sandbox,
+    key: String,
     files: Files,
     /// Where the session was at first.
     cwd: String,
 }
 
 impl Tools {
-    async fn open(plan: Plan) -> Self {
-        let sandbox = plan.open().await.unwrap();
+    async fn open(bed: &Bed, key: &str) -> Self {
+        let Session { plan, sandbox, key } = bed.open(key).await;
         let (files, cwd) = (sandbox.files().await.unwrap(), sandbox.cwd().await.unwrap());
-        Self { plan, sandbox, files, cwd }
-    }
-
-    async fn everywhere(homes: &Homes) -> [Self; 2] {
-        [Self::open(homes.plan("s")).await, Self::open(homes.jail_plan("s")).await]
+        Self { plan, sandbox, key, files, cwd }
     }
 
     fn files(&self) -> &Files {
@@ -53,7 +51,7 @@ impl Tools {
 
     fn verdict(&self, access: FileAccess, path: &str, real: &str) -> Verdict {
         let file = FileUse { access, path: path.to_owned(), real: real.to_owned() };
-        judge(&Gate::default(), &self.plan, "s", Job { work: Work::File(file), cwd: self.cwd.clone() })
+        judge(&Gate::default(), &self.plan, &self.key, Job { work: Work::File(file), cwd: self.cwd.clone() })
     }
 
     fn permit(&self, access: FileAccess, path: &str, real: &str) -> Permit {
@@ -106,10 +104,8 @@ impl Tools {
     }
 
     async fn out(&self, command: &str) -> String {
-        let sandbox = self.plan.open().await.unwrap();
-        let outcome = run_in(&sandbox, &self.plan, "s", command).await;
-        assert_eq!(outcome.code, 0, "{command}: {outcome:?}");
-        text(&outcome).to_owned()
+        let (plan, key) = (self.plan.clone(), self.key.clone());
+        Session { sandbox: plan.open().await.unwrap(), plan, key }.out(command).await
     }
 }
 
@@ -143,78 +139,72 @@ fn peak() -> u64 {
     peak.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_megabytes_come_back_as_they_went_in_little_memory() {
-    let homes = Homes::new();
+pub(crate) async fn a_hundred_megabytes_come_back_as_they_went_in_little_memory(bed: &Bed) {
     let block: Vec<u8> = (0..1_000_003_u64).map(|i| u8::try_from((i * i) % 251).unwrap()).collect();
     let twice = [block.as_slice(), &block].concat();
-    for tools in Tools::everywhere(&homes).await {
-        peak();
-        let before = peak();
-        let (mut inward, mut content) = tokio::io::duplex(1 << 16);
-        let sent = block.clone();
-        let sender = tokio::spawn(async move {
-            for _ in 0..100 {
-                inward.write_all(&sent).await.unwrap();
+    let tools = Tools::open(bed, "s").await;
+    peak();
+    let before = peak();
+    let (mut inward, mut content) = tokio::io::duplex(1 << 16);
+    let sent = block.clone();
+    let sender = tokio::spawn(async move {
+        for _ in 0..100 {
+            inward.write_all(&sent).await.unwrap();
+        }
+    });
+    let permit = tools.plainly(CHANGE, "big");
+    let written = tools.files().write(permit, &mut content, REPLACE).await.unwrap();
+    sender.await.unwrap();
+    assert_eq!((written.length, written.before), (100_000_300, Before::Nothing));
+    let mut reader = tools.files().read(tools.plainly(Read, "big"), Part::Whole).await.unwrap();
+    let mut at = 0;
+    let end = loop {
+        match reader.next().await.unwrap() {
+            Piece::Data(data) => {
+                let (start, end) = (at % block.len(), at % block.len() + data.len());
+                assert!(twice.get(start..end) == Some(&data), "{at}");
+                at += data.len();
             }
-        });
-        let permit = tools.plainly(CHANGE, "big");
-        let written = tools.files().write(permit, &mut content, REPLACE).await.unwrap();
-        sender.await.unwrap();
-        assert_eq!((written.length, written.before), (100_000_300, Before::Nothing));
-        let mut reader = tools.files().read(tools.plainly(Read, "big"), Part::Whole).await.unwrap();
-        let mut at = 0;
-        let end = loop {
-            match reader.next().await.unwrap() {
-                Piece::Data(data) => {
-                    let (start, end) = (at % block.len(), at % block.len() + data.len());
-                    assert!(twice.get(start..end) == Some(&data), "{at}");
-                    at += data.len();
-                }
-                Piece::End(end) => break end,
-            }
-        };
-        assert_eq!((at, end.whole.unwrap().digest), (100_000_300, written.digest));
-        // Besides what the connection may hold for a slow reader.
-        let most = limit::RECEIVE_WINDOW as u64 / 1024 + 16_000;
-        let grown = peak() - before;
-        assert!(grown < most, "{grown} kilobytes");
-        let guest = tools.out("grep VmHWM /proc/$(cut -d ' ' -f 4 /proc/$PPID/stat)/status").await;
-        let guest: u64 = guest.split_whitespace().nth(1).unwrap().parse().unwrap();
-        assert!(guest < most, "{guest} kilobytes");
-    }
+            Piece::End(end) => break end,
+        }
+    };
+    assert_eq!((at, end.whole.unwrap().digest), (100_000_300, written.digest));
+    // Besides what the connection may hold for a slow reader.
+    let most = limit::RECEIVE_WINDOW as u64 / 1024 + 16_000;
+    let grown = peak() - before;
+    assert!(grown < most, "{grown} kilobytes");
+    let guest = tools.out("grep VmHWM /proc/$(cut -d ' ' -f 4 /proc/$PPID/stat)/status").await;
+    let guest: u64 = guest.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(guest < most, "{guest} kilobytes");
 }
 
-#[tokio::test]
-async fn a_link_is_written_through_and_stays_a_link() {
-    let homes = Homes::new();
-    for tools in Tools::everywhere(&homes).await {
-        tools
-            .out("mkdir d; echo old >real; ln -s ../real d/link; ln -s d/link chain; ln -s d/new dangling")
-            .await;
-        for path in ["d/link", "chain"] {
-            tools.write(path, path.as_bytes()).await.unwrap();
-            assert_eq!(tools.read("real").await.unwrap(), path.as_bytes());
-            assert_eq!(tools.read(path).await.unwrap(), path.as_bytes());
-        }
-        assert_eq!(fault(tools.read("dangling").await), os(Errno::NOENT));
-        tools.write("dangling", b"born").await.unwrap();
-        assert_eq!(tools.patch("chain", &[edit(b"chain", b"patched", Occurrences::One)]).await.unwrap(), [1]);
-        let seen = tools.out("cat real d/new; readlink chain d/link dangling; ls -A . d").await;
-        assert!(seen.starts_with("patchedbornd/link\n../real\nd/new\n"), "{seen}");
-        assert!(seen.ends_with("d:\nlink\nnew\n"), "{seen}");
-        // A link can be described and removed itself.
-        let stat = tools.files().stat(tools.plainly(Read, "chain")).await.unwrap();
-        assert_eq!((stat.kind, stat.target), (Kind::Link, Some(ByteBuf::from("d/link"))));
-        tools.files().remove(tools.plainly(Delete, "chain")).await.unwrap();
-        assert_eq!(tools.out("cat real; test ! -L chain").await, "patched");
+pub(crate) async fn a_link_is_written_through_and_stays_a_link(bed: &Bed) {
+    let tools = Tools::open(bed, "s").await;
+    tools
+        .out("mkdir d; echo old >real; ln -s ../real d/link; ln -s d/link chain; ln -s d/new dangling")
+        .await;
+    for path in ["d/link", "chain"] {
+        tools.write(path, path.as_bytes()).await.unwrap();
+        assert_eq!(tools.read("real").await.unwrap(), path.as_bytes());
+        assert_eq!(tools.read(path).await.unwrap(), path.as_bytes());
     }
+    assert_eq!(fault(tools.read("dangling").await), os(Errno::NOENT));
+    tools.write("dangling", b"born").await.unwrap();
+    assert_eq!(tools.patch("chain", &[edit(b"chain", b"patched", Occurrences::One)]).await.unwrap(), [1]);
+    let seen = tools.out("cat real d/new; readlink chain d/link dangling; ls -A . d").await;
+    assert!(seen.starts_with("patchedbornd/link\n../real\nd/new\n"), "{seen}");
+    assert!(seen.ends_with("d:\nlink\nnew\n"), "{seen}");
+    // A link can be described and removed itself.
+    let stat = tools.files().stat(tools.plainly(Read, "chain")).await.unwrap();
+    assert_eq!((stat.kind, stat.target), (Kind::Link, Some(ByteBuf::from("d/link"))));
+    tools.files().remove(tools.plainly(Delete, "chain")).await.unwrap();
+    assert_eq!(tools.out("cat real; test ! -L chain").await, "patched");
 }
 
 #[tokio::test]
 async fn a_link_to_the_outside_is_asked_about_by_what_it_leads_to() {
-    let homes = Homes::new();
-    let tools = Tools::open(homes.plan("s")).await;
+    let ground = Ground::new(BackendName::Local);
+    let tools = Tools::open(&ground, "s").await;
     tools.out("ln -s /etc/hosts harmless; ln -s /etc dir").await;
     let hosts = std::fs::read("/etc/hosts").unwrap();
     for path in ["harmless", "dir/hosts"] {
@@ -224,101 +214,92 @@ async fn a_link_to_the_outside_is_asked_about_by_what_it_leads_to() {
         assert!(matches!(tools.verdict(CHANGE, path, &real), Verdict::Ask(_)), "{path}");
     }
     assert_eq!(std::fs::read("/etc/hosts").unwrap(), hosts);
+    ground.leave().await;
 }
 
-#[tokio::test]
-async fn a_link_that_changed_after_it_was_judged_gives_nothing_away_and_changes_nothing() {
-    let homes = Homes::new();
-    for tools in Tools::everywhere(&homes).await {
-        tools
-            .out("mkdir one two; echo one | tee one/f; echo two | tee two/f; ln -s one way; ln -s one/f file")
-            .await;
-        let (one, two) = (tools.lexical("one"), tools.lexical("two"));
-        let to = |access, path: &str, real: &str| tools.permit(access, path, &format!("{one}{real}"));
-        let permits = [to(CHANGE, "file", "/f"), to(CHANGE, "file", "/f"), to(Read, "file", "/f")];
-        let [write, patch, read] = permits;
-        let [list, search] = [to(Read, "way", ""), to(Read, "way", "")];
-        let [stat, remove] = [to(Read, "way/f", "/f"), to(Delete, "way/f", "/f")];
-        tools.out("ln -sfn two way; ln -sf two/f file").await;
-        let files = tools.files();
-        let found = format!("{two}/f");
-        assert_eq!(leads_to(files.write(write, &mut b"x".as_slice(), REPLACE).await), found);
-        let edits = vec![edit(b"o", b"0", Occurrences::All)];
-        assert_eq!(leads_to(files.patch(patch, edits).await), found);
-        assert_eq!(leads_to(files.read(read, Part::Whole).await), found);
-        assert_eq!(leads_to(files.list(list).await), two);
-        assert_eq!(leads_to(files.search(search, for_lines("o")).await), two);
-        assert_eq!(leads_to(files.stat(stat).await), found);
-        assert_eq!(leads_to(files.remove(remove).await), found);
-        assert_eq!(tools.out("cat one/f two/f; ls -A one two").await, "one\ntwo\none:\nf\n\ntwo:\nf\n");
+pub(crate) async fn a_link_that_changed_after_it_was_judged_gives_nothing_away_and_changes_nothing(
+    bed: &Bed,
+) {
+    let tools = Tools::open(bed, "s").await;
+    tools
+        .out("mkdir one two; echo one | tee one/f; echo two | tee two/f; ln -s one way; ln -s one/f file")
+        .await;
+    let (one, two) = (tools.lexical("one"), tools.lexical("two"));
+    let to = |access, path: &str, real: &str| tools.permit(access, path, &format!("{one}{real}"));
+    let permits = [to(CHANGE, "file", "/f"), to(CHANGE, "file", "/f"), to(Read, "file", "/f")];
+    let [write, patch, read] = permits;
+    let [list, search] = [to(Read, "way", ""), to(Read, "way", "")];
+    let [stat, remove] = [to(Read, "way/f", "/f"), to(Delete, "way/f", "/f")];
+    tools.out("ln -sfn two way; ln -sf two/f file").await;
+    let files = tools.files();
+    let found = format!("{two}/f");
+    assert_eq!(leads_to(files.write(write, &mut b"x".as_slice(), REPLACE).await), found);
+    let edits = vec![edit(b"o", b"0", Occurrences::All)];
+    assert_eq!(leads_to(files.patch(patch, edits).await), found);
+    assert_eq!(leads_to(files.read(read, Part::Whole).await), found);
+    assert_eq!(leads_to(files.list(list).await), two);
+    assert_eq!(leads_to(files.search(search, for_lines("o")).await), two);
+    assert_eq!(leads_to(files.stat(stat).await), found);
+    assert_eq!(leads_to(files.remove(remove).await), found);
+    assert_eq!(tools.out("cat one/f two/f; ls -A one two").await, "one\ntwo\none:\nf\n\ntwo:\nf\n");
+}
+
+pub(crate) async fn mode_and_owner_stay_and_a_new_file_is_like_any_other(bed: &Bed) {
+    let tools = Tools::open(bed, "s").await;
+    tools.out("echo old >script; chmod 2751 script; touch by-shell").await;
+    // Inside a jail there is nobody else to own a file.
+    if tools.plan.backend() == BackendName::Local && rustix::process::getuid().is_root() {
+        tools.out("chown 65534:65533 script; chmod 2751 script").await;
     }
+    let before = tools.out("stat -c '%a %u %g' script").await;
+    tools.write("script", b"new").await.unwrap();
+    tools.patch("script", &[edit(b"new", b"newer", Occurrences::One)]).await.unwrap();
+    assert_eq!(tools.out("stat -c '%a %u %g' script; cat script").await, format!("{before}newer"));
+    tools.write("by-tool", b"").await.unwrap();
+    let modes = tools.out("stat -c '%a %u %g' by-shell by-tool").await;
+    let modes: Vec<&str> = modes.lines().collect();
+    assert_eq!(modes.first(), modes.last());
+    let deep = tools.plainly(CHANGE, "a/b/c");
+    let how = Write { parents: Parents::Create, ..REPLACE };
+    assert_eq!(fault(tools.write("a/b/c", b"").await), os(Errno::NOENT));
+    tools.files().write(deep, &mut b"deep".as_slice(), how).await.unwrap();
+    assert_eq!(tools.out("cat a/b/c; ls -A").await.split_once('\n').unwrap().0.get(..4), Some("deep"));
 }
 
-#[tokio::test]
-async fn mode_and_owner_stay_and_a_new_file_is_like_any_other() {
-    let homes = Homes::new();
-    for tools in Tools::everywhere(&homes).await {
-        tools.out("echo old >script; chmod 2751 script; touch by-shell").await;
-        // Inside a jail there is nobody else to own a file.
-        if tools.plan.backend() == BackendName::Local && rustix::process::getuid().is_root() {
-            tools.out("chown 65534:65533 script; chmod 2751 script").await;
-        }
-        let before = tools.out("stat -c '%a %u %g' script").await;
-        tools.write("script", b"new").await.unwrap();
-        tools.patch("script", &[edit(b"new", b"newer", Occurrences::One)]).await.unwrap();
-        assert_eq!(tools.out("stat -c '%a %u %g' script; cat script").await, format!("{before}newer"));
-        tools.write("by-tool", b"").await.unwrap();
-        let modes = tools.out("stat -c '%a %u %g' by-shell by-tool").await;
-        let modes: Vec<&str> = modes.lines().collect();
-        assert_eq!(modes.first(), modes.last());
-        let deep = tools.plainly(CHANGE, "a/b/c");
-        let how = Write { parents: Parents::Create, ..REPLACE };
-        assert_eq!(fault(tools.write("a/b/c", b"").await), os(Errno::NOENT));
-        tools.files().write(deep, &mut b"deep".as_slice(), how).await.unwrap();
-        assert_eq!(tools.out("cat a/b/c; ls -A").await.split_once('\n').unwrap().0.get(..4), Some("deep"));
-    }
-}
-
-#[tokio::test]
-async fn every_byte_stays_as_it_is() {
-    let homes = Homes::new();
+pub(crate) async fn every_byte_stays_as_it_is(bed: &Bed) {
     let contents: [&[u8]; 5] =
         [b"", b"a\r\nb\r\n", b"\xef\xbb\xbfx", b"caf\xe9 \xff\x00\x07\x1b]0;t\x07", b"no end"];
-    for tools in Tools::everywhere(&homes).await {
-        for content in contents {
-            tools.write("file", content).await.unwrap();
-            assert_eq!(tools.read("file").await.unwrap(), content);
-            tools.write("file", &[content, b"\nold"].concat()).await.unwrap();
-            tools.patch("file", &[edit(b"\nold", b"\r\nnew", Occurrences::One)]).await.unwrap();
-            assert_eq!(tools.read("file").await.unwrap(), [content, b"\r\nnew"].concat());
-        }
+    let tools = Tools::open(bed, "s").await;
+    for content in contents {
+        tools.write("file", content).await.unwrap();
+        assert_eq!(tools.read("file").await.unwrap(), content);
+        tools.write("file", &[content, b"\nold"].concat()).await.unwrap();
+        tools.patch("file", &[edit(b"\nold", b"\r\nnew", Occurrences::One)]).await.unwrap();
+        assert_eq!(tools.read("file").await.unwrap(), [content, b"\r\nnew"].concat());
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn writers_at_the_same_time_never_leave_a_mixture() {
-    let homes = Homes::new();
-    for tools in Tools::everywhere(&homes).await {
-        let tools = std::sync::Arc::new(tools);
-        tools.write("file", &[b'a'; 300_000]).await.unwrap();
-        let writers = (b'a'..b'i').map(|letter| {
-            let tools = tools.clone();
-            tokio::spawn(async move {
-                let content = vec![letter; 300_000];
-                for _ in 0..4 {
-                    let permit = tools.plainly(CHANGE, "file");
-                    tools.files().write(permit, &mut content.as_slice(), REPLACE).await.unwrap();
-                    let reader = tools.files().read(tools.plainly(Read, "file"), Part::Whole).await.unwrap();
-                    let (seen, _) = reader.all(1 << 20).await.unwrap();
-                    assert_eq!((seen.len(), seen.iter().all(|byte| *byte == seen[0])), (300_000, true));
-                }
-            })
-        });
-        for writer in writers.collect::<Vec<_>>() {
-            writer.await.unwrap();
-        }
-        assert_eq!(tools.out("ls -A | grep file").await.trim_end().trim_end_matches("\nfiles"), "file");
+pub(crate) async fn writers_at_the_same_time_never_leave_a_mixture(bed: &Bed) {
+    let tools = Tools::open(bed, "s").await;
+    let tools = std::sync::Arc::new(tools);
+    tools.write("file", &[b'a'; 300_000]).await.unwrap();
+    let writers = (b'a'..b'i').map(|letter| {
+        let tools = tools.clone();
+        tokio::spawn(async move {
+            let content = vec![letter; 300_000];
+            for _ in 0..4 {
+                let permit = tools.plainly(CHANGE, "file");
+                tools.files().write(permit, &mut content.as_slice(), REPLACE).await.unwrap();
+                let reader = tools.files().read(tools.plainly(Read, "file"), Part::Whole).await.unwrap();
+                let (seen, _) = reader.all(1 << 20).await.unwrap();
+                assert_eq!((seen.len(), seen.iter().all(|byte| *byte == seen[0])), (300_000, true));
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
     }
+    assert_eq!(tools.out("ls -A | grep file").await.trim_end().trim_end_matches("\nfiles"), "file");
 }
 
 /// Gives a little, then fails.
@@ -339,23 +320,17 @@ impl AsyncRead for Broken {
     }
 }
 
-#[tokio::test]
-async fn content_that_breaks_off_leaves_the_file_as_it_was() {
-    let homes = Homes::new();
-    for tools in Tools::everywhere(&homes).await {
-        tools.write("file", b"whole").await.unwrap();
-        let permit = tools.plainly(CHANGE, "file");
-        let broken = tools.files().write(permit, &mut Broken(false), REPLACE).await;
-        assert!(matches!(broken, Err(Error::Content(_))), "{broken:?}");
-        assert_eq!(tools.read("file").await.unwrap(), b"whole");
-    }
+pub(crate) async fn content_that_breaks_off_leaves_the_file_as_it_was(bed: &Bed) {
+    let tools = Tools::open(bed, "s").await;
+    tools.write("file", b"whole").await.unwrap();
+    let permit = tools.plainly(CHANGE, "file");
+    let broken = tools.files().write(permit, &mut Broken(false), REPLACE).await;
+    assert!(matches!(broken, Err(Error::Content(_))), "{broken:?}");
+    assert_eq!(tools.read("file").await.unwrap(), b"whole");
 }
 
-#[tokio::test]
-async fn a_permit_is_good_for_its_own_use_place_and_session_only() {
-    let homes = Homes::new();
-    let tools = Tools::open(homes.plan("s")).await;
-    let other = Tools::open(homes.jail_plan("s")).await;
+pub(crate) async fn a_permit_is_good_for_its_own_use_place_and_session_only(bed: &Bed) {
+    let (tools, other) = (Tools::open(bed, "s").await, Tools::open(bed, "other").await);
     tools.write("file", b"kept").await.unwrap();
     let files = tools.files();
     let one = |access| tools.plainly(access, "file");
@@ -367,11 +342,11 @@ async fn a_permit_is_good_for_its_own_use_place_and_session_only() {
     assert!(matches!(remove, Err(Error::NotThisUse(FileAccess::Delete))), "{remove:?}");
     let read = files.read(one(CHANGE), Part::Whole).await;
     assert!(matches!(read, Err(Error::NotThisUse(FileAccess::Read))), "{read:?}");
-    let command = files.stat(permit(&tools.plan, "s", "stat file", &tools.cwd)).await;
+    let command = files.stat(permit(&tools.plan, "s", Work::Shell("stat file".to_owned()), &tools.cwd)).await;
     assert!(matches!(command, Err(Error::NotThisUse(FileAccess::Read))), "{command:?}");
     let strange = other.files().write(one(CHANGE), &mut b"x".as_slice(), REPLACE).await;
     assert!(matches!(strange, Err(Error::Permit(_))), "{strange:?}");
-    let started = tools.sandbox.start(one(Read), crate::wish(crate::Attention::AtEnd)).await;
+    let started = tools.sandbox.start(one(Read), wish(Attention::AtEnd)).await;
     assert!(matches!(started, Err(Error::NotACommand)), "{started:?}");
     assert_eq!(tools.read("file").await.unwrap(), b"kept");
 }
@@ -381,153 +356,125 @@ fn for_lines(pattern: &str) -> Search {
     Search { target, globs: Vec::new(), scope: Scope::Tracked, offset: 0, limit: 50 }
 }
 
-#[tokio::test]
-async fn a_search_counts_all_there_is_and_takes_no_pattern_for_an_option() {
-    let homes = Homes::new();
-    for tools in Tools::everywhere(&homes).await {
-        tools
-            .out("mkdir -p w/a; seq 500 | sed 's/^/hit /' >w/a/many; printf 'x -needle --pre=false' >w/dash")
-            .await;
-        tools.out("ln -s a w/link; mkfifo w/pipe; ln -s w here").await;
-        let search = async |pattern| {
-            let search = async |permit| tools.files().search(permit, for_lines(pattern)).await;
-            tools.judged(Read, "here", search).await.unwrap()
-        };
-        let found = search("^hit").await;
-        assert_eq!(
-            (found.items.len(), found.end),
-            (50, Found { hits: 500, files: 1, unreadable: 0, binary: 0 })
-        );
-        for pattern in ["-needle", "--pre=false", "hit 7$|never"] {
-            assert_eq!(search(pattern).await.end.hits, 1, "{pattern}");
-        }
+pub(crate) async fn a_search_counts_all_there_is_and_takes_no_pattern_for_an_option(bed: &Bed) {
+    let tools = Tools::open(bed, "s").await;
+    tools
+        .out("mkdir -p w/a; seq 500 | sed 's/^/hit /' >w/a/many; printf 'x -needle --pre=false' >w/dash")
+        .await;
+    tools.out("ln -s a w/link; mkfifo w/pipe; ln -s w here").await;
+    let search = async |pattern| {
+        let search = async |permit| tools.files().search(permit, for_lines(pattern)).await;
+        tools.judged(Read, "here", search).await.unwrap()
+    };
+    let found = search("^hit").await;
+    assert_eq!((found.items.len(), found.end), (50, Found { hits: 500, files: 1, unreadable: 0, binary: 0 }));
+    for pattern in ["-needle", "--pre=false", "hit 7$|never"] {
+        assert_eq!(search(pattern).await.end.hits, 1, "{pattern}");
     }
 }
 
-#[tokio::test]
-async fn a_patch_makes_all_edits_or_none() {
-    let homes = Homes::new();
+pub(crate) async fn a_patch_makes_all_edits_or_none(bed: &Bed) {
     let content = b"one two\r\ntwo three";
-    for tools in Tools::everywhere(&homes).await {
-        tools.write("file", content).await.unwrap();
-        let half = [edit(b"one", b"1", Occurrences::One), edit(b"four", b"4", Occurrences::All)];
-        assert_eq!(fault(tools.patch("file", &half).await), FileFault::NoMatch { edit: 1 });
-        let twice = [edit(b"one", b"1", Occurrences::One), edit(b"two", b"2", Occurrences::One)];
-        let ambiguous = FileFault::Ambiguous { edit: 1, count: 2 };
-        assert_eq!(fault(tools.patch("file", &twice).await), ambiguous);
-        assert_eq!(tools.read("file").await.unwrap(), content);
-        let all = [edit(b"one", b"1", Occurrences::One), edit(b"two", b"2", Occurrences::All)];
-        assert_eq!(tools.patch("file", &all).await.unwrap(), [1, 2]);
-        assert_eq!(tools.read("file").await.unwrap(), b"1 2\r\n2 three");
+    let tools = Tools::open(bed, "s").await;
+    tools.write("file", content).await.unwrap();
+    let half = [edit(b"one", b"1", Occurrences::One), edit(b"four", b"4", Occurrences::All)];
+    assert_eq!(fault(tools.patch("file", &half).await), FileFault::NoMatch { edit: 1 });
+    let twice = [edit(b"one", b"1", Occurrences::One), edit(b"two", b"2", Occurrences::One)];
+    let ambiguous = FileFault::Ambiguous { edit: 1, count: 2 };
+    assert_eq!(fault(tools.patch("file", &twice).await), ambiguous);
+    assert_eq!(tools.read("file").await.unwrap(), content);
+    let all = [edit(b"one", b"1", Occurrences::One), edit(b"two", b"2", Occurrences::All)];
+    assert_eq!(tools.patch("file", &all).await.unwrap(), [1, 2]);
+    assert_eq!(tools.read("file").await.unwrap(), b"1 2\r\n2 three");
+}
+
+pub(crate) async fn a_name_is_never_more_than_a_name(bed: &Bed) {
+    let tools = Tools::open(bed, "s").await;
+    tools.out("mkdir names").await;
+    for name in ["-rf", "a b", "q'\"`$(touch ran)`", "*", "~", "ä€", "a;b|c>d", "\\"] {
+        let path = format!("names/{name}");
+        tools.write(&path, name.as_bytes()).await.unwrap();
+        let listed = tools.files().list(tools.plainly(Read, "names")).await.unwrap();
+        let listed: Vec<&[u8]> = listed.items.iter().map(|entry| entry.name.as_slice()).collect();
+        assert_eq!(listed, [name.as_bytes()]);
+        assert_eq!(tools.read(&path).await.unwrap(), name.as_bytes());
+        tools.files().remove(tools.plainly(Delete, &path)).await.unwrap();
     }
 }
 
-#[tokio::test]
-async fn a_name_is_never_more_than_a_name() {
-    let homes = Homes::new();
-    for tools in Tools::everywhere(&homes).await {
-        tools.out("mkdir names").await;
-        for name in ["-rf", "a b", "q'\"`$(touch ran)`", "*", "~", "ä€", "a;b|c>d", "\\"] {
-            let path = format!("names/{name}");
-            tools.write(&path, name.as_bytes()).await.unwrap();
-            let listed = tools.files().list(tools.plainly(Read, "names")).await.unwrap();
-            let listed: Vec<&[u8]> = listed.items.iter().map(|entry| entry.name.as_slice()).collect();
-            assert_eq!(listed, [name.as_bytes()]);
-            assert_eq!(tools.read(&path).await.unwrap(), name.as_bytes());
-            tools.files().remove(tools.plainly(Delete, &path)).await.unwrap();
-        }
+pub(crate) async fn a_name_that_is_no_text_is_listed_but_cannot_be_judged(bed: &Bed) {
+    let tools = Tools::open(bed, "s").await;
+    tools.out("mkdir odd; echo x >$'odd/\\xff'; ln -s $'odd/\\xff' link").await;
+    let listed = tools.files().list(tools.plainly(Read, "odd")).await.unwrap();
+    assert_eq!(listed.items.iter().map(|entry| entry.name.as_slice()).collect::<Vec<_>>(), [b"\xff"]);
+    for (result, what) in
+        [(tools.read("link").await.map(drop), "read"), (tools.write("link", b"y").await, "write")]
+    {
+        assert!(matches!(result, Err(Error::NotText)), "{what}: {result:?}");
     }
+    // Nor can what is relative to such a directory.
+    let odd = tools.lexical("odd");
+    tools.out("cd odd; mkdir $'\\xfe'; cd $'\\xfe'").await;
+    let lossy = Tools::open(bed, "s").await;
+    assert!(matches!(lossy.write("new", b"y").await, Err(Error::NotText)));
+    assert_eq!(fault(tools.files().remove(tools.permit(Delete, &odd, &odd)).await), os(Errno::NOTEMPTY));
 }
 
-#[tokio::test]
-async fn a_name_that_is_no_text_is_listed_but_cannot_be_judged() {
-    let homes = Homes::new();
-    for tools in Tools::everywhere(&homes).await {
-        tools.out("mkdir odd; echo x >$'odd/\\xff'; ln -s $'odd/\\xff' link").await;
-        let listed = tools.files().list(tools.plainly(Read, "odd")).await.unwrap();
-        assert_eq!(listed.items.iter().map(|entry| entry.name.as_slice()).collect::<Vec<_>>(), [b"\xff"]);
-        for (result, what) in
-            [(tools.read("link").await.map(drop), "read"), (tools.write("link", b"y").await, "write")]
-        {
-            assert!(matches!(result, Err(Error::NotText)), "{what}: {result:?}");
-        }
-        // Nor can what is relative to such a directory.
-        let odd = tools.lexical("odd");
-        tools.out("cd odd; mkdir $'\\xfe'; cd $'\\xfe'").await;
-        let lossy = Tools::open(tools.plan.clone()).await;
-        assert!(matches!(lossy.write("new", b"y").await, Err(Error::NotText)));
-        assert_eq!(fault(tools.files().remove(tools.permit(Delete, &odd, &odd)).await), os(Errno::NOTEMPTY));
-    }
+pub(crate) async fn a_path_means_what_it_means_to_the_session(bed: &Bed) {
+    let tools = Tools::open(bed, "s").await;
+    tools.out("mkdir -p sub other ~/in-home; cd sub").await;
+    // This one was opened before the session moved, so it judges by the wrong directory at first.
+    let permit = tools.plainly(CHANGE, "file");
+    let real = leads_to(tools.files().write(permit, &mut b"x".as_slice(), REPLACE).await);
+    assert_eq!(real, tools.lexical("sub/file"));
+    tools.write("file", b"sub").await.unwrap();
+    let moved = Tools::open(bed, "s").await;
+    assert_eq!(
+        moved.files().read(moved.plainly(Read, "file"), Part::Whole).await.unwrap().all(9).await.unwrap().0,
+        b"sub"
+    );
+    moved.write("~/in-home/file", b"home").await.unwrap();
+    moved.write("../other/../other/./file", b"other").await.unwrap();
+    moved.write("~name", b"no home").await.unwrap();
+    assert_eq!(
+        moved.out("cat ~/in-home/file ../other/file; cat './~name'; ls -A").await,
+        "homeotherno homefile\n~name\n"
+    );
 }
 
-#[tokio::test]
-async fn a_path_means_what_it_means_to_the_session() {
-    let homes = Homes::new();
-    for tools in Tools::everywhere(&homes).await {
-        tools.out("mkdir -p sub other ~/in-home; cd sub").await;
-        // This one was opened before the session moved, so it judges by the wrong directory at first.
-        let permit = tools.plainly(CHANGE, "file");
-        let real = leads_to(tools.files().write(permit, &mut b"x".as_slice(), REPLACE).await);
-        assert_eq!(real, tools.lexical("sub/file"));
-        tools.write("file", b"sub").await.unwrap();
-        let moved = Tools::open(tools.plan.clone()).await;
-        assert_eq!(
-            moved
-                .files()
-                .read(moved.plainly(Read, "file"), Part::Whole)
-                .await
-                .unwrap()
-                .all(9)
-                .await
-                .unwrap()
-                .0,
-            b"sub"
-        );
-        moved.write("~/in-home/file", b"home").await.unwrap();
-        moved.write("../other/../other/./file", b"other").await.unwrap();
-        moved.write("~name", b"no home").await.unwrap();
-        assert_eq!(
-            moved.out("cat ~/in-home/file ../other/file; cat './~name'; ls -A").await,
-            "homeotherno homefile\n~name\n"
-        );
+pub(crate) async fn what_is_no_file_or_never_ends_makes_nobody_wait_and_nothing_grow(bed: &Bed) {
+    let tools = Tools::open(bed, "s").await;
+    tools.out("mkfifo pipe; mkdir dir; truncate -s 1T endless").await;
+    for path in ["pipe", "dir", "/dev/zero", "/dev/null"] {
+        assert_eq!(fault(tools.read(path).await), FileFault::NotRegular, "{path}");
     }
-}
-
-#[tokio::test]
-async fn what_is_no_file_or_never_ends_makes_nobody_wait_and_nothing_grow() {
-    let homes = Homes::new();
-    for tools in Tools::everywhere(&homes).await {
-        tools.out("mkfifo pipe; mkdir dir; truncate -s 1T endless").await;
-        for path in ["pipe", "dir", "/dev/zero", "/dev/null"] {
-            assert_eq!(fault(tools.read(path).await), FileFault::NotRegular, "{path}");
-        }
-        for path in ["pipe", "dir"] {
-            assert_eq!(fault(tools.write(path, b"x").await), FileFault::NotRegular, "{path}");
-            assert_eq!(fault(tools.patch(path, &[]).await), FileFault::NotRegular, "{path}");
-        }
-        assert_eq!(fault(tools.files().list(tools.plainly(Read, "pipe")).await), os(Errno::NOTDIR));
-        let endless = tools.read("endless").await;
-        assert!(matches!(endless, Err(Error::TooMuch(1_048_576))), "{endless:?}");
-        let patched = tools.patch("endless", &[edit(b"a", b"b", Occurrences::All)]).await;
-        assert!(matches!(patched, Err(Error::Guest(_))), "{patched:?}");
-        assert_eq!(tools.out("ls -A dir").await, "");
+    for path in ["pipe", "dir"] {
+        assert_eq!(fault(tools.write(path, b"x").await), FileFault::NotRegular, "{path}");
+        assert_eq!(fault(tools.patch(path, &[]).await), FileFault::NotRegular, "{path}");
     }
+    assert_eq!(fault(tools.files().list(tools.plainly(Read, "pipe")).await), os(Errno::NOTDIR));
+    let endless = tools.read("endless").await;
+    assert!(matches!(endless, Err(Error::TooMuch(1_048_576))), "{endless:?}");
+    let patched = tools.patch("endless", &[edit(b"a", b"b", Occurrences::All)]).await;
+    assert!(matches!(patched, Err(Error::Guest(_))), "{patched:?}");
+    assert_eq!(tools.out("ls -A dir").await, "");
 }
 
 #[tokio::test]
 async fn a_jail_writes_only_to_its_own_and_secrets_are_absent() {
-    let homes = Homes::new();
+    let ground = Ground::new(BackendName::Sandbox);
     let owner = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     std::fs::create_dir(owner.path().join(".ssh")).unwrap();
     for name in [".ssh/id", "visible"] {
         std::fs::write(owner.path().join(name), "of the owner").unwrap();
     }
-    std::fs::write(homes.path().join("on-the-host"), "x").unwrap();
-    let tools = Tools::open(homes.jail_plan_for(owner.path(), "s")).await;
+    std::fs::write(ground.folder.join("on-the-host"), "x").unwrap();
+    let bed = Bed { owner: owner.path().to_owned(), ..(*ground).clone() };
+    let tools = Tools::open(&bed, "s").await;
     let at = |dir: &Path, name: &str| dir.join(name).display().to_string();
     assert_eq!(tools.read(&at(owner.path(), "visible")).await.unwrap(), b"of the owner");
     let absent =
-        [at(owner.path(), ".ssh/id"), at(homes.path(), "on-the-host"), at(homes.path(), "home/.env")];
+        [at(owner.path(), ".ssh/id"), at(&ground.folder, "on-the-host"), at(&ground.folder, "hermes/.env")];
     for path in absent {
         assert_eq!(fault(tools.read(&path).await), os(Errno::NOENT), "{path}");
     }
@@ -540,4 +487,5 @@ async fn a_jail_writes_only_to_its_own_and_secrets_are_absent() {
     let removed = tools.files().remove(tools.plainly(Delete, &at(owner.path(), "visible"))).await;
     assert_eq!(fault(removed), os(Errno::ROFS));
     assert_eq!(std::fs::read(owner.path().join("visible")).unwrap(), b"of the owner");
+    ground.leave().await;
 }

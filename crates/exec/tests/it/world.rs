@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hermes_exec::{Backend, Host, Plan, Sandbox, Sandboxed, Spec};
-use hermes_types::{Network, SessionKey};
+use hermes_exec::{Attention, Backend, Host, Plan, Sandbox, Sandboxed, Spec};
+use hermes_types::{Network, SessionKey, Work};
 
-use crate::{run_in, text};
+use crate::bed::{permit, wish};
+use crate::session::text;
 
 /// Set for the process that is in the namespaces.
 const INSIDE: &str = "HERMES_TEST_WORLD";
@@ -159,8 +160,10 @@ pub(crate) struct Jailed {
 impl Jailed {
     /// What a command in the jail says.
     pub(crate) async fn run(&self, command: &str) -> (i32, String) {
-        let outcome = run_in(&self.sandbox, &self.plan, "s", command).await;
-        (outcome.code, text(&outcome).to_owned())
+        let work = Work::Shell(command.to_owned());
+        let permit = permit(&self.plan, "s", work, &self.sandbox.cwd().await.unwrap());
+        let outcome = self.sandbox.start(permit, wish(Attention::AtEnd)).await.unwrap().end().await.unwrap();
+        (outcome.code, text(&outcome))
     }
 
     /// The output of a command in the jail that works.

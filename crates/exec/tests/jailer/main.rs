@@ -1,5 +1,105 @@
-//! What tests of the sandbox backend start to make jails, since the program that runs the tests cannot.
+//! What tests start besides themselves: the program that makes jails, which the program that runs the tests cannot,
+//! and another hermes, to be killed.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test that cannot go on should stop, and says what it sees on its output"
+)]
+
+#[path = "../it/bed.rs"]
+mod bed;
+
+use std::io::Write;
+use std::time::Duration;
+
+use hermes_exec::{AtEnd, Attention, Command, Ending, Happening, Plan, Sandbox, Wish};
+use hermes_types::Work;
+
+use bed::{Bed, permit, wish};
 
 fn main() {
     hermes_sandbox::helper_main();
+    let mut words = std::env::args().skip(1);
+    let mut word = || words.next().unwrap();
+    let (backend, folder) = (word().parse().unwrap(), std::path::PathBuf::from(word()));
+    let bed = Bed {
+        backend,
+        owner: folder.join("owner"),
+        folder,
+        cache: word().into(),
+        helper: std::env::current_exe().unwrap(),
+        lifetime: Duration::from_millis(word().parse().unwrap()),
+    };
+    let session = word();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let plan = bed.plan(&session);
+        let sandbox = plan.open().await.unwrap();
+        let hermes = Hermes { plan, sandbox, session };
+        println!("open");
+        while let (Some(verb), Some(text)) = (words.next(), words.next()) {
+            hermes.act(&verb, &text).await;
+        }
+    });
+}
+
+/// A hermes that does what its command line says, one thing after another.
+struct Hermes {
+    plan: Plan,
+    sandbox: Sandbox,
+    session: String,
+}
+
+impl Hermes {
+    async fn act(&self, verb: &str, text: &str) {
+        match verb {
+            "show" => {
+                let mut command = self.start(text, Attention::Live).await;
+                while let Happening::Output(bytes) = command.next().await.unwrap() {
+                    std::io::stdout().write_all(&bytes).unwrap();
+                    std::io::stdout().flush().unwrap();
+                }
+            }
+            "background" => {
+                let attention =
+                    Attention::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Quiet };
+                let Ending::Background(id) = self.start(text, attention).await.end().await.unwrap().ending
+                else {
+                    panic!("it did not start")
+                };
+                println!("{} {}", id.pid, id.started);
+            }
+            "live" | "summary" => {
+                let attention = if verb == "live" { Attention::Live } else { Attention::AtEnd };
+                let before = peak_memory();
+                let mut command = self.start(text, attention).await;
+                let mut seen = 0;
+                let outcome = loop {
+                    match command.next().await.unwrap() {
+                        Happening::Output(bytes) => seen += bytes.len(),
+                        Happening::End(outcome) => break outcome,
+                    }
+                };
+                // The kernel counts in batches, so that the peak may even look lower than before.
+                let grown = peak_memory().saturating_sub(before);
+                println!("{} {} {seen} {grown}", outcome.total, outcome.omitted);
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    async fn start(&self, text: &str, attention: Attention) -> Command {
+        let cwd = self.sandbox.cwd().await.unwrap();
+        let permit = permit(&self.plan, &self.session, Work::Shell(text.to_owned()), &cwd);
+        let wish = Wish { timeout: None, ..wish(attention) };
+        self.sandbox.start(permit, wish).await.unwrap()
+    }
+}
+
+/// The most memory this process has had, in bytes.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }

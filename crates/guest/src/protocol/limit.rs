@@ -13,7 +13,7 @@ pub const RECEIVE_WINDOW: usize = STREAMS * 256 * 1024 + 8 * 1024 * 1024;
 /// How long a peer may take to greet, or to answer a question that needs no waiting.
 pub const ANSWER: Duration = Duration::from_secs(30);
 /// Clients connected to one guest at once.
-pub const CLIENTS: usize = 32;
+pub const CLIENTS: usize = 256;
 /// Shell sessions in one guest.
 pub const SESSIONS: usize = 256;
 /// How long the files that set a session up may take, all together.

@@ -330,3 +330,24 @@ async fn records_are_bounded_and_the_oldest_go_first() {
     assert_eq!((stats.clients, stats.sessions, stats.running, stats.finished), (1, 1, 0, 64));
     assert!(stats.uptime > Duration::ZERO && stats.memory > 0);
 }
+
+#[tokio::test]
+async fn no_more_run_at_once_than_may_and_what_ended_last_is_kept() {
+    let place = Place::start().await;
+    let s = place.session().await;
+    let first = s.start(Run { stdin: Stdin::Stream, ..s.in_background("cat") }).await;
+    let mut others = Vec::new();
+    for _ in 1..limit::RUNNING {
+        others.push(s.start(s.in_background("exec sleep 1300")).await);
+    }
+    let refused = s.client.run(s.in_background("true")).await;
+    assert!(matches!(refused, Err(Error::Refused(Fault::TooMany { .. }))), "{refused:?}");
+    for other in others {
+        s.client.kill(other).await.unwrap();
+    }
+    // It was the first to start and is the last to end.
+    s.client.close_stdin(first).await.unwrap();
+    assert!(s.client.wait(first, PATIENCE).await.unwrap().ended.is_some());
+    let kept: Vec<_> = s.client.processes().await.unwrap().iter().map(|view| view.process).collect();
+    assert!(kept.contains(&first) && kept.len() <= limit::FINISHED + 1, "{}", kept.len());
+}

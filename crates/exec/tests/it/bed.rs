@@ -1,0 +1,110 @@
+//! How a test gets places of one backend, and so does another hermes that it starts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hermes_exec::{
+    AtDeadline, Attention, Backend, Directory, Host, Input, Local, Plan, Sandboxed, Spec, Wish, backend,
+};
+use hermes_policy::{Gate, Mode, Moment, Permit, Verdict};
+use hermes_sandbox::Limits;
+use hermes_types::{
+    Attendance, BackendName, Door, Job, Network, Origin, Person, SessionKey, Timestamp, Work,
+};
+
+/// Where places of one backend are made, apart from all others.
+#[derive(Debug, Clone)]
+pub(crate) struct Bed {
+    pub(crate) backend: BackendName,
+    /// Everything of these places is below this directory.
+    pub(crate) folder: PathBuf,
+    /// Where the guest is kept.
+    pub(crate) cache: PathBuf,
+    /// The program that makes jails.
+    pub(crate) helper: PathBuf,
+    /// The home of whoever owns this machine.
+    pub(crate) owner: PathBuf,
+    /// How long a place may be idle.
+    pub(crate) lifetime: Duration,
+}
+
+impl Bed {
+    pub(crate) fn plan(&self, session: &str) -> Plan {
+        Plan::new(self.host(), self.spec(), SessionKey::new(session))
+    }
+
+    pub(crate) fn host(&self) -> Host {
+        Host {
+            install: "test".to_owned(),
+            run: self.folder.join("run"),
+            cache: self.cache.clone(),
+            home: self.folder.join("hermes"),
+            most_places: 100,
+        }
+    }
+
+    pub(crate) fn spec(&self) -> Spec {
+        let base_env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
+        let work = self.folder.join("work").display().to_string();
+        let (backend, cwd, home) = match self.backend {
+            BackendName::Local => (Backend::Local(Local { base_env }), work.clone(), work),
+            BackendName::Sandbox => {
+                let sandboxed = Sandboxed {
+                    helper: self.helper.clone(),
+                    files: Some(self.kept()),
+                    owner_home: self.owner.clone(),
+                    binds: Vec::new(),
+                    network: Network::None,
+                    limits: Limits { processes: Some(1000), ..Limits::default() },
+                    base_env,
+                };
+                let (cwd, home) = (backend::sandbox::WORKSPACE, backend::sandbox::HOME);
+                (Backend::Sandbox(sandboxed), cwd.to_owned(), home.to_owned())
+            }
+            other => panic!("there is no bed for {}", other.word()),
+        };
+        let env = vec![("GIVEN".to_owned(), "value".to_owned())];
+        Spec { backend, cwd, home, env, init: Vec::new(), lifetime: self.lifetime }
+    }
+
+    /// Where the files of places are kept.
+    pub(crate) fn kept(&self) -> PathBuf {
+        self.folder.join("kept")
+    }
+}
+
+/// A permit as the owner at a terminal gets one who has switched questions off.
+pub(crate) fn permit(plan: &Plan, session: &str, work: Work, cwd: &str) -> Permit {
+    let gate = Gate { mode: Mode::Off, ..Gate::default() };
+    match judge(&gate, plan, session, Job { work, cwd: cwd.to_owned() }) {
+        Verdict::Allow(permit) => permit,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a gate says to the owner at a terminal.
+pub(crate) fn judge(gate: &Gate, plan: &Plan, session: &str, job: Job) -> Verdict {
+    let owner = Person::new("cli");
+    let origin = Origin {
+        person: owner.clone(),
+        door: Door::Cli,
+        session: SessionKey::new(session),
+        attendance: Attendance::Attended(vec![owner]),
+        place: plan.place(),
+    };
+    let moment = Moment { now: Timestamp::from_seconds(0), seed: [0; 16] };
+    gate.judge(job, &origin, moment)
+}
+
+/// What most commands are started with.
+pub(crate) fn wish(attention: Attention) -> Wish {
+    Wish {
+        timeout: Some(Duration::from_secs(60)),
+        at_deadline: AtDeadline::Kill,
+        keep: 50_000,
+        input: Input::Nothing,
+        env: Vec::new(),
+        attention,
+        directory: Directory::Session,
+    }
+}

@@ -1,0 +1,144 @@
+//! Guests that are not what they should be.
+
+use std::fs;
+use std::time::Duration;
+
+use hermes_exec::{Attention, Error, Reset, State};
+use hermes_guest::protocol::frame::Frames;
+use hermes_guest::protocol::greeting;
+use hermes_guest::protocol::message::{Reply, Request};
+use hermes_guest::protocol::mux::{self, End};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+
+use crate::bed::{Bed, wish};
+use crate::session::{PATIENCE, Session, guest, kill, lives, socket, text};
+
+/// What listens where a guest should.
+#[derive(Debug, Clone, Copy)]
+enum Impostor {
+    /// Speaks another version.
+    Stranger,
+    /// Says something else.
+    Noise,
+    /// Hangs up.
+    Deaf,
+    /// Greets as a guest does, and then says something else.
+    Turncoat,
+    /// Answers everything with the same word.
+    Parrot,
+}
+
+/// Puts an impostor where the guest of a session listens.
+fn impersonate(bed: &Bed, s: &Session, impostor: Impostor) -> JoinHandle<()> {
+    let socket = socket(bed, &s.plan);
+    fs::remove_file(&socket).ok();
+    let listener = UnixListener::bind(&socket).unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(impostor.speak(stream));
+        }
+    })
+}
+
+impl Impostor {
+    async fn speak(self, mut stream: UnixStream) {
+        let mut theirs = [0; 16];
+        match self {
+            Self::Stranger => {
+                stream.write_all(b"hermes-guest\xff\0\0\0").await.ok();
+                stream.read_exact(&mut theirs).await.ok();
+            }
+            Self::Noise => {
+                // As long as anybody listens.
+                while stream.write_all(&[0xa5; 4096]).await.is_ok() {}
+            }
+            Self::Deaf => {}
+            Self::Turncoat => {
+                greeting::exchange(&mut stream).await.ok();
+                while stream.write_all(&[0xa5; 4096]).await.is_ok() {}
+            }
+            Self::Parrot => {
+                greeting::exchange(&mut stream).await.ok();
+                let (_mux, driver, mut arrivals) = mux::multiplex(stream, End::Guest);
+                let answer = async {
+                    while let Some(stream) = arrivals.recv().await {
+                        let mut frames = Frames::new(stream);
+                        drop(frames.reader.receive::<Request>().await);
+                        frames.writer.send(&Reply::Done).await.ok();
+                        frames.writer.finish().await.ok();
+                    }
+                };
+                tokio::select! {
+                    ended = driver.run() => drop(ended),
+                    () = answer => {}
+                }
+            }
+        }
+    }
+}
+
+pub(crate) async fn a_guest_that_cannot_be_talked_to_is_replaced(bed: &Bed) {
+    for impostor in [Impostor::Stranger, Impostor::Noise, Impostor::Deaf] {
+        let s = bed.open("s").await;
+        s.out("export A=1").await;
+        let before = guest(bed, &s.plan).await;
+        let listening = impersonate(bed, &s, impostor);
+        drop(s);
+        let opened = tokio::time::timeout(PATIENCE, bed.try_open("s")).await.unwrap().unwrap();
+        let outcome = opened.run("echo [$A]").await;
+        assert_eq!((text(&outcome).as_str(), outcome.reset), ("[]\n", Reset::Yes), "{impostor:?}");
+        assert!(!lives(before), "{impostor:?}");
+        listening.abort();
+    }
+}
+
+pub(crate) async fn a_guest_that_hangs_is_seen_and_can_be_ended(bed: &Bed) {
+    let s = bed.open("s").await;
+    let stopped = guest(bed, &s.plan).await;
+    let named = rustix::process::Pid::from_raw(stopped).unwrap();
+    rustix::process::kill_process(named, rustix::process::Signal::STOP).unwrap();
+    drop(s);
+    let found = tokio::time::timeout(PATIENCE, bed.places().list()).await.unwrap().unwrap();
+    let [found] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!(found.state, State::Silent);
+    tokio::time::timeout(PATIENCE, found.end()).await.unwrap().unwrap();
+    assert!(!lives(stopped));
+    assert_eq!(bed.open("s").await.out("echo fine").await, "fine\n");
+}
+
+pub(crate) async fn a_guest_that_breaks_the_protocol_is_replaced(bed: &Bed) {
+    for impostor in [Impostor::Turncoat, Impostor::Parrot] {
+        let s = bed.open("s").await;
+        let before = guest(bed, &s.plan).await;
+        let listening = impersonate(bed, &s, impostor);
+        drop(s);
+        let places = bed.places();
+        let found = tokio::time::timeout(PATIENCE, places.list()).await.unwrap().unwrap();
+        assert_eq!(
+            found.iter().map(|found| found.state).collect::<Vec<_>>(),
+            [State::Silent],
+            "{impostor:?}"
+        );
+        let opened = tokio::time::timeout(PATIENCE, bed.try_open("s")).await.unwrap();
+        let outcome = opened.unwrap().run("echo fine").await;
+        assert_eq!((text(&outcome).as_str(), outcome.reset), ("fine\n", Reset::Yes), "{impostor:?}");
+        assert!(!lives(before), "{impostor:?}");
+        listening.abort();
+    }
+}
+
+pub(crate) async fn a_guest_that_dies_under_a_command_is_an_error_and_nothing_runs_twice(bed: &Bed) {
+    let s = bed.open("s").await;
+    let mut command = s.start("echo ran >>count; echo begun; sleep 1000", wish(Attention::Live)).await;
+    assert!(matches!(command.next().await.unwrap(), hermes_exec::Happening::Output(_)));
+    kill(guest(bed, &s.plan).await).await;
+    let ended = tokio::time::timeout(Duration::from_secs(20), command.end()).await.unwrap();
+    assert!(matches!(ended, Err(Error::Guest(_))), "{ended:?}");
+    assert_eq!(s.out("cat count").await, "ran\n");
+    // What a command says about itself is not taken for the state of its place.
+    let outcome = s.run("echo ran >>count; echo 'Error: container is not running' >&2; exit 1").await;
+    assert_eq!((outcome.code, outcome.reset), (1, Reset::No));
+    assert_eq!(s.out("cat count").await, "ran\nran\n");
+}

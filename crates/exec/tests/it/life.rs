@@ -1,0 +1,346 @@
+//! Places that are made by several at once, lose their hermes or their guest, and end.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use hermes_exec::{Error, Found, Plan, ProcessId, Reset, Spec, State, Tree};
+use hermes_types::{BackendName, SessionKey};
+
+use crate::bed::Bed;
+use crate::process::output_of;
+use crate::session::{Ground, PATIENCE, Session, guest, kill, lives, text, until};
+
+pub(crate) async fn callers_at_the_same_time_get_the_same_place(ground: &Ground) {
+    let hermeses: Vec<Child> = (0..4)
+        .map(|_| ground.another_hermes("s", &[("show", "echo said >>ran; echo $$; sleep 0.1")]))
+        .collect();
+    let here = (0..4).map(|_| {
+        let bed = (**ground).clone();
+        tokio::spawn(async move { bed.open("s").await.run("echo said >>ran").await })
+    });
+    for opened in here.collect::<Vec<_>>() {
+        let outcome = opened.await.unwrap();
+        assert_eq!((outcome.code, outcome.reset), (0, Reset::No));
+    }
+    for mut hermes in hermeses {
+        assert!(hermes.wait().unwrap().success());
+    }
+    let s = ground.open("s").await;
+    assert_eq!(s.out("wc -l <ran").await, "8\n", "each command ran once, in the same place");
+    let guest = guest(ground, &s.plan).await;
+    let guests = ground.running().into_iter().filter(|pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).nth(1) == Some(b"serve") && parent(*pid) != guest
+    });
+    // A program that is being started looks like its guest for a moment.
+    assert_eq!(guests.filter(|pid| *pid == guest).count(), 1);
+    assert_eq!(ground.places().list().await.unwrap().len(), 1);
+}
+
+pub(crate) async fn a_hundred_handles_share_a_place(bed: &Bed) {
+    let s = bed.open("s").await;
+    s.out("export A=1").await;
+    let mut handles = Vec::new();
+    for _ in 0..100 {
+        handles.push(bed.open("s").await);
+    }
+    for handle in &handles {
+        let outcome = handle.run("echo $A").await;
+        assert_eq!((text(&outcome).as_str(), outcome.reset), ("1\n", Reset::No));
+    }
+}
+
+fn parent(pid: i32) -> i32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let field = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
+    field.and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
+pub(crate) async fn when_hermes_is_killed_the_foreground_dies_and_the_background_goes_on(ground: &Ground) {
+    let bed = ground.short_lived();
+    let acts = [
+        ("background", "for i in 1 2 3; do echo $i; done; until [ -e go ]; do sleep 0.01; done; echo 4"),
+        ("show", "export LOST=1; setsid sleep 1000 & echo $$ $!; sleep 1000"),
+    ];
+    let mut hermes = bed.another_hermes("s", &acts);
+    let mut said = BufReader::new(hermes.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(said.next().unwrap(), "open");
+    let id = process_id(&said.next().unwrap());
+    let foreground = said.next().unwrap();
+    hermes.kill().unwrap();
+    hermes.wait().unwrap();
+    // The next hermes finds the place in the list, and what runs in it.
+    let found = bed.places().list().await.unwrap();
+    let [found] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!(found.record.session, "s");
+    let processes = found.processes().await.unwrap();
+    let listed = async {
+        loop {
+            let listed: Vec<_> =
+                processes.list().await.unwrap().iter().map(|view| (view.process, view.tree)).collect();
+            if listed == [(id, Tree::Alive)] {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, listed).await.unwrap();
+    assert_eq!(processes.output(id, 2, 100).await.unwrap().data.as_slice(), b"2\n3\n");
+    let s = bed.open("s").await;
+    assert_eq!(s.living(&foreground).await, "");
+    let outcome = s.run("echo [$LOST]; touch go").await;
+    assert_eq!((text(&outcome).as_str(), outcome.reset), ("[]\n", Reset::No));
+    assert_eq!(output_of(&s, id, 4).await, "1\n2\n3\n4\n");
+    drop((processes, s));
+    // Nothing runs any more: with its lifetime the place ends by itself.
+    until("it is gone", || ground.running().is_empty()).await;
+    ground.nothing_is_left().await;
+}
+
+pub(crate) async fn what_several_hermeses_started_is_in_one_list(bed: &Bed) {
+    let s = bed.open("s").await;
+    let mut ids = vec![s.background("sleep 1000").await];
+    for _ in 0..2 {
+        let mut hermes = bed.another_hermes("s", &[("background", "sleep 1000")]);
+        let mut said = BufReader::new(hermes.stdout.take().unwrap()).lines().map(Result::unwrap);
+        ids.extend(said.nth(1).map(|line| process_id(&line)));
+        assert!(hermes.wait().unwrap().success());
+    }
+    ids.sort();
+    let processes = s.processes().await;
+    let listed: Vec<_> = processes.list().await.unwrap().iter().map(|view| view.process).collect();
+    assert_eq!(listed, ids);
+    for id in ids {
+        assert_eq!(processes.kill(id).await.unwrap().tree, Tree::Gone);
+    }
+}
+
+pub(crate) async fn the_files_of_a_place_outlive_it_and_nobody_elses_are_touched(bed: &Bed) {
+    let places = bed.places();
+    let foreign = places.kept.join("hermes-overlays");
+    fs::create_dir_all(&foreign).unwrap();
+    let s = bed.open("s").await;
+    s.out("echo kept >file; export A=1").await;
+    drop(s);
+    for found in places.list().await.unwrap() {
+        found.end().await.unwrap();
+    }
+    places.sweep().await.unwrap();
+    assert!(bed.open("s").await.out("cat file; echo [$A]").await == "kept\n[]\n" && foreign.exists());
+}
+
+fn process_id(line: &str) -> ProcessId {
+    let (pid, started) = line.split_once(' ').unwrap();
+    ProcessId { pid: pid.parse().unwrap(), started: started.parse().unwrap() }
+}
+
+pub(crate) async fn whenever_hermes_is_killed_each_command_has_run_at_most_once(bed: &Bed) {
+    let s = bed.open("s").await;
+    let commands: Vec<String> = (0..20).map(|number| format!("echo {number} >>ran")).collect();
+    let acts: Vec<(&str, &str)> = commands.iter().map(|command| ("show", command.as_str())).collect();
+    let began = Instant::now();
+    assert!(bed.another_hermes("s", &acts).wait().unwrap().success());
+    let all = began.elapsed();
+    assert_eq!(s.out("cat ran; rm ran").await.lines().count(), 20);
+    for moment in 1..15 {
+        let mut hermes = bed.another_hermes("s", &acts);
+        tokio::time::sleep(all * moment / 15).await;
+        hermes.kill().unwrap();
+        hermes.wait().unwrap();
+        // What was running dies, but what it had done stays done.
+        let ran = s.out("touch ran; cat ran; rm ran").await;
+        let expected: String = (0..ran.lines().count()).map(|number| format!("{number}\n")).collect();
+        assert_eq!(ran, expected);
+    }
+}
+
+pub(crate) async fn an_opener_killed_at_any_moment_leaves_nothing_in_the_way(ground: &Ground) {
+    let bed = own_helper(&ground.short_lived());
+    let began = Instant::now();
+    assert!(bed.another_hermes("first", &[]).wait().unwrap().success());
+    let all = began.elapsed();
+    let mut seen = ground.running();
+    for moment in 0..20 {
+        let session = moment.to_string();
+        let mut hermes = bed.another_hermes(&session, &[]);
+        tokio::time::sleep(all * moment / 20).await;
+        hermes.kill().unwrap();
+        hermes.wait().unwrap();
+        seen.extend(ground.running());
+        assert_eq!(bed.open(&session).await.out("echo fine").await, "fine\n");
+    }
+    until("they are gone", || ground.running().is_empty()).await;
+    ground.nothing_is_left().await;
+    let left: Vec<String> = cgroups().into_iter().filter(|name| concerns(name, &seen)).collect();
+    assert_eq!(left, Vec::<String>::new());
+}
+
+/// The same bed with a program of its own for jails, so that its processes can be told from others.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file this process never had open for writing can be run at once"
+)]
+fn own_helper(bed: &Bed) -> Bed {
+    let helper = bed.folder.join("helper");
+    let copied = std::process::Command::new("cp").arg(&bed.helper).arg(&helper).status().unwrap();
+    assert!(copied.success());
+    Bed { helper, ..bed.clone() }
+}
+
+fn concerns(cgroup: &str, pids: &[i32]) -> bool {
+    cgroup.rsplit('-').next().and_then(|pid| pid.parse().ok()).is_some_and(|pid| pids.contains(&pid))
+}
+
+/// The names of all cgroups that jails have on this machine.
+fn cgroups() -> Vec<String> {
+    let mut names = Vec::new();
+    let mut next = vec![std::path::PathBuf::from("/sys/fs/cgroup")];
+    while let Some(directory) = next.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                next.push(entry.path());
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+    }
+    names.retain(|name| name.starts_with("hermes"));
+    names
+}
+
+pub(crate) async fn a_place_that_vanished_is_made_again_and_says_so_once(bed: &Bed) {
+    let s = bed.open("s").await;
+    let home = s.sandbox.cwd().await.unwrap();
+    s.out("export A=1; mkdir sub; cd sub").await;
+    kill(guest(bed, &s.plan).await).await;
+    // Whoever holds the old handle, and whoever comes later.
+    let seen = s.run("echo [$A]; pwd").await;
+    assert_eq!((text(&seen), seen.reset), (format!("[]\n{home}\n"), Reset::Yes));
+    assert_eq!(bed.open("s").await.run("true").await.reset, Reset::No);
+    assert_eq!(s.run("true").await.reset, Reset::No);
+}
+
+pub(crate) async fn a_running_command_keeps_its_place_and_a_watcher_does_not(ground: &Ground) {
+    let bed = ground.short_lived();
+    let s = bed.open("s").await;
+    let outcome = s.run("export A=1; sleep 2.5; echo done").await;
+    assert_eq!((text(&outcome).as_str(), outcome.reset), ("done\n", Reset::No));
+    assert_eq!(s.out("echo $A").await, "1\n");
+    let watched = guest(&bed, &s.plan).await;
+    let processes = s.processes().await;
+    let mut notices = processes.notices(0).await.unwrap();
+    // A hermes that is connected all day and looks now and then.
+    let look = async {
+        while lives(watched) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            drop(processes.list().await);
+        }
+    };
+    tokio::time::timeout(PATIENCE, look).await.unwrap();
+    assert!(notices.next().await.is_err());
+    let outcome = s.run("echo [$A]").await;
+    assert_eq!((text(&outcome).as_str(), outcome.reset), ("[]\n", Reset::Yes));
+}
+
+pub(crate) async fn nothing_of_a_place_outlives_its_lifetime_though_nobody_looks(ground: &Ground) {
+    let bed = ground.short_lived();
+    let s = bed.open("s").await;
+    s.run("true").await;
+    let run = bed.host().run;
+    drop(s);
+    let rooms = || {
+        let listed = std::fs::read_dir(&run).unwrap();
+        listed.filter(|entry| !entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.')).count()
+    };
+    assert_eq!(rooms(), 2, "a room and its lock");
+    until("the room is gone", || rooms() == 0).await;
+}
+
+pub(crate) async fn places_are_listed_found_by_name_or_session_and_ended_for_good(bed: &Bed) {
+    let (one, two) = (bed.open("one").await, bed.open("two").await);
+    let left = one.out("sleep 1000 >/dev/null 2>&1 & echo $!").await;
+    let places = bed.places();
+    let facts = |found: &Found| {
+        let State::Live(stats) = found.state else { panic!("{found:?}") };
+        (found.record.name.clone(), found.record.session.clone(), stats.running)
+    };
+    let mut expected = [(one.plan.name(), "one".to_owned(), 1), (two.plan.name(), "two".to_owned(), 0)];
+    expected.sort();
+    assert_eq!(places.list().await.unwrap().iter().map(facts).collect::<Vec<_>>(), expected);
+    for wanted in [one.plan.name(), "one".to_owned(), one.plan.id().as_str().to_owned()] {
+        let found = places.find(&wanted).await.unwrap();
+        assert_eq!(found.iter().map(|found| &found.record.session).collect::<Vec<_>>(), ["one"], "{wanted}");
+    }
+    assert!(places.find("").await.unwrap().is_empty());
+    let guests = [guest(bed, &one.plan).await, guest(bed, &two.plan).await];
+    let failed = places.end(places.list().await.unwrap()).await;
+    assert!(failed.is_empty(), "{failed:?}");
+    assert!(!guests.into_iter().any(lives), "{left}");
+    let live = |found: &Found| found.state != State::Asleep;
+    assert!(!places.list().await.unwrap().iter().any(live));
+}
+
+pub(crate) async fn one_place_too_many_waits_until_another_is_idle(bed: &Bed) {
+    let session = async |key: &str| {
+        let mut host = bed.host();
+        host.most_places = 1;
+        let plan = Plan::new(host, Spec { ..bed.spec() }, SessionKey::new(key));
+        Session { sandbox: plan.open().await.unwrap(), plan, key: key.to_owned() }
+    };
+    let one = session("one").await;
+    let first = guest(bed, &one.plan).await;
+    let two = session("two").await;
+    assert_eq!(two.out("echo in").await, "in\n");
+    assert!(!lives(first));
+}
+
+pub(crate) async fn a_place_that_was_removed_leaves_nothing(ground: &Ground) {
+    let s = ground.open("s").await;
+    s.out("mkdir locked; touch locked/file; chmod 0 locked; sleep 1000 &").await;
+    s.sandbox.remove().await.unwrap();
+    ground.nothing_is_left().await;
+    let kept = fs::read_dir(ground.kept().join(ground.backend.word()));
+    assert_eq!(kept.into_iter().flatten().count(), 0);
+    if ground.backend == BackendName::Local {
+        fs::set_permissions(ground.folder.join("work/locked"), readable()).unwrap();
+    }
+}
+
+fn readable() -> fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o700)
+}
+
+pub(crate) async fn what_is_left_of_a_place_that_is_gone_is_swept_away(bed: &Bed) {
+    let (gone, here) = (bed.open("gone").await, bed.open("here").await);
+    let dead = guest(bed, &gone.plan).await;
+    drop(gone);
+    kill(dead).await;
+    bed.places().sweep().await.unwrap();
+    let listed = fs::read_dir(bed.folder.join("run")).unwrap();
+    let mut names: Vec<_> = listed.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    let (room, lock) = (here.plan.name(), format!("{}.lock", here.plan.name()));
+    assert_eq!(names, [".admission", ".swept", &room, &lock]);
+}
+
+pub(crate) async fn a_place_that_cannot_be_made_is_an_error_that_says_why(bed: &Bed) {
+    let run = bed.folder.join("run");
+    fs::write(&run, "in the way").unwrap();
+    let error = bed.try_open("s").await.unwrap_err();
+    assert!(matches!(&error, Error::File { path, .. } if path.starts_with(&run)), "{error}");
+    fs::remove_file(&run).unwrap();
+    // So that there is a guest to be replaced.
+    bed.open("s").await.sandbox.remove().await.unwrap();
+    let mut broken = bed.clone();
+    broken.cache = bed.folder.join("work");
+    for entry in fs::read_dir(&bed.cache).unwrap().flatten() {
+        // As long as the real one, but no program.
+        let wrong = broken.cache.join(entry.file_name());
+        let length = usize::try_from(entry.metadata().unwrap().len()).unwrap();
+        fs::write(&wrong, vec![0; length]).unwrap();
+        fs::set_permissions(&wrong, readable()).unwrap();
+    }
+    let error = broken.try_open("s").await.unwrap_err();
+    assert!(matches!(&error, Error::Unavailable { backend, .. } if *backend == bed.backend), "{error}");
+    assert!(bed.places().list().await.unwrap().iter().all(|found| found.state == State::Asleep));
+}

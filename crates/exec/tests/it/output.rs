@@ -1,0 +1,78 @@
+//! Output of any length and content.
+
+use std::io::Read;
+
+use hermes_exec::{Attention, ProcessId, State, Wish};
+
+use crate::bed::{Bed, wish};
+use crate::session::{PATIENCE, Session};
+
+/// What 200 MB of output may add to the memory of hermes, or take of the guest's.
+const LITTLE: u64 = 32 << 20;
+
+pub(crate) async fn two_hundred_megabytes_cost_no_memory(bed: &Bed) {
+    let s = bed.open("s").await;
+    let flood = "head -c 200000000 /dev/zero";
+    let mut hermes = bed.another_hermes("s", &[("live", flood), ("summary", flood)]);
+    let mut said = String::new();
+    hermes.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(hermes.wait().unwrap().success());
+    let numbers = |line: &str| -> Vec<u64> { line.split(' ').map(|word| word.parse().unwrap()).collect() };
+    let lines: Vec<Vec<u64>> = said.lines().skip(1).map(numbers).collect();
+    let [live, summary] = lines.as_slice() else { panic!("{said}") };
+    assert_eq!(live[..3], [200_000_000, 0, 200_000_000]);
+    assert_eq!(summary[..3], [200_000_000, 200_000_000 - 50_000, 0]);
+    assert!(live[3] < LITTLE && summary[3] < LITTLE, "{said}");
+    let found = bed.places().find("s").await.unwrap();
+    let State::Live(stats) = found[0].state else { panic!("{found:?}") };
+    assert!(stats.memory < LITTLE, "{stats:?}");
+    drop(s);
+}
+
+pub(crate) async fn of_a_long_output_beginning_and_end_are_shown_and_all_is_kept(bed: &Bed) {
+    let s = bed.open("s").await;
+    let outcome = s.end("seq 1 200000", Wish { keep: 10_000, ..wish(Attention::AtEnd) }).await;
+    let whole: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
+    let (whole, kept) = (whole.as_bytes(), &outcome.output);
+    assert_eq!((outcome.total, outcome.omitted), (whole.len() as u64, whole.len() as u64 - 10_000));
+    let cut = kept.iter().zip(whole).take_while(|(one, other)| one == other).count();
+    assert!((1000..9000).contains(&cut), "{cut} bytes of the beginning");
+    assert!(whole.ends_with(&kept[cut..]), "{} bytes of the end", kept.len() - cut);
+    let same = format!("seq 1 200000 | cmp - {} && echo same", outcome.spool.unwrap());
+    assert_eq!(s.out(&same).await, "same\n");
+    assert_eq!(s.run("echo short").await.spool, None);
+}
+
+/// The whole output of a process, page by page.
+async fn pages_of(s: &Session, id: ProcessId, total: u64) -> Vec<u8> {
+    let processes = s.processes().await;
+    let mut pages = Vec::new();
+    while (pages.len() as u64) < total {
+        let page = processes.output(id, pages.len() as u64, 50_000).await.unwrap();
+        assert_eq!((page.offset, page.total), (pages.len() as u64, total));
+        pages.extend_from_slice(&page.data);
+    }
+    pages
+}
+
+pub(crate) async fn a_long_line_and_bytes_that_are_no_text_come_through(bed: &Bed) {
+    let s = bed.open("s").await;
+    let command = "head -c 3000000 /dev/zero | tr '\\0' x; printf '\\n\\377\\376\\0\\303\\r\\n'";
+    let outcome = s.end(command, Wish { keep: 1 << 20, ..wish(Attention::AtEnd) }).await;
+    assert_eq!((outcome.total, outcome.output.len()), (3_000_007, 1 << 20));
+    assert!(outcome.output.starts_with(b"xxx") && outcome.output.ends_with(b"xx\n\xff\xfe\0\xc3\r\n"));
+    let outcome = s.run("printf '\\377\\0no newline'").await;
+    assert_eq!((outcome.output.as_slice(), outcome.omitted), (b"\xff\0no newline".as_slice(), 0));
+    assert_eq!(s.out("").await, "");
+}
+
+pub(crate) async fn the_output_of_a_process_can_be_paged_whole(bed: &Bed) {
+    let s = bed.open("s").await;
+    let id = s.background("seq 1 100000").await;
+    let processes = s.processes().await;
+    let view = processes.wait(id, PATIENCE).await.unwrap();
+    let whole: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
+    assert_eq!(view.total, whole.len() as u64);
+    assert!(pages_of(&s, id, view.total).await == whole.as_bytes());
+    processes.forget(id).await.unwrap();
+}

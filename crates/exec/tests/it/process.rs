@@ -1,0 +1,309 @@
+//! Deadlines, interrupts, trees of processes, background processes, terminals.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hermes_exec::{
+    AtDeadline, AtEnd, Attention, Ending, Error, Happening, Input, ProcessId, Shown, Size, Tree, Wish,
+};
+use hermes_guest::client::Error as GuestError;
+use hermes_guest::protocol::message::{Cause, Fault, Happening as News, Notice};
+use hermes_types::Work;
+
+use crate::bed::{Bed, permit, wish};
+use crate::session::{PATIENCE, Session, quiet, text};
+
+pub(crate) async fn a_deadline_is_124_and_keeps_what_was_said(bed: &Bed) {
+    let s = bed.open("s").await;
+    s.out("export A=before").await;
+    for attention in [Attention::AtEnd, Attention::Live] {
+        let soon = Wish { timeout: Some(Duration::from_millis(500)), ..wish(attention.clone()) };
+        let mut command = s.start("echo before; export A=after; sleep 1000", soon).await;
+        let mut said = Vec::new();
+        let outcome = loop {
+            match command.next().await.unwrap() {
+                Happening::Output(bytes) => said.extend(bytes),
+                Happening::End(outcome) => break outcome,
+            }
+        };
+        said.extend(&outcome.output);
+        assert_eq!((outcome.code, outcome.ending, outcome.left), (124, Ending::TimedOut, None));
+        assert_eq!((said.as_slice(), outcome.total), (b"before\n".as_slice(), 7), "{attention:?}");
+    }
+    assert_eq!(s.out("echo $A").await, "before\n");
+}
+
+pub(crate) async fn an_interrupt_is_130_and_keeps_what_was_said(bed: &Bed) {
+    let s = bed.open("s").await;
+    for stubborn in ["", "trap '' INT TERM; "] {
+        let command = format!("{stubborn}setsid sleep 1000 & echo $!; sleep 1000; sleep 1000");
+        let mut command = s.start(&command, wish(Attention::Live)).await;
+        let Happening::Output(said) = command.next().await.unwrap() else { panic!("it ended") };
+        command.interrupt().await.unwrap();
+        let outcome = command.end().await.unwrap();
+        assert_eq!((outcome.code, outcome.ending, outcome.left), (130, Ending::Interrupted, None));
+        assert_eq!(s.living(&String::from_utf8(said).unwrap()).await, "");
+    }
+}
+
+pub(crate) async fn nothing_is_left_of_a_tree_after_its_deadline(bed: &Bed) {
+    let s = Arc::new(bed.open("s").await);
+    // Grandchildren, sessions of their own, and daemons that let go of everything they were given.
+    let command = "trap '' TERM INT HUP; sleep 1000 & echo $!; \
+        (sleep 1000 & echo $!; sleep 1000) & echo $!; \
+        setsid sleep 1000 & echo $!; \
+        nohup sleep 1000 >/dev/null 2>&1 & echo $!; \
+        (setsid bash -c 'echo $$; cd /; (exec 0<&- 1>&- 2>&-; sleep 1000) & echo $!' &); \
+        (exec 3>&1; setsid bash -c '(echo $BASHPID >&3; exec 0<&- 1>&- 2>&- 3>&-; exec sleep 1000) &' &); \
+        sleep 1000";
+    let rounds = |_| {
+        let s = s.clone();
+        tokio::spawn(async move {
+            for _ in 0..5 {
+                let soon = Wish { timeout: Some(Duration::from_millis(400)), ..wish(Attention::AtEnd) };
+                let outcome = s.end(command, soon).await;
+                assert_eq!((outcome.code, outcome.left), (124, None));
+                assert!(outcome.total > 0);
+                assert_eq!(s.living(&text(&outcome)).await, "");
+            }
+        })
+    };
+    for round in (0..10).map(rounds).collect::<Vec<_>>() {
+        round.await.unwrap();
+    }
+    assert!(s.processes().await.list().await.unwrap().is_empty());
+}
+
+pub(crate) async fn what_is_left_running_does_not_hold_the_command(bed: &Bed) {
+    let s = bed.open("s").await;
+    let processes = s.processes().await;
+    for command in [
+        "sleep 1000 & echo $!",
+        "nohup sleep 1000 >/dev/null 2>&1 & echo $!",
+        "setsid sleep 1000 & disown; echo $!",
+        "setsid sleep 1000 </dev/null >/dev/null 2>&1 & disown; echo $!",
+        "(sleep 1000 & echo $!)",
+        "{ sleep 0.2; exec yes; } & echo $!",
+    ] {
+        let mut fastest = Duration::MAX;
+        for _ in 0..3 {
+            let began = Instant::now();
+            let outcome = s.run(command).await;
+            fastest = fastest.min(began.elapsed());
+            let id = outcome.left.unwrap();
+            assert_eq!(outcome.code, 0, "{command}");
+            let listed: Vec<_> =
+                processes.list().await.unwrap().iter().map(|view| (view.process, view.tree)).collect();
+            assert_eq!(listed, [(id, Tree::Alive)], "{command}");
+            let said = text(&outcome);
+            let pid = said.lines().find(|line| *line != "y").unwrap().to_owned();
+            assert_eq!(s.living(&pid).await, format!("{pid}\n"), "{command}");
+            assert_eq!(processes.kill(id).await.unwrap().tree, Tree::Gone, "{command}");
+            assert_eq!(s.living(&pid).await, "", "{command}");
+        }
+        assert!(fastest < Duration::from_secs(2), "{command}: {fastest:?}");
+    }
+    assert!(processes.list().await.unwrap().is_empty());
+}
+
+pub(crate) async fn a_kill_is_told_when_the_last_of_the_tree_is_gone(bed: &Bed) {
+    let s = bed.open("s").await;
+    let processes = s.processes().await;
+    let id = s
+        .background("trap '' TERM HUP; bash -c 'trap \"\" TERM; echo $$; sleep 1000; :' & setsid sleep 1000 & echo $!; wait")
+        .await;
+    let pids = output_of(&s, id, 2).await;
+    assert_eq!(s.living(&pids).await.lines().count(), 2);
+    let killed = processes.kill(id).await.unwrap();
+    assert_eq!(s.living(&pids).await, "");
+    let ended = killed.ended.map(|ended| (ended.code, ended.cause));
+    assert_eq!((ended, killed.tree), (Some((137, Cause::Killed)), Tree::Gone));
+}
+
+pub(crate) async fn a_process_of_another_time_is_not_hit(bed: &Bed) {
+    let s = bed.open("s").await;
+    let processes = s.processes().await;
+    let id = s.background("sleep 1000").await;
+    for stale in [ProcessId { started: id.started + 1, ..id }, ProcessId { pid: 1, ..id }] {
+        let refused = processes.kill(stale).await;
+        assert!(matches!(refused, Err(Error::Guest(GuestError::Refused(Fault::NoProcess)))), "{refused:?}");
+    }
+    assert_eq!(processes.show(id).await.unwrap().tree, Tree::Alive);
+    processes.kill(id).await.unwrap();
+}
+
+pub(crate) async fn background_output_is_there_at_once(bed: &Bed) {
+    let s = bed.open("s").await;
+    s.out("export STATE=seen").await;
+    let id = s.background("echo $STATE; sleep 1000").await;
+    assert_eq!(output_of(&s, id, 1).await, "seen\n");
+    let processes = s.processes().await;
+    let page = processes.output(id, 2, 2).await.unwrap();
+    assert_eq!((page.offset, page.data.as_slice(), page.total), (2, b"en".as_slice(), 5));
+    processes.kill(id).await.unwrap();
+}
+
+pub(crate) async fn notices_tell_of_matches_and_of_every_end(bed: &Bed) {
+    let s = bed.open("s").await;
+    let told = |watch: &[&str]| Attention::Background {
+        label: "server".to_owned(),
+        watch: watch.iter().map(|&pattern| pattern.to_owned()).collect(),
+        at_end: AtEnd::Notify,
+    };
+    let later = Wish { input: Input::Later, ..wish(told(&["listening on"])) };
+    let server = s.background_as("echo starting; echo listening on 80; read x; exit 5", later).await;
+    let processes = s.processes().await;
+    let mut notices = processes.notices(0).await.unwrap();
+    let mut next =
+        async || -> Notice { tokio::time::timeout(PATIENCE, notices.next()).await.unwrap().unwrap() };
+    let first = next().await;
+    let News::Matched { line, unreported: 0 } = &first.what else { panic!("{first:?}") };
+    assert_eq!((first.process, line.as_slice()), (server, b"listening on 80".as_slice()));
+    processes.close_input(server).await.unwrap();
+    let second = next().await;
+    let News::Ended(ended) = &second.what else { panic!("{second:?}") };
+    assert_eq!((second.process, ended.code), (server, 5));
+    assert_eq!(ended.tail.as_slice(), b"starting\nlistening on 80\n");
+    // One that ends before anybody can have asked about it.
+    let short = s.background_as("exit 3", wish(told(&[]))).await;
+    let third = next().await;
+    let News::Ended(ended) = &third.what else { panic!("{third:?}") };
+    assert_eq!((third.process, ended.code), (short, 3));
+    // A hermes that comes later is told the same.
+    let mut again = bed.open("s").await.processes().await.notices(third.number).await.unwrap();
+    assert_eq!(again.next().await.unwrap(), third);
+    let view = processes.show(server).await.unwrap();
+    assert_eq!(view.label.as_slice(), b"server");
+}
+
+pub(crate) async fn what_is_typed_needs_a_permit_of_its_own(bed: &Bed) {
+    let s = bed.open("s").await;
+    let other = bed.open("other").await;
+    let processes = s.processes().await;
+    let id = s.background_as("cat; echo end", Wish { input: Input::Later, ..wish(quiet()) }).await;
+    let cwd = s.sandbox.cwd().await.unwrap();
+    let typing = |work: Work| permit(&s.plan, &s.key, work, &cwd);
+    processes.write(id, typing(Work::Input("one\n".to_owned()))).await.unwrap();
+    assert_eq!(output_of(&s, id, 1).await, "one\n");
+    let refused = processes.write(id, typing(Work::Shell("two\n".to_owned()))).await;
+    assert!(matches!(refused, Err(Error::NotInput)), "{refused:?}");
+    let elsewhere = permit(&other.plan, &other.key, Work::Input("three\n".to_owned()), &cwd);
+    let refused = processes.write(id, elsewhere).await;
+    assert!(matches!(refused, Err(Error::Permit(_))), "{refused:?}");
+    processes.close_input(id).await.unwrap();
+    let view = processes.wait(id, PATIENCE).await.unwrap();
+    assert_eq!((view.ended.unwrap().code, view.last.as_slice()), (0, b"one\nend\n".as_slice()));
+    let deaf = s.background("sleep 1000").await;
+    let refused = processes.write(deaf, typing(Work::Input("x".to_owned()))).await;
+    assert!(matches!(refused, Err(Error::Guest(GuestError::Refused(Fault::NoStdin)))), "{refused:?}");
+    processes.kill(deaf).await.unwrap();
+}
+
+pub(crate) async fn a_permit_for_anything_else_runs_nothing(bed: &Bed) {
+    let (s, other) = (bed.open("s").await, bed.open("other").await);
+    let cwd = s.sandbox.cwd().await.unwrap();
+    let touch = || Work::Shell(format!("touch {cwd}/ran"));
+    let size = Size { rows: 24, columns: 80 };
+    let wrong =
+        || [permit(&other.plan, &other.key, touch(), &cwd), permit(&s.plan, &other.key, touch(), &cwd)];
+    for (to_run, to_show) in wrong().into_iter().zip(wrong()) {
+        let refused = s.sandbox.start(to_run, wish(Attention::AtEnd)).await;
+        assert!(matches!(refused, Err(Error::Permit(_))), "{refused:?}");
+        let refused = s.sandbox.terminal(to_show, size, &[]).await;
+        assert!(matches!(refused, Err(Error::Permit(_))), "{refused:?}");
+    }
+    for kind in [Work::Python, Work::Input] {
+        let job = || permit(&s.plan, &s.key, kind("print()".to_owned()), &cwd);
+        let refused = s.sandbox.start(job(), wish(Attention::AtEnd)).await;
+        assert!(matches!(refused, Err(Error::NotACommand)), "{refused:?}");
+        let refused = s.sandbox.terminal(job(), size, &[]).await;
+        assert!(matches!(refused, Err(Error::NotACommand)), "{refused:?}");
+    }
+    assert_eq!(s.out("ls").await, "");
+}
+
+pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(bed: &Bed) {
+    let s = bed.open("s").await;
+    let command = "trap 'stty size; exit 3' WINCH; stty size; while :; do read -t 0.05 x; done";
+    let mut terminal =
+        s.sandbox.terminal(s.permit(command).await, Size { rows: 30, columns: 120 }, &[]).await.unwrap();
+    let mut shown = Vec::new();
+    let code = loop {
+        match terminal.next().await.unwrap() {
+            Shown::Bytes(bytes) => shown.extend(bytes),
+            Shown::End(code) => break code,
+        }
+        if shown == b"30 120\r\n" {
+            terminal.resize(Size { rows: 50, columns: 80 }).await.unwrap();
+        }
+    };
+    assert_eq!((code, String::from_utf8(shown).unwrap().as_str()), (3, "30 120\r\n50 80\r\n"));
+    let mut terminal = s
+        .sandbox
+        .terminal(
+            s.permit("cat; echo $TERM").await,
+            Size { rows: 24, columns: 80 },
+            &[("TERM".to_owned(), "dumb".to_owned())],
+        )
+        .await
+        .unwrap();
+    terminal.write(b"typed\n\x04").await.unwrap();
+    let mut shown = Vec::new();
+    while let Shown::Bytes(bytes) = terminal.next().await.unwrap() {
+        shown.extend(bytes);
+    }
+    assert_eq!(String::from_utf8(shown).unwrap(), "typed\r\ntyped\r\ndumb\r\n");
+}
+
+pub(crate) async fn a_command_can_go_on_in_the_background(bed: &Bed) {
+    let s = bed.open("s").await;
+    let processes = s.processes().await;
+    let soon = Wish {
+        timeout: Some(Duration::from_millis(100)),
+        at_deadline: AtDeadline::Background,
+        ..wish(Attention::AtEnd)
+    };
+    let id =
+        s.background_as("echo early; until [ -e go ]; do sleep 0.01; done; echo late; exit 7", soon).await;
+    let mut moved = s.start("echo begun; sleep 1000", wish(Attention::Live)).await;
+    assert!(matches!(moved.next().await.unwrap(), Happening::Output(_)));
+    moved.background().await.unwrap();
+    let outcome = moved.end().await.unwrap();
+    let Ending::Background(sleeper) = outcome.ending else { panic!("{outcome:?}") };
+    drop(moved);
+    s.out("touch go").await;
+    let view = processes.wait(id, PATIENCE).await.unwrap();
+    assert_eq!((view.ended.unwrap().code, view.last.as_slice()), (7, b"early\nlate\n".as_slice()));
+    assert_eq!(processes.show(sleeper).await.unwrap().tree, Tree::Alive);
+    assert_eq!(processes.kill(sleeper).await.unwrap().tree, Tree::Gone);
+}
+
+pub(crate) async fn a_dropped_command_dies_and_nothing_else(bed: &Bed) {
+    let s = bed.open("s").await;
+    let id = s.background("sleep 1000").await;
+    let mut command = s.start("setsid sleep 1000 & echo $$ $!; sleep 1000", wish(Attention::Live)).await;
+    let Happening::Output(said) = command.next().await.unwrap() else { panic!("it ended") };
+    let pids = String::from_utf8(said).unwrap();
+    drop(command);
+    let dead = async { while !s.living(&pids).await.is_empty() {} };
+    tokio::time::timeout(PATIENCE, dead).await.unwrap();
+    let processes = s.processes().await;
+    assert_eq!(processes.show(id).await.unwrap().tree, Tree::Alive);
+    processes.kill(id).await.unwrap();
+}
+
+/// The output of a process as soon as it has so many lines.
+pub(crate) async fn output_of(s: &Session, id: ProcessId, lines: usize) -> String {
+    let processes = s.processes().await;
+    let mut followed = processes.follow(id, 0).await.unwrap();
+    let mut output = Vec::new();
+    let read = async {
+        while output.iter().filter(|byte| **byte == b'\n').count() < lines {
+            let page = followed.next().await.unwrap().unwrap();
+            assert_eq!(page.offset, output.len() as u64);
+            output.extend_from_slice(&page.data);
+        }
+    };
+    tokio::time::timeout(PATIENCE, read).await.unwrap();
+    String::from_utf8(output).unwrap()
+}

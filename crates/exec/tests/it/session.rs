@@ -1,0 +1,223 @@
+//! What behaviors are tried with: a bed that must be left as it was found, and a session in it.
+
+use std::fs;
+use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Program, Stdio};
+use std::time::Duration;
+
+use hermes_exec::{
+    AtEnd, Attention, Command, Ending, Error, Outcome, Places, Plan, ProcessId, Processes, Sandbox, Wish,
+};
+use hermes_policy::Permit;
+use hermes_types::{BackendName, Work};
+use tokio::net::UnixStream;
+
+use crate::bed::{Bed, permit, wish};
+
+/// How long anything may take that is bound to happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A bed of one test.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    bed: Bed,
+    /// Removed when it is dropped.
+    _folder: tempfile::TempDir,
+}
+
+impl Deref for Ground {
+    type Target = Bed;
+
+    fn deref(&self) -> &Bed {
+        &self.bed
+    }
+}
+
+impl Ground {
+    pub(crate) fn new(backend: BackendName) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("work")).unwrap();
+        let owner = fs::metadata(folder.path()).unwrap().uid();
+        let bed = Bed {
+            backend,
+            folder: folder.path().to_owned(),
+            cache: Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guest-{owner}")),
+            helper: env!("CARGO_BIN_EXE_exec-jailer").into(),
+            owner: folder.path().join("owner"),
+            lifetime: Duration::from_secs(60),
+        };
+        Self { bed, _folder: folder }
+    }
+
+    /// The same, with places that end as soon as they are idle for a second.
+    pub(crate) fn short_lived(&self) -> Bed {
+        Bed { lifetime: Duration::from_secs(1), ..self.bed.clone() }
+    }
+
+    /// Ends all places. Whatever happened, nothing is left of them then.
+    pub(crate) async fn leave(self) {
+        let places = self.places();
+        let failed = places.end(places.list().await.unwrap()).await;
+        assert!(failed.is_empty(), "{failed:?}");
+        self.nothing_is_left().await;
+    }
+
+    /// Waits until there is no room, no process and no mount any more.
+    pub(crate) async fn nothing_is_left(&self) {
+        self.places().sweep().await.unwrap();
+        let rooms = || -> Vec<String> {
+            let names = fs::read_dir(self.folder.join("run")).into_iter().flatten();
+            let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            names.filter(|name| ![".admission", ".swept"].contains(&name.as_str())).collect()
+        };
+        assert_eq!(rooms(), Vec::<String>::new());
+        until("what ran there is gone", || self.running().is_empty()).await;
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!mounts.contains(&self.folder.display().to_string()), "{mounts}");
+    }
+
+    /// All processes of this machine that have to do with these places.
+    pub(crate) fn running(&self) -> Vec<i32> {
+        let folder = self.folder.display().to_string();
+        let concerned = |pid: &i32| {
+            let at = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
+            let is_below = |link: PathBuf| fs::read_link(link).is_ok_and(|to| to.starts_with(&self.folder));
+            let tells = |file: PathBuf| {
+                fs::read(file).is_ok_and(|text| String::from_utf8_lossy(&text).contains(&folder))
+            };
+            is_below(at("cwd")) || is_below(at("exe")) || tells(at("cmdline")) || tells(at("mountinfo"))
+        };
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(concerned).collect()
+    }
+}
+
+impl Bed {
+    pub(crate) async fn open(&self, key: &str) -> Session {
+        self.try_open(key).await.unwrap()
+    }
+
+    pub(crate) async fn try_open(&self, key: &str) -> Result<Session, Error> {
+        let plan = self.plan(key);
+        Ok(Session { sandbox: plan.open().await?, plan, key: key.to_owned() })
+    }
+
+    pub(crate) fn places(&self) -> Places {
+        Places { run: self.folder.join("run"), kept: self.kept().join(self.backend.word()) }
+    }
+
+    /// Starts another hermes that opens a place and then does these things in it.
+    #[expect(clippy::disallowed_methods, reason = "what is killed here must be another process")]
+    pub(crate) fn another_hermes(&self, session: &str, acts: &[(&str, &str)]) -> Child {
+        let mut program = Program::new(&self.helper);
+        program.arg(self.backend.word()).arg(&self.folder).arg(&self.cache);
+        program.arg(self.lifetime.as_millis().to_string()).arg(session);
+        program.args(acts.iter().flat_map(|(verb, text)| [verb, text]));
+        program.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
+    }
+}
+
+/// One session in its place.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) plan: Plan,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) key: String,
+}
+
+impl Session {
+    pub(crate) async fn permit(&self, command: &str) -> Permit {
+        let cwd = self.sandbox.cwd().await.unwrap();
+        permit(&self.plan, &self.key, Work::Shell(command.to_owned()), &cwd)
+    }
+
+    pub(crate) async fn start(&self, command: &str, wish: Wish) -> Command {
+        self.sandbox.start(self.permit(command).await, wish).await.unwrap()
+    }
+
+    pub(crate) async fn end(&self, command: &str, wish: Wish) -> Outcome {
+        self.start(command, wish).await.end().await.unwrap()
+    }
+
+    pub(crate) async fn run(&self, command: &str) -> Outcome {
+        self.end(command, wish(Attention::AtEnd)).await
+    }
+
+    /// What a command that must succeed says.
+    pub(crate) async fn out(&self, command: &str) -> String {
+        let outcome = self.run(command).await;
+        assert_eq!((outcome.code, outcome.ending), (0, Ending::Exited), "{command}: {}", text(&outcome));
+        text(&outcome)
+    }
+
+    pub(crate) async fn background(&self, command: &str) -> ProcessId {
+        self.background_as(command, wish(quiet())).await
+    }
+
+    pub(crate) async fn background_as(&self, command: &str, wish: Wish) -> ProcessId {
+        let outcome = self.end(command, wish).await;
+        let Ending::Background(id) = outcome.ending else { panic!("{outcome:?}") };
+        id
+    }
+
+    pub(crate) async fn processes(&self) -> Processes {
+        self.sandbox.processes().await.unwrap()
+    }
+
+    /// Whether any of these processes lives, by the names they have in the place.
+    pub(crate) async fn living(&self, pids: &str) -> String {
+        let pids = pids.split_whitespace().collect::<Vec<_>>().join(" ");
+        // A process that is dead but not yet buried can still be signaled.
+        self.out(&format!(
+            "for pid in {pids}; do \
+               if read -r stat 2>/dev/null </proc/$pid/stat; then stat=${{stat##*) }}; \
+                 [ \"${{stat%% *}}\" = Z ] || echo $pid; fi; done"
+        ))
+        .await
+    }
+}
+
+/// A background process of which nobody is told.
+pub(crate) fn quiet() -> Attention {
+    Attention::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Quiet }
+}
+
+pub(crate) fn text(outcome: &Outcome) -> String {
+    String::from_utf8_lossy(&outcome.output).into_owned()
+}
+
+/// Waits for what is bound to happen.
+pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "not so after {PATIENCE:?}: {what}");
+}
+
+/// Where the guest of a session listens.
+pub(crate) fn socket(bed: &Bed, plan: &Plan) -> PathBuf {
+    bed.folder.join("run").join(plan.name()).join("guest/sock")
+}
+
+/// The guest of a session, as this machine numbers it.
+pub(crate) async fn guest(bed: &Bed, plan: &Plan) -> i32 {
+    let stream = UnixStream::connect(socket(bed, plan)).await.unwrap();
+    stream.peer_cred().unwrap().pid().unwrap()
+}
+
+/// Kills a process, by its number, and waits until it is dead.
+pub(crate) async fn kill(pid: i32) {
+    let named = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(named, rustix::process::Signal::KILL).unwrap();
+    until("it is dead", || !lives(pid)).await;
+}
+
+/// Whether a process of this machine lives.
+pub(crate) fn lives(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))
+}

@@ -1,0 +1,230 @@
+//! What one command leaves for the next, and what it says when it ends.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use hermes_exec::{Attention, Directory, Ending, Error, Happening, Input, Reset, Wish};
+
+use crate::bed::{Bed, permit, wish};
+use crate::session::{Session, text};
+
+pub(crate) async fn exit_codes_are_those_of_a_shell(bed: &Bed) {
+    let s = bed.open("s").await;
+    let cases = [
+        ("true", 0),
+        ("false", 1),
+        ("exit 3", 3),
+        ("exit 255", 255),
+        ("no-such-command-here", 127),
+        ("touch plain; ./plain", 126),
+        ("kill -TERM $$", 128 + 15),
+        ("kill -KILL $$", 128 + 9),
+        ("bash -c 'kill -SEGV $$'", 128 + 11),
+        ("syntax error (", 2),
+        ("true & false & wait", 0),
+    ];
+    for (command, code) in cases {
+        let outcome = s.run(command).await;
+        assert_eq!((outcome.code, outcome.ending), (code, Ending::Exited), "{command}: {}", text(&outcome));
+    }
+}
+
+pub(crate) async fn stdout_and_stderr_keep_their_order(bed: &Bed) {
+    let s = bed.open("s").await;
+    let output = s.out("for i in $(seq 200); do echo out$i; echo err$i >&2; done").await;
+    let expected: String = (1..=200).map(|i| format!("out{i}\nerr{i}\n")).collect();
+    assert_eq!(output, expected);
+}
+
+pub(crate) async fn directory_exports_functions_and_aliases_stay(bed: &Bed) {
+    let s = bed.open("s").await;
+    let start = s.sandbox.cwd().await.unwrap();
+    s.out("mkdir 'a b'; cd 'a b'; export X='x y'; Y=2; alias up='echo UP'").await;
+    // Functions whose names begin with an underscore, and what is defined after them, stay too.
+    s.out("_early() { return 3; }; greet() { echo \"hello $1\"; }").await;
+    // A handle of its own finds the same session.
+    let again = bed.open("s").await;
+    let outcome = again.run("pwd; echo \"$X-$Y-$GIVEN\"; _early; echo $?; greet you; up; exit 3").await;
+    assert_eq!(text(&outcome), format!("{start}/a b\nx y--value\n3\nhello you\nUP\n"));
+    assert_eq!((outcome.code, outcome.cwd, outcome.reset), (3, format!("{start}/a b"), Reset::No));
+    again.out("unset X; unset -f greet; unalias up; cd ..").await;
+    let outcome = s.run("pwd; echo ${X-gone}; greet 2>&-; echo $?; up 2>&-; echo $?").await;
+    assert_eq!(text(&outcome), format!("{start}\ngone\n127\n127\n"));
+}
+
+pub(crate) async fn state_survives_exit_errexit_and_exec(bed: &Bed) {
+    let s = bed.open("s").await;
+    let endings = [
+        ("exit", "export A=exit; exit 3", 3),
+        ("errexit", "set -e; export A=errexit; false; export A=never", 1),
+        ("nounset", "set -u; export A=nounset; echo $no_such_variable; export A=never", 127),
+        ("exec", "export A=exec; exec bash -c 'exit 5'", 5),
+        ("function", "f() { export A=function; exit 4; }; f", 4),
+        ("closed", "export A=closed; exec >&- 2>&- <&-", 0),
+        ("trap", "trap 'export A=trap' EXIT; export A=early; exit 6", 6),
+    ];
+    for (name, command, code) in endings {
+        let outcome = s.run(command).await;
+        assert_eq!(outcome.code, code, "{name}: {}", text(&outcome));
+        assert_eq!(s.out("echo $A; set -o | grep -c '^errexit.*on' || true").await, format!("{name}\n0\n"));
+    }
+}
+
+pub(crate) async fn any_value_comes_back_as_it_was(bed: &Bed) {
+    let s = bed.open("s").await;
+    s.out(
+        r#"export N=$'two\nlines\n' Q="it's \"quoted\" \$HOME \`x\` \\" B=$'\x01\x7f\xff\xfe\e' E= U='äöü €' S='declare -x FAKE="1"
+declare -x FAKE2="2"'"#,
+    )
+    .await;
+    let outcome = s.run(r#"printf '%s\0%s\0%s\0%s\0%s\0%s' "$N" "$Q" "$B" "$E" "$U" "${FAKE-none}""#).await;
+    let expected = [
+        b"two\nlines\n\0it's \"quoted\" $HOME `x` \\\0\x01\x7f\xff\xfe\x1b\0\0".as_slice(),
+        "äöü €\0none".as_bytes(),
+    ];
+    assert_eq!(outcome.output, expected.concat());
+    s.out("mkdir $'new\\nline'; cd $'new\\nline'; f() { cat <<'X'\n}\nfake () \nX\n}").await;
+    assert_eq!(s.out("f; basename \"$PWD\"; declare -F").await, "}\nfake () \nnew\nline\ndeclare -f f\n");
+}
+
+pub(crate) async fn parallel_calls_never_mix_their_states(bed: &Bed) {
+    let s = Arc::new(bed.open("s").await);
+    s.out("export ONE=begin OTHER=begin").await;
+    for round in 0..100 {
+        let call = |number: i32| {
+            let s = s.clone();
+            tokio::spawn(async move {
+                let mark = format!("{round}.{number}");
+                s.out(&format!("echo $ONE $OTHER; export ONE={mark} OTHER={mark} OF{number}={round}")).await
+            })
+        };
+        for called in (0..50).map(call).collect::<Vec<_>>() {
+            let found = called.await.unwrap();
+            let (one, other) = found.trim().split_once(' ').unwrap();
+            assert_eq!(one, other);
+        }
+        let last = s.out("echo $ONE $OTHER; env | grep '^OF[0-9]*=' | cut -d= -f2 | sort | uniq -c").await;
+        let lines: Vec<&str> = last.lines().collect();
+        let (one, other) = lines[0].split_once(' ').unwrap();
+        assert!(one == other && one.starts_with(&format!("{round}.")), "{last}");
+        assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["50", &round.to_string()], "{last}");
+    }
+}
+
+pub(crate) async fn a_directory_or_variable_for_one_call_does_not_stick(bed: &Bed) {
+    let s = bed.open("s").await;
+    let here = s.sandbox.cwd().await.unwrap();
+    s.out("export TOLD=old").await;
+    for value in ["first", "second"] {
+        let other = Wish {
+            directory: Directory::Other,
+            env: vec![("TOLD".to_owned(), value.to_owned())],
+            ..wish(Attention::AtEnd)
+        };
+        let job = hermes_types::Work::Shell("pwd; echo $TOLD; cd /usr; export KEPT=1".to_owned());
+        let permit = permit(&s.plan, &s.key, job, "/");
+        let outcome = s.sandbox.start(permit, other).await.unwrap().end().await.unwrap();
+        assert_eq!((text(&outcome), outcome.cwd), (format!("/\n{value}\n"), here.clone()));
+        assert_eq!(s.out("pwd; echo $TOLD $KEPT").await, format!("{here}\nold 1\n"));
+    }
+}
+
+pub(crate) async fn a_missing_directory_is_126_and_nothing_runs(bed: &Bed) {
+    let s = bed.open("s").await;
+    let here = s.sandbox.cwd().await.unwrap();
+    let nowhere = format!("{here}/nowhere");
+    for attention in [Attention::AtEnd, Attention::Live, crate::session::quiet()] {
+        let elsewhere = Wish { directory: Directory::Other, ..wish(attention) };
+        let job = hermes_types::Work::Shell(format!("touch {here}/ran"));
+        let permit = permit(&s.plan, &s.key, job, &nowhere);
+        let outcome = s.sandbox.start(permit, elsewhere).await.unwrap().end().await.unwrap();
+        assert_eq!((outcome.code, outcome.ending), (126, Ending::BadDirectory));
+    }
+    s.out("mkdir gone; cd gone; rmdir ../gone").await;
+    assert_eq!(s.run("touch ran").await.code, 126);
+    assert_eq!(s.out("pwd; ls").await, format!("{here}\n"), "the next command finds a place");
+}
+
+pub(crate) async fn a_session_that_moved_after_the_gate_was_asked_runs_nothing(bed: &Bed) {
+    let (s, other) = (bed.open("s").await, bed.open("s").await);
+    let judged = s.permit("touch ran").await;
+    other.out("mkdir elsewhere; cd elsewhere").await;
+    let refused = s.sandbox.start(judged, wish(Attention::AtEnd)).await;
+    assert!(matches!(refused, Err(Error::Moved)), "{refused:?}");
+    assert_eq!(s.out("ls . ..").await, ".:\n\n..:\nelsewhere\n");
+}
+
+pub(crate) async fn long_commands_and_long_inputs_arrive_whole(bed: &Bed) {
+    let s = bed.open("s").await;
+    let word = "x".repeat(1 << 20);
+    assert_eq!(s.out(&format!("v='{word}'; echo ${{#v}}")).await, "1048576\n");
+    let data: Vec<u8> = (0..100 * 1024).map(|i: u32| u8::try_from(i % 251).unwrap()).collect();
+    let fed = Wish { input: Input::Data(data.clone()), keep: 1 << 20, ..wish(Attention::AtEnd) };
+    let outcome = s.end("cat", fed).await;
+    assert!(outcome.output == data, "{} bytes came back", outcome.output.len());
+    assert_eq!(s.out("cat; echo end").await, "end\n", "without input there is none");
+}
+
+pub(crate) async fn the_environment_is_what_was_given_and_nobody_elses(bed: &Bed) {
+    let s = bed.open("s").await;
+    let names = s.out("env | cut -d= -f1 | sort | tr '\\n' ' '").await;
+    assert_eq!(names, "GIVEN HOME PATH PWD SHLVL _ ");
+    // Whoever looks after the command was not told what only the command may know.
+    assert_eq!(
+        s.out("tr '\\0' '\\n' </proc/$PPID/environ | cut -d= -f1 | sort | tr '\\n' ' '").await,
+        "HOME PATH "
+    );
+    assert_eq!(s.out("ls /proc/self/fd | tr '\\n' ' '").await, "0 1 2 3 ");
+}
+
+pub(crate) async fn a_secret_is_with_its_command_and_nowhere_else(bed: &Bed) {
+    let s = bed.open("s").await;
+    let secret = format!("hunter-{}", std::process::id());
+    let told = Wish { env: vec![("SECRET".to_owned(), secret.clone())], ..wish(Attention::Live) };
+    let mut command = s.start("export SECRET; echo ${#SECRET}; exec sleep 1000", told).await;
+    let Happening::Output(said) = command.next().await.unwrap() else { panic!("it ended") };
+    assert_eq!(String::from_utf8(said).unwrap(), format!("{}\n", secret.len()));
+    let tells = |path: &Path| {
+        let content = fs::read(path).unwrap_or_default();
+        content.windows(secret.len()).any(|part| part == secret.as_bytes())
+    };
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        assert!(!tells(&entry.path().join("cmdline")), "{entry:?}");
+    }
+    let mut next = vec![bed.folder.clone()];
+    while let Some(directory) = next.pop() {
+        for entry in fs::read_dir(&directory).unwrap().flatten() {
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                next.push(entry.path());
+            }
+            assert!(!kind.is_file() || !tells(&entry.path()), "{entry:?}");
+        }
+    }
+    for private in ["run", &format!("run/{}", s.plan.name()), &format!("run/{}/guest", s.plan.name())] {
+        let mode = fs::metadata(bed.folder.join(private)).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o700, "{private}");
+    }
+}
+
+pub(crate) async fn a_session_may_have_any_key_and_is_alone(bed: &Bed) {
+    let long = "k".repeat(10 * 1024);
+    let keys = ["", "../..", "/", "a\nb", "a b;$(touch ran)`", "\u{1}\u{7f}\u{202e}🦀", "K", "k", &long];
+    let mut open: Vec<Session> = Vec::new();
+    for key in keys {
+        let s = bed.open(key).await;
+        assert_eq!(s.out(&format!("echo [$MINE]; export MINE={}", open.len())).await, "[]\n", "{key:?}");
+        open.push(s);
+    }
+    for (number, key) in keys.iter().enumerate() {
+        assert_eq!(bed.open(key).await.out("echo $MINE").await, format!("{number}\n"), "{key:?}");
+    }
+    let mut found: Vec<String> =
+        bed.places().list().await.unwrap().into_iter().map(|found| found.record.session).collect();
+    let mut expected = keys.map(str::to_owned).to_vec();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
