@@ -51,8 +51,8 @@ impl Backend {
         }
     }
 
-    /// Makes the place and puts its guest there, so that it can be reached.
-    pub(crate) async fn make(&self, plan: &Plan, room: &Room) -> Result<(), Error> {
+    /// Makes the place, puts its guest there and gives a stream to it.
+    pub(crate) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
         match self {
             Self::Local(local) => local.make(plan, room).await,
             Self::Sandbox(sandboxed) => sandboxed.make(plan, room).await,

@@ -49,7 +49,9 @@ pub enum Error {
         most: usize,
     },
     /// The session has a place with other settings, in which something runs.
-    #[error("the place of this session, {name}, was made with other settings, and something still runs there")]
+    #[error(
+        "the place of this session, {name}, was made with other settings, and something still runs there"
+    )]
     Changed {
         /// Which one.
         name: String,

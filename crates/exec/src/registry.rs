@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -141,9 +142,14 @@ impl Room {
         }
     }
 
+    /// The same for those who can wait.
+    pub(crate) fn knock_now(&self) -> io::Result<net::UnixStream> {
+        net::UnixStream::connect(through(&self.door()?))
+    }
+
     /// Whether somebody listens there.
     pub(crate) fn answers(&self) -> bool {
-        self.door().and_then(|door| std::os::unix::net::UnixStream::connect(through(&door))).is_ok()
+        self.knock_now().is_ok()
     }
 
     /// Makes the directory, for this user alone.

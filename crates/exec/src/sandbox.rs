@@ -119,6 +119,9 @@ struct Live {
     client: Client,
     /// What nobody has been told yet.
     reset: Reset,
+    /// Where the session was when it was opened, until somebody has asked. Should it have moved since, a job that was
+    /// judged by this does not run, and whoever asks again is told anew.
+    cwd: Option<String>,
     /// Whether its session was there before.
     origin: Origin,
     /// The way out, where the place has no other.
@@ -153,9 +156,7 @@ impl Plan {
 
     async fn try_enter(&self) -> Result<Live, Error> {
         let (client, was_here) = self.find_or_make().await?;
-        let about = client.about().await?;
-        let mut env = about.base_env;
-        env.extend(pairs(&self.spec.env));
+        let mut env = pairs(&self.spec.env);
         let proxy = match self.spec.backend.network() {
             Network::Proxy => {
                 env.extend(pairs(&proxy::environment()));
@@ -176,7 +177,8 @@ impl Plan {
         let view = client.open_session(open).await?;
         // A place whose guest lost the session has lost its state, whoever made it.
         let reset = if view.origin == Origin::Created { was_here } else { Reset::No };
-        Ok(Live { client, reset, origin: view.origin, _proxy: proxy })
+        let cwd = Some(String::from_utf8_lossy(&view.cwd).into_owned());
+        Ok(Live { client, reset, cwd, origin: view.origin, _proxy: proxy })
     }
 
     async fn find_or_make(&self) -> Result<(Client, Reset), Error> {
@@ -190,7 +192,9 @@ impl Plan {
         match self.find(&room).await {
             Some(Here { client, made: Made::AsWanted }) => return Ok((client, Reset::No)),
             // It is not what was judged, so nothing runs there for us; and what runs there is not ours to end.
-            Some(Here { client, made: Made::Otherwise }) if client.stats().await?.running > 0 => {
+            Some(Here { client, made: Made::Otherwise })
+                if client.stats().await.is_ok_and(|stats| stats.running > 0) =>
+            {
                 return Err(Error::Changed { name: self.name() });
             }
             // A guest that cannot be talked to is of another version, or broken.
@@ -219,8 +223,7 @@ impl Plan {
     }
 
     async fn make(&self, room: &Room) -> Result<Client, Error> {
-        self.spec.backend.make(self, room).await?;
-        let stream = self.spec.backend.reach_guest(room).await.map_err(Error::file(&room.socket()))?;
+        let stream = self.spec.backend.make(self, room).await?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let record = Record {
             place: self.id().clone(),
@@ -234,12 +237,15 @@ impl Plan {
             files: self.spec.backend.files(self),
             anchor: Anchor::of(&stream),
         };
-        let client = Client::connect(stream).await?;
-        record.write(room.path())?;
-        if let Some(files) = &record.files {
-            record.write(files)?;
-        }
-        Ok(client)
+        let room = room.clone();
+        let written = blocking(move || {
+            record.write(room.path())?;
+            record.files.iter().try_for_each(|files| record.write(files))
+        });
+        // Both to their end: whoever clears up after one must not be in the way of the other.
+        let (written, client) = tokio::join!(written, Client::connect(stream));
+        written?;
+        Ok(client?)
     }
 
     fn guest_session(&self) -> SessionKey {
@@ -251,6 +257,9 @@ impl Plan {
 impl Sandbox {
     /// Where the session is now. The gate must judge a job by this directory.
     pub async fn cwd(&self) -> Result<String, Error> {
+        if let Some(cwd) = self.ready().await?.cwd.take() {
+            return Ok(cwd);
+        }
         let key = self.plan.guest_session();
         let shown = match self.client().await?.show_session(&key).await {
             // Its place ended just then; nothing was asked of it that could be done twice.
@@ -361,9 +370,11 @@ impl Sandbox {
         Ok(self.ready().await?.client.clone())
     }
 
-    /// The connection, and the one chance to learn that the place was made again.
+    /// The connection for a command, which may move the session, and the one chance to learn that the place was made
+    /// again.
     async fn client_and_news(&self) -> Result<(Client, Reset), Error> {
         let mut live = self.ready().await?;
+        live.cwd = None;
         Ok((live.client.clone(), std::mem::replace(&mut live.reset, Reset::No)))
     }
 

@@ -54,7 +54,7 @@ async fn answer(guest: &Rc<Guest>, mux: &Mux, stream: Stream) -> Result<(), Fram
         Request::About => writer.send(&Reply::About(guest.about())).await?,
         Request::Stats => writer.send(&Reply::Stats(guest.stats())).await?,
         Request::OpenSession(open) => {
-            let opened = guest.sessions.open(open);
+            let opened = guest.sessions.open(&guest.base_env, open);
             if let Ok((session, _)) = &opened {
                 run::init::ready(guest, session).await;
             }

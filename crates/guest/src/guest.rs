@@ -17,6 +17,9 @@ use crate::shell;
 /// What a place tells its guest that commands should know too.
 pub(crate) const BASE_ENV: [&str; 7] = ["PATH", "HOME", "LANG", "TERM", "TZ", "USER", "SHELL"];
 
+/// The name and the value of a variable.
+pub(crate) type Variable = (ByteBuf, ByteBuf);
+
 #[derive(Debug)]
 pub(crate) struct Guest {
     pub(crate) sessions: Sessions,
@@ -27,7 +30,7 @@ pub(crate) struct Guest {
     uses: Cell<usize>,
     last_used: Cell<Instant>,
     started: Instant,
-    base_env: Vec<(ByteBuf, ByteBuf)>,
+    pub(crate) base_env: Vec<Variable>,
 }
 
 impl Guest {
@@ -99,9 +102,9 @@ impl Drop for Use {
 
 /// The variables of the place itself. `HOME` is looked up where the guest was not told.
 #[expect(clippy::disallowed_methods, reason = "this is the environment of the place, not a setting")]
-fn base_env() -> Vec<(ByteBuf, ByteBuf)> {
+fn base_env() -> Vec<Variable> {
     let told = BASE_ENV.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
-    let mut env: Vec<(ByteBuf, ByteBuf)> =
+    let mut env: Vec<Variable> =
         told.map(|(name, value)| (ByteBuf::from(name), ByteBuf::from(value.as_bytes()))).collect();
     if !env.iter().any(|(name, _)| name.as_slice() == b"HOME")
         && let Some(home) = home_of(rustix::process::getuid().as_raw())

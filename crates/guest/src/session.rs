@@ -13,6 +13,7 @@ use hermes_guest::protocol::message::{
 use serde_bytes::ByteBuf;
 use tokio::sync::OnceCell;
 
+use crate::guest::Variable;
 use crate::shell::state::State;
 
 /// One session. Its state is replaced as a whole or not at all.
@@ -34,7 +35,11 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn open(&self, request: OpenSession) -> Result<(Rc<Session>, Origin), Fault> {
+    pub(crate) fn open(
+        &self,
+        base_env: &[Variable],
+        request: OpenSession,
+    ) -> Result<(Rc<Session>, Origin), Fault> {
         if let Ok(found) = self.get(&request.key) {
             return Ok((found, Origin::Found));
         }
@@ -45,9 +50,10 @@ impl Sessions {
         if open.len() >= limit::SESSIONS {
             return Err(Fault::TooMany { what: Counted::Sessions, limit: limit::SESSIONS as u64 });
         }
+        let env = base_env.iter().cloned().chain(request.env);
         let state = State {
             cwd: plain(&request.cwd),
-            env: request.env.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec())).collect(),
+            env: env.map(|(name, value)| (name.into_vec(), value.into_vec())).collect(),
             ..State::default()
         };
         let session = Rc::new(Session {

@@ -1,20 +1,20 @@
 //! The file tree of a jail: the host's, read-only, with private and chosen parts on top.
 //!
-//! Everything is done with descriptors of mounts that are not attached anywhere yet. All sources are opened before
-//! the first mount is moved into place, so no later step can change what an earlier path meant. One file system in
-//! memory holds all that is private: `/tmp`, the devices' directory, what covers masked paths.
+//! Whatever the jail sees of the host is opened, as a mount that is not attached anywhere yet, before the first mount is
+//! put into place, so no later step can change what an earlier path meant. One file system in memory holds all that is
+//! private: `/tmp`, the devices' directory, what covers masked paths, and the root.
 //!
-//! The new mount namespace is a copy of the host's tree, and this copy becomes the jail's: it is made read-only where it
-//! is, and covered. Nothing is unmounted, because the kernel then waits for all processors, which takes longer than all
-//! the rest; what is covered stays covered, since uncovering takes a capability that nobody in the jail has or can get.
-//! Only a jail with names that the host's root does not have gets another root, and the old one is let go.
+//! What the host's root has is shown in that root, read-only, unless something else belongs there. Nothing is unmounted,
+//! because the kernel then waits for all processors, which takes longer than all the rest: the old root is covered, and
+//! what is covered stays covered, since uncovering takes a capability that nobody in the jail has or can get.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
 
 use crate::error::{During, Fault, Step};
 use crate::jail::{Access, Jail};
@@ -46,65 +46,78 @@ const PROC_MASKS: [&str; 8] =
 pub(crate) fn enter(jail: &Jail) -> Result<Vec<PathBuf>, Fault> {
     let plan = Plan::new(jail)?;
     let sources = plan.mounts.iter().map(open_source).collect::<Result<Vec<_>, _>>()?;
-    let devices = DEVICES
-        .iter()
-        .map(|name| clone(CWD, &Path::new("/dev").join(name)))
-        .collect::<Result<Vec<_>, _>>()?;
-    let parts = if plan.new_names { top_level()? } else { Vec::new() };
-
-    let root = open_in(CWD, Path::new("/")).during(Step::Root)?;
-    if !plan.new_names {
-        sys::restrict_mount(root.as_fd(), READ_ONLY).during(Step::Root)?;
-    }
+    let parts = top_level(&plan)?;
     // This covers the host's /proc, and is itself covered by the new one.
     let private = private(jail)?;
     move_to(&private, CWD, Path::new("/proc")).during(Step::Scratch)?;
     lay_out(&private, &plan)?;
-    let root = if plan.new_names { assemble(&private, parts)? } else { root };
+    let covers = covers(&private)?;
+    let proc = new_proc()?;
+    new_root(&private, parts)?;
 
+    // From here on every path means what it will mean in the jail, but for what is not mounted yet.
     for (index, (mount, source)) in plan.mounts.iter().zip(sources).enumerate() {
-        let source = match (&mount.kind, source) {
-            (Kind::Mask, _) if mount.is_directory => {
-                clone_restricted(&private, &PathBuf::from(format!("mask/{index}")), READ_ONLY)?
+        let target = mount.target.as_path();
+        let at_target = |error| Fault::at(Step::Mount, target, error);
+        match (&mount.kind, source) {
+            // The new root is empty there.
+            (Kind::Mask, _) if mount.is_bare() => {}
+            (Kind::Mask, _) => {
+                let empty = if mount.is_directory { &format!("mask/{index}") } else { "nothing" };
+                match bind(&covers, Path::new(empty), target) {
+                    // It was removed since we looked, and there is nothing left to hide.
+                    Err(Errno::NOENT)
+                        if rustix::fs::lstat(target).is_err_and(|error| error == Errno::NOENT) => {}
+                    done => done.map_err(at_target)?,
+                }
             }
-            (Kind::Mask, _) => clone_restricted(&private, Path::new("nothing"), READ_ONLY)?,
-            (Kind::Private(name), _) => clone(&private, Path::new(name))?,
-            (Kind::Dev, _) => clone_restricted(&private, Path::new("dev"), READ_ONLY)?,
-            (Kind::Proc, _) => new_proc()?,
+            (Kind::Private(name), _) => bind(&private, Path::new(name), target).map_err(at_target)?,
+            (Kind::Dev, _) => {
+                bind(&covers, Path::new("dev"), target).map_err(at_target)?;
+                attach(&new_terminals()?, Path::new("/dev/pts"))?;
+                bind(&private, Path::new("shm"), Path::new("/dev/shm")).map_err(at_target)?;
+            }
+            (Kind::Proc, _) => {
+                attach(&proc, target)?;
+                mask_proc(&covers)?;
+            }
             (Kind::Bind(access, _), Some(source)) => {
                 let flags = if *access == Access::ReadOnly { READ_ONLY } else { INERT };
                 sys::restrict_mount(source.as_fd(), flags).during(Step::Mount)?;
-                source
+                attach(&source, target)?;
             }
-            (Kind::Bind(..), None) => continue,
-        };
-        match attach(&root, &source, &mount.target) {
-            // It was removed since we looked, and there is nothing left to hide.
-            Err(fault) if mount.kind == Kind::Mask && fault.errno == libc::ENOENT => continue,
-            other => other?,
-        }
-        match &mount.kind {
-            Kind::Proc => mask_proc(&root, &private)?,
-            Kind::Dev => fill_dev(&root, &private, &devices)?,
-            _ => {}
+            (Kind::Bind(..), None) => {}
         }
     }
-
-    if plan.new_names {
-        pivot(&root)?;
-    }
+    rustix::process::chdir("/").during(Step::Root)?;
     Ok(plan.writable())
 }
 
-/// A new root of the private file system, with all parts of the old one in their places.
-fn assemble(private: &OwnedFd, parts: Vec<(PathBuf, OwnedFd)>) -> Result<OwnedFd, Fault> {
-    let root = clone_restricted(private, Path::new("root"), READ_ONLY)?;
+/// What hides other things: the private file system once more, but read-only, with the devices in their places.
+fn covers(private: &OwnedFd) -> Result<OwnedFd, Fault> {
+    let covers = clone(private, Path::new(""))?;
+    sys::restrict_mount(covers.as_fd(), READ_ONLY).during(Step::Scratch)?;
+    move_to(&covers, private, Path::new("covers")).during(Step::Scratch)?;
+    rustix::process::fchdir(&covers).during(Step::Scratch)?;
+    for name in DEVICES {
+        let device = Path::new("/dev").join(name);
+        rustix::mount::mount_bind(&device, Path::new("dev").join(name))
+            .map_err(|error| Fault::at(Step::Source, &device, error))?;
+    }
+    Ok(covers)
+}
+
+/// Moves this process to a root of the private file system, with the parts of the old one in their places. The old
+/// one is where `/proc` comes to be, out of reach for ever: to unmount it would take longer than all the rest.
+fn new_root(private: &OwnedFd, parts: Vec<(PathBuf, OwnedFd)>) -> Result<(), Fault> {
+    let root = clone(private, Path::new("root"))?;
     move_to(&root, private, Path::new("root")).during(Step::Root)?;
     for (name, mount) in parts {
-        sys::restrict_mount(mount.as_fd(), READ_ONLY).during(Step::Root)?;
-        attach(&root, &mount, &name)?;
+        move_to(&mount, &root, &name).map_err(|error| Fault::at(Step::Mount, &name, error))?;
     }
-    Ok(root)
+    sys::restrict_mount(root.as_fd(), READ_ONLY).during(Step::Root)?;
+    rustix::process::fchdir(&root).during(Step::Pivot)?;
+    rustix::process::pivot_root(".", "proc").during(Step::Pivot)
 }
 
 fn open_source(mount: &Mount) -> Result<Option<OwnedFd>, Fault> {
@@ -137,7 +150,7 @@ fn lay_out(private: &OwnedFd, plan: &Plan) -> Result<(), Fault> {
         directory(private, Path::new(name)).during(Step::Scratch)?;
         rustix::fs::chmodat(private, name, open, AtFlags::empty()).during(Step::Scratch)?;
     }
-    for name in ["root", "mask", "empty", "dev", "dev/pts", "dev/shm"] {
+    for name in ["root", "mask", "empty", "covers", "dev", "dev/pts", "dev/shm"] {
         directory(private, Path::new(name)).during(Step::Scratch)?;
     }
     file(private, Path::new("nothing")).during(Step::Scratch)?;
@@ -154,11 +167,9 @@ fn lay_out(private: &OwnedFd, plan: &Plan) -> Result<(), Fault> {
     for (to, name) in links {
         rustix::fs::symlinkat(to, private, Path::new("dev").join(name)).during(Step::Scratch)?;
     }
-    if plan.new_names {
-        copy_top_level(private)?;
-    }
+    copy_top_level(private)?;
     for (index, mount) in plan.mounts.iter().enumerate() {
-        if mount.kind == Kind::Mask && mount.is_directory {
+        if mount.kind == Kind::Mask && mount.is_directory && !mount.is_bare() {
             directory(private, Path::new(&format!("mask/{index}"))).during(Step::Scratch)?;
         }
         let Some((over, below)) = plan.holder(index) else { continue };
@@ -188,22 +199,23 @@ fn copy_top_level(private: &OwnedFd) -> Result<(), Fault> {
     Ok(())
 }
 
-fn top_level() -> Result<Vec<(PathBuf, OwnedFd)>, Fault> {
+/// What the root has and no mount of the plan replaces, by its name.
+fn top_level(plan: &Plan) -> Result<Vec<(PathBuf, OwnedFd)>, Fault> {
     let mut parts = Vec::new();
     for entry in std::fs::read_dir("/").during(Step::Root)? {
         let entry = entry.during(Step::Root)?;
-        if !entry.file_type().during(Step::Root)?.is_symlink() {
-            parts.push((entry.path(), clone(CWD, &entry.path())?));
+        let path = entry.path();
+        let replaced = plan.mounts.iter().any(|mount| mount.target == path);
+        if !replaced && !entry.file_type().during(Step::Root)?.is_symlink() {
+            parts.push((PathBuf::from(entry.file_name()), clone(CWD, &path)?));
         }
     }
     Ok(parts)
 }
 
-fn fill_dev(root: &OwnedFd, private: &OwnedFd, devices: &[OwnedFd]) -> Result<(), Fault> {
-    for (name, device) in DEVICES.iter().zip(devices) {
-        attach(root, device, &Path::new("/dev").join(name))?;
-    }
-    let terminals = (|| {
+/// Terminals of the jail's own.
+fn new_terminals() -> Result<OwnedFd, Fault> {
+    (|| {
         let fs = rustix::mount::fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC)?;
         rustix::mount::fsconfig_set_string(&fs, "ptmxmode", "0666")?;
         rustix::mount::fsconfig_set_string(&fs, "mode", "0620")?;
@@ -211,9 +223,7 @@ fn fill_dev(root: &OwnedFd, private: &OwnedFd, devices: &[OwnedFd]) -> Result<()
         let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         rustix::mount::fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, flags)
     })()
-    .during(Step::Terminals)?;
-    attach(root, &terminals, Path::new("/dev/pts"))?;
-    attach(root, &clone(private, Path::new("shm"))?, Path::new("/dev/shm"))
+    .during(Step::Terminals)
 }
 
 /// The processes of the jail's own pid namespace. Read-only as a whole: for the host's root, who may be the one who
@@ -231,33 +241,35 @@ fn new_proc() -> Result<OwnedFd, Fault> {
     .during(Step::Proc)
 }
 
-fn mask_proc(root: &OwnedFd, private: &OwnedFd) -> Result<(), Fault> {
+fn mask_proc(covers: &OwnedFd) -> Result<(), Fault> {
     for path in PROC_MASKS.iter().map(|name| Path::new("/proc").join(name)) {
-        let Ok(there) = open_in(root, &path) else { continue };
-        let stat = rustix::fs::fstat(&there).during(Step::Mount)?;
+        let Ok(stat) = rustix::fs::lstat(&path) else { continue };
         let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
         let empty = Path::new(if is_directory { "empty" } else { "nothing" });
-        attach(root, &clone_restricted(private, empty, READ_ONLY)?, &path)?;
+        bind(covers, empty, &path).map_err(|error| Fault::at(Step::Mount, &path, error))?;
     }
     Ok(())
 }
 
 /// A copy of the mounts at `path` and below, attached nowhere.
 fn clone(at: impl AsFd, path: &Path) -> Result<OwnedFd, Fault> {
-    let flags =
+    let mut flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    if path.as_os_str().is_empty() {
+        flags |= OpenTreeFlags::AT_EMPTY_PATH;
+    }
     rustix::mount::open_tree(at, path, flags).map_err(|error| Fault::at(Step::Source, path, error))
 }
 
-fn clone_restricted(at: impl AsFd, path: &Path, flags: u64) -> Result<OwnedFd, Fault> {
-    let mount = clone(at, path)?;
-    sys::restrict_mount(mount.as_fd(), flags).during(Step::Mount)?;
-    Ok(mount)
+/// Shows a part of the private file system, with the mounts in it, at a path.
+fn bind(holder: &OwnedFd, part: &Path, target: &Path) -> rustix::io::Result<()> {
+    rustix::process::fchdir(holder)?;
+    rustix::mount::mount_bind_recursive(part, target)
 }
 
-/// Attaches a mount at a path of the new root, whatever links lead there.
-fn attach(root: &OwnedFd, mount: &OwnedFd, target: &Path) -> Result<(), Fault> {
-    let place = open_in(root, target).map_err(|error| Fault::at(Step::MountPoint, target, error))?;
+/// Attaches a mount at a path, whatever links lead there.
+fn attach(mount: &OwnedFd, target: &Path) -> Result<(), Fault> {
+    let place = open(target).map_err(|error| Fault::at(Step::MountPoint, target, error))?;
     move_to(mount, &place, Path::new("")).map_err(|error| Fault::at(Step::Mount, target, error))
 }
 
@@ -269,10 +281,8 @@ fn move_to(mount: &OwnedFd, at: impl AsFd, path: &Path) -> io::Result<()> {
     Ok(rustix::mount::move_mount(mount, "", at, path, flags)?)
 }
 
-/// Opens a path as a process whose root is `root` would see it.
-fn open_in(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)?)
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 fn directory(at: &OwnedFd, path: &Path) -> io::Result<()> {
@@ -297,12 +307,4 @@ fn file(at: &OwnedFd, path: &Path) -> io::Result<()> {
 fn file_below(at: &OwnedFd, path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |parent| directories(at, parent))?;
     file(at, path)
-}
-
-/// Makes `root` the root and lets go of the old one, of which nothing remains reachable.
-fn pivot(root: &OwnedFd) -> Result<(), Fault> {
-    rustix::process::fchdir(root).during(Step::Pivot)?;
-    rustix::process::pivot_root(".", ".").during(Step::Pivot)?;
-    rustix::mount::unmount(".", UnmountFlags::DETACH).during(Step::Pivot)?;
-    rustix::process::chdir("/").during(Step::Pivot)
 }

@@ -8,20 +8,21 @@ use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::process::{Resource, Signal};
+use rustix::process::Signal;
 
 use crate::error::{During, Fault, Step};
+use crate::held::Held;
 use crate::jail::{Jail, Network};
-use crate::{access, cgroup, files, privilege, sys, syscalls};
+use crate::privilege::Rlimits;
+use crate::{access, cgroup, files, privilege, sys, syscalls, wire};
 
 /// What the first process needs.
 pub(crate) struct Inside {
     pub(crate) jail: Jail,
     /// Descriptors that go along, each with its number inside.
     pub(crate) descriptors: Vec<(OwnedFd, RawFd)>,
-    /// The doors of its cgroups.
-    pub(crate) doors: Vec<OwnedFd>,
-    pub(crate) rlimits: Vec<(Resource, u64)>,
+    /// Where the doors of its cgroups come from, once there are any.
+    pub(crate) admission: OwnedFd,
     /// Ends when the keeper does.
     pub(crate) keeper_alive: OwnedFd,
     /// Who it is, inside and outside.
@@ -43,16 +44,14 @@ impl Inside {
         sys::ordinary_signals();
         rustix::process::setsid().during(Step::Namespaces)?;
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-        for door in self.doors {
-            cgroup::enter(door).during(Step::Cgroup)?;
-        }
         map_user(self.uid, self.gid).during(Step::IdMap)?;
-        own_cgroup_names().during(Step::Cgroup)?;
         rustix::system::sethostname(jail.hostname.as_bytes()).during(Step::Hostname)?;
         if jail.network == Network::None {
             loopback().during(Step::Loopback)?;
         }
         let writable = files::enter(jail)?;
+        let held = enter_cgroups(&self.admission).during(Step::Cgroup)?;
+        own_cgroup_names().during(Step::Cgroup)?;
 
         privilege::drop_all().during(Step::Capabilities)?;
         die_with(&self.keeper_alive).during(Step::DeathSignal)?;
@@ -61,7 +60,7 @@ impl Inside {
         access::restrict(&writable).during(Step::Landlock)?;
         privilege::place(self.descriptors).during(Step::Descriptors)?;
         // Only now: until here, more files may be open than the program is allowed.
-        privilege::limit(&self.rlimits).during(Step::Rlimits)?;
+        Rlimits::new(&jail.limits, held).set().during(Step::Rlimits)?;
         syscalls::restrict().during(Step::Seccomp)?;
         Err(Fault::at(Step::Exec, &jail.program, become_program(jail)))
     }
@@ -72,6 +71,13 @@ fn map_user(uid: u32, gid: u32) -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+}
+
+/// Waits for the cgroups, enters them and says what they hold.
+fn enter_cgroups(admission: &OwnedFd) -> io::Result<Held> {
+    let (held, doors) = wire::receive(admission)?.ok_or_else(|| io::Error::from_raw_os_error(libc::EPIPE))?;
+    doors.into_iter().try_for_each(cgroup::enter)?;
+    Ok(held)
 }
 
 /// Hides the path of our cgroup. A kernel without such namespaces shows a name, and nothing more.

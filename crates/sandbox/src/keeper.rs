@@ -19,7 +19,7 @@ use crate::jail::{Jail, Lifetime, Network};
 use crate::room::Room;
 use crate::sys::{self, Side};
 use crate::wire::{self, Exit, Order, Report};
-use crate::{privilege, probe, sockets};
+use crate::{privilege, probe};
 
 /// The name by which a program that embeds this crate knows that it is to be the keeper.
 pub(crate) const KEEPER: &str = "hermes-jail-keeper";
@@ -77,15 +77,9 @@ fn make(control: &OwnedFd) -> Result<Option<Made>, Fault> {
     leave_groups().during(Step::Groups)?;
     let room = order.jail.room.as_ref().map(|room| Room::hold(Path::new(room)));
     let room = room.transpose().during(Step::Spec)?;
-    let (cgroups, held) = Cgroups::make(&order.jail.limits);
     let lifetime = order.jail.lifetime;
-    match start(control, &cgroups, held, order, descriptors) {
-        Ok(init) => Ok(Some(Made { init, cgroups, lifetime, room })),
-        Err(fault) => {
-            cgroups.remove();
-            Err(fault)
-        }
-    }
+    let (init, cgroups) = start(control, order, descriptors)?;
+    Ok(Some(Made { init, cgroups, lifetime, room }))
 }
 
 /// Root leaves the groups it is in. Others cannot, and root in a user namespace only where that allows it.
@@ -109,23 +103,15 @@ fn receive(control: &OwnedFd) -> io::Result<(Order, Vec<OwnedFd>)> {
     Ok((order, descriptors))
 }
 
-/// Starts the first process and tells the launcher. Returns the process by its descriptor.
-fn start(
-    control: &OwnedFd,
-    cgroups: &Cgroups,
-    mut held: Held,
-    mut order: Order,
-    descriptors: Vec<OwnedFd>,
-) -> Result<OwnedFd, Fault> {
+/// Starts the first process and tells the launcher. Returns the process by its descriptor, and its cgroups.
+fn start(control: &OwnedFd, order: Order, descriptors: Vec<OwnedFd>) -> Result<(OwnedFd, Cgroups), Fault> {
     let (failure, failing) = pipe().during(Step::Namespaces)?;
     let (keeper_alive, alive) = pipe().during(Step::Namespaces)?;
-    // Now, because they are listed by network, and the jail may have another.
-    order.jail.masked.extend(sockets::of_the_host(&order.jail));
-    let rlimits = privilege::rlimits(&order.jail.limits, &mut held);
+    let (usher, admission) = wire::pair().during(Step::Namespaces)?;
+    let limits = order.jail.limits.clone();
     let inside = Inside {
         descriptors: descriptors.into_iter().zip(order.numbers).collect(),
-        doors: cgroups.doors().during(Step::Cgroup)?,
-        rlimits,
+        admission,
         keeper_alive,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
@@ -133,23 +119,37 @@ fn start(
     };
     match sys::fork(namespaces(&inside.jail)).during(Step::Namespaces)? {
         Side::Child => {
-            drop(alive);
+            drop((alive, usher));
             let fault = inside.run();
             // If this cannot be told, the launcher sees an end without a program, which is a failure too.
             let told = postcard::to_stdvec(&fault).map(|bytes| File::from(failing).write_all(&bytes));
             std::process::exit(if told.is_ok() { 1 } else { 2 });
         }
         Side::Parent { pid, pidfd } => {
-            let told = wire::send(control, &Report::Made { pid, held }, &[pidfd.as_fd(), failure.as_fd()]);
-            if let Err(error) = told {
+            // The first process makes its tree meanwhile, and waits to be let in before it goes on.
+            let (cgroups, held) = Cgroups::make(&limits);
+            let told = admit(&usher, &cgroups, &held).during(Step::Cgroup).and_then(|()| {
+                let held = privilege::Rlimits::new(&limits, held).held;
+                wire::send(control, &Report::Made { pid, held }, &[pidfd.as_fd(), failure.as_fd()])
+                    .during(Step::Spec)
+            });
+            if let Err(fault) = told {
                 end(&pidfd).during(Step::Namespaces)?;
-                return Err(Fault::new(Step::Spec, error));
+                cgroups.remove();
+                return Err(fault);
             }
             // The first process lives as long as this end is open: until this process ends.
             std::mem::forget(alive);
-            Ok(pidfd)
+            Ok((pidfd, cgroups))
         }
     }
+}
+
+/// Hands the first process the doors of its cgroups, and says what they hold.
+fn admit(usher: &OwnedFd, cgroups: &Cgroups, held: &Held) -> io::Result<()> {
+    let doors = cgroups.doors()?;
+    let doors: Vec<_> = doors.iter().map(AsFd::as_fd).collect();
+    wire::send(usher, held, &doors)
 }
 
 fn namespaces(jail: &Jail) -> i32 {

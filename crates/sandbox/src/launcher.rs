@@ -19,6 +19,7 @@ use crate::held::Held;
 use crate::jail::{Jail, Lifetime};
 use crate::keeper::KEEPER;
 use crate::wire::{self, Exit, MOST_DESCRIPTORS, Order, Report};
+use crate::{plan, sockets};
 
 /// The longest a step of the set-up may take on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -57,32 +58,18 @@ impl Launcher {
         &self.program
     }
 
-    /// Makes a jail and starts its program. When this returns, the program runs and everything holds that the report
-    /// [`Running::held`] does not except; if it fails, nothing was run and nothing is left.
-    ///
-    /// It waits for a few milliseconds, so asynchronous code calls it on a thread for such things.
+    /// Makes a jail and starts its program: see [`Prepared::launch`].
     pub fn launch(&self, jail: &Jail, streams: &Streams<'_>) -> Result<Running, Error> {
+        self.prepare()?.launch(jail, streams)
+    }
+
+    /// Starts what will make a jail. That takes a while, in which the caller can do what the jail needs.
+    pub fn prepare(&self) -> Result<Prepared, Error> {
         let (control, theirs) = wire::pair().map_err(Error::io("cannot make a socket"))?;
         set_socket_timeout(&control, Timeout::Recv, Some(PATIENCE))
             .map_err(|error| Error::io("cannot set a timeout")(error.into()))?;
-        order(&control, jail, streams)?;
-        let mut keeper = self.spawn(theirs)?;
-        if jail.lifetime == Lifetime::Detached {
-            // It ends at once: its copy, which nobody has to wait for, does the work.
-            keeper.wait().map_err(Error::io("cannot wait for the jail's launcher"))?;
-        }
-        let outcome = receive_made(&control);
-        if outcome.is_err() && jail.lifetime == Lifetime::WithParent {
-            // Without this end the keeper ends what there is, and itself.
-            drop(control);
-            keeper.wait().map_err(Error::io("cannot wait for the jail's launcher"))?;
-            return Err(outcome.err().unwrap_or_else(|| Error::Broken("it ended".to_owned())));
-        }
-        let (pid, held, init) = outcome?;
-        set_socket_timeout(&control, Timeout::Recv, None)
-            .map_err(|error| Error::io("cannot set a timeout")(error.into()))?;
-        let keeper = (jail.lifetime == Lifetime::WithParent).then_some(keeper);
-        Ok(Running { control, init, pid, held, keeper, exit: None })
+        let keeper = self.spawn(theirs)?;
+        Ok(Prepared { waiting: Some((control, keeper)) })
     }
 
     #[expect(clippy::disallowed_methods, reason = "making jails is what this crate may start a process for")]
@@ -101,7 +88,53 @@ impl Launcher {
     }
 }
 
-/// Says what is to be made, before anybody is there to read it: the socket keeps it.
+/// Somebody who waits to be told what jail to make. Dropped untold, it ends, and nothing is left.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The connection and the process, until it is told.
+    waiting: Option<(OwnedFd, Child)>,
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if let Some((control, mut keeper)) = self.waiting.take() {
+            // Without this end the keeper ends. That it cannot be waited for means that somebody else did.
+            drop(control);
+            keeper.wait().ok();
+        }
+    }
+}
+
+impl Prepared {
+    /// Makes a jail and starts its program. When this returns, the program runs and everything holds that the report
+    /// [`Running::held`] does not except; if it fails, nothing was run and nothing is left.
+    ///
+    /// It waits for a few milliseconds, so asynchronous code calls it on a thread for such things.
+    pub fn launch(mut self, jail: &Jail, streams: &Streams<'_>) -> Result<Running, Error> {
+        let told = self.waiting.as_ref().map(|(control, _)| order(control, jail, streams)).transpose()?;
+        let (Some((control, mut keeper)), Some(())) = (self.waiting.take(), told) else {
+            return Err(Error::Broken("it was told before".to_owned()));
+        };
+        if jail.lifetime == Lifetime::Detached {
+            // It ends at once: its copy, which nobody has to wait for, does the work.
+            keeper.wait().map_err(Error::io("cannot wait for the jail's launcher"))?;
+        }
+        let outcome = receive_made(&control);
+        if outcome.is_err() && jail.lifetime == Lifetime::WithParent {
+            // Without this end the keeper ends what there is, and itself.
+            drop(control);
+            keeper.wait().map_err(Error::io("cannot wait for the jail's launcher"))?;
+            return Err(outcome.err().unwrap_or_else(|| Error::Broken("it ended".to_owned())));
+        }
+        let (pid, held, init) = outcome?;
+        set_socket_timeout(&control, Timeout::Recv, None)
+            .map_err(|error| Error::io("cannot set a timeout")(error.into()))?;
+        let keeper = (jail.lifetime == Lifetime::WithParent).then_some(keeper);
+        Ok(Running { control, init, pid, held, keeper, exit: None })
+    }
+}
+
+/// Says what is to be made. The socket keeps it until somebody is there to read it.
 fn order(control: &OwnedFd, jail: &Jail, streams: &Streams<'_>) -> Result<(), Error> {
     let mut numbers = vec![0, 1, 2];
     numbers.extend(streams.others.iter().map(|(number, _)| *number));
@@ -113,8 +146,13 @@ fn order(control: &OwnedFd, jail: &Jail, streams: &Streams<'_>) -> Result<(), Er
             libc::EINVAL,
         )));
     }
-    let bytes = postcard::to_stdvec(&Order { jail: jail.clone(), numbers })
-        .map_err(|error| Error::Broken(error.to_string()))?;
+    let mut jail = jail.clone();
+    // Looked for here, where there is time: the keeper is still being started. And sockets are listed by network, of
+    // which the jail may have another.
+    jail.masked.retain(|path| plan::may_need_cover(path));
+    jail.masked.extend(sockets::of_the_host(&jail));
+    let bytes =
+        postcard::to_stdvec(&Order { jail, numbers }).map_err(|error| Error::Broken(error.to_string()))?;
     let memory = rustix::fs::memfd_create("jail", MemfdFlags::CLOEXEC)
         .map_err(|error| Error::io("cannot make a file in memory")(error.into()))?;
     let mut memory = File::from(memory);

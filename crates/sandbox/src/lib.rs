@@ -42,5 +42,5 @@ pub use error::{Error, Fault, Missing, Step};
 pub use held::{Held, Hold};
 pub use jail::{Access, Bind, Jail, Lifetime, Limits, Network};
 pub use keeper::helper_main;
-pub use launcher::{JailId, Launcher, Running, Streams};
+pub use launcher::{JailId, Launcher, Prepared, Running, Streams};
 pub use wire::Exit;

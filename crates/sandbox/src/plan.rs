@@ -14,8 +14,6 @@ use crate::jail::{Access, Jail, Network};
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) mounts: Vec<Mount>,
-    /// Whether the jail's root has names that the host's has not.
-    pub(crate) new_names: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,9 +72,7 @@ impl Plan {
             mount.kind != Kind::Mask
                 || above(&mounts, &mount.target).is_none_or(|(_, over)| !is_bare(&over.kind))
         };
-        let mounts: Vec<Mount> = mounts.iter().filter(|mount| shown(mount)).cloned().collect();
-        let new_names = mounts.iter().any(|mount| is_new_name(&mount.target));
-        Ok(Self { mounts, new_names })
+        Ok(Self { mounts: mounts.iter().filter(|mount| shown(mount)).cloned().collect() })
     }
 
     /// Where in the private file system the mount point of this mount must be made, if it is there: the directory
@@ -84,6 +80,7 @@ impl Plan {
     pub(crate) fn holder(&self, index: usize) -> Option<(String, PathBuf)> {
         let target = &self.mounts.get(index)?.target;
         let (holder, top) = match above(&self.mounts, target) {
+            Some((_, mount)) if mount.is_bare() => ("root".to_owned(), Path::new("/")),
             Some((over, mount)) => match mount.kind {
                 Kind::Mask => (format!("mask/{over}"), mount.target.as_path()),
                 Kind::Private(name) => (name.to_owned(), mount.target.as_path()),
@@ -102,6 +99,13 @@ impl Plan {
             |mount: &&Mount| matches!(mount.kind, Kind::Private(_) | Kind::Bind(Access::ReadWrite, _));
         let shared_memory = std::iter::once(PathBuf::from("/dev/shm"));
         self.mounts.iter().filter(writable).map(|mount| mount.target.clone()).chain(shared_memory).collect()
+    }
+}
+
+impl Mount {
+    /// Whether this is to be empty and lies in the new root, which is empty anyway: then nothing needs to be mounted.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.kind == Kind::Mask && self.target.parent() == Some(Path::new("/"))
     }
 }
 
@@ -143,6 +147,11 @@ fn masks(jail: &Jail, binds: &[(PathBuf, PathBuf, Access)]) -> Result<Vec<(PathB
     masks.sort();
     masks.dedup();
     Ok(masks)
+}
+
+/// Whether a masked path may need a cover. What is not there needs none; all else the jail looks at more closely.
+pub(crate) fn may_need_cover(path: &Path) -> bool {
+    !is_plain(path) || !matches!(rustix::fs::stat(path), Err(Errno::NOENT | Errno::NOTDIR))
 }
 
 /// Where a path really leads and whether to a directory. `None`: it is not there, or cannot be reached by the user the
@@ -203,10 +212,12 @@ fn settle(target: &Path) -> io::Result<PathBuf> {
     Ok(target.to_path_buf())
 }
 
-/// The nearest mount that this path lies in, and its place in the list.
+/// The nearest mount that this path lies in, and its place in the list, which is sorted.
 fn above<'a>(mounts: &'a [Mount], target: &Path) -> Option<(usize, &'a Mount)> {
-    let around = |(_, mount): &(usize, &Mount)| target != mount.target && target.starts_with(&mount.target);
-    mounts.iter().enumerate().filter(around).max_by_key(|(_, mount)| mount.target.components().count())
+    target.ancestors().skip(1).find_map(|above| {
+        let index = mounts.binary_search_by(|mount| mount.target.as_path().cmp(above)).ok()?;
+        Some((index, mounts.get(index)?))
+    })
 }
 
 fn is_new_name(target: &Path) -> bool {
@@ -243,7 +254,6 @@ mod tests {
         ];
         expected.sort();
         assert_eq!(seen, expected);
-        assert!(plan.new_names);
     }
 
     #[test]

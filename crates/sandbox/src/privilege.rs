@@ -16,31 +16,39 @@ const ABOVE: RawFd = 512;
 /// Capabilities have numbers below this in every kernel there will be: the sets have 64 bits.
 const CAPABILITY_BITS: u32 = 64;
 
-/// The limits each process has, and what they add to what the cgroups hold.
-pub(crate) fn rlimits(limits: &Limits, held: &mut Held) -> Vec<(Resource, u64)> {
-    let mut all = vec![(Resource::Core, 0)];
-    all.extend(limits.open_files.map(|count| (Resource::Nofile, count)));
-    if let (Some(bytes), Hold::NotHeld { reason }) = (limits.memory, held.memory.clone()) {
-        all.push((Resource::Data, bytes));
-        held.memory = Hold::EachProcess { reason };
-    }
-    // The kernel counts processes for each user in each user namespace, but never refuses one to the host's root.
-    let is_root = rustix::process::getuid().is_root();
-    if let (Some(count), Hold::NotHeld { .. }, false) = (limits.processes, &held.processes, is_root) {
-        all.push((Resource::Nproc, u64::from(count)));
-        held.processes = Hold::Held;
-    }
-    all
+/// The limits each process has, and what holds together with the cgroups.
+pub(crate) struct Rlimits {
+    all: Vec<(Resource, u64)>,
+    pub(crate) held: Held,
 }
 
-/// Sets the limits for this process and all it starts. They can never be raised again.
-pub(crate) fn limit(rlimits: &[(Resource, u64)]) -> io::Result<()> {
-    for (resource, value) in rlimits {
-        let hard = rustix::process::getrlimit(*resource).maximum.unwrap_or(u64::MAX);
-        let value = Some((*value).min(hard));
-        setrlimit(*resource, Rlimit { current: value, maximum: value })?;
+impl Rlimits {
+    /// `held` is what the cgroups hold.
+    pub(crate) fn new(limits: &Limits, mut held: Held) -> Self {
+        let mut all = vec![(Resource::Core, 0)];
+        all.extend(limits.open_files.map(|count| (Resource::Nofile, count)));
+        if let (Some(bytes), Hold::NotHeld { reason }) = (limits.memory, held.memory.clone()) {
+            all.push((Resource::Data, bytes));
+            held.memory = Hold::EachProcess { reason };
+        }
+        // The kernel counts processes for each user in each user namespace, but never refuses one to the host's root.
+        let is_root = rustix::process::getuid().is_root();
+        if let (Some(count), Hold::NotHeld { .. }, false) = (limits.processes, &held.processes, is_root) {
+            all.push((Resource::Nproc, u64::from(count)));
+            held.processes = Hold::Held;
+        }
+        Self { all, held }
     }
-    Ok(())
+
+    /// Sets the limits for this process and all it starts. They can never be raised again.
+    pub(crate) fn set(&self) -> io::Result<()> {
+        for (resource, value) in &self.all {
+            let hard = rustix::process::getrlimit(*resource).maximum.unwrap_or(u64::MAX);
+            let value = Some((*value).min(hard));
+            setrlimit(*resource, Rlimit { current: value, maximum: value })?;
+        }
+        Ok(())
+    }
 }
 
 /// Gives up every capability, in every set, for ever.

@@ -171,7 +171,7 @@ pub(crate) fn restrict() -> io::Result<()> {
 }
 
 fn program() -> Result<BpfProgram, BackendError> {
-    let mut forbidden = always(FORBIDDEN);
+    let mut forbidden = Rules::new();
     forbidden.insert(libc::SYS_clone, any(NEW_NAMESPACES.map(|flag| bits(0, flag as u64, flag as u64)))?);
     forbidden
         .insert(libc::SYS_ioctl, any(TERMINAL_TRICKS.map(|request| compare(1, SeccompCmpOp::Eq, request)))?);
@@ -186,16 +186,13 @@ fn program() -> Result<BpfProgram, BackendError> {
         }
         forbidden.insert(*call, rules);
     }
-    let mut programs = vec![
+    let owners = if rustix::process::geteuid().is_root() { OWNERS } else { &[] };
+    Ok(join(vec![
         refuse_other_abi().to_vec(),
         compile(forbidden, libc::EPERM)?,
-        compile(always(UNKNOWN), libc::ENOSYS)?,
-        compile(BTreeMap::from([(libc::SYS_socket, sockets()?)]), libc::EAFNOSUPPORT)?,
-    ];
-    if rustix::process::geteuid().is_root() {
-        programs.push(compile(always(OWNERS), 0)?);
-    }
-    Ok(join(programs))
+        compile(Rules::from([(libc::SYS_socket, sockets()?)]), libc::EAFNOSUPPORT)?,
+        always(&[(FORBIDDEN, libc::EPERM), (UNKNOWN, libc::ENOSYS), (owners, 0)])?,
+    ]))
 }
 
 /// One program that allows what all of them allow. No call is refused by two, so their order means nothing.
@@ -246,8 +243,39 @@ fn compile(rules: Rules, errno: i32) -> Result<BpfProgram, BackendError> {
     BpfProgram::try_from(SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?)
 }
 
-fn always(calls: &[i64]) -> Rules {
-    calls.iter().map(|call| (*call, Vec::new())).collect()
+/// Refuses calls whatever their arguments are, each list with its error.
+///
+/// Asked for one after the other, so many would make the kernel take longer to accept the filter, which it does by
+/// running it for every call there is.
+fn always(refused: &[(&[i64], i32)]) -> Result<BpfProgram, BackendError> {
+    let mut calls: Vec<(u32, u32)> = Vec::new();
+    for (list, errno) in refused {
+        let numbers = list.iter().map(|call| u32::try_from(*call).unwrap_or(u32::MAX));
+        calls.extend(numbers.map(|number| (number, errno.unsigned_abs())));
+    }
+    calls.sort_unstable();
+    let mut program = vec![instruction(LOAD, 0, 0, 0)];
+    program.extend(search(&calls)?);
+    Ok(program)
+}
+
+/// Finds a call among sorted ones by halving.
+fn search(calls: &[(u32, u32)]) -> Result<BpfProgram, BackendError> {
+    let allow = instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW);
+    let (below, from) = calls.split_at(calls.len() / 2);
+    match (below, from) {
+        (_, []) => Ok(vec![allow]),
+        ([], [(call, errno), ..]) => Ok(vec![
+            instruction(IF_EQUAL, 0, 1, *call),
+            instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | errno),
+            allow,
+        ]),
+        (_, [(first, _), ..]) => {
+            let (low, high) = (search(below)?, search(from)?);
+            let over = u8::try_from(low.len()).map_err(|_| BackendError::FilterTooLarge(low.len()))?;
+            Ok([vec![instruction(IF_AT_LEAST, over, 0, *first)], low, high].concat())
+        }
+    }
 }
 
 /// One rule for each condition: the call is refused if any holds.
@@ -274,14 +302,61 @@ fn compare(argument: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompC
 
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JA) as u16;
+const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+const IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+
+/// One step of a program. Of the two jumps, the first is taken if what is asked is so.
+fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}
 
 /// Refuses every call whose number belongs to another ABI of the same machine. What follows loads anew.
 fn refuse_other_abi() -> [sock_filter; 4] {
-    let instruction = |code: u16, jf: u8, k: u32| sock_filter { code, jt: 0, jf, k };
     [
-        instruction((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0, 0),
-        instruction((libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16, 1, OTHER_ABI),
-        instruction(RETURN, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
-        instruction(RETURN, 0, libc::SECCOMP_RET_ALLOW),
+        instruction(LOAD, 0, 0, 0),
+        instruction(IF_AT_LEAST, 0, 1, OTHER_ABI),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a program that only looks at the number of the call.
+    fn run(program: &[sock_filter], call: u32) -> u32 {
+        let mut at = 0;
+        loop {
+            let step = &program[at];
+            let holds = match step.code {
+                RETURN => return step.k,
+                LOAD => {
+                    at += 1;
+                    continue;
+                }
+                IF_EQUAL => call == step.k,
+                IF_AT_LEAST => call >= step.k,
+                other => panic!("{other}"),
+            };
+            at += 1 + usize::from(if holds { step.jt } else { step.jf });
+        }
+    }
+
+    #[test]
+    fn exactly_the_listed_calls_are_refused_each_with_its_error() {
+        let program = always(&[(FORBIDDEN, libc::EPERM), (UNKNOWN, libc::ENOSYS), (OWNERS, 0)]).unwrap();
+        for call in 0..600u32 {
+            let is_in = |list: &[i64]| list.contains(&i64::from(call));
+            let errno = |errno: i32| libc::SECCOMP_RET_ERRNO | errno.unsigned_abs();
+            let expected = match (is_in(FORBIDDEN), is_in(UNKNOWN), is_in(OWNERS)) {
+                (true, _, _) => errno(libc::EPERM),
+                (_, true, _) => errno(libc::ENOSYS),
+                (_, _, true) => errno(0),
+                _ => libc::SECCOMP_RET_ALLOW,
+            };
+            assert_eq!(run(&program, call), expected, "{call}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ mod bars;
 mod leftovers;
 mod side;
 mod table;
+mod wrapped;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -12,15 +12,16 @@ mod world;
 
 use std::collections::{HashMap, HashSet};
 use std::io::stdin;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hermes_exec::{Attention, Ending, Happening, Places};
+use hermes_sandbox::Jail;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use opened::{Layout, Opened};
+use opened::{Layout, OWNER_HOME, Opened};
 use world::{field, lineage, lives, sleepers};
 
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -75,6 +76,7 @@ impl Contestant {
                 seconds(began.elapsed())
             }
             ["new-place"] => self.new_place().await,
+            ["masked"] => json!(Jail::new("/bin/true", Path::new(OWNER_HOME)).masked),
             ["flood", place, attention, text] => self.flood(place, attention, text).await,
             ["tree", place] => self.tree(place).await,
             ["crowd", count] => self.make_crowd(count.parse().unwrap()).await,

@@ -14,6 +14,9 @@ use hermes_sandbox::Limits;
 use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
 use serde_json::Value;
 
+/// Whose credentials are hidden.
+pub(crate) const OWNER_HOME: &str = "/root";
+
 /// Where everything of this side is.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
@@ -103,7 +106,7 @@ impl Layout {
             false => Backend::Sandbox(Sandboxed {
                 helper: std::env::current_exe().unwrap(),
                 files: Some(self.home.join("sandboxes")),
-                owner_home: PathBuf::from("/root"),
+                owner_home: PathBuf::from(OWNER_HOME),
                 binds: Vec::new(),
                 network: hermes_types::Network::Proxy,
                 // Those that hermes asks for when the owner has said nothing.

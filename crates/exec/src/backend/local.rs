@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use hermes_types::BackendName;
 use serde::Serialize;
+use tokio::net::UnixStream;
 use tokio::process::Command;
 
 use crate::registry::Room;
@@ -30,7 +31,7 @@ pub struct Local {
 }
 
 impl Local {
-    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<(), Error> {
+    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Local, reason };
         let guest = embed::guest(&plan.host.cache)?;
         #[expect(clippy::disallowed_methods, reason = "the guest is what a place is made of")]
@@ -67,8 +68,9 @@ impl Local {
             .map_err(|error| unavailable(format!("its guest cannot be started: {error}")))?;
         // A hermes that was killed while it made this place may have left a guest that was only starting: it came
         // first, and is as good.
-        if output.status.success() || room.knock().await.is_ok() {
-            return Ok(());
+        let stream = room.knock().await;
+        if output.status.success() || stream.is_ok() {
+            return stream.map_err(Error::file(&room.socket()));
         }
         Err(unavailable(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }

@@ -9,13 +9,16 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Running, Streams};
+use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Prepared, Running, Streams};
 use hermes_types::{BackendName, Network, Reach};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
+use tokio::net::UnixStream;
+use tokio::task::spawn_blocking;
 
 use super::bind::{self, Bind, Writable};
 use crate::registry::{Room, SOCKET};
@@ -34,8 +37,8 @@ pub const KEPT: &str = "sandbox";
 
 /// How long the guest may take to answer once the jail is made.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often is looked. It takes about a millisecond, which is the least that the clock of the runtime can wait.
-const PAUSE: Duration = Duration::from_micros(100);
+/// How often is looked. It takes less than a millisecond, which is the least that the clock of the runtime can wait.
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// The settings of this backend.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -69,7 +72,11 @@ impl Sandboxed {
         bind::reach(&self.binds)
     }
 
-    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<(), Error> {
+    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
+        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Sandbox, reason };
+        let launcher = Launcher::program(&self.helper);
+        // It takes as long to be there as what follows takes here.
+        let prepared = spawn_blocking(move || launcher.prepare());
         let guest = embed::guest(&plan.host.cache)?;
         let files = self.files(plan);
         for name in ["workspace", "home"] {
@@ -78,23 +85,14 @@ impl Sandboxed {
         }
         let mut jail = self.jail(plan, &guest, &files, room.inside());
         jail.room = Some(room.path().into());
-        let launcher = Launcher::program(&self.helper);
-        let room = room.clone();
-        let launched = tokio::task::spawn_blocking(move || {
-            let mut running =
-                launcher.launch(&jail, &Streams::default()).map_err(|error| error.to_string())?;
-            let deadline = Instant::now() + PATIENCE;
-            while !room.answers() {
-                if Instant::now() > deadline || has_ended(&running) {
-                    let killed = running.kill().map_err(|error| error.to_string())?;
-                    return Err(format!("its guest did not answer, and ended with {killed:?}"));
-                }
-                std::thread::sleep(PAUSE);
-            }
-            Ok(())
-        });
-        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Sandbox, reason };
-        launched.await.map_err(|error| unavailable(error.to_string()))?.map_err(unavailable)
+        let prepared = prepared.await.map_err(|error| unavailable(error.to_string()))?;
+        let prepared = prepared.map_err(|error| unavailable(error.to_string()))?;
+        let launched = {
+            let room = room.clone();
+            spawn_blocking(move || launch(prepared, &jail, &room))
+        };
+        let stream = launched.await.map_err(|error| unavailable(error.to_string()))?.map_err(unavailable)?;
+        UnixStream::from_std(stream).map_err(Error::file(&room.socket()))
     }
 
     fn jail(&self, plan: &Plan, guest: &Path, files: &Path, run: PathBuf) -> Jail {
@@ -139,6 +137,23 @@ impl Sandboxed {
     /// Where they are kept.
     pub(super) fn kept(&self, plan: &Plan) -> Option<PathBuf> {
         Some(self.files.as_ref()?.join(KEPT).join(plan.name()))
+    }
+}
+
+/// Makes the jail and waits until its guest can be reached.
+fn launch(prepared: Prepared, jail: &Jail, room: &Room) -> Result<net::UnixStream, String> {
+    let mut running = prepared.launch(jail, &Streams::default()).map_err(|error| error.to_string())?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Ok(stream) = room.knock_now() {
+            stream.set_nonblocking(true).map_err(|error| error.to_string())?;
+            return Ok(stream);
+        }
+        if Instant::now() > deadline || has_ended(&running) {
+            let killed = running.kill().map_err(|error| error.to_string())?;
+            return Err(format!("its guest did not answer, and ended with {killed:?}"));
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 

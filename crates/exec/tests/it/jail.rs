@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use hermes_exec::{Reset, State};
-use hermes_types::BackendName;
+use hermes_exec::{Error, Host, Places, Plan, Reset, State};
+use hermes_types::{BackendName, SessionKey};
 
 use crate::session::{Ground, PATIENCE, guest, lives, socket, text};
 
@@ -108,5 +108,24 @@ async fn a_jail_cannot_lead_what_serves_its_proxy_to_the_guest_of_another_place(
     let kept = tokio::time::timeout(PATIENCE, hermes_exec::proxy::keep(s.plan.run(), &s.plan.name())).await;
     assert!(matches!(kept, Ok(Err(_))), "{kept:?}");
     assert_eq!(other.run(": </dev/tcp/127.0.0.1/13128").await.code, 1);
+    ground.leave().await;
+}
+
+#[tokio::test]
+async fn a_place_of_another_run_directory_keeps_its_files_and_is_nobody_elses() {
+    let ground = Ground::new(BackendName::Sandbox);
+    let s = ground.open("s").await;
+    s.out("echo x >kept").await;
+    let elsewhere = Places { run: ground.folder.join("other"), ..ground.places() };
+    let found = elsewhere.find("s").await.unwrap();
+    let [found] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!(found.state, State::Elsewhere);
+    let host = Host { run: ground.folder.join("other"), ..ground.host() };
+    let refused = Plan::new(host, ground.spec(), SessionKey::new("s")).open().await;
+    assert!(matches!(refused, Err(Error::InUseElsewhere { .. })), "{refused:?}");
+    assert_eq!(s.out("cat kept").await, "x\n");
+    let alive = guest(&ground, &s.plan).await;
+    found.remove().await.unwrap();
+    assert!(!lives(alive) && !ground.kept().join("sandbox").join(s.plan.name()).exists());
     ground.leave().await;
 }

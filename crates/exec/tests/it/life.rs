@@ -256,6 +256,20 @@ pub(crate) async fn nothing_of_a_place_outlives_its_lifetime_though_nobody_looks
     until("the room is gone", || rooms() == 0).await;
 }
 
+pub(crate) async fn a_changed_setting_keeps_the_files_and_waits_for_what_runs(ground: &Ground) {
+    let s = ground.open("s").await;
+    s.out("echo x >kept; export A=1").await;
+    let id = s.background("sleep 1000").await;
+    // Another lifetime is another digest.
+    let changed = Bed { lifetime: ground.lifetime * 2, ..(**ground).clone() };
+    let refused = changed.try_open("s").await;
+    assert!(matches!(refused, Err(Error::Changed { .. })), "{refused:?}");
+    s.processes().await.kill(id).await.unwrap();
+    let outcome = changed.open("s").await.run("cat kept; echo [$A]").await;
+    assert_eq!((text(&outcome).as_str(), outcome.reset), ("x\n[]\n", Reset::Yes));
+    assert_eq!(changed.places().list().await.unwrap().len(), 1);
+}
+
 pub(crate) async fn places_are_listed_found_by_name_or_session_and_ended_for_good(bed: &Bed) {
     let (one, two) = (bed.open("one").await, bed.open("two").await);
     let left = one.out("sleep 1000 >/dev/null 2>&1 & echo $!").await;

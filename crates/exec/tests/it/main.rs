@@ -58,6 +58,7 @@ macro_rules! behaviors {
             life::a_place_that_vanished_is_made_again_and_says_so_once
             life::a_running_command_keeps_its_place_and_a_watcher_does_not
             life::nothing_of_a_place_outlives_its_lifetime_though_nobody_looks
+            life::a_changed_setting_keeps_the_files_and_waits_for_what_runs
             life::places_are_listed_found_by_name_or_session_and_ended_for_good
             life::one_place_too_many_waits_until_another_is_idle
             life::a_place_that_was_removed_leaves_nothing

@@ -74,7 +74,8 @@ pub struct OpenSession {
     pub key: SessionKey,
     /// Where its first command runs.
     pub cwd: ByteBuf,
-    /// The whole environment of its first command, but for what the files below change.
+    /// What the environment of its first command has besides [`About::base_env`], or instead of a part of it, but for
+    /// what the files below change.
     pub env: Vec<(ByteBuf, ByteBuf)>,
     /// Files that bash sources when the session is created, in this order. What is not there is passed over, and
     /// what goes wrong in them goes wrong in silence.

@@ -95,6 +95,8 @@ pub(crate) fn serve(socket: &Path, options: &[&str]) {
         .args(["serve", "--socket"])
         .arg(socket)
         .args(options)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
         .env("A_SECRET_OF_THE_STARTER", "hunter2")
         .stdin(Stdio::null())
         .output()

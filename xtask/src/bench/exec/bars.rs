@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::table::{Bar, Row};
-use super::{Bench, Who, word};
+use super::{Bench, Who, word, wrapped};
 
 const ROUNDS: usize = 300;
 /// For what takes a second or more.
@@ -46,17 +46,18 @@ pub(super) fn no_op(bench: &mut Bench) -> Result<Vec<Row>> {
 
 pub(super) fn new_place(bench: &mut Bench) -> Result<Vec<Row>> {
     let workspace = bench.folder.workspace("bubblewrapped")?;
-    let bwrap = [
-        &["spawn", "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/"],
-        &["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--bind", word(&workspace)?][..],
-        &["/tmp/workspace", "--chdir", "/tmp/workspace", "bash", "-c", "true"],
-    ]
-    .concat();
-    let asked = bench.take_turns(ROUNDS, &[BASH, (Who::Ours, &["new-place"]), (Who::Ours, &bwrap)])?;
-    let [bash, ours, bwrap] = asked.as_slice() else { return Ok(Vec::new()) };
+    let plain = wrapped::plain(word(&workspace)?);
+    let masked: Vec<String> = serde_json::from_value(bench.ask(Who::Ours, &["masked"])?)?;
+    let alike = wrapped::alike(word(&workspace)?, &masked);
+    let alike: Vec<&str> = alike.iter().map(String::as_str).collect();
+    let asked = bench
+        .take_turns(ROUNDS, &[BASH, (Who::Ours, &["new-place"]), (Who::Ours, &alike), (Who::Ours, &plain)])?;
+    let [bash, ours, alike, plain] = asked.as_slice() else { return Ok(Vec::new()) };
+    eprintln!("{}", wrapped::NOTE);
     Ok(vec![
         Row::slower("new sandbox and first command", ours, ("bash", bash), 10.0),
-        Row::faster("new sandbox and first command", ours, ("bwrap", bwrap), 1.0),
+        Row::faster("new sandbox and first command", ours, ("bwrap, alike", alike), 1.0),
+        Row::shown("new sandbox and first command", ours, ("bwrap, plain", plain)),
     ])
 }
 

@@ -45,6 +45,11 @@ impl Row {
         row.beside(other, |ours, other| other / ours)
     }
 
+    /// How many times longer another takes, for the reader to know.
+    pub(super) fn shown(name: &str, ours: &[f64], other: (&str, &[f64])) -> Self {
+        Self::faster(name, ours, other, 0.0)
+    }
+
     /// Figures that have a bar themselves.
     pub(super) fn figures(name: &str, unit: &'static str, figures: &[f64], bar: Bar) -> Self {
         let mut sorted = figures.to_vec();
