@@ -188,7 +188,7 @@ fn commands_get_the_home_that_the_mode_names() {
     fs::create_dir(real.hermes.path().join("home")).unwrap();
     assert_eq!(real.out(ask), format!("{} []\n", real.home().display()));
     let profile = Owner::new("terminal: {home_mode: profile}\n");
-    let missing = profile.run(&["--session", "s", "--", ask]);
+    let missing = profile.run(&["--session", "before", "--", ask]);
     assert_eq!(missing.out, format!("{} []\n", profile.home().display()));
     assert!(missing.err.starts_with("warning: terminal.home_mode: "), "{missing:?}");
     let inside = profile.hermes.path().join("home");

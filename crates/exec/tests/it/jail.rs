@@ -129,3 +129,16 @@ async fn a_place_of_another_run_directory_keeps_its_files_and_is_nobody_elses() 
     assert!(!lives(alive) && !ground.kept().join("sandbox").join(s.plan.name()).exists());
     ground.leave().await;
 }
+
+#[tokio::test]
+async fn what_a_jail_writes_into_its_run_directory_is_not_where_the_rooms_are() {
+    let ground = Ground::new(BackendName::Sandbox);
+    let s = ground.open("s").await;
+    s.out("echo x >/sandbox/run/mine").await;
+    let kept = ground.kept().join("sandbox").join(s.plan.name()).join("run/mine");
+    assert_eq!(fs::read_to_string(kept).unwrap(), "x\n");
+    let room = ground.folder.join("run").join(s.plan.name());
+    let in_room: Vec<_> = fs::read_dir(&room).unwrap().map(|entry| entry.unwrap()).collect();
+    assert!(in_room.iter().all(|entry| !entry.file_type().unwrap().is_dir()), "{in_room:?}");
+    ground.leave().await;
+}
