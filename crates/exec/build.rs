@@ -15,7 +15,14 @@ const WITHOUT_UNWINDING: &str =
     "SECTIONS { /DISCARD/ : { *(.eh_frame .eh_frame_hdr .gcc_except_table*) } } INSERT AFTER .text;";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    for path in ["../guest/src", "../guest/Cargo.toml", "../types/src", "../../Cargo.lock", "build.rs"] {
+    for path in [
+        "../guest/src",
+        "../guest/Cargo.toml",
+        "../types/src",
+        "../../Cargo.lock",
+        "../../Cargo.toml",
+        "build.rs",
+    ] {
         println!("cargo::rerun-if-changed={path}");
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);
