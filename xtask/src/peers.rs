@@ -228,13 +228,21 @@ fn start(dirs: &Dirs, peers: &[Peer]) -> Result<BTreeMap<Peer, Condition>> {
     Ok(outcomes)
 }
 
-/// Installs the packages of all peers at once, or of each alone if that fails: one package that cannot be had
-/// must not keep the other peers from starting.
+/// Installs the packages of all peers and the programs of the tests at once, or each alone if that fails: one package
+/// that cannot be had must not keep the other peers from starting.
 fn install(dirs: &Dirs, peers: &[Peer]) -> BTreeMap<Peer, Condition> {
-    let unmet: Vec<Need> = peers.iter().flat_map(|peer| peer.unmet()).collect();
+    let programs = apt::unmet(&[apt::PROGRAMS]);
+    let unmet: Vec<Need> = peers.iter().flat_map(|peer| peer.unmet()).chain(programs.clone()).collect();
     let mut outcomes = BTreeMap::new();
     if apt::install(dirs, &unmet).is_ok() {
         return outcomes;
+    }
+    // A test that needs one of them fails and names it.
+    if let Err(fault) = apt::install(dirs, &programs) {
+        eprintln!(
+            "peers: programs of the tests are missing: {fault:#}; try `{}`",
+            apt::install_command(&programs)
+        );
     }
     for peer in peers {
         let unmet = peer.unmet();

@@ -26,6 +26,18 @@ pub(crate) const CELL: &[Need] = &[
     Need { program: "useradd", package: "passwd" },
 ];
 
+/// What tests run inside places, or put beside them, to see that ordinary programs work there.
+pub(crate) const PROGRAMS: &[Need] = &[
+    Need { program: "curl", package: "curl" },
+    Need { program: "git", package: "git" },
+    Need { program: "npm", package: "npm" },
+    Need { program: "openssl", package: "openssl" },
+    Need { program: "pip3", package: "python3-pip" },
+    Need { program: "python3", package: "python3" },
+    Need { program: "script", package: "bsdutils" },
+    Need { program: "wget", package: "wget" },
+];
+
 /// The needs that this machine does not meet. A program counts wherever it came from: a machine with Docker's
 /// own packages needs none of Debian's.
 pub(crate) fn unmet(needs: &[&[Need]]) -> Vec<Need> {
