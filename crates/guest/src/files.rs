@@ -4,6 +4,7 @@ pub(crate) mod place;
 mod read;
 mod search;
 mod stat;
+mod walk;
 mod write;
 
 use std::io;

@@ -36,7 +36,7 @@ fn main() {
     hermes_sandbox::helper_main();
     let mut args = std::env::args_os().skip(1).map(PathBuf::from);
     let (home, run) = (args.next().unwrap(), args.next().unwrap());
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut contestant = Contestant::new(Layout { home, run });
         for line in stdin().lines() {

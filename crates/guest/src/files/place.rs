@@ -45,7 +45,7 @@ impl Spot {
         if real.as_os_str().as_bytes() != judged {
             return Err(elsewhere(real));
         }
-        let mut dir = open(CWD, OsStr::new("/"), HOLD | OFlags::DIRECTORY).map_err(fault)?;
+        let mut dir = hold(CWD, OsStr::new("/")).map_err(fault)?;
         for part in real.parent().unwrap_or(Path::new("/")).iter().skip(1) {
             dir = step(&dir, part, parents).map_err(|errno| replaced(errno, &real))?;
         }
@@ -111,21 +111,24 @@ impl Tree {
 
     /// Opens a path below the root.
     pub(super) fn open(&mut self, below: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let parent = below.parent().unwrap_or(Path::new(""));
+        let name = below.file_name().unwrap_or(OsStr::new("."));
+        let dir = self.dir(below.parent().unwrap_or(Path::new("")))?;
+        open(dir, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC)
+    }
+
+    /// A directory below the root, or the root itself.
+    pub(super) fn dir(&mut self, below: &Path) -> Result<&OwnedFd, Errno> {
         let dir = match self.last.take() {
-            Some((path, dir)) if path == parent => dir,
+            Some(last) if last.0.as_os_str() == below.as_os_str() => last,
             _ => {
                 let mut dir = self.root.try_clone().map_err(|_full| Errno::MFILE)?;
-                for part in parent {
-                    dir = open(&dir, part, HOLD | OFlags::DIRECTORY)?;
+                for part in below {
+                    dir = hold(&dir, part)?;
                 }
-                dir
+                (below.to_owned(), dir)
             }
         };
-        let name = below.file_name().unwrap_or(OsStr::new("."));
-        let opened = open(&dir, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC);
-        self.last = Some((parent.to_owned(), dir));
-        opened
+        Ok(&self.last.insert(dir).1)
     }
 }
 
@@ -189,17 +192,22 @@ fn parts(path: &[u8]) -> Vec<Vec<u8>> {
     path.split(|byte| *byte == b'/').rev().map(<[u8]>::to_vec).collect()
 }
 
-fn open(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(super) fn open(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(dir, name, flags, Mode::empty())
+}
+
+/// A directory to pass through.
+pub(super) fn hold(dir: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    open(dir, name, HOLD | OFlags::DIRECTORY)
 }
 
 /// Goes one directory down, and makes it first if it is missing and wanted.
 fn step(dir: &OwnedFd, part: &OsStr, parents: Parents) -> Result<OwnedFd, Errno> {
-    match open(dir, part, HOLD | OFlags::DIRECTORY) {
+    match hold(dir, part) {
         Err(Errno::NOENT) if parents == Parents::Create => {
             match rustix::fs::mkdirat(dir, part, Mode::from_raw_mode(0o777)) {
                 // Somebody else made it meanwhile.
-                Ok(()) | Err(Errno::EXIST) => open(dir, part, HOLD | OFlags::DIRECTORY),
+                Ok(()) | Err(Errno::EXIST) => hold(dir, part),
                 Err(errno) => Err(errno),
             }
         }

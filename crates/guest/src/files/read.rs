@@ -1,6 +1,6 @@
 //! Reads files by bytes or by lines.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
 
@@ -14,8 +14,8 @@ use super::place::Spot;
 use super::{Failure, Out, stat};
 
 pub(super) fn read(spot: &Spot, part: Part, out: &Out) -> Result<(), Failure> {
-    let mut file = open_regular(spot)?;
-    let stat = stat::describe(&file, &file.metadata()?);
+    let (mut file, found) = open_regular(spot)?;
+    let stat = stat::describe(&file, &found);
     let whole = match part {
         Part::Bytes { offset, length } => {
             file.seek(SeekFrom::Start(offset))?;
@@ -33,17 +33,18 @@ pub(super) fn read(spot: &Spot, part: Part, out: &Out) -> Result<(), Failure> {
 pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// Opens a regular file and nothing else.
-pub(super) fn open_regular(spot: &Spot) -> Result<File, Failure> {
+pub(super) fn open_regular(spot: &Spot) -> Result<(File, Metadata), Failure> {
     regular(spot.open(READ)?)
 }
 
 /// What was opened, if it is a regular file.
-pub(super) fn regular(opened: OwnedFd) -> Result<File, Failure> {
+pub(super) fn regular(opened: OwnedFd) -> Result<(File, Metadata), Failure> {
     let file = File::from(opened);
-    if !file.metadata()?.is_file() {
+    let found = file.metadata()?;
+    if !found.is_file() {
         return Err(FileFault::NotRegular.into());
     }
-    Ok(file)
+    Ok((file, found))
 }
 
 /// Sends the lines that are wanted and counts all of them.

@@ -10,14 +10,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use hermes_guest::protocol::file::{FileFault, FileReply, Found, Hit, Role, Scope, Search, Target};
+use hermes_guest::protocol::file::{FileFault, FileReply, Found, Hit, Role, Search, Target};
 use hermes_guest::protocol::limit;
-use ignore::WalkBuilder;
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 use serde_bytes::ByteBuf;
 
-use super::place::{Spot, Tree};
+use super::place::Spot;
+use super::walk::Walk;
 use super::{Failure, Out, read};
 
 /// Hits in one message; each is cut to a few kilobytes.
@@ -36,43 +36,31 @@ pub(super) fn search(spot: &Spot, search: &Search, out: &Out) -> Result<(), Fail
     };
     let root = spot.real();
     let held = spot.hold()?;
-    // A single file is the one that is below its directory.
-    let (top, files) = match held.metadata()?.is_dir() {
-        true => (root, Tree::new(held.into())),
-        false => (root.parent().unwrap_or(root), Tree::new(spot.dir().try_clone()?)),
+    let is_dir = held.metadata()?.is_dir();
+    let walk = match is_dir {
+        true => Walk::below(held.into(), root, search.scope),
+        false => Walk::single(spot.dir().try_clone()?, spot.name()),
     };
-    let mut page = Page { out, search, files, pending: Vec::new(), found: Found::default() };
-    for entry in walk(root, search.scope) {
+    let mut page =
+        Page { out, search, walk, buffer: Vec::new(), pending: Vec::new(), found: Found::default() };
+    while let Some(next) = page.walk.next() {
         out.still_wanted()?;
-        let Ok(entry) = entry else {
+        let Ok(file) = next else {
             page.found.unreadable += 1;
             continue;
         };
-        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
-            continue;
-        }
-        let below = entry.path().strip_prefix(root).unwrap_or(entry.path());
         // A search in a single file has nothing below its root.
-        let below = if below.as_os_str().is_empty() { entry.path() } else { below };
-        let named = globs.is_empty() || globs.is_match(below) || globs.is_match(Path::new(entry.file_name()));
-        if !named {
+        let shown = if is_dir { &file } else { root };
+        let name = file.file_name().unwrap_or_default();
+        if !globs.is_empty() && !globs.is_match(shown) && !globs.is_match(Path::new(name)) {
             continue;
         }
         match &matcher {
-            None => page.file(below, 0)?,
-            Some(matcher) => {
-                let file = entry.path().strip_prefix(top).unwrap_or(below);
-                page.look_into(matcher, context, file, below)?;
-            }
+            None => page.file(shown, 0)?,
+            Some(matcher) => page.look_into(matcher, context, &file, shown)?,
         }
     }
     page.finish()
-}
-
-fn walk(root: &Path, scope: Scope) -> ignore::Walk {
-    let mut builder = WalkBuilder::new(root);
-    builder.standard_filters(scope == Scope::Tracked).require_git(false);
-    builder.sort_by_file_name(std::cmp::Ord::cmp).build()
 }
 
 fn globs(patterns: &[String]) -> Result<GlobSet, FileFault> {
@@ -100,8 +88,9 @@ fn matcher(pattern: &str) -> Result<Regex, FileFault> {
 struct Page<'a> {
     out: &'a Out,
     search: &'a Search,
-    /// Where files are opened; those that are found by their path alone may be links by then.
-    files: Tree,
+    walk: Walk,
+    /// What files are read into.
+    buffer: Vec<u8>,
     pending: Vec<Hit>,
     found: Found,
 }
@@ -145,7 +134,8 @@ impl Page<'_> {
         below: &Path,
     ) -> Result<(), Failure> {
         let first = self.found.hits;
-        let opened = self.files.open(file, read::READ).map_err(Failure::from).and_then(read::regular);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let opened = self.walk.open(file, read::READ).map_err(Failure::from).and_then(read::regular);
         let mut lines = Lines {
             page: self,
             matcher,
@@ -158,8 +148,9 @@ impl Page<'_> {
             after: 0,
             hits: Vec::new(),
         };
-        let looked = opened.and_then(|file| lines.look(file));
+        let looked = opened.and_then(|(file, found)| lines.look(file, found.len(), &mut buffer));
         let (matched, hits) = (lines.matched, lines.hits);
+        self.buffer = buffer;
         match looked {
             Ok(Content::Text) => {}
             Ok(Content::Binary) => {
@@ -210,32 +201,39 @@ struct Lines<'a, 'b> {
 }
 
 impl Lines<'_, '_> {
-    fn look(&mut self, mut file: File) -> Result<Content, Failure> {
-        let mut pending = Vec::new();
-        let mut buffer = vec![0; limit::CHUNK];
+    /// Reads a file through a buffer that the files share: what is incomplete at its end moves to its front. What is
+    /// added meanwhile is not looked at; some files of the system do not know their size and say 0.
+    fn look(&mut self, mut file: File, size: u64, buffer: &mut Vec<u8>) -> Result<Content, Failure> {
+        let (mut kept, mut total) = (0, 0);
         loop {
-            let count = match file.read(&mut buffer) {
+            if kept == buffer.len() {
+                let mut larger = vec![0; (2 * kept).max(limit::CHUNK)];
+                larger.split_at_mut(kept).0.copy_from_slice(buffer);
+                *buffer = larger;
+            }
+            let count = match file.read(buffer.split_at_mut(kept).1) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,
             };
+            total += count as u64;
+            let is_end = count == 0 || total == size;
             self.page.out.still_wanted()?;
-            let chunk = buffer.split_at(count).0;
-            if memchr::memchr(0, chunk).is_some() {
+            let (old, new) = buffer.split_at(kept + count).0.split_at(kept);
+            if memchr::memchr(0, new).is_some() {
                 return Ok(Content::Binary);
             }
-            pending.extend_from_slice(chunk);
-            let complete = match memchr::memrchr(b'\n', &pending) {
-                _ if count == 0 => pending.len(),
-                Some(end) => end + 1,
-                None if pending.len() >= LONGEST_LINE => pending.len(),
+            let complete = match memchr::memrchr(b'\n', new) {
+                _ if is_end => kept + count,
+                Some(end) => old.len() + end + 1,
+                None if kept + count >= LONGEST_LINE => kept + count,
                 None => 0,
             };
-            let rest = pending.split_off(complete);
-            self.block(&pending);
-            pending = rest;
-            if count == 0 {
+            self.block(buffer.split_at(complete).0);
+            if is_end {
                 return Ok(Content::Text);
             }
+            buffer.copy_within(complete..kept + count, 0);
+            kept = kept + count - complete;
         }
     }
 

@@ -71,8 +71,8 @@ async fn refuse(
 
 /// Makes all edits to a file, or none.
 pub(super) fn patch(spot: Spot, edits: &[Edit], out: &Out) -> Result<(), Failure> {
-    let mut file = read::open_regular(&spot)?;
-    if file.metadata()?.len() > limit::PATCH {
+    let (mut file, found) = read::open_regular(&spot)?;
+    if found.len() > limit::PATCH {
         return Err(Failure::Fault(Fault::TooLarge { what: Measured::File, limit: limit::PATCH }));
     }
     let mut content = Vec::new();
@@ -205,7 +205,7 @@ impl Drop for Draft {
 
 fn digest_of(spot: &Spot) -> Result<Digest, FileFault> {
     let mut hash = Sha256::new();
-    let hashed = read::open_regular(spot).and_then(|mut file| {
+    let hashed = read::open_regular(spot).and_then(|(mut file, _)| {
         read::each_chunk(&mut file, |chunk| {
             hash.update(chunk);
             Ok(())
