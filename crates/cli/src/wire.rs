@@ -1,12 +1,13 @@
 //! From settings to the values that the other crates are made of.
 
+mod docker;
 mod local;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_exec::backend::bind;
 use hermes_exec::backend::sandbox::{HOME, KEPT, WORKSPACE};
+use hermes_exec::backend::{self, bind};
 use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandboxed, Spec, Writable};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
 use hermes_sandbox::Limits;
@@ -163,6 +164,11 @@ pub(crate) fn plan(
             let sandboxed = sandboxed(context, config, &owner_home)?;
             let cwd = directory_inside(&terminal.cwd, &owner_home, &sandboxed.binds);
             (Backend::Sandbox(sandboxed), cwd, HOME.to_owned(), Vec::new())
+        }
+        BackendName::Docker => {
+            let docker = docker::docker(context, config, args.image.as_deref(), &owner_home)?;
+            let cwd = directory_inside(&terminal.cwd, &owner_home, &docker.binds);
+            (Backend::Docker(docker), cwd, backend::docker::HOME.to_owned(), Vec::new())
         }
         other => {
             return Err(Failure::new(

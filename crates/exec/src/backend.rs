@@ -1,6 +1,7 @@
 //! The kinds of places, one file each.
 
 pub mod bind;
+pub mod docker;
 mod local;
 pub mod sandbox;
 
@@ -12,8 +13,10 @@ use tokio::net::UnixStream;
 
 use crate::registry::Room;
 use crate::{Error, Plan};
+use docker::container::Container;
 
 pub use bind::{Bind, Writable};
+pub use docker::Docker;
 pub use local::Local;
 pub use sandbox::Sandboxed;
 
@@ -24,6 +27,8 @@ pub enum Backend {
     Local(Local),
     /// A jail on this machine.
     Sandbox(Sandboxed),
+    /// A container.
+    Docker(Docker),
 }
 
 impl Backend {
@@ -32,6 +37,7 @@ impl Backend {
         match self {
             Self::Local(_) => BackendName::Local,
             Self::Sandbox(_) => BackendName::Sandbox,
+            Self::Docker(_) => BackendName::Docker,
         }
     }
 
@@ -40,6 +46,7 @@ impl Backend {
         match self {
             Self::Local(_) => Reach::Host,
             Self::Sandbox(sandboxed) => sandboxed.reach(),
+            Self::Docker(docker) => docker.reach(),
         }
     }
 
@@ -48,6 +55,7 @@ impl Backend {
         match self {
             Self::Local(_) => Network::Full,
             Self::Sandbox(sandboxed) => sandboxed.network,
+            Self::Docker(docker) => docker.network,
         }
     }
 
@@ -56,13 +64,14 @@ impl Backend {
         match self {
             Self::Local(local) => local.make(plan, room).await,
             Self::Sandbox(sandboxed) => sandboxed.make(plan, room).await,
+            Self::Docker(docker) => docker.make(plan, room).await,
         }
     }
 
     /// A stream to the guest, if the place is there.
     pub(crate) async fn reach_guest(&self, room: &Room) -> std::io::Result<UnixStream> {
         match self {
-            Self::Local(_) | Self::Sandbox(_) => room.knock().await,
+            Self::Local(_) | Self::Sandbox(_) | Self::Docker(_) => room.knock().await,
         }
     }
 
@@ -71,6 +80,15 @@ impl Backend {
         match self {
             Self::Local(_) => None,
             Self::Sandbox(sandboxed) => sandboxed.kept(plan),
+            Self::Docker(docker) => docker.kept(plan),
+        }
+    }
+
+    /// The container that holds the place, if one does.
+    pub(crate) fn container(&self, plan: &Plan) -> Option<Container> {
+        match self {
+            Self::Local(_) | Self::Sandbox(_) => None,
+            Self::Docker(docker) => Some(docker.container(plan)),
         }
     }
 }

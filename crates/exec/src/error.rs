@@ -65,6 +65,18 @@ pub enum Error {
     /// A place could not be ended.
     #[error("the place cannot be ended: {0}")]
     Ending(io::Error),
+    /// A container that is not ours has the name that ours would get.
+    #[error("there is a container {name} that is not of this place")]
+    NameTaken {
+        /// Which one.
+        name: String,
+    },
+    /// The engine did not remove a container.
+    #[error("the engine has not removed the container {name}")]
+    Lingering {
+        /// Which one.
+        name: String,
+    },
     /// Hermes itself is ending.
     #[error("interrupted")]
     Interrupted,

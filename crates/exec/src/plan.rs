@@ -88,6 +88,11 @@ impl Plan {
         self.name.clone()
     }
 
+    /// Tells its session from others without saying which it is.
+    pub(crate) fn session_hash(&self) -> String {
+        hash(&[&self.host.install, self.session.as_str()], 8)
+    }
+
     /// What the gate must know of it.
     pub fn place(&self) -> Place {
         Place {

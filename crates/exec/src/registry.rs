@@ -16,9 +16,11 @@ use hermes_types::{Place, PlaceId, Reach};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use crate::anchor::Anchor;
+use crate::backend::docker::container::Container;
 use crate::removal::{remove, through};
 use crate::{Error, Plan, proxy};
 
@@ -53,6 +55,9 @@ pub struct Record {
     pub files: Option<PathBuf>,
     /// The process that holds it up.
     pub anchor: Option<Anchor>,
+    /// The container that holds it up.
+    #[serde(default)]
+    pub container: Option<Container>,
 }
 
 impl Record {
@@ -165,7 +170,13 @@ impl Room {
     }
 
     fn end_now(&self) -> Result<(), Error> {
-        let written = self.record().and_then(|record| record.anchor);
+        let record = self.record();
+        if let Some(container) = record.as_ref().and_then(|record| record.container.clone()) {
+            // This is a thread that may wait.
+            Handle::current().block_on(container.remove())?;
+            return self.clear();
+        }
+        let written = record.and_then(|record| record.anchor);
         if let Some(anchor) = written.or_else(|| self.listener()) {
             anchor.end().map_err(Error::Ending)?;
         }

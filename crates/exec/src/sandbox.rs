@@ -223,9 +223,8 @@ impl Plan {
     }
 
     async fn make(&self, room: &Room) -> Result<Client, Error> {
-        let stream = self.spec.backend.make(self, room).await?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let record = Record {
+        let mut record = Record {
             place: self.id().clone(),
             name: self.name(),
             backend: self.backend().word().to_owned(),
@@ -235,8 +234,16 @@ impl Plan {
             reach: self.spec.backend.reach(),
             spec: serde_json::to_value(&self.spec).unwrap_or_default(),
             files: self.spec.backend.files(self),
-            anchor: Anchor::of(&stream),
+            anchor: None,
+            container: self.spec.backend.container(self),
         };
+        // Whoever comes after us, should we be killed, must know what there is to remove.
+        if record.container.is_some() {
+            record.write(room.path())?;
+        }
+        let stream = self.spec.backend.make(self, room).await?;
+        // The process of a container may be anybody's on this machine.
+        record.anchor = record.container.is_none().then(|| Anchor::of(&stream)).flatten();
         let room = room.clone();
         let written = blocking(move || {
             record.write(room.path())?;

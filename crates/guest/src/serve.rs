@@ -86,17 +86,20 @@ fn private_dir(socket: &Path) -> io::Result<PathBuf> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
     let found = fs::metadata(dir)?;
-    if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::other("the run directory belongs to somebody else"));
-    }
-    if found.mode() & 0o077 != 0 {
-        fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
+    let is_open = found.mode() & 0o077 != 0;
+    match found.uid() == rustix::process::geteuid().as_raw() {
+        true if is_open => fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?,
+        // In a container it is that of whoever made the container, who is somebody else there.
+        false if is_open => return Err(io::Error::other("the run directory is open to others")),
+        _ => {}
     }
     Ok(dir.to_owned())
 }
 
 async fn live(socket: &Path, run_dir: PathBuf, idle: Duration, ready: Option<OwnedFd>) -> io::Result<()> {
     let listener = listen(socket)?;
+    // Whoever may enter its directory may speak to us, as whichever user that is.
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o666))?;
     output::sweep(&run_dir);
     let guest = Guest::new(run_dir.clone());
     spawn_local(reap());

@@ -1,0 +1,94 @@
+//! The engine that makes containers.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bollard::{API_DEFAULT_VERSION, Docker};
+use hermes_types::BackendName;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// How long one answer may take, in seconds: an engine that removes a large layer is slow.
+const ANSWER: u64 = 120;
+/// How long it may take to say what it is.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// Where an engine listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Address {
+    /// On this machine.
+    Unix(PathBuf),
+    /// On another one, or as if it were, without encryption.
+    Tcp(String),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Tcp(host) => write!(f, "tcp://{host}"),
+        }
+    }
+}
+
+/// An engine that answers.
+#[derive(Debug)]
+pub struct Engine {
+    /// What to ask.
+    pub api: Docker,
+    /// What it said of itself.
+    pub facts: Facts,
+}
+
+/// What an engine says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    /// Its version.
+    pub version: String,
+    /// The user it runs as is root inside of its containers.
+    pub is_rootless: bool,
+    /// Its architecture, in the words of the engine.
+    pub architecture: String,
+}
+
+impl Engine {
+    /// Asks the engine what it is.
+    pub async fn connect(address: &Address) -> Result<Self, Error> {
+        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
+        let failed = |error: bollard::errors::Error| unavailable(format!("{address}: {error}"));
+        let api = match address {
+            Address::Unix(path) => {
+                Docker::connect_with_unix(&path.to_string_lossy(), ANSWER, API_DEFAULT_VERSION)
+            }
+            Address::Tcp(host) => Docker::connect_with_http(host, ANSWER, API_DEFAULT_VERSION),
+        };
+        let greet = async {
+            let api = api?.negotiate_version().await?;
+            let info = api.info().await?;
+            Ok((api, info))
+        };
+        let (api, info) = tokio::time::timeout(GREETING, greet)
+            .await
+            .map_err(|_elapsed| unavailable(format!("{address} did not answer within {GREETING:?}")))?
+            .map_err(failed)?;
+        let options = info.security_options.unwrap_or_default();
+        let facts = Facts {
+            version: info.server_version.unwrap_or_default(),
+            is_rootless: options.iter().any(|option| option == "name=rootless"),
+            architecture: info.architecture.unwrap_or_default(),
+        };
+        Ok(Self { api, facts })
+    }
+}
+
+/// Why no container could be made.
+pub(super) fn explain(error: &bollard::errors::Error, image: &str) -> String {
+    match error {
+        bollard::errors::Error::DockerResponseServerError { status_code: 404, .. } => {
+            format!("the image {image} is not there")
+        }
+        other => other.to_string(),
+    }
+}
