@@ -91,7 +91,8 @@ pub(crate) fn places(context: &Context, config: &Config) -> Places {
         Some(install) => run_directory(context, &install),
         None => install_path(context),
     };
-    Places { run, kept: kept(context, config).join(KEPT) }
+    let kept = kept(context, config);
+    Places { run, kept: [KEPT, backend::docker::KEPT].map(|name| kept.join(name)).to_vec() }
 }
 
 /// Something about a place did not work.
@@ -167,7 +168,9 @@ pub(crate) fn plan(
         }
         BackendName::Docker => {
             let docker = docker::docker(context, config, args.image.as_deref(), &owner_home)?;
-            let cwd = directory_inside(&terminal.cwd, &owner_home, &docker.binds);
+            let cwd = docker::mounted_directory(config)
+                .unwrap_or_else(|| directory_inside(&terminal.cwd, &owner_home, &docker.binds));
+            env.extend(docker::variables(context, config));
             (Backend::Docker(docker), cwd, backend::docker::HOME.to_owned(), Vec::new())
         }
         other => {
@@ -316,14 +319,14 @@ pub(crate) fn place(context: &Context, config: &Config, backend: BackendName) ->
     Ok(Place {
         id: PlaceId::new("test"),
         backend,
-        reach: reach(config, backend, &owner_home)?,
+        reach: reach(context, config, backend, &owner_home)?,
         home,
         hermes_home: context.home.path().display().to_string(),
     })
 }
 
 /// What such a place can hurt.
-fn reach(config: &Config, backend: BackendName, home: &str) -> Result<Reach, Failure> {
+fn reach(context: &Context, config: &Config, backend: BackendName, home: &str) -> Result<Reach, Failure> {
     let terminal = &config.terminal;
     Ok(match backend {
         BackendName::Local | BackendName::Ssh => Reach::Host,
@@ -335,13 +338,6 @@ fn reach(config: &Config, backend: BackendName, home: &str) -> Result<Reach, Fai
         BackendName::Sandbox => bind::reach(&binds(config, home)?),
         // What an extra argument gives away is not known here.
         BackendName::Docker if !terminal.docker_extra_args.is_empty() => Reach::Host,
-        BackendName::Docker => {
-            let mut binds = binds(config, home)?;
-            if terminal.docker_mount_cwd_to_workspace {
-                let (source, target) = (here()?, PathBuf::from("/workspace"));
-                binds.push(Bind { source, target, writable: Writable::Yes });
-            }
-            bind::reach(&binds)
-        }
+        BackendName::Docker => bind::reach(&docker::binds(context, config, home)?),
     })
 }

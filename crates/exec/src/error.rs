@@ -77,6 +77,26 @@ pub enum Error {
         /// Which one.
         name: String,
     },
+    /// Files of another user, which only a container of the same image could remove.
+    #[error("{} has files that users of the container own, and no container to remove them: {reason}", path.display())]
+    Uncleared {
+        /// Where they are.
+        path: PathBuf,
+        /// Why there is no container.
+        reason: String,
+    },
+    /// What a container is to see is not visible to its engine.
+    #[error(
+        "hermes runs in the container {container}, and its engine cannot see {}, which is on no mount of it; \
+         {} on the engine's machine is another one",
+        path.display(), path.display()
+    )]
+    Unseen {
+        /// The path, as hermes sees it.
+        path: PathBuf,
+        /// The container of hermes.
+        container: String,
+    },
     /// Hermes itself is ending.
     #[error("interrupted")]
     Interrupted,

@@ -25,7 +25,6 @@ mod plan;
 pub mod process;
 pub mod proxy;
 mod registry;
-mod removal;
 pub mod sandbox;
 
 pub use backend::{Backend, Bind, Docker, Local, Sandboxed, Writable};

@@ -12,8 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::anchor::Anchor;
-use crate::registry::{Record, Room, blocking, rooms, sweep, sweep_now_and_then};
-use crate::removal::remove;
+use crate::registry::{Record, Room, blocking, remove, rooms, sweep, sweep_now_and_then};
 use crate::{Error, Processes};
 
 /// How long a guest may take to say how it is.
@@ -29,8 +28,8 @@ const REAP_EVERY: Duration = Duration::from_secs(60);
 pub struct Places {
     /// Where sockets and records are.
     pub run: PathBuf,
-    /// Where the files of places are kept.
-    pub kept: PathBuf,
+    /// Where the files of places are kept, a directory for each backend.
+    pub kept: Vec<PathBuf>,
 }
 
 /// One place that exists.
@@ -160,12 +159,15 @@ impl Places {
 
     /// Places of which only the files are there.
     fn asleep(&self, awake: &[Found]) -> Result<Vec<Found>, Error> {
-        let listed = match fs::read_dir(&self.kept) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            listed => listed.map_err(Error::file(&self.kept))?,
-        };
+        let mut entries = Vec::new();
+        for kept in &self.kept {
+            match fs::read_dir(kept) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                listed => entries.extend(listed.map_err(Error::file(kept))?.flatten()),
+            }
+        }
         let mut found = Vec::new();
-        for entry in listed.flatten() {
+        for entry in entries {
             let name = entry.file_name().to_string_lossy().into_owned();
             if awake.iter().any(|other| other.record.name == name) {
                 continue;
@@ -204,8 +206,9 @@ impl Found {
     /// Ends the place and removes its kept files.
     pub async fn remove(&self) -> Result<(), Error> {
         self.end().await?;
-        match self.record.files.clone() {
-            Some(files) => blocking(move || remove(&files)).await,
+        let (files, container) = (self.record.files.clone(), self.record.container.clone());
+        match files {
+            Some(files) => blocking(move || remove(&files, container.as_ref())).await,
             None => Ok(()),
         }
     }

@@ -12,6 +12,7 @@ use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use hermes_guest::removal::{self, through};
 use hermes_types::{Place, PlaceId, Reach};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -21,7 +22,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::anchor::Anchor;
 use crate::backend::docker::container::Container;
-use crate::removal::{remove, through};
 use crate::{Error, Plan, proxy};
 
 /// How often whoever makes a place also sweeps away what is left of others.
@@ -189,9 +189,11 @@ impl Room {
         Anchor::of(std::os::unix::net::UnixStream::connect(through(&door)).ok()?)
     }
 
-    /// Removes the directory with everything in it.
+    /// Removes the directory with everything in it. The record goes last: it says how the rest can be removed.
     pub(crate) fn clear(&self) -> Result<(), Error> {
-        remove(&self.path)
+        let container = self.record().and_then(|record| record.container);
+        remove(&self.inside(), container.as_ref())?;
+        remove(&self.path, None)
     }
 
     /// Waits until nobody else makes or removes this place.
@@ -308,6 +310,19 @@ pub(crate) fn sweep_now_and_then(run: &Path) -> Result<(), Error> {
     }
     fs::write(&path, "").map_err(Error::file(&path))?;
     sweep(run)
+}
+
+/// Removes a directory in which commands did as they liked. What only the users of a container may remove is removed
+/// from inside of one. This is for a thread that may wait.
+pub(crate) fn remove(path: &Path, container: Option<&Container>) -> Result<(), Error> {
+    let removed = removal::remove(path);
+    match (&removed, container) {
+        (Err(error), Some(container)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Handle::current().block_on(container.empty(path))?;
+            removal::remove(path).map_err(Error::file(path))
+        }
+        _ => removed.map_err(Error::file(path)),
+    }
 }
 
 /// Work that waits for the disk or for others, on a thread of its own.

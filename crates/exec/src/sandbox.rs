@@ -17,8 +17,7 @@ use tokio::sync::Mutex;
 use crate::anchor::Anchor;
 use crate::command::{Command, Kind, Terminal};
 use crate::proxy::{self, Attached};
-use crate::registry::{Record, Room, blocking, sweep_now_and_then};
-use crate::removal::remove;
+use crate::registry::{Record, Room, blocking, remove, sweep_now_and_then};
 use crate::{Error, Files, Plan, Processes, Size, admission};
 
 /// How often a place is looked for that ends at the very moment it is found.
@@ -210,7 +209,7 @@ impl Plan {
         admission::admit(&self.host, &room).await?;
         let made = self.make(&room).await;
         if made.is_err() {
-            room.clear()?;
+            blocking(move || room.clear()).await?;
         }
         Ok((made?, if before.is_some() || kept.is_some() { Reset::Yes } else { Reset::No }))
     }
@@ -299,7 +298,8 @@ impl Sandbox {
         drop(self.live);
         room.end().await?;
         if let Some(files) = self.plan.spec.backend.files(&self.plan) {
-            remove(&files)?;
+            let container = self.plan.spec.backend.container(&self.plan);
+            blocking(move || remove(&files, container.as_ref())).await?;
         }
         lock.discard()
     }

@@ -3,7 +3,7 @@
 //! The binary of this crate, `hermes-guest`, runs in a place and does there whatever the host asks: shell
 //! commands, background processes, terminals, files, search, tunnels. This library is what both sides share.
 //! [`protocol`] holds the messages, their limits, the framing and the multiplexer; [`client`] is the typed
-//! API the host uses over any byte stream, be it a socket or the pipes of `ssh`.
+//! API the host uses over any byte stream, be it a socket or the pipes of `ssh`; [`removal`] clears up after commands.
 //!
 //! The invariant: **the host trusts nothing that comes from a guest.** Whatever runs in a place may have taken
 //! its guest over, so every frame, list and answer has a bound, a message that does not fit what was asked ends
@@ -17,3 +17,4 @@
 
 pub mod client;
 pub mod protocol;
+pub mod removal;

@@ -1,7 +1,8 @@
 //! `hermes-guest`: the program that runs inside a place.
 //!
 //! `serve` answers clients on a Unix socket until nobody needs it; `attach` joins its own standard input and
-//! output to that socket, for a host that can only start a program in the place.
+//! output to that socket, for a host that can only start a program in the place; `empty` removes what commands of
+//! another user left, for a host that may not.
 
 mod attach;
 mod connection;
@@ -26,7 +27,8 @@ use std::time::Duration;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 const USAGE: &str = "usage: hermes-guest serve --socket PATH [--idle SECONDS] [--foreground] [--room PATH]
-       hermes-guest attach --socket PATH";
+       hermes-guest attach --socket PATH
+       hermes-guest empty DIRECTORY";
 
 const DEFAULT_IDLE: Duration = Duration::from_secs(3600);
 
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     let done = match &command {
         Command::Serve(options) => serve::main(options),
         Command::Attach { socket } => attach::main(socket),
+        Command::Empty { directory } => hermes_guest::removal::empty(directory),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -52,10 +55,15 @@ fn main() -> ExitCode {
 enum Command {
     Serve(serve::Options),
     Attach { socket: PathBuf },
+    Empty { directory: PathBuf },
 }
 
 fn parse(mut words: impl Iterator<Item = OsString>) -> Option<Command> {
     let verb = words.next()?;
+    if verb == "empty" {
+        let directory = PathBuf::from(words.next()?);
+        return words.next().is_none().then_some(Command::Empty { directory });
+    }
     let (mut socket, mut idle, mut stay) = (None, DEFAULT_IDLE, serve::Stay::Detached);
     let mut room = None;
     while let Some(word) = words.next() {
@@ -94,8 +102,11 @@ mod tests {
             Some(Command::Serve(options))
         );
         assert_eq!(read("attach --socket /run/s"), Some(Command::Attach { socket }));
+        assert_eq!(read("empty /d"), Some(Command::Empty { directory: PathBuf::from("/d") }));
         for wrong in [
             "",
+            "empty",
+            "empty /d /e",
             "serve",
             "attach",
             "serve --socket",

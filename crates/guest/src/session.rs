@@ -14,13 +14,15 @@ use serde_bytes::ByteBuf;
 use tokio::sync::OnceCell;
 
 use crate::guest::Variable;
-use crate::shell::state::State;
+use crate::shell::state::{Map, State};
 
 /// One session. Its state is replaced as a whole or not at all.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) key: SessionKey,
     pub(crate) state: RefCell<State>,
+    /// The variables that the host gave when it last opened the session.
+    given: RefCell<Map>,
     /// Files to source before the first command.
     pub(crate) init: Vec<ByteBuf>,
     /// Variables that those files cannot set.
@@ -40,7 +42,9 @@ impl Sessions {
         base_env: &[Variable],
         request: OpenSession,
     ) -> Result<(Rc<Session>, Origin), Fault> {
+        let given: Map = bytes(request.env).collect();
         if let Ok(found) = self.get(&request.key) {
+            found.give(base_env, given);
             return Ok((found, Origin::Found));
         }
         let mut open = self.open.borrow_mut();
@@ -50,15 +54,12 @@ impl Sessions {
         if open.len() >= limit::SESSIONS {
             return Err(Fault::TooMany { what: Counted::Sessions, limit: limit::SESSIONS as u64 });
         }
-        let env = base_env.iter().cloned().chain(request.env);
-        let state = State {
-            cwd: plain(&request.cwd),
-            env: env.map(|(name, value)| (name.into_vec(), value.into_vec())).collect(),
-            ..State::default()
-        };
+        let env = bytes(base_env.to_vec()).chain(given.clone()).collect();
+        let state = State { cwd: plain(&request.cwd), env, ..State::default() };
         let session = Rc::new(Session {
             key: request.key.clone(),
             state: RefCell::new(state),
+            given: RefCell::new(given),
             init: request.init,
             withheld: request.withheld,
             ready: OnceCell::new(),
@@ -81,6 +82,24 @@ impl Sessions {
 }
 
 impl Session {
+    /// Takes other values from the host, such as a token that was renewed. What the session itself has changed since
+    /// is its own.
+    fn give(&self, base_env: &[Variable], given: Map) {
+        let base: Map = bytes(base_env.to_vec()).collect();
+        let before = self.given.replace(given);
+        let given = self.given.borrow();
+        let env = &mut self.state.borrow_mut().env;
+        for name in before.keys().chain(given.keys()) {
+            let (old, new) = (before.get(name), given.get(name));
+            if old != new && env.get(name) == old.or_else(|| base.get(name)) {
+                match new.or_else(|| base.get(name)) {
+                    Some(value) => env.insert(name.clone(), value.clone()),
+                    None => env.remove(name),
+                };
+            }
+        }
+    }
+
     pub(crate) fn view(&self, origin: Origin) -> SessionView {
         let state = self.state.borrow();
         SessionView {
@@ -97,6 +116,10 @@ impl Session {
     }
 }
 
+fn bytes(variables: Vec<Variable>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    variables.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec()))
+}
+
 /// A directory as a shell would call it, so that a command that does not move is not seen as moving.
 fn plain(cwd: &[u8]) -> Vec<u8> {
     let roundabout = cwd.split(|byte| *byte == b'/').any(|part| part == b"." || part == b"..");
@@ -108,5 +131,52 @@ fn plain(cwd: &[u8]) -> Vec<u8> {
     match std::fs::canonicalize(Path::new(std::ffi::OsStr::from_bytes(cwd))) {
         Ok(path) => path.into_os_string().into_vec(),
         Err(_missing) => cwd.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_value_from_the_host_replaces_its_own_and_not_the_sessions() {
+        let variable = |name: &str, value: &str| (ByteBuf::from(name), ByteBuf::from(value));
+        let base = [variable("BASE", "of the place")];
+        let sessions = Sessions::default();
+        let open = |env: &[(&str, &str)]| {
+            let env = env.iter().map(|(name, value)| variable(name, value)).collect();
+            let (key, cwd) = (SessionKey::from("s"), ByteBuf::from("/"));
+            sessions
+                .open(&base, OpenSession { key, cwd, env, init: Vec::new(), withheld: Vec::new() })
+                .unwrap()
+        };
+        let first = [("KEPT", "1"), ("RENEWED", "1"), ("TAKEN", "1"), ("CHANGED", "1"), ("BASE", "given")];
+        let (session, origin) = open(&first);
+        assert_eq!(origin, Origin::Created);
+        let set = |name: &str, value: &str| {
+            session.state.borrow_mut().env.insert(name.into(), value.into());
+        };
+        set("CHANGED", "by the session");
+        set("OWN", "of the session");
+        let seen = || {
+            let env = session.state.borrow().env.clone();
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+            env.into_iter().map(|(name, value)| format!("{}={}", text(name), text(value))).collect::<Vec<_>>()
+        };
+        let second = [("KEPT", "1"), ("RENEWED", "2"), ("CHANGED", "2"), ("NEW", "2"), ("OWN", "2")];
+        assert_eq!(open(&second).1, Origin::Found);
+        let expected = [
+            "BASE=of the place",
+            "CHANGED=by the session",
+            "KEPT=1",
+            "NEW=2",
+            "OWN=of the session",
+            "RENEWED=2",
+        ];
+        assert_eq!(seen(), expected);
+        // The same again changes nothing, even what the session has taken away.
+        session.state.borrow_mut().env.remove(b"NEW".as_slice());
+        open(&second);
+        assert!(!seen().contains(&"NEW=2".to_owned()), "{:?}", seen());
     }
 }

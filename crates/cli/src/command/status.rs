@@ -133,15 +133,15 @@ fn settings(
 /// that one is missing.
 fn forwarded(loaded: &Loaded, config: &Config) -> Vec<Value> {
     let terminal = &config.terminal;
-    let of_container: &[EnvName] = match terminal.backend {
-        BackendName::Docker => &terminal.docker_forward_env,
-        _ => &[],
+    let of_container: &[EnvName] = match backends::configured(config).contains(&BackendName::Docker) {
+        true => &terminal.docker_forward_env,
+        false => &[],
     };
     let names = terminal.env_passthrough.0.iter().chain(of_container);
     names
         .map(|name| {
-            let value = loaded.layers.variable(name.as_str());
-            json!({"name": name.as_str(), "present": value.is_some_and(|value| !value.trim().is_empty())})
+            let present = loaded.layers.filled(name.as_str()).is_some();
+            json!({"name": name.as_str(), "present": present})
         })
         .collect()
 }

@@ -152,7 +152,7 @@ section! {
         /// providers, tokens of messaging platforms and the like are refused here; `hermes exec --env` gives one
         /// to a single command.
         env_passthrough: Passthrough = Passthrough::default(), "TERMINAL_ENV_PASSTHROUGH";
-        /// Files below the hermes home that are mounted read-only into places.
+        /// Files below the hermes home that containers see, read-only, below `/root/.hermes`.
         credential_files: Vec<String> = Vec::new(), "TERMINAL_CREDENTIAL_FILES";
         /// Files a local session sources at its start, instead of the usual ones. What they export stays, except
         /// for the names that `env_passthrough` refuses.
@@ -180,6 +180,9 @@ section! {
         docker_env: EnvMap = EnvMap::default(), "TERMINAL_DOCKER_ENV";
         /// Mounts, each `source:target[:options]`. A writable mount gives commands that directory of the host.
         docker_volumes: Vec<Volume> = Vec::new(), "TERMINAL_DOCKER_VOLUMES";
+        /// Whether containers see only what is listed in `docker_volumes`, and not the skills, the caches and the
+        /// credential files of the hermes home.
+        strict_mounts: bool = false, "TERMINAL_STRICT_MOUNTS";
         /// Whether the start directory is mounted at `/workspace`.
         docker_mount_cwd_to_workspace: bool = false, "TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE";
         /// Whether commands in the container run with the owner's user id.

@@ -262,6 +262,13 @@ impl Layers {
         let process = self.process.get(name).filter(|value| !value.is_empty());
         process.cloned().or_else(|| self.dotenv.get(name).map(|entry| entry.value.clone()))
     }
+
+    /// The same, but what is blank is as good as not there.
+    pub fn filled(&self, name: &str) -> Option<String> {
+        let process = self.process.get(name);
+        let dotenv = self.dotenv.get(name).map(|entry| &entry.value);
+        [process, dotenv].into_iter().flatten().find(|value| !value.trim().is_empty()).cloned()
+    }
 }
 
 /// The value at a dotted path. A plain `model: name` stands for `model.default`.

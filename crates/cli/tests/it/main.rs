@@ -10,6 +10,7 @@ mod exec;
 mod hostile;
 mod layers;
 mod local;
+mod mounts;
 mod places;
 mod status;
 

@@ -9,7 +9,9 @@
 pub mod container;
 pub mod engine;
 pub mod extra;
+mod mounts;
 pub mod request;
+mod translate;
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -21,7 +23,7 @@ use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
 use tokio::net::UnixStream;
 
-use super::bind::{self, Bind};
+use super::bind::{self, Bind, Writable};
 use crate::registry::Room;
 use crate::{Error, Plan, embed};
 use container::Container;
@@ -51,6 +53,8 @@ pub struct Docker {
     pub files: Option<PathBuf>,
     /// What of the host is shown inside.
     pub binds: Vec<Bind>,
+    /// What is mounted in the words of the engine.
+    pub volumes: Vec<Volume>,
     /// What commands reach over the network.
     pub network: Network,
     /// How much may be used.
@@ -59,6 +63,19 @@ pub struct Docker {
     pub user: User,
     /// What the owner asked for besides.
     pub extra: Extra,
+}
+
+/// A mount in the words of the engine: of a volume that it keeps, or of a path with options that only it knows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Volume {
+    /// A name, or a path on the host.
+    pub source: String,
+    /// Its path inside.
+    pub target: PathBuf,
+    /// Whether it can be written from inside.
+    pub writable: Writable,
+    /// What else was asked for.
+    pub options: Vec<String>,
 }
 
 /// How much a container may use. What is absent has no limit.
@@ -88,7 +105,13 @@ impl Docker {
         if self.extra.reaches_host() {
             return Reach::Host;
         }
-        bind::reach(&self.binds)
+        // A volume of the engine is the owner's as a directory is.
+        let volumes = self.volumes.iter().map(|volume| Bind {
+            source: PathBuf::from(&volume.source),
+            target: volume.target.clone(),
+            writable: volume.writable,
+        });
+        bind::reach(&self.binds.iter().cloned().chain(volumes).collect::<Vec<_>>())
     }
 
     /// Where the files of the place are kept on the host.
@@ -98,7 +121,13 @@ impl Docker {
 
     /// What is to be removed when the place ends.
     pub(super) fn container(&self, plan: &Plan) -> Container {
-        Container { engine: self.engine.clone(), name: request::name(plan), place: plan.name() }
+        Container {
+            engine: self.engine.clone(),
+            name: request::name(plan),
+            place: plan.name(),
+            image: self.image.clone(),
+            cache: plan.host.cache.clone(),
+        }
     }
 
     pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
@@ -110,10 +139,12 @@ impl Docker {
             let path = kept.join(name);
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
         }
+        self.prepare_targets(plan)?;
         let container = self.container(plan);
         // What a hermes that was killed left behind under this name.
         container.remove_from(&engine).await?;
-        let body = self.request(plan, &engine.facts, &guest, &room.inside());
+        let mut body = self.request(plan, &engine.facts, &guest, &room.inside());
+        translate::apply(&engine, &mut body).await?;
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
         let api = &engine.api;
         let made = async {

@@ -13,6 +13,7 @@ use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use hermes_guest::removal;
 use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Prepared, Running, Streams};
 use hermes_types::{BackendName, Network, Reach};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -22,7 +23,6 @@ use tokio::task::spawn_blocking;
 
 use super::bind::{self, Bind, Writable};
 use crate::registry::{Room, SOCKET};
-use crate::removal::remove;
 use crate::{Error, Plan, embed};
 
 /// Where things are inside.
@@ -102,7 +102,7 @@ impl Sandboxed {
     fn run(&self, plan: &Plan, room: &Room) -> Result<PathBuf, Error> {
         let Some(kept) = self.kept(plan) else { return Ok(room.inside()) };
         let run = kept.join("run");
-        remove(&run)?;
+        removal::remove(&run).map_err(Error::file(&run))?;
         fs::DirBuilder::new().mode(0o700).create(&run).map_err(Error::file(&run))?;
         let inside = room.inside();
         let led = fs::remove_dir(&inside).and_then(|()| std::os::unix::fs::symlink(&run, &inside));

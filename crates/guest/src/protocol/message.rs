@@ -75,7 +75,8 @@ pub struct OpenSession {
     /// Where its first command runs.
     pub cwd: ByteBuf,
     /// What the environment of its first command has besides [`About::base_env`], or instead of a part of it, but for
-    /// what the files below change.
+    /// what the files below change. In a session that is there already, a variable that the host gave gets its new
+    /// value, or goes if it has none any more, unless the session has changed it.
     pub env: Vec<(ByteBuf, ByteBuf)>,
     /// Files that bash sources when the session is created, in this order. What is not there is passed over, and
     /// what goes wrong in them goes wrong in silence.

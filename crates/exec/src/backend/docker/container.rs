@@ -1,15 +1,16 @@
 //! A container, from its name to its end.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bollard::errors::Error as ApiError;
-use bollard::query_parameters::RemoveContainerOptionsBuilder;
+use bollard::query_parameters::{CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder};
 use hermes_types::BackendName;
 use serde::{Deserialize, Serialize};
 
-use super::engine::{Address, Engine};
-use super::request;
-use crate::Error;
+use super::engine::{self, Address, Engine};
+use super::{request, translate};
+use crate::{Error, embed};
 
 /// How long an engine may take to remove a container.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,6 +25,10 @@ pub struct Container {
     pub name: String,
     /// The name of the place, which its label says too.
     pub place: String,
+    /// What it is made of.
+    pub image: String,
+    /// Where its guest is kept.
+    pub cache: PathBuf,
 }
 
 impl Container {
@@ -56,6 +61,31 @@ impl Container {
             }
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// Removes what is in a directory of ours, as root inside of another container.
+    pub(crate) async fn empty(&self, directory: &Path) -> Result<(), Error> {
+        let engine = Engine::connect(&self.engine).await?;
+        let cleaner = Self { name: format!("{}-empty", self.name), ..self.clone() };
+        let guest = embed::guest(&self.cache)?;
+        let mut body = request::cleaner(&self.image, &self.place, &guest, directory);
+        translate::apply(&engine, &mut body).await?;
+        cleaner.remove_from(&engine).await?;
+        let options = CreateContainerOptionsBuilder::new().name(&cleaner.name).build();
+        let started = async {
+            engine.api.create_container(Some(options), body).await?;
+            engine.api.start_container(&cleaner.name, None).await
+        };
+        let started = started.await.map_err(|error| Error::Uncleared {
+            path: directory.to_owned(),
+            reason: engine::explain(&error, &self.image),
+        });
+        let deadline = Instant::now() + PATIENCE;
+        while started.is_ok() && cleaner.ended(&engine).await?.is_none() && Instant::now() < deadline {
+            tokio::time::sleep(PAUSE).await;
+        }
+        cleaner.remove_from(&engine).await?;
+        started
     }
 
     /// What it ended with, if it has.

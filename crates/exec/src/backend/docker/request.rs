@@ -7,7 +7,7 @@ use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountBindOptions, 
 use hermes_types::Network;
 
 use super::engine::Facts;
-use super::{Docker, HOME, User, WORKSPACE};
+use super::{Docker, HOME, User, Volume, WORKSPACE};
 use crate::Plan;
 use crate::backend::bind::Writable;
 use crate::registry::SOCKET;
@@ -54,7 +54,8 @@ impl Docker {
         let storage = limits.disk.map(|disk| HashMap::from([("size".to_owned(), disk.to_string())]));
         let host_config = HostConfig {
             mounts: Some(self.mounts(plan, guest, inside)),
-            tmpfs: Some(self.scratch()),
+            binds: Some(self.volumes.iter().map(bound).collect()),
+            tmpfs: Some(self.scratch(user.as_deref())),
             cap_drop: Some(vec!["ALL".to_owned()]),
             cap_add: Some(rights.map(|right| (*right).to_owned()).collect()),
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
@@ -87,46 +88,80 @@ impl Docker {
     }
 
     fn mounts(&self, plan: &Plan, guest: &Path, inside: &Path) -> Vec<Mount> {
-        let mount = |source: &Path, target: &str, writable: Writable| Mount {
-            target: Some(target.to_owned()),
-            source: Some(source.to_string_lossy().into_owned()),
-            typ: Some(MountType::BIND),
-            read_only: Some(writable == Writable::No),
-            bind_options: Some(MountBindOptions::default()),
-            ..Mount::default()
-        };
         let mut mounts = vec![mount(guest, GUEST, Writable::No), mount(inside, RUN, Writable::Yes)];
-        if let Some(kept) = self.kept(plan) {
-            mounts.push(mount(&kept.join("home"), HOME, Writable::Yes));
-            if !self.provides(WORKSPACE) {
-                mounts.push(mount(&kept.join("workspace"), WORKSPACE, Writable::Yes));
-            }
+        for (source, target) in self.kept_mounts(plan) {
+            mounts.push(mount(&source, target, Writable::Yes));
         }
         for bind in &self.binds {
             mounts.push(mount(&bind.source, &bind.target.to_string_lossy(), bind.writable));
         }
+        // What holds another one comes before it.
+        let depth = |mount: &Mount| mount.target.as_deref().map_or(0, |target| target.split('/').count());
+        mounts.sort_by_key(depth);
         mounts
     }
 
     /// What is in memory and ends with the container.
-    fn scratch(&self) -> HashMap<String, String> {
+    fn scratch(&self, user: Option<&str>) -> HashMap<String, String> {
+        // Whoever is not root could not write there otherwise. Podman knows no option that says whose it is.
+        let mode = if user.is_some() { ",mode=1777" } else { "" };
         let mut scratch = vec![
-            ("/tmp", "rw,nosuid,exec,size=512m"),
-            ("/var/tmp", "rw,noexec,nosuid,size=256m"),
-            ("/run", "rw,noexec,nosuid,size=64m"),
+            ("/tmp", "rw,nosuid,exec,size=512m".to_owned()),
+            ("/var/tmp", "rw,noexec,nosuid,size=256m".to_owned()),
+            ("/run", "rw,noexec,nosuid,size=64m".to_owned()),
         ];
         if self.files.is_none() {
-            scratch.extend([("/home", "rw,exec,size=1g"), (HOME, "rw,exec,size=1g")]);
-            if !self.provides(WORKSPACE) {
-                scratch.push((WORKSPACE, "rw,exec,size=10g"));
+            for (path, size) in [("/home", "1g"), (HOME, "1g"), (WORKSPACE, "10g")] {
+                scratch.push((path, format!("rw,exec,size={size}{mode}")));
             }
         }
-        scratch.into_iter().map(|(path, options)| (path.to_owned(), options.to_owned())).collect()
+        scratch.retain(|(path, _)| !self.provides(path));
+        scratch.into_iter().map(|(path, options)| (path.to_owned(), options)).collect()
     }
+}
 
-    /// Whether the owner shows something of the host there.
-    fn provides(&self, path: &str) -> bool {
-        self.binds.iter().any(|bind| bind.target == Path::new(path))
+fn mount(source: &Path, target: &str, writable: Writable) -> Mount {
+    Mount {
+        target: Some(target.to_owned()),
+        source: Some(source.to_string_lossy().into_owned()),
+        typ: Some(MountType::BIND),
+        read_only: Some(writable == Writable::No),
+        bind_options: Some(MountBindOptions::default()),
+        ..Mount::default()
+    }
+}
+
+/// A mount as `docker run` writes it.
+fn bound(volume: &Volume) -> String {
+    let access = if volume.writable == Writable::No { "ro" } else { "rw" };
+    let options: Vec<&str> = [access].into_iter().chain(volume.options.iter().map(String::as_str)).collect();
+    format!("{}:{}:{}", volume.source, volume.target.display(), options.join(","))
+}
+
+/// The request for a container that removes what is in a directory of the host and ends.
+pub(super) fn cleaner(image: &str, place: &str, guest: &Path, directory: &Path) -> ContainerCreateBody {
+    let rights = ["DAC_OVERRIDE", "FOWNER"];
+    let host_config = HostConfig {
+        mounts: Some(vec![mount(guest, GUEST, Writable::No), mount(directory, RUN, Writable::Yes)]),
+        cap_drop: Some(vec!["ALL".to_owned()]),
+        cap_add: Some(rights.map(str::to_owned).to_vec()),
+        security_opt: Some(vec!["no-new-privileges".to_owned()]),
+        network_mode: Some("none".to_owned()),
+        auto_remove: Some(true),
+        ..HostConfig::default()
+    };
+    ContainerCreateBody {
+        image: Some(image.to_owned()),
+        entrypoint: Some(vec![GUEST.to_owned()]),
+        cmd: Some(vec!["empty".to_owned(), RUN.to_owned()]),
+        user: Some("0:0".to_owned()),
+        working_dir: Some("/".to_owned()),
+        labels: Some(HashMap::from([
+            ("hermes-agent".to_owned(), "1".to_owned()),
+            (PLACE.to_owned(), place.to_owned()),
+        ])),
+        host_config: Some(host_config),
+        ..ContainerCreateBody::default()
     }
 }
 

@@ -14,22 +14,11 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, fstat, openat, renameat
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use crate::Error;
-
 /// How often is tried to remove a directory in which something changes.
 const ATTEMPTS: u32 = 10;
 
 /// Removes a directory that may not be there, with everything in it.
-pub(crate) fn remove(path: &Path) -> Result<(), Error> {
-    remove_all(path).map_err(Error::file(path))
-}
-
-/// A path that means exactly what is held open.
-pub(crate) fn through(held: &OwnedFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()))
-}
-
-fn remove_all(path: &Path) -> io::Result<()> {
+pub fn remove(path: &Path) -> io::Result<()> {
     let mut moved = 0;
     for _ in 0..ATTEMPTS {
         let top = match enter(CWD, path) {
@@ -46,6 +35,19 @@ fn remove_all(path: &Path) -> io::Result<()> {
         }
     }
     Err(Errno::NOTEMPTY.into())
+}
+
+/// Removes everything in a directory.
+pub fn empty(path: &Path) -> io::Result<()> {
+    let top = enter(CWD, path)?;
+    let mut moved = 0;
+    while empty_once(&top, &mut moved)? {}
+    Ok(())
+}
+
+/// A path that means exactly what is held open.
+pub fn through(held: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()))
 }
 
 /// Goes once through what is in a directory. Says whether there was anything.

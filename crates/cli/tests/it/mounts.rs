@@ -1,0 +1,486 @@
+//! What containers see of the host, its files and its variables, with the real engines.
+
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::{Home, Run};
+
+const IMAGE: &str = "localhost/hermes-test:bash";
+/// How long something may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where the engine with this name listens.
+fn socket(name: &str) -> PathBuf {
+    #[expect(clippy::disallowed_methods, reason = "where the peers of the tests are")]
+    let chosen = std::env::var_os("HERMES_PEERS_DIR").map(PathBuf::from);
+    let dir = chosen.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"));
+    let text = fs::read_to_string(dir.join("peers.json"))
+        .unwrap_or_else(|error| panic!("no peers in {}: {error}; `cargo xtask peers up`", dir.display()));
+    let peers: Value = serde_json::from_str(&text).unwrap();
+    let peer = peers["peers"].as_array().unwrap().iter().find(|peer| peer["name"] == name).unwrap();
+    PathBuf::from(peer["access"]["socket"].as_str().unwrap())
+}
+
+/// Asks an engine and gives the whole answer.
+fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> Vec<u8> {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let length = body.len();
+    let head = format!("{method} /v1.41{path} HTTP/1.0\r\nHost: x\r\nContent-Type: application/json\r\n");
+    stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+    assert!(answer.starts_with(b"HTTP/1.0 2"), "{path}: {}", String::from_utf8_lossy(&answer));
+    answer.split_off(end + 4)
+}
+
+/// A home with containers of its own, which are removed with it.
+struct Desk {
+    home: Home,
+    work: tempfile::TempDir,
+    engine: PathBuf,
+    /// Whom hermes runs as, if not as whoever tests.
+    user: Option<u32>,
+}
+
+impl Desk {
+    fn new(engine: &Path, config: &str) -> Self {
+        let work = tempfile::tempdir().unwrap();
+        Self { home: Home::with_config(config), work, engine: engine.to_owned(), user: None }
+    }
+
+    /// For an ordinary user.
+    fn of_user(engine: &Path, uid: u32, config: &str) -> Self {
+        let mut desk = Self::new(engine, config);
+        for path in [desk.home.path(), &desk.home.path().join("config.yaml"), desk.work.path()] {
+            chown(path, Some(uid), Some(uid)).unwrap();
+        }
+        // Where the program was built only its builder may look.
+        fs::copy(env!("CARGO_BIN_EXE_hermes"), desk.work.path().join("hermes")).unwrap();
+        desk.user = Some(uid);
+        desk
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the program under test")]
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = match self.user {
+            None => self.home.command(args),
+            Some(uid) => {
+                let mut command = Command::new(self.work.path().join("hermes"));
+                command.args(args).env_clear().env("HERMES_HOME", self.home.path()).uid(uid).gid(uid);
+                command
+            }
+        };
+        command
+            .env("DOCKER_HOST", format!("unix://{}", self.engine.display()))
+            .env("TERMINAL_DOCKER_IMAGE", IMAGE)
+            .env("HOME", "/home/nobody")
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .current_dir(self.work.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        Run::of(self.command(args).output().unwrap())
+    }
+
+    fn exec(&self, text: &str, env: &[(&str, &str)]) -> Run {
+        let args = ["exec", "--backend", "docker", "--yes", "--session", "s", "--", text];
+        Run::of(self.command(&args).envs(env.iter().copied()).output().unwrap())
+    }
+
+    fn places(&self) -> Vec<String> {
+        let listed = self.run(&["sandbox", "ls", "--json"]).json();
+        let names = listed["places"].as_array().unwrap().iter();
+        names.map(|place| place["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn kept(&self) -> PathBuf {
+        self.home.path().join("sandboxes/docker")
+    }
+
+    /// Where sockets and records are.
+    fn rooms(&self) -> PathBuf {
+        let install = self.home.read(".install-id").unwrap();
+        let uid = self.user.unwrap_or_else(|| fs::metadata("/proc/self").unwrap().uid());
+        let short: String = install.chars().take(8).collect();
+        PathBuf::from(format!("/tmp/hermes-{uid}-{short}"))
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        for place in self.places() {
+            self.run(&["sandbox", "rm", "--force", &place]);
+        }
+        if self.home.read(".install-id").is_ok() {
+            fs::remove_dir_all(self.rooms()).ok();
+        }
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Another socket of an engine, which everybody may use.
+fn relay(engine: &Path, folder: &Path) -> PathBuf {
+    let path = folder.join("engine.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+    let engine = engine.to_owned();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let engine = UnixStream::connect(&engine).unwrap();
+            for (mut from, mut to) in
+                [(client.try_clone().unwrap(), engine.try_clone().unwrap()), (engine, client)]
+            {
+                thread::spawn(move || {
+                    // Either side may leave at any time.
+                    std::io::copy(&mut from, &mut to).ok();
+                    to.shutdown(std::net::Shutdown::Write).ok();
+                });
+            }
+        }
+    });
+    path
+}
+
+/// Nothing listens there: what is refused is refused before anybody is asked.
+fn nowhere() -> PathBuf {
+    PathBuf::from("/nowhere/engine.sock")
+}
+
+#[test]
+fn what_hermes_lives_on_is_shown_by_no_path_and_what_is_not_there_is_not_made() {
+    let desk = Desk::new(&nowhere(), "");
+    let home = desk.home.path().canonicalize().unwrap();
+    desk.home.write(".env", "");
+    desk.home.write("tool.json", "");
+    for name in ["logs", "cache/guest", "skills"] {
+        fs::create_dir_all(home.join(name)).unwrap();
+    }
+    let work = desk.work.path();
+    fs::create_dir(work.join("inner")).unwrap();
+    symlink(&home, work.join("link")).unwrap();
+    symlink("/etc/passwd", home.join("stranger")).unwrap();
+    symlink(".env", home.join("disguise")).unwrap();
+    let at = |path: &Path| path.display().to_string();
+    let volume = |source: &str, target: &str| json!({"docker_volumes": [format!("{source}:{target}:ro")]});
+    let lived_on = |name: &str| at(&home.join(name));
+    let cases = [
+        (volume("./absent", "/x"), at(&work.join("absent"))),
+        (volume(&at(&home), "/x"), lived_on(".env")),
+        (volume("/", "/x"), lived_on(".env")),
+        (volume("./link", "/x"), lived_on(".env")),
+        (volume("./link/logs", "/x"), lived_on("logs")),
+        (volume(&lived_on("disguise"), "/x"), lived_on(".env")),
+        (volume(&lived_on("cache"), "/x"), lived_on("cache/guest")),
+        (volume("./inner", "/.hermes/guest"), "/.hermes".to_owned()),
+        (json!({"docker_volumes": ["./inner:/x", "/etc:/x/"]}), "target /x".to_owned()),
+        (json!({"credential_files": ["/etc/passwd"]}), "/etc/passwd".to_owned()),
+        (json!({"credential_files": ["../x"]}), "../x".to_owned()),
+        (json!({"credential_files": ["stranger"]}), "/etc/passwd".to_owned()),
+        (json!({"credential_files": ["disguise"]}), lived_on(".env")),
+        (json!({"credential_files": [".env"]}), lived_on(".env")),
+        (json!({"docker_mount_cwd_to_workspace": true, "cwd": at(&home)}), lived_on(".env")),
+    ];
+    for (terminal, named) in cases {
+        desk.home.write("config.yaml", json!({"terminal": terminal}).to_string());
+        let refused = desk.exec("true", &[]);
+        assert_eq!((refused.code, refused.out.as_str()), (Some(3), ""), "{terminal}: {refused:?}");
+        assert!(refused.err.contains(&named), "{terminal}: {named}: {refused:?}");
+    }
+    assert!(!work.join("absent").exists());
+    // The control: what is beside them is no reason to refuse, and so the engine is asked.
+    let fine = json!({"terminal": {"docker_volumes": ["./inner:/x"], "credential_files": ["tool.json"]}});
+    desk.home.write("config.yaml", fine.to_string());
+    assert_eq!(desk.exec("true", &[]).code, Some(5));
+}
+
+fn mounts_are_where_they_belong(engine: &str) {
+    let desk = Desk::new(&socket(engine), "");
+    let (home, work) = (desk.home.path(), desk.work.path());
+    for name in ["skills/one", "cache/images", "creds", "sessions"] {
+        fs::create_dir_all(home.join(name)).unwrap();
+    }
+    desk.home.write("skills/one/SKILL.md", "skill");
+    desk.home.write("creds/token", "token");
+    for name in ["outer", "inner", "deepest"] {
+        fs::create_dir(work.join(name)).unwrap();
+        fs::write(work.join(name).join("is"), name).unwrap();
+    }
+    let terminal = json!({
+        // The one that holds the others comes last.
+        "docker_volumes": ["./deepest:/workspace/a/b/c/d:ro", "./inner:/workspace/a/b", "./outer:/root/o"],
+        "credential_files": ["creds/token"],
+    });
+    desk.home.write("config.yaml", json!({"terminal": terminal}).to_string());
+    let look = "pwd; cat a/b/is a/b/c/d/is ~/o/is ~/.hermes/skills/one/SKILL.md ~/.hermes/creds/token; \
+        ls ~/.hermes ~/.hermes/cache; for d in ~/.hermes/cache/images ~/.hermes/creds/token a/b/c/d a/b; do \
+        touch $d/new 2>/dev/null && echo wrote $d; done; true";
+    let seen = desk.exec(look, &[]);
+    let shown = "/root/.hermes:\ncache\ncreds\nskills\n\n/root/.hermes/cache:\nimages\n";
+    let expected = format!("/workspace\ninnerdeepestouterskilltoken{shown}wrote a/b\n");
+    assert_eq!((seen.code, seen.out), (Some(0), expected), "{}", seen.err);
+    assert!(work.join("inner/new").exists());
+    // What was mounted upon was made in the kept files and in what is mounted there.
+    let [name] = desk.places().try_into().unwrap();
+    assert!(desk.kept().join(&name).join("workspace/a/b").is_dir() && work.join("inner/c/d").is_dir());
+
+    let strict = json!({"strict_mounts": true, "docker_mount_cwd_to_workspace": true,
+        "docker_volumes": ["./outer:/workspace/below"], "credential_files": ["creds/token"]});
+    desk.home.write("config.yaml", json!({"terminal": strict}).to_string());
+    let seen = desk.exec("pwd; cat inner/is below/is; grep -c ' /root/.hermes' /proc/self/mountinfo", &[]);
+    assert_eq!(seen.out, "/workspace\ninnerouter0\n", "{seen:?}");
+
+    // Another one at the same place wins, and a link that leads out of the skills keeps them out as a whole.
+    symlink("/etc", home.join("skills/way-out")).unwrap();
+    let other = json!({"docker_mount_cwd_to_workspace": true, "docker_volumes": ["./outer:/workspace"]});
+    desk.home.write("config.yaml", json!({"terminal": other}).to_string());
+    let seen = desk.exec("cat is; ls ~/.hermes/skills; ls -d ~/.hermes/cache/images", &[]);
+    assert_eq!(seen.out, "outer/root/.hermes/cache/images\n", "{seen:?}");
+    assert!(seen.err.contains("skills/way-out"), "{seen:?}");
+}
+
+#[test]
+fn mounts_are_where_they_belong_on_docker() {
+    mounts_are_where_they_belong("docker");
+}
+
+#[test]
+fn mounts_are_where_they_belong_on_podman() {
+    mounts_are_where_they_belong("podman");
+}
+
+/// Every file below a directory that holds these bytes.
+fn holding(directory: &Path, bytes: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            found.extend(holding(&entry.path(), bytes));
+        } else if kind.is_file() && has(&fs::read(entry.path()).unwrap(), bytes) {
+            found.push(entry.path());
+        }
+    }
+    found
+}
+
+fn has(text: &[u8], bytes: &str) -> bool {
+    text.windows(bytes.len()).any(|window| window == bytes.as_bytes())
+}
+
+fn values_are_in_the_command_and_nowhere_else(engine: &str) {
+    let engine = socket(engine);
+    let config = json!({"terminal": {
+        "docker_env": {"LITERAL": "plain", "BOTH": "plain"},
+        "docker_forward_env": ["TOKEN", "OPENAI_API_KEY", "BOTH", "BLANK", "MISSING"],
+        "env_passthrough": ["ANTHROPIC_API_KEY"],
+    }});
+    let desk = Desk::new(&engine, &config.to_string());
+    desk.home.write(".env", "OPENAI_API_KEY=from-the-file\nTOKEN=shadowed\nBLANK=from-the-file\n");
+    let canary = format!("canary-{}-one", std::process::id());
+    let env =
+        [("TOKEN", canary.as_str()), ("BOTH", "forwarded"), ("BLANK", " "), ("ANTHROPIC_API_KEY", "never")];
+    let show =
+        "echo $TOKEN $OPENAI_API_KEY $LITERAL $BOTH $BLANK ${MISSING-unset} ${ANTHROPIC_API_KEY-unset}";
+    let text = format!("{show}; touch begun; until [ -e go ]; do sleep 0.05; done");
+    let args = ["exec", "--backend", "docker", "--yes", "--session", "s", "--", &text];
+    let running =
+        desk.command(&args).envs(env).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let work = || Some(desk.kept().join(desk.places().first()?).join("workspace"));
+    until("the command runs", || work().is_some_and(|work| work.join("begun").exists()));
+
+    let [place] = desk.places().try_into().unwrap();
+    let name: String = place.chars().take("hermes-".len() + 8).collect();
+    let about = ask(&engine, "GET", &format!("/containers/{name}/json"), &Value::Null);
+    let all = ask(&engine, "GET", "/containers/json?all=1", &Value::Null);
+    let logs = ask(&engine, "GET", &format!("/containers/{name}/logs?stdout=1&stderr=1"), &Value::Null);
+    for (what, text) in [("inspect", &about), ("list", &all), ("logs", &logs)] {
+        assert!(!has(text, &canary), "{what}");
+    }
+    let about: Value = serde_json::from_slice(&about).unwrap();
+    let guest = fs::read(format!("/proc/{}/environ", about["State"]["Pid"])).unwrap();
+    assert!(!has(&guest, &canary) && has(&guest, "HOME="));
+    let mut commands = 0;
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        // One that has ended meanwhile shows nothing.
+        let Ok(line) = fs::read(process.path().join("cmdline")) else { continue };
+        commands += 1;
+        assert!(!has(&line, &canary), "{}", String::from_utf8_lossy(&line));
+    }
+    assert!(commands > 1);
+    fs::write(work().unwrap().join("go"), "").unwrap();
+    let done = Run::of(running.wait_with_output().unwrap());
+    assert_eq!(
+        done.out,
+        format!("{canary} from-the-file plain forwarded from-the-file unset unset\n"),
+        "{done:?}"
+    );
+
+    // The next command sees what has changed, and what the session has set itself stays.
+    let next = desk.exec(&format!("{show}; export LITERAL=own"), &[("TOKEN", "two")]);
+    assert_eq!(next.out, "two from-the-file plain plain from-the-file unset unset\n", "{next:?}");
+    desk.home.write(".env", "");
+    let next = desk.exec(show, &[]);
+    assert_eq!(next.out, "own plain unset unset\n", "{next:?}");
+
+    let nothing: [PathBuf; 0] = [];
+    assert_eq!(holding(desk.home.path(), &canary), nothing);
+    assert_eq!(holding(&desk.rooms(), &canary), nothing);
+}
+
+#[test]
+fn status_says_which_forwarded_variables_have_a_value() {
+    let config =
+        json!({"terminal": {"backend": "docker", "docker_forward_env": ["HERE", "BLANK", "FILE", "GONE"]}});
+    let desk = Desk::new(&nowhere(), &config.to_string());
+    desk.home.write(".env", "FILE=x\nGONE=\n");
+    let mut status = desk.command(&["status", "--json"]);
+    let told = Run::of(status.envs([("HERE", "x"), ("BLANK", " "), ("FILE", " ")]).output().unwrap()).json();
+    let row = |name: &str, present: bool| json!({"name": name, "present": present});
+    let expected = json!([row("HERE", true), row("BLANK", false), row("FILE", true), row("GONE", false)]);
+    assert_eq!(told["terminal"]["forwarded"], expected);
+}
+
+#[test]
+fn values_are_in_the_command_and_nowhere_else_on_docker() {
+    values_are_in_the_command_and_nowhere_else("docker");
+}
+
+#[test]
+fn values_are_in_the_command_and_nowhere_else_on_podman() {
+    values_are_in_the_command_and_nowhere_else("podman");
+}
+
+/// The user of the rootless peer, or anybody else who is not root.
+const ORDINARY: u32 = 1001;
+
+fn an_ordinary_user_gets_rid_of_what_root_wrote(engine: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let desk = Desk::of_user(&relay(&socket(engine), folder.path()), ORDINARY, "");
+    let made = desk.exec("mkdir -p ~/a/b /.hermes/run/c/d; touch ~/a/b/c; chmod 0 ~/a; id -u", &[]);
+    assert_eq!(made.out, "0\n", "{made:?}");
+    let [place] = desk.places().try_into().unwrap();
+    assert_eq!(fs::metadata(desk.kept().join(&place).join("home/a")).unwrap().uid(), 0);
+    let removed = desk.run(&["sandbox", "rm", &place]);
+    assert_eq!((removed.code, removed.out), (Some(0), format!("{place}\n")), "{}", removed.err);
+    assert!(!desk.kept().join(&place).exists() && !desk.rooms().join(&place).exists());
+}
+
+#[test]
+fn an_ordinary_user_gets_rid_of_what_root_wrote_on_docker() {
+    an_ordinary_user_gets_rid_of_what_root_wrote("docker");
+}
+
+#[test]
+fn an_ordinary_user_gets_rid_of_what_root_wrote_on_podman() {
+    an_ordinary_user_gets_rid_of_what_root_wrote("podman");
+}
+
+fn the_owners_user_can_write_at_home_and_at_work(engine: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let engine = relay(&socket(engine), folder.path());
+    for persistent in [true, false] {
+        let config =
+            json!({"terminal": {"docker_run_as_host_user": true, "container_persistent": persistent}});
+        let desk = Desk::of_user(&engine, ORDINARY, &config.to_string());
+        let done = desk.exec(
+            "touch ~/x /workspace/y /tmp/z && id -u && stat -c %u ~/x && echo $HOME && \
+             python3 -c 'import os; print(os.path.expanduser(\"~\"))'",
+            &[],
+        );
+        assert_eq!(done.out, format!("{ORDINARY}\n{ORDINARY}\n/root\n/root\n"), "{persistent}: {done:?}");
+    }
+}
+
+#[test]
+fn the_owners_user_can_write_at_home_and_at_work_on_docker() {
+    the_owners_user_can_write_at_home_and_at_work("docker");
+}
+
+#[test]
+fn the_owners_user_can_write_at_home_and_at_work_on_podman() {
+    the_owners_user_can_write_at_home_and_at_work("podman");
+}
+
+#[test]
+fn without_root_files_in_mounts_are_the_owners() {
+    let desk = Desk::of_user(&socket("podman-rootless"), ORDINARY, "");
+    let done = desk.exec("id -u; touch ~/mine; mkdir ~/other; touch ~/other/x; chown -R 7:7 ~/other", &[]);
+    assert_eq!(done.out, "0\n", "{done:?}");
+    let [place] = desk.places().try_into().unwrap();
+    let home = desk.kept().join(&place).join("home");
+    let owner = |name: &str| fs::metadata(home.join(name)).unwrap().uid();
+    assert_eq!(owner("mine"), ORDINARY);
+    // What is of another user inside is nobody's that is known here, and goes all the same.
+    assert_ne!(owner("other"), ORDINARY);
+    let removed = desk.run(&["sandbox", "rm", &place]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert!(!home.exists());
+}
+
+#[test]
+fn hermes_in_a_container_mounts_what_the_engine_sees() {
+    let engine = socket("docker");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir_all(data.join("project")).unwrap();
+    fs::create_dir(data.join("run")).unwrap();
+    fs::write(data.join("project/file"), "seen").unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_hermes"), data.join("hermes")).unwrap();
+    relay(&engine, &data);
+    let name = format!("hermes-test-outer-{}", std::process::id());
+    // The same program, the same home: only the directory of the sockets is on a mount or is not.
+    let outer = |run: &str| {
+        let words = ["/data/hermes", "exec", "--backend", "docker", "--yes", "--session", "s", "--"];
+        let mut words = words.to_vec();
+        words.push("cat /project/file; touch ~/written; id -u");
+        let env = [
+            "HERMES_HOME=/data/home".to_owned(),
+            "DOCKER_HOST=unix:///data/engine.sock".to_owned(),
+            format!("TERMINAL_DOCKER_IMAGE={IMAGE}"),
+            "TERMINAL_DOCKER_VOLUMES=[\"/data/project:/project:ro\"]".to_owned(),
+            "TERMINAL_LIFETIME_SECONDS=2".to_owned(),
+            format!("XDG_RUNTIME_DIR={run}"),
+        ];
+        let body = json!({"Image": IMAGE, "Entrypoint": [], "Cmd": words, "Env": env, "WorkingDir": "/data",
+            "HostConfig": {"Binds": [format!("{}:/data", data.display())]}});
+        ask(&engine, "POST", &format!("/containers/create?name={name}"), &body);
+        ask(&engine, "POST", &format!("/containers/{name}/start"), &Value::Null);
+        let waited = ask(&engine, "POST", &format!("/containers/{name}/wait"), &Value::Null);
+        let logs = ask(&engine, "GET", &format!("/containers/{name}/logs?stdout=1&stderr=1"), &Value::Null);
+        ask(&engine, "DELETE", &format!("/containers/{name}?force=1"), &Value::Null);
+        let waited: Value = serde_json::from_slice(&waited).unwrap();
+        (waited["StatusCode"].clone(), String::from_utf8_lossy(&logs).into_owned())
+    };
+    let (code, output) = outer("/data/run");
+    assert!(code == json!(0) && output.contains("seen") && output.contains('0'), "{code}: {output}");
+    let kept = fs::read_dir(data.join("home/sandboxes/docker")).unwrap().flatten().next().unwrap();
+    assert!(kept.path().join("home/written").exists());
+
+    let (code, output) = outer("");
+    assert!(code == json!(5) && output.contains("/tmp/hermes-0-"), "{code}: {output}");
+    until("the inner container is gone", || {
+        let all = ask(&engine, "GET", "/containers/json?all=1", &Value::Null);
+        !has(&all, &kept.file_name().to_string_lossy())
+    });
+}

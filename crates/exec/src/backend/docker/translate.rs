@@ -1,0 +1,145 @@
+//! Hermes in a container itself: what a path there is to the engine.
+//!
+//! An engine looks for what it mounts on its own machine. Where it is the one that made the container of hermes, it
+//! knows what of that machine is where in it; an engine that knows no such container sees what hermes sees.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bollard::errors::Error as ApiError;
+use bollard::models::{ContainerCreateBody, MountPoint, MountType};
+use hermes_types::BackendName;
+
+use super::engine::Engine;
+use crate::Error;
+
+/// Files that engines mount into every container from a directory with its id in its name.
+const MARKS: [&str; 4] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/run/.containerenv"];
+
+/// Writes every path of the host in a request as the engine sees it.
+pub(super) async fn apply(engine: &Engine, body: &mut ContainerCreateBody) -> Result<(), Error> {
+    let Some(own) = Own::find(engine).await? else { return Ok(()) };
+    let Some(host) = &mut body.host_config else { return Ok(()) };
+    let bound = host.mounts.iter_mut().flatten().filter(|mount| mount.typ == Some(MountType::BIND));
+    for source in bound.filter_map(|mount| mount.source.as_mut()) {
+        *source = own.seen(source)?;
+    }
+    for entry in host.binds.iter_mut().flatten() {
+        if let Some((source, rest)) = entry.split_once(':').filter(|(source, _)| source.starts_with('/')) {
+            *entry = format!("{}:{rest}", own.seen(source)?);
+        }
+    }
+    Ok(())
+}
+
+/// The container of hermes.
+struct Own {
+    id: String,
+    mounts: Vec<MountPoint>,
+}
+
+impl Own {
+    async fn find(engine: &Engine) -> Result<Option<Self>, Error> {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let Some(id) = own_id(&table) else { return Ok(None) };
+        match engine.api.inspect_container(&id, None).await {
+            Ok(found) => Ok(Some(Self { id, mounts: found.mounts.unwrap_or_default() })),
+            Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => Ok(None),
+            Err(error) => {
+                let reason = format!("it does not say what the container of hermes is: {error}");
+                Err(Error::Unavailable { backend: BackendName::Docker, reason })
+            }
+        }
+    }
+
+    /// What the engine calls this path.
+    fn seen(&self, path: &str) -> Result<String, Error> {
+        let real = fs::canonicalize(path).map_err(Error::file(Path::new(path)))?;
+        let around = self.mounts.iter().filter_map(|mount| {
+            let below = real.strip_prefix(mount.destination.as_deref()?).ok()?;
+            Some((below, mount))
+        });
+        // The mount that it is on is the one with the least of the path below it.
+        let on = around.min_by_key(|(below, _)| below.components().count());
+        let source = on.and_then(|(below, mount)| {
+            let is_memory = mount.typ.as_deref() == Some("tmpfs");
+            let source = mount.source.as_deref().filter(|source| !is_memory && !source.is_empty())?;
+            Some(PathBuf::from(source).join(below))
+        });
+        let unseen = || Error::Unseen { path: real.clone(), container: self.id.chars().take(12).collect() };
+        // Joined with nothing, a path ends in a slash, which a file does not like.
+        let source: PathBuf = source.ok_or_else(unseen)?.components().collect();
+        Ok(source.to_string_lossy().into_owned())
+    }
+}
+
+/// The id of the container that this process is in, by what is mounted in it.
+fn own_id(table: &str) -> Option<String> {
+    let is_id = |part: &&str| part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    table.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(3);
+        let (root, target) = (words.next()?, words.next()?);
+        if !MARKS.contains(&target) {
+            return None;
+        }
+        root.split('/').find(is_id).map(str::to_owned)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_is_known_by_the_files_that_engines_mount_in_it() {
+        let id = "0123456789abcdef".repeat(4);
+        let line =
+            |root: &str, target: &str| format!("30 20 8:1 {root} {target} rw,relatime - ext4 /dev/sda1 rw\n");
+        let docker = format!("/var/lib/docker/containers/{id}/hostname");
+        let podman = format!("/containers/overlay-containers/{id}/userdata/hostname");
+        for root in [docker, podman] {
+            let table = line("/", "/") + &line(&root, "/etc/hostname");
+            assert_eq!(own_id(&table), Some(id.clone()), "{root}");
+            // The containers of a machine are in its own table as well, but not there.
+            assert_eq!(own_id(&line(&root, "/mnt")), None);
+        }
+        assert_eq!(own_id(&line("/", "/")), None);
+    }
+
+    #[test]
+    fn a_path_is_where_its_mount_is_from_or_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("home/inner/deep")).unwrap();
+        fs::write(top.join("home/file"), "").unwrap();
+        fs::create_dir(top.join("memory")).unwrap();
+        std::os::unix::fs::symlink(top.join("home/inner"), top.join("link")).unwrap();
+        let at = |name: &str| top.join(name).display().to_string();
+        let mount = |source: &str, target: &str, typ: &str| MountPoint {
+            source: Some(source.to_owned()),
+            destination: Some(at(target)),
+            typ: Some(typ.to_owned()),
+            ..MountPoint::default()
+        };
+        let mounts = vec![
+            mount("/srv/home", "home", "bind"),
+            mount("/vol/_data", "home/inner", "volume"),
+            mount("/srv/one", "home/file", "bind"),
+            mount("", "memory", "tmpfs"),
+        ];
+        let own = Own { id: "f".repeat(64), mounts };
+        let cases = [
+            ("home", Some("/srv/home")),
+            ("home/file", Some("/srv/one")),
+            ("home/inner/deep", Some("/vol/_data/deep")),
+            ("link/deep", Some("/vol/_data/deep")),
+            ("memory", None),
+            ("", None),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(own.seen(&at(path)).ok().as_deref(), expected, "{path}");
+        }
+        let refused = own.seen(&at("memory")).unwrap_err().to_string();
+        assert!(refused.contains(&at("memory")) && refused.contains("ffffffffffff"), "{refused}");
+    }
+}
