@@ -192,7 +192,6 @@ fn what_hermes_lives_on_is_shown_by_no_path_and_what_is_not_there_is_not_made() 
         (volume(&lived_on("disguise"), "/x"), lived_on(".env")),
         (volume(&lived_on("cache"), "/x"), lived_on("cache/guest")),
         (volume("./inner", "/.hermes/guest"), "/.hermes".to_owned()),
-        (json!({"docker_volumes": ["./inner:/x", "/etc:/x/"]}), "target /x".to_owned()),
         (json!({"credential_files": ["/etc/passwd"]}), "/etc/passwd".to_owned()),
         (json!({"credential_files": ["../x"]}), "../x".to_owned()),
         (json!({"credential_files": ["stranger"]}), "/etc/passwd".to_owned()),
@@ -232,13 +231,15 @@ fn mounts_are_where_they_belong(engine: &str) {
     });
     desk.home.write("config.yaml", json!({"terminal": terminal}).to_string());
     let look = "pwd; cat a/b/is a/b/c/d/is ~/o/is ~/.hermes/skills/one/SKILL.md ~/.hermes/creds/token; \
-        ls ~/.hermes ~/.hermes/cache; for d in ~/.hermes/cache/images ~/.hermes/creds/token a/b/c/d a/b; do \
-        touch $d/new 2>/dev/null && echo wrote $d; done; true";
+        ls ~/.hermes ~/.hermes/cache; touch a/b/c/d/new 2>/dev/null || touch a/b/new; \
+        while read -r _ _ _ _ at how _; do case $at in */.hermes/*/*|*/.hermes/skills) echo $at ${how%%,*};; esac; \
+        done < /proc/self/mountinfo | sort";
     let seen = desk.exec(look, &[]);
     let shown = "/root/.hermes:\ncache\ncreds\nskills\n\n/root/.hermes/cache:\nimages\n";
-    let expected = format!("/workspace\ninnerdeepestouterskilltoken{shown}wrote a/b\n");
+    let guarded = ["cache/images", "creds/token", "skills"].map(|name| format!("/root/.hermes/{name} ro\n"));
+    let expected = format!("/workspace\ninnerdeepestouterskilltoken{shown}{}", guarded.concat());
     assert_eq!((seen.code, seen.out), (Some(0), expected), "{}", seen.err);
-    assert!(work.join("inner/new").exists());
+    assert!(work.join("inner/new").exists() && !work.join("deepest/new").exists());
     // What was mounted upon was made in the kept files and in what is mounted there.
     let [name] = desk.places().try_into().unwrap();
     assert!(desk.kept().join(&name).join("workspace/a/b").is_dir() && work.join("inner/c/d").is_dir());
@@ -304,7 +305,7 @@ fn values_are_in_the_command_and_nowhere_else(engine: &str) {
     let args = ["exec", "--backend", "docker", "--yes", "--session", "s", "--", &text];
     let running =
         desk.command(&args).envs(env).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let work = || Some(desk.kept().join(desk.places().first()?).join("workspace"));
+    let work = || Some(fs::read_dir(desk.kept()).ok()?.flatten().next()?.path().join("workspace"));
     until("the command runs", || work().is_some_and(|work| work.join("begun").exists()));
 
     let [place] = desk.places().try_into().unwrap();
@@ -316,16 +317,21 @@ fn values_are_in_the_command_and_nowhere_else(engine: &str) {
         assert!(!has(text, &canary), "{what}");
     }
     let about: Value = serde_json::from_slice(&about).unwrap();
-    let guest = fs::read(format!("/proc/{}/environ", about["State"]["Pid"])).unwrap();
-    assert!(!has(&guest, &canary) && has(&guest, "HOME="));
-    let mut commands = 0;
+    let id = about["Id"].as_str().unwrap();
+    let (mut commands, mut guests) = (0, 0);
     for process in fs::read_dir("/proc").unwrap().flatten() {
+        let of = |name: &str| fs::read(process.path().join(name));
         // One that has ended meanwhile shows nothing.
-        let Ok(line) = fs::read(process.path().join("cmdline")) else { continue };
+        let (Ok(line), Ok(group)) = (of("cmdline"), of("cgroup")) else { continue };
         commands += 1;
         assert!(!has(&line, &canary), "{}", String::from_utf8_lossy(&line));
+        if has(&group, id) && has(&line, "/.hermes/run/sock") {
+            guests += 1;
+            let environment = of("environ").unwrap();
+            assert!(!has(&environment, &canary) && has(&environment, "HOME="));
+        }
     }
-    assert!(commands > 1);
+    assert!(commands > guests && guests > 0, "{commands} commands, {guests} guests");
     fs::write(work().unwrap().join("go"), "").unwrap();
     let done = Run::of(running.wait_with_output().unwrap());
     assert_eq!(

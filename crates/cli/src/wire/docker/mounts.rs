@@ -71,7 +71,6 @@ pub(super) fn mounts(
 /// What the owner listed.
 fn listed(config: &Config, owner_home: &str, own: &Own) -> Result<(Vec<Bind>, Vec<Volume>), Failure> {
     let (mut binds, mut volumes) = (Vec::new(), Vec::new());
-    let mut targets: Vec<PathBuf> = Vec::new();
     for volume in &config.terminal.docker_volumes {
         let key = format!("terminal.docker_volumes: `{volume}`");
         let refused = |why: String| Failure::new(Kind::Configuration, format!("{key}: {why}"));
@@ -79,10 +78,6 @@ fn listed(config: &Config, owner_home: &str, own: &Own) -> Result<(Vec<Bind>, Ve
         if target.starts_with(RESERVED) {
             return Err(refused(format!("{RESERVED} is where hermes puts its own things inside")));
         }
-        if targets.contains(&target) {
-            return Err(refused(format!("another mount has the target {}", target.display())));
-        }
-        targets.push(target.clone());
         let writable = if volume.access == Access::ReadWrite { Writable::Yes } else { Writable::No };
         let mut options = volume.options.clone();
         let source = match &volume.source {

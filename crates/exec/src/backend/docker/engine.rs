@@ -45,12 +45,23 @@ pub struct Engine {
 /// What an engine says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Facts {
+    /// What it is.
+    pub kind: Kind,
     /// Its version.
     pub version: String,
     /// The user it runs as is root inside of its containers.
     pub is_rootless: bool,
     /// Its architecture, in the words of the engine.
     pub architecture: String,
+}
+
+/// The engines that are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Kind {
+    /// Docker, or what says it is.
+    Docker,
+    /// Podman.
+    Podman,
 }
 
 impl Engine {
@@ -74,7 +85,11 @@ impl Engine {
             .map_err(|_elapsed| unavailable(format!("{address} did not answer within {GREETING:?}")))?
             .map_err(failed)?;
         let options = info.security_options.unwrap_or_default();
+        // Docker has no such logs.
+        let logs = info.plugins.and_then(|plugins| plugins.log).unwrap_or_default();
+        let is_podman = logs.iter().any(|log| log == "k8s-file");
         let facts = Facts {
+            kind: if is_podman { Kind::Podman } else { Kind::Docker },
             version: info.server_version.unwrap_or_default(),
             is_rootless: options.iter().any(|option| option == "name=rootless"),
             architecture: info.architecture.unwrap_or_default(),

@@ -6,7 +6,7 @@ use std::path::Path;
 use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountBindOptions, MountType};
 use hermes_types::Network;
 
-use super::engine::Facts;
+use super::engine::{Facts, Kind};
 use super::{Docker, HOME, User, Volume, WORKSPACE};
 use crate::Plan;
 use crate::backend::bind::Writable;
@@ -55,7 +55,7 @@ impl Docker {
         let host_config = HostConfig {
             mounts: Some(self.mounts(plan, guest, inside)),
             binds: Some(self.volumes.iter().map(bound).collect()),
-            tmpfs: Some(self.scratch(user.as_deref())),
+            tmpfs: Some(self.scratch(facts.kind, user.as_deref())),
             cap_drop: Some(vec!["ALL".to_owned()]),
             cap_add: Some(rights.map(|right| (*right).to_owned()).collect()),
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
@@ -102,9 +102,14 @@ impl Docker {
     }
 
     /// What is in memory and ends with the container.
-    fn scratch(&self, user: Option<&str>) -> HashMap<String, String> {
-        // Whoever is not root could not write there otherwise. Podman knows no option that says whose it is.
-        let mode = if user.is_some() { ",mode=1777" } else { "" };
+    fn scratch(&self, engine: Kind, user: Option<&str>) -> HashMap<String, String> {
+        // Whoever is not root could not write there otherwise. Podman knows no option that says whose it is, and Docker
+        // gives what is in the image the mode that it has there.
+        let owner = match (engine, user.and_then(|user| user.split_once(':'))) {
+            (_, None) => String::new(),
+            (Kind::Docker, Some((uid, gid))) => format!(",uid={uid},gid={gid}"),
+            (Kind::Podman, Some(_)) => ",mode=1777".to_owned(),
+        };
         let mut scratch = vec![
             ("/tmp", "rw,nosuid,exec,size=512m".to_owned()),
             ("/var/tmp", "rw,noexec,nosuid,size=256m".to_owned()),
@@ -112,7 +117,7 @@ impl Docker {
         ];
         if self.files.is_none() {
             for (path, size) in [("/home", "1g"), (HOME, "1g"), (WORKSPACE, "10g")] {
-                scratch.push((path, format!("rw,exec,size={size}{mode}")));
+                scratch.push((path, format!("rw,exec,size={size}{owner}")));
             }
         }
         scratch.retain(|(path, _)| !self.provides(path));
