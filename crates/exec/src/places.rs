@@ -204,6 +204,9 @@ impl Found {
     /// Ends the place and removes its kept files.
     pub async fn remove(&self) -> Result<(), Error> {
         self.end().await?;
+        if let Some(container) = &self.record.container {
+            container.remove_files().await?;
+        }
         match self.record.files.clone() {
             Some(files) => blocking(move || remove(&files)).await,
             None => Ok(()),
@@ -221,8 +224,11 @@ async fn look(room: Room) -> Option<Found> {
     let state = match timeout(PATIENCE, ask).await.ok().flatten() {
         Some(stats) => State::Live(stats),
         // Without its socket it may still run.
-        None if record.anchor.is_some_and(Anchor::lives) || room.lives() => State::Silent,
-        None => return None,
+        None => {
+            let (anchor, seen) = (record.anchor, room.clone());
+            let lives = blocking(move || Ok(anchor.is_some_and(Anchor::lives) || seen.lives())).await;
+            lives.is_ok_and(|lives| lives).then_some(State::Silent)?
+        }
     };
     Some(Found { record, state, room })
 }
