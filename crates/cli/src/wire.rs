@@ -6,7 +6,7 @@ mod local;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_exec::backend::sandbox::{HOME, KEPT, WORKSPACE};
+use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
 use hermes_exec::backend::{self, bind};
 use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandboxed, Spec, Writable};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
@@ -91,7 +91,8 @@ pub(crate) fn places(context: &Context, config: &Config) -> Places {
         Some(install) => run_directory(context, &install),
         None => install_path(context),
     };
-    Places { run, kept: kept(context, config).join(KEPT) }
+    let kept = kept(context, config);
+    Places { run, kept: [backend::sandbox::KEPT, backend::docker::KEPT].map(|word| kept.join(word)).to_vec() }
 }
 
 /// Something about a place did not work.

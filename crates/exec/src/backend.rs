@@ -11,7 +11,7 @@ use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
 use tokio::net::UnixStream;
 
-use crate::registry::Room;
+use crate::registry::{Engines, Room};
 use crate::{Error, Plan};
 use docker::container::Container;
 
@@ -81,6 +81,14 @@ impl Backend {
             Self::Local(_) => None,
             Self::Sandbox(sandboxed) => sandboxed.kept(plan),
             Self::Docker(docker) => docker.kept(plan),
+        }
+    }
+
+    /// Whether whoever makes such a place speaks to engines.
+    pub fn engines(&self) -> Engines {
+        match self {
+            Self::Local(_) | Self::Sandbox(_) => Engines::Leave,
+            Self::Docker(_) => Engines::Ask,
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::anchor::Anchor;
-use crate::registry::{Record, Room, blocking, rooms, sweep, sweep_now_and_then};
+use crate::registry::{Engines, Record, Room, blocking, rooms, sweep, sweep_now_and_then};
 use crate::removal::remove;
 use crate::{Error, Processes};
 
@@ -29,8 +29,8 @@ const REAP_EVERY: Duration = Duration::from_secs(60);
 pub struct Places {
     /// Where sockets and records are.
     pub run: PathBuf,
-    /// Where the files of places are kept.
-    pub kept: PathBuf,
+    /// Where the files of places are kept, one directory for each backend that keeps any.
+    pub kept: Vec<PathBuf>,
 }
 
 /// One place that exists.
@@ -47,15 +47,16 @@ pub struct Found {
 #[derive(Debug)]
 pub struct Reaper {
     run: PathBuf,
+    engines: Engines,
     task: JoinHandle<()>,
 }
 
 impl Reaper {
     /// Looks a last time.
     pub async fn finish(self) -> Result<(), Error> {
-        let run = self.run.clone();
+        let (run, engines) = (self.run.clone(), self.engines);
         drop(self);
-        blocking(move || sweep_now_and_then(&run)).await
+        blocking(move || sweep_now_and_then(&run, engines)).await
     }
 }
 
@@ -116,11 +117,11 @@ impl Places {
     /// Removes what is left of places that are gone.
     pub async fn sweep(&self) -> Result<(), Error> {
         let run = self.run.clone();
-        blocking(move || sweep(&run)).await
+        blocking(move || sweep(&run, Engines::Ask)).await
     }
 
     /// Keeps removing what is left of places that are gone, for as long as the reaper lives.
-    pub fn reap(&self) -> Reaper {
+    pub fn reap(&self, engines: Engines) -> Reaper {
         let run = self.run.clone();
         let task = tokio::spawn(async move {
             let mut clock = tokio::time::interval(REAP_EVERY);
@@ -128,10 +129,10 @@ impl Places {
                 clock.tick().await;
                 let run = run.clone();
                 // What could not be removed now is tried again later, and by the next hermes.
-                drop(blocking(move || sweep_now_and_then(&run)).await);
+                drop(blocking(move || sweep_now_and_then(&run, engines)).await);
             }
         });
-        Reaper { run: self.run.clone(), task }
+        Reaper { run: self.run.clone(), engines, task }
     }
 
     /// Ends these, several at a time, and gives those that could not be ended with the reason.
@@ -160,12 +161,15 @@ impl Places {
 
     /// Places of which only the files are there.
     fn asleep(&self, awake: &[Found]) -> Result<Vec<Found>, Error> {
-        let listed = match fs::read_dir(&self.kept) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            listed => listed.map_err(Error::file(&self.kept))?,
-        };
+        let mut listed = Vec::new();
+        for kept in &self.kept {
+            match fs::read_dir(kept) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                entries => listed.extend(entries.map_err(Error::file(kept))?.flatten()),
+            }
+        }
         let mut found = Vec::new();
-        for entry in listed.flatten() {
+        for entry in listed {
             let name = entry.file_name().to_string_lossy().into_owned();
             if awake.iter().any(|other| other.record.name == name) {
                 continue;

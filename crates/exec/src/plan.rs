@@ -7,7 +7,7 @@ use hermes_types::{BackendName, Network, Place, PlaceId, SessionKey};
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use crate::Backend;
+use crate::{Backend, Engines};
 
 /// What this hermes brings along, whatever place it makes.
 #[derive(Debug, Clone)]
@@ -112,6 +112,11 @@ impl Plan {
     /// What commands there reach over the network.
     pub fn network(&self) -> Network {
         self.spec.backend.network()
+    }
+
+    /// Whether whoever makes it speaks to engines.
+    pub fn engines(&self) -> Engines {
+        self.spec.backend.engines()
     }
 
     /// What kind of place it is.

@@ -292,9 +292,22 @@ pub(crate) fn rooms(run: &Path) -> Result<Vec<Room>, Error> {
     Ok(rooms)
 }
 
+/// Whether those who make containers may be asked to remove one. Whoever chose another backend does not speak to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engines {
+    /// They may.
+    Ask,
+    /// What they made is left to others.
+    Leave,
+}
+
 /// Removes what is left of places that are gone. A place that somebody is making right now is left alone.
-pub(crate) fn sweep(run: &Path) -> Result<(), Error> {
+pub(crate) fn sweep(run: &Path, engines: Engines) -> Result<(), Error> {
     for room in rooms(run)? {
+        let in_container = room.record().is_some_and(|record| record.container.is_some());
+        if in_container && engines == Engines::Leave {
+            continue;
+        }
         if room.lives() {
             continue;
         }
@@ -313,7 +326,7 @@ pub(crate) fn sweep(run: &Path) -> Result<(), Error> {
 }
 
 /// Sweeps, unless somebody just did: with a thousand places each new one would look at all others.
-pub(crate) fn sweep_now_and_then(run: &Path) -> Result<(), Error> {
+pub(crate) fn sweep_now_and_then(run: &Path, engines: Engines) -> Result<(), Error> {
     private(run)?;
     let path = run.join(SWEPT);
     let swept = fs::metadata(&path).and_then(|meta| meta.modified());
@@ -322,7 +335,7 @@ pub(crate) fn sweep_now_and_then(run: &Path) -> Result<(), Error> {
         return Ok(());
     }
     fs::write(&path, "").map_err(Error::file(&path))?;
-    sweep(run)
+    sweep(run, engines)
 }
 
 /// Work that waits for the disk or for others, on a thread of its own.

@@ -206,8 +206,9 @@ impl Plan {
             return Err(Error::InUseElsewhere { name: self.name() });
         }
         let run = self.host.run.clone();
-        blocking(move || sweep_now_and_then(&run)).await?;
-        admission::admit(&self.host, &room).await?;
+        let engines = self.spec.backend.engines();
+        blocking(move || sweep_now_and_then(&run, engines)).await?;
+        admission::admit(&self.host, &room, engines).await?;
         let made = self.make(&room).await;
         if made.is_err() {
             room.clear()?;

@@ -35,7 +35,7 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
     let backend = args.place.backend.unwrap_or(config.terminal.backend);
     let session = Session::new(&args.place)?;
     let plan = wire::plan(context, config, &args.place, &session)?;
-    let reaper = wire::places(context, config).reap();
+    let reaper = wire::places(context, config).reap(plan.engines());
     let sandbox = plan.open().await.map_err(wire::fault)?;
     tracing::info!(place = plan.name(), %backend, "place open");
     let done = run_in(&sandbox, &plan, &session, &args, context, config).await;

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failu
 async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
     let session = Session::new(args)?;
     let plan = wire::plan(context, config, args, &session)?;
-    let reaper = wire::places(context, config).reap();
+    let reaper = wire::places(context, config).reap(plan.engines());
     let sandbox = plan.open().await.map_err(wire::fault)?;
     let job = Job::shell(SHELL, sandbox.cwd().await.map_err(wire::fault)?);
     // Whoever asks for a shell by name has said yes to it.

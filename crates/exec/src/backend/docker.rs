@@ -9,6 +9,7 @@
 pub mod container;
 pub mod engine;
 pub mod extra;
+mod orphans;
 pub mod request;
 pub mod road;
 
@@ -61,6 +62,9 @@ pub struct Docker {
     pub user: User,
     /// What the owner asked for besides.
     pub extra: Extra,
+    /// Whether containers of ours that nobody knows any more are removed.
+    #[serde(skip)]
+    pub reaps_orphans: bool,
 }
 
 /// How much a container may use. What is absent has no limit.
@@ -129,6 +133,9 @@ impl Docker {
                 "its engine at {} cannot show {path} of this machine",
                 self.engine
             )));
+        }
+        if self.reaps_orphans {
+            orphans::remove(&engine, &self.engine, &plan.host.install, &plan.host.run).await?;
         }
         // What a hermes that was killed left behind under this name.
         container.remove_from(&engine).await?;

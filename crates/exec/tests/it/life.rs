@@ -118,7 +118,7 @@ pub(crate) async fn what_several_hermeses_started_is_in_one_list(bed: &Bed) {
 
 pub(crate) async fn the_files_of_a_place_outlive_it_and_nobody_elses_are_touched(bed: &Bed) {
     let places = bed.places();
-    let foreign = places.kept.join("hermes-overlays");
+    let foreign = places.kept[0].join("hermes-overlays");
     fs::create_dir_all(&foreign).unwrap();
     let s = bed.open("s").await;
     s.out("echo kept >file; export A=1").await;

@@ -105,7 +105,7 @@ impl Bed {
     }
 
     pub(crate) fn places(&self) -> Places {
-        Places { run: self.folder.join("run"), kept: self.kept().join(self.backend.word()) }
+        Places { run: self.folder.join("run"), kept: vec![self.kept().join(self.backend.word())] }
     }
 
     /// Starts another hermes that opens a place and then does these things in it.

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use bollard::errors::Error as ApiError;
 use bollard::query_parameters::{RemoveContainerOptionsBuilder, RemoveVolumeOptions};
-use hermes_types::BackendName;
 use serde::{Deserialize, Serialize};
 
 use super::engine::{Address, Engine};
@@ -100,6 +99,6 @@ impl Container {
     }
 
     fn fault(&self, error: &ApiError) -> Error {
-        Error::Unavailable { backend: BackendName::Docker, reason: format!("{}: {error}", self.engine) }
+        self.engine.fault(error)
     }
 }

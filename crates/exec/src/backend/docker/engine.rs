@@ -33,6 +33,13 @@ impl fmt::Display for Address {
     }
 }
 
+impl Address {
+    /// What an engine there answered instead of doing what was asked.
+    pub(super) fn fault(&self, error: &bollard::errors::Error) -> Error {
+        Error::Unavailable { backend: BackendName::Docker, reason: format!("{self}: {error}") }
+    }
+}
+
 /// An engine that answers.
 #[derive(Debug)]
 pub struct Engine {

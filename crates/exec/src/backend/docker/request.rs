@@ -19,7 +19,10 @@ use crate::registry::SOCKET;
 pub(super) const GUEST: &str = "/.hermes/guest";
 pub(super) const RUN: &str = "/.hermes/run";
 
-/// The label with the name of the place.
+/// Labels: that it is ours, of which installation, when it was made, and the name of the place.
+pub(super) const AGENT: &str = "hermes-agent";
+pub(super) const INSTALL: &str = "hermes-install";
+pub(super) const CREATED: &str = "hermes-created";
 pub(super) const PLACE: &str = "hermes-place";
 
 /// Rights that a shell as root needs to be of use: files of others, and their owners.
@@ -166,12 +169,12 @@ fn labels(plan: &Plan) -> HashMap<String, String> {
     let now =
         std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
     [
-        ("hermes-agent", "1".to_owned()),
-        ("hermes-install", plan.host.install.clone()),
+        (AGENT, "1".to_owned()),
+        (INSTALL, plan.host.install.clone()),
         (PLACE, plan.name()),
         ("hermes-session", plan.session_hash()),
         ("hermes-digest", plan.id().as_str().to_owned()),
-        ("hermes-created", now.as_secs().to_string()),
+        (CREATED, now.as_secs().to_string()),
         ("hermes-lifetime", plan.spec.lifetime.as_secs().to_string()),
     ]
     .into_iter()
