@@ -84,6 +84,14 @@ impl Backend {
         }
     }
 
+    /// How many places are to be ready before anybody asks for one.
+    pub fn ready(&self) -> u32 {
+        match self {
+            Self::Local(_) | Self::Sandbox(_) => 0,
+            Self::Docker(docker) => docker.ready(),
+        }
+    }
+
     /// Whether whoever makes such a place speaks to engines.
     pub fn engines(&self) -> Engines {
         match self {

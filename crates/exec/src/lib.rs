@@ -22,6 +22,7 @@ mod error;
 pub mod files;
 pub mod places;
 mod plan;
+mod pool;
 pub mod process;
 pub mod proxy;
 mod registry;

@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep};
 use crate::anchor::Anchor;
 use crate::backend::docker::container::Container;
 use crate::backend::docker::road::Road;
+use crate::pool::READY;
 use crate::removal::{remove, through};
 use crate::{Error, Plan, proxy};
 
@@ -62,6 +63,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether it is nobody's yet.
+    pub fn is_ready(&self) -> bool {
+        self.session.starts_with(READY)
+    }
+
     /// What the gate must know of the place; nothing if another version of hermes made it.
     pub fn place(&self, hermes_home: &Path) -> Option<Place> {
         Some(Place {

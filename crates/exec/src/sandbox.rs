@@ -99,14 +99,14 @@ pub struct Sandbox {
 }
 
 /// A guest that was found.
-struct Here {
-    client: Client,
-    made: Made,
+pub(crate) struct Here {
+    pub(crate) client: Client,
+    pub(crate) made: Made,
 }
 
 /// Whether a place is the one that is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Made {
+pub(crate) enum Made {
     /// With the same settings.
     AsWanted,
     /// With others.
@@ -181,7 +181,7 @@ impl Plan {
         Ok(Live { client, reset, cwd, origin: view.origin, _proxy: proxy })
     }
 
-    async fn find_or_make(&self) -> Result<(Client, Reset), Error> {
+    pub(crate) async fn find_or_make(&self) -> Result<(Client, Reset), Error> {
         let room = Room::of(self);
         if let Some(Here { client, made: Made::AsWanted }) = self.find(&room).await {
             return Ok((client, Reset::No));
@@ -205,6 +205,13 @@ impl Plan {
         if kept.as_ref().and_then(|record| record.anchor).is_some_and(Anchor::lives) {
             return Err(Error::InUseElsewhere { name: self.name() });
         }
+        // Only a place that never was can be another that is ready.
+        if before.is_none()
+            && kept.is_none()
+            && let Some(client) = self.take_ready(&room).await?
+        {
+            return Ok((client, Reset::No));
+        }
         let run = self.host.run.clone();
         let engines = self.spec.backend.engines();
         blocking(move || sweep_now_and_then(&run, engines)).await?;
@@ -216,7 +223,7 @@ impl Plan {
         Ok((made?, if before.is_some() || kept.is_some() { Reset::Yes } else { Reset::No }))
     }
 
-    async fn find(&self, room: &Room) -> Option<Here> {
+    pub(crate) async fn find(&self, room: &Room) -> Option<Here> {
         let stream = self.spec.backend.reach_guest(room).await.ok()?;
         // Without a record nobody knows what it is: whoever made it was killed, or is about to write that down.
         let made = if room.record()?.place == *self.id() { Made::AsWanted } else { Made::Otherwise };
@@ -224,20 +231,7 @@ impl Plan {
     }
 
     async fn make(&self, room: &Room) -> Result<Client, Error> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut record = Record {
-            place: self.id().clone(),
-            name: self.name(),
-            backend: self.backend().word().to_owned(),
-            session: self.session.as_str().to_owned(),
-            created: now.as_secs(),
-            lifetime: self.spec.lifetime.as_secs(),
-            reach: self.spec.backend.reach(),
-            spec: serde_json::to_value(&self.spec).unwrap_or_default(),
-            files: self.spec.backend.files(self),
-            anchor: None,
-            container: self.spec.backend.container(self),
-        };
+        let mut record = self.record();
         // Whoever comes after us, should we be killed, must know what there is to remove.
         if record.container.is_some() {
             record.write(room.path())?;
@@ -254,6 +248,24 @@ impl Plan {
         let (written, client) = tokio::join!(written, Client::connect(stream));
         written?;
         Ok(client?)
+    }
+
+    /// What is written down about the place when it is made.
+    pub(crate) fn record(&self) -> Record {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Record {
+            place: self.id().clone(),
+            name: self.name(),
+            backend: self.backend().word().to_owned(),
+            session: self.session.as_str().to_owned(),
+            created: now.as_secs(),
+            lifetime: self.spec.lifetime.as_secs(),
+            reach: self.spec.backend.reach(),
+            spec: serde_json::to_value(&self.spec).unwrap_or_default(),
+            files: self.spec.backend.files(self),
+            anchor: None,
+            container: self.spec.backend.container(self),
+        }
     }
 
     fn guest_session(&self) -> SessionKey {
@@ -305,6 +317,19 @@ impl Sandbox {
         if let Some(files) = self.plan.spec.backend.files(&self.plan) {
             remove(&files)?;
         }
+        lock.discard()
+    }
+
+    /// Ends the place, unless somebody else is there or something runs; its kept files stay.
+    pub async fn leave(self) -> Result<(), Error> {
+        let room = Room::of(&self.plan);
+        let lock = room.lock().await?;
+        let stats = self.client().await?.stats().await?;
+        drop(self.live);
+        if stats.clients > 1 || stats.running > 0 {
+            return Ok(());
+        }
+        room.end().await?;
         lock.discard()
     }
 

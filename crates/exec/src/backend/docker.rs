@@ -62,6 +62,9 @@ pub struct Docker {
     pub user: User,
     /// What the owner asked for besides.
     pub extra: Extra,
+    /// How many containers are to be ready before anybody asks for one.
+    #[serde(skip)]
+    pub pool: u32,
     /// Whether containers of ours that nobody knows any more are removed.
     #[serde(skip)]
     pub reaps_orphans: bool,
@@ -95,6 +98,11 @@ impl Docker {
             return Reach::Host;
         }
         bind::reach(&self.binds)
+    }
+
+    /// The files of one on another machine cannot change their names.
+    pub(super) fn ready(&self) -> u32 {
+        if Road::to(&self.engine) == Road::Socket { self.pool } else { 0 }
     }
 
     /// Where the files of the place are kept on the host.
