@@ -204,6 +204,10 @@ impl Found {
     /// Ends the place and removes its kept files.
     pub async fn remove(&self) -> Result<(), Error> {
         self.end().await?;
+        if let Some(container) = &self.record.container {
+            // It may be used under another run directory.
+            container.remove().await?;
+        }
         match self.record.files.clone() {
             Some(files) => blocking(move || remove(&files)).await,
             None => Ok(()),
@@ -222,7 +226,10 @@ async fn look(room: Room) -> Option<Found> {
         Some(stats) => State::Live(stats),
         // Without its socket it may still run.
         None if record.anchor.is_some_and(Anchor::lives) || room.lives() => State::Silent,
-        None => return None,
+        None => match &record.container {
+            Some(container) if container.runs().await => State::Silent,
+            _ => return None,
+        },
     };
     Some(Found { record, state, room })
 }

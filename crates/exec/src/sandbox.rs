@@ -210,7 +210,8 @@ impl Plan {
         admission::admit(&self.host, &room).await?;
         let made = self.make(&room).await;
         if made.is_err() {
-            room.clear()?;
+            // What cannot be removed now is in the record, for whoever sweeps.
+            drop(room.end().await);
         }
         Ok((made?, if before.is_some() || kept.is_some() { Reset::Yes } else { Reset::No }))
     }
@@ -237,11 +238,7 @@ impl Plan {
             anchor: None,
             container: self.spec.backend.container(self),
         };
-        // Whoever comes after us, should we be killed, must know what there is to remove.
-        if record.container.is_some() {
-            record.write(room.path())?;
-        }
-        let stream = self.spec.backend.make(self, room).await?;
+        let stream = self.spec.backend.make(self, room, &record).await?;
         // The process of a container may be anybody's on this machine.
         record.anchor = record.container.is_none().then(|| Anchor::of(&stream)).flatten();
         let room = room.clone();

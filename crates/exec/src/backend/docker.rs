@@ -13,18 +13,19 @@ pub mod request;
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::CreateContainerOptionsBuilder;
 use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
 use tokio::net::UnixStream;
 
 use super::bind::{self, Bind};
-use crate::registry::Room;
+use crate::registry::{Record, Room};
 use crate::{Error, Plan, embed};
-use container::Container;
+use container::{Container, Named};
 use engine::{Address, Engine};
 use extra::Extra;
 
@@ -101,7 +102,7 @@ impl Docker {
         Container { engine: self.engine.clone(), name: request::name(plan), place: plan.name() }
     }
 
-    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
+    pub(super) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<UnixStream, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
         let engine = Engine::connect(&self.engine).await?;
         let guest = embed::guest(&plan.host.cache)?;
@@ -111,11 +112,18 @@ impl Docker {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
         }
         let container = self.container(plan);
-        // What a hermes that was killed left behind under this name.
-        container.remove_from(&engine).await?;
+        match container.look(&engine).await? {
+            Named::Another => return Err(Error::NameTaken { name: container.name }),
+            Named::Ours(found) if is_used_elsewhere(&found, room) => {
+                return Err(Error::InUseElsewhere { name: plan.name() });
+            }
+            // What a hermes that was killed left behind.
+            Named::Ours(_) | Named::Nothing => container.remove_from(&engine).await?,
+        }
         let body = self.request(plan, &engine.facts, &guest, &room.inside());
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
         let api = &engine.api;
+        record.write(room.path())?;
         let made = async {
             api.create_container(Some(options), body).await?;
             api.start_container(&container.name, None).await
@@ -140,4 +148,13 @@ impl Docker {
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// Whether a container is that of a room under another run directory, which is still there.
+fn is_used_elsewhere(found: &ContainerInspectResponse, room: &Room) -> bool {
+    let runs = found.state.as_ref().is_some_and(|state| state.running == Some(true));
+    let mut mounts = found.mounts.iter().flatten();
+    let inside = mounts.find(|mount| mount.destination.as_deref() == Some(request::RUN));
+    let inside = inside.and_then(|mount| mount.source.as_deref()).map(Path::new);
+    runs && inside.is_some_and(|inside| inside != room.inside() && inside.exists())
 }

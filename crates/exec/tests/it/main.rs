@@ -8,18 +8,26 @@ mod hostile;
 mod jail;
 mod life;
 mod output;
+mod peers;
 mod process;
 mod proxy;
+mod rootless;
 mod session;
 mod shell;
 mod world;
 
-/// Each behavior, by the file it is in.
+use bed::Peer;
+use hermes_types::BackendName;
+use peers::{BASH, BUSYBOX};
+use session::Ground;
+
+/// Each behavior, by the file it is in. The attribute is for all tests of the row.
 macro_rules! behaviors {
-    ($backend:expr) => {
-        behaviors! { $backend =>
+    ($mark:tt $ground:expr) => {
+        behaviors! { $mark $ground =>
             shell::exit_codes_are_those_of_a_shell
             shell::stdout_and_stderr_keep_their_order
+            shell::directory_and_exports_stay
             shell::directory_exports_functions_and_aliases_stay
             shell::state_survives_exit_errexit_and_exec
             shell::any_value_comes_back_as_it_was
@@ -85,11 +93,12 @@ macro_rules! behaviors {
             files::a_permit_is_good_for_its_own_use_place_and_session_only
         }
     };
-    ($backend:expr => $($file:ident::$behavior:ident)*) => {
+    ($mark:tt $ground:expr => $($file:ident::$behavior:ident)*) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            #$mark
             async fn $behavior() {
-                let ground = crate::session::Ground::new($backend);
+                let ground = $ground;
                 crate::$file::$behavior(&ground).await;
                 ground.leave().await;
             }
@@ -97,10 +106,66 @@ macro_rules! behaviors {
     };
 }
 
+/// Those that an image without bash can do.
+macro_rules! behaviors_of_sh {
+    ($mark:tt $ground:expr) => {
+        behaviors! { $mark $ground =>
+            shell::exit_codes_are_those_of_a_shell
+            shell::stdout_and_stderr_keep_their_order
+            shell::directory_and_exports_stay
+            shell::a_directory_or_variable_for_one_call_does_not_stick
+            shell::a_missing_directory_is_126_and_nothing_runs
+            shell::long_commands_and_long_inputs_arrive_whole
+            process::a_deadline_is_124_and_keeps_what_was_said
+            process::an_interrupt_is_130_and_keeps_what_was_said
+            process::background_output_is_there_at_once
+            process::notices_tell_of_matches_and_of_every_end
+            process::a_command_can_go_on_in_the_background
+            process::a_dropped_command_dies_and_nothing_else
+            output::of_a_long_output_beginning_and_end_are_shown_and_all_is_kept
+            output::the_output_of_a_process_can_be_paged_whole
+            life::a_place_that_vanished_is_made_again_and_says_so_once
+            files::a_link_is_written_through_and_stays_a_link
+            files::every_byte_stays_as_it_is
+            files::a_patch_makes_all_edits_or_none
+        }
+    };
+}
+
 mod local {
-    behaviors!(hermes_types::BackendName::Local);
+    behaviors!([cfg(test)] crate::Ground::new(crate::BackendName::Local));
 }
 
 mod sandbox {
-    behaviors!(hermes_types::BackendName::Sandbox);
+    behaviors!([cfg(test)] crate::Ground::new(crate::BackendName::Sandbox));
+}
+
+mod docker {
+    behaviors!([cfg(test)] crate::Ground::of(crate::Peer::named("docker", crate::BASH)));
+}
+
+mod docker_busybox {
+    behaviors_of_sh!([cfg(test)] crate::Ground::of(crate::Peer::named("docker", crate::BUSYBOX)));
+}
+
+mod podman {
+    behaviors!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BASH)));
+}
+
+mod podman_busybox {
+    behaviors_of_sh!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BUSYBOX)));
+}
+
+mod podman_rootless {
+    behaviors!(
+        [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
+        crate::Ground::of(crate::Peer::named("podman-rootless", crate::BASH))
+    );
+}
+
+mod podman_rootless_busybox {
+    behaviors_of_sh!(
+        [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
+        crate::Ground::of(crate::Peer::named("podman-rootless", crate::BUSYBOX))
+    );
 }

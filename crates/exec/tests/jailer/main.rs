@@ -16,15 +16,17 @@ use std::time::Duration;
 use hermes_exec::{AtEnd, Attention, Command, Ending, Happening, Plan, Sandbox, Wish};
 use hermes_types::Work;
 
-use bed::{Bed, permit, wish};
+use bed::{Bed, Peer, permit, wish};
 
 fn main() {
     hermes_sandbox::helper_main();
     let mut words = std::env::args().skip(1);
     let mut word = || words.next().unwrap();
     let (backend, folder) = (word().parse().unwrap(), std::path::PathBuf::from(word()));
+    let peer = Peer { socket: word().into(), image: word() };
     let bed = Bed {
         backend,
+        peer: Some(peer).filter(|peer| !peer.image.is_empty()),
         owner: folder.join("owner"),
         folder,
         cache: word().into(),

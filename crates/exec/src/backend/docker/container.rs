@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bollard::errors::Error as ApiError;
+use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::RemoveContainerOptionsBuilder;
 use hermes_types::BackendName;
 use serde::{Deserialize, Serialize};
@@ -26,25 +27,30 @@ pub struct Container {
     pub place: String,
 }
 
+/// What has the name of a container.
+pub(super) enum Named {
+    Nothing,
+    /// The container of the place.
+    Ours(Box<ContainerInspectResponse>),
+    /// One of somebody else.
+    Another,
+}
+
 impl Container {
     /// Ends it. When this returns it is gone.
     pub(crate) async fn remove(&self) -> Result<(), Error> {
         self.remove_from(&Engine::connect(&self.engine).await?).await
     }
 
+    /// Whether it runs, as far as its engine tells.
+    pub(crate) async fn runs(&self) -> bool {
+        let Ok(engine) = Engine::connect(&self.engine).await else { return false };
+        matches!(self.ended(&engine).await, Ok(None))
+    }
+
     pub(super) async fn remove_from(&self, engine: &Engine) -> Result<(), Error> {
         let deadline = Instant::now() + PATIENCE;
-        loop {
-            match engine.api.inspect_container(&self.name, None).await {
-                Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => return Ok(()),
-                Err(error) => return Err(self.fault(&error)),
-                Ok(found) => {
-                    let labels = found.config.and_then(|config| config.labels).unwrap_or_default();
-                    if labels.get(request::PLACE) != Some(&self.place) {
-                        return Err(Error::NameTaken { name: self.name.clone() });
-                    }
-                }
-            }
+        while let Named::Ours(_) = self.look(engine).await? {
             let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
             match engine.api.remove_container(&self.name, Some(options)).await {
                 // It is gone already, or being removed by the engine itself.
@@ -56,22 +62,32 @@ impl Container {
             }
             tokio::time::sleep(PAUSE).await;
         }
+        Ok(())
     }
 
     /// What it ended with, if it has.
     pub(super) async fn ended(&self, engine: &Engine) -> Result<Option<String>, Error> {
-        let state = match engine.api.inspect_container(&self.name, None).await {
-            Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => {
-                return Ok(Some("it is gone".to_owned()));
-            }
-            found => found.map_err(|error| self.fault(&error))?.state.unwrap_or_default(),
-        };
+        let Named::Ours(found) = self.look(engine).await? else { return Ok(Some("it is gone".to_owned())) };
+        let state = found.state.unwrap_or_default();
         if state.running == Some(true) {
             return Ok(None);
         }
         let error = state.error.filter(|error| !error.is_empty());
         let code = state.exit_code.unwrap_or_default();
         Ok(Some(error.unwrap_or_else(|| format!("exit code {code}"))))
+    }
+
+    /// Looks at what has its name.
+    pub(super) async fn look(&self, engine: &Engine) -> Result<Named, Error> {
+        match engine.api.inspect_container(&self.name, None).await {
+            Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => Ok(Named::Nothing),
+            Err(error) => Err(self.fault(&error)),
+            Ok(found) => {
+                let labels = found.config.as_ref().and_then(|config| config.labels.as_ref());
+                let place = labels.and_then(|labels| labels.get(request::PLACE));
+                if place == Some(&self.place) { Ok(Named::Ours(Box::new(found))) } else { Ok(Named::Another) }
+            }
+        }
     }
 
     fn fault(&self, error: &ApiError) -> Error {

@@ -14,7 +14,7 @@ use crate::registry::SOCKET;
 
 /// Where things of hermes are inside.
 const GUEST: &str = "/.hermes/guest";
-const RUN: &str = "/.hermes/run";
+pub(super) const RUN: &str = "/.hermes/run";
 
 /// The label with the name of the place.
 pub(super) const PLACE: &str = "hermes-place";
