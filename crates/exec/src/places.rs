@@ -207,6 +207,7 @@ impl Found {
         if let Some(container) = &self.record.container {
             // It may be used under another run directory.
             container.remove().await?;
+            container.remove_files().await?;
         }
         match self.record.files.clone() {
             Some(files) => blocking(move || remove(&files)).await,
@@ -225,11 +226,15 @@ async fn look(room: Room) -> Option<Found> {
     let state = match timeout(PATIENCE, ask).await.ok().flatten() {
         Some(stats) => State::Live(stats),
         // Without its socket it may still run.
-        None if record.anchor.is_some_and(Anchor::lives) || room.lives() => State::Silent,
-        None => match &record.container {
-            Some(container) if container.runs().await => State::Silent,
-            _ => return None,
-        },
+        None => {
+            let (anchor, seen) = (record.anchor, room.clone());
+            let lives = blocking(move || Ok(anchor.is_some_and(Anchor::lives) || seen.lives())).await;
+            let runs = match &record.container {
+                Some(container) => container.runs().await,
+                None => Ok(false),
+            };
+            (lives.unwrap_or(false) || runs.unwrap_or(false)).then_some(State::Silent)?
+        }
     };
     Some(Found { record, state, room })
 }

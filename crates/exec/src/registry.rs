@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::anchor::Anchor;
 use crate::backend::docker::container::Container;
+use crate::backend::docker::road::Road;
 use crate::removal::{remove, through};
 use crate::{Error, Plan, proxy};
 
@@ -123,8 +124,16 @@ impl Room {
 
     /// A stream to its guest.
     pub(crate) async fn knock(&self) -> io::Result<UnixStream> {
+        if let Some(container) = self.far() {
+            return container.attach().await;
+        }
         let door = self.door()?;
         UnixStream::connect(through(&door)).await
+    }
+
+    /// The container that holds its place where no directory of ours can be seen.
+    fn far(&self) -> Option<Container> {
+        self.record()?.container.filter(|container| container.road == Road::Exec)
     }
 
     /// The socket itself: a link would lead to the guest of another place, with another's rights.
@@ -140,7 +149,13 @@ impl Room {
     }
 
     /// Whether its guest is there. One that is about to end counts as gone.
+    ///
+    /// For a thread that may wait.
     pub(crate) fn lives(&self) -> bool {
+        if let Some(container) = self.far() {
+            // One whose engine does not answer is left alone.
+            return Handle::current().block_on(container.runs()).unwrap_or(true);
+        }
         match self.record().and_then(|record| record.anchor) {
             Some(anchor) => anchor.lives() && self.socket().exists(),
             None => self.answers(),

@@ -295,6 +295,9 @@ impl Sandbox {
         let lock = room.lock().await?;
         drop(self.live);
         room.end().await?;
+        if let Some(container) = self.plan.spec.backend.container(&self.plan) {
+            container.remove_files().await?;
+        }
         if let Some(files) = self.plan.spec.backend.files(&self.plan) {
             remove(&files)?;
         }

@@ -10,6 +10,7 @@ pub mod container;
 pub mod engine;
 pub mod extra;
 pub mod request;
+pub mod road;
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -28,6 +29,7 @@ use crate::{Error, Plan, embed};
 use container::{Container, Named};
 use engine::{Address, Engine};
 use extra::Extra;
+use road::Road;
 
 /// The home directory of commands, inside.
 pub const HOME: &str = "/root";
@@ -99,19 +101,36 @@ impl Docker {
 
     /// What is to be removed when the place ends.
     pub(super) fn container(&self, plan: &Plan) -> Container {
-        Container { engine: self.engine.clone(), name: request::name(plan), place: plan.name() }
+        let road = Road::to(&self.engine);
+        let volumes =
+            if self.files.is_some() && road == Road::Exec { request::volumes(plan) } else { Vec::new() };
+        Container {
+            engine: self.engine.clone(),
+            name: request::name(plan),
+            place: plan.name(),
+            road,
+            volumes,
+        }
     }
 
     pub(super) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<UnixStream, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
-        let engine = Engine::connect(&self.engine).await?;
+        let engine = Engine::known(&self.engine).await?;
         let guest = embed::guest(&plan.host.cache)?;
-        for name in ["workspace", "home"] {
+        let container = self.container(plan);
+        let shared: &[&str] = if container.road == Road::Socket { &["workspace", "home"] } else { &[""] };
+        for name in shared {
             let Some(kept) = self.kept(plan) else { break };
             let path = kept.join(name);
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
         }
-        let container = self.container(plan);
+        if let (Road::Exec, Some(bind)) = (container.road, self.binds.first()) {
+            let path = bind.source.display();
+            return Err(unavailable(format!(
+                "its engine at {} cannot show {path} of this machine",
+                self.engine
+            )));
+        }
         match container.look(&engine).await? {
             Named::Another => return Err(Error::NameTaken { name: container.name }),
             Named::Ours(found) if is_used_elsewhere(&found, room) => {
@@ -121,16 +140,22 @@ impl Docker {
             Named::Ours(_) | Named::Nothing => container.remove_from(&engine).await?,
         }
         let body = self.request(plan, &engine.facts, &guest, &room.inside());
+        let owner = self.owner(&engine.facts);
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
         let api = &engine.api;
         record.write(room.path())?;
         let made = async {
-            api.create_container(Some(options), body).await?;
-            api.start_container(&container.name, None).await
+            let explain = |error| unavailable(engine::explain(&error, &self.image));
+            api.create_container(Some(options), body).await.map_err(explain)?;
+            if container.road == Road::Exec {
+                let brought = container.bring(&engine, &guest, owner.unwrap_or_default()).await;
+                brought.map_err(|error| unavailable(error.to_string()))?;
+            }
+            api.start_container(&container.name, None).await.map_err(explain)
         };
         if let Err(error) = made.await {
             container.remove_from(&engine).await?;
-            return Err(unavailable(engine::explain(&error, &self.image)));
+            return Err(error);
         }
         let deadline = Instant::now() + PATIENCE;
         loop {

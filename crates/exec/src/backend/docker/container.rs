@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use bollard::errors::Error as ApiError;
 use bollard::models::ContainerInspectResponse;
-use bollard::query_parameters::RemoveContainerOptionsBuilder;
+use bollard::query_parameters::{RemoveContainerOptionsBuilder, RemoveVolumeOptions};
 use hermes_types::BackendName;
 use serde::{Deserialize, Serialize};
 
 use super::engine::{Address, Engine};
 use super::request;
+use super::road::Road;
 use crate::Error;
 
 /// How long an engine may take to remove a container.
@@ -25,6 +26,10 @@ pub struct Container {
     pub name: String,
     /// The name of the place, which its label says too.
     pub place: String,
+    /// What leads to its guest.
+    pub road: Road,
+    /// The engine's own volumes that hold the files of the place.
+    pub volumes: Vec<String>,
 }
 
 /// What has the name of a container.
@@ -39,13 +44,27 @@ pub(super) enum Named {
 impl Container {
     /// Ends it. When this returns it is gone.
     pub(crate) async fn remove(&self) -> Result<(), Error> {
-        self.remove_from(&Engine::connect(&self.engine).await?).await
+        self.remove_from(&Engine::known(&self.engine).await?).await
     }
 
-    /// Whether it runs, as far as its engine tells.
-    pub(crate) async fn runs(&self) -> bool {
-        let Ok(engine) = Engine::connect(&self.engine).await else { return false };
-        matches!(self.ended(&engine).await, Ok(None))
+    /// Whether it runs.
+    pub(crate) async fn runs(&self) -> Result<bool, Error> {
+        Ok(self.ended(&Engine::known(&self.engine).await?).await?.is_none())
+    }
+
+    /// Removes the files that outlive it.
+    pub(crate) async fn remove_files(&self) -> Result<(), Error> {
+        if self.volumes.is_empty() {
+            return Ok(());
+        }
+        let engine = Engine::known(&self.engine).await?;
+        for volume in &self.volumes {
+            match engine.api.remove_volume(volume, None::<RemoveVolumeOptions>).await {
+                Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => {}
+                Err(error) => return Err(self.fault(&error)),
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn remove_from(&self, engine: &Engine) -> Result<(), Error> {
