@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::anchor::Anchor;
-use crate::registry::{Record, Room, blocking, rooms, sweep, sweep_now_and_then};
+use crate::registry::{Record, Room, SHARED, SOCKET, answers, blocking, rooms, sweep, sweep_now_and_then};
 use crate::removal::remove;
 use crate::{Error, Processes};
 
@@ -173,7 +173,8 @@ impl Places {
             // Without its record it is somebody else's directory.
             if let Some(record) = Record::beside(&entry.path()).filter(|record| record.name == name) {
                 let room = Room::named(&self.run, &name);
-                let lives = record.anchor.is_some_and(Anchor::lives);
+                let lives = record.anchor.is_some_and(Anchor::lives)
+                    || record.container.is_some() && answers(&entry.path().join(SHARED).join(SOCKET));
                 let state = if lives { State::Elsewhere } else { State::Asleep };
                 found.push(Found { record, state, room });
             }
@@ -197,6 +198,9 @@ impl Found {
         self.room.end().await?;
         if let (State::Elsewhere, Some(anchor)) = (self.state, self.record.anchor) {
             blocking(move || anchor.end().map_err(Error::Ending)).await?;
+        }
+        if let (State::Elsewhere, Some(container)) = (self.state, &self.record.container) {
+            container.remove().await?;
         }
         lock.discard()
     }

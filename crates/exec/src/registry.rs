@@ -30,6 +30,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// The file whose age tells when that was done last.
 const SWEPT: &str = ".swept";
 const RECORD: &str = "place.json";
+/// The directory beside kept files that a place shares with us.
+pub(crate) const SHARED: &str = "run";
 /// What the socket of a guest is called.
 pub(crate) const SOCKET: &str = "sock";
 
@@ -117,6 +119,19 @@ impl Room {
         self.path.join("guest")
     }
 
+    /// Makes that part anew and says where it really is: beside the kept files that commands may write, so that whoever
+    /// fills that disk does not fill the small one on which the rooms of all places are.
+    pub(crate) fn share(&self, kept: Option<&Path>) -> Result<PathBuf, Error> {
+        let inside = self.inside();
+        let Some(kept) = kept else { return Ok(inside) };
+        let shared = kept.join(SHARED);
+        remove(&shared)?;
+        fs::DirBuilder::new().mode(0o700).create(&shared).map_err(Error::file(&shared))?;
+        let led = fs::remove_dir(&inside).and_then(|()| std::os::unix::fs::symlink(&shared, &inside));
+        led.map_err(Error::file(&inside))?;
+        Ok(shared)
+    }
+
     /// Where its guest listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.inside().join(SOCKET)
@@ -136,11 +151,9 @@ impl Room {
         self.record()?.container.filter(|container| container.road == Road::Exec)
     }
 
-    /// The socket itself: a link would lead to the guest of another place, with another's rights.
     fn door(&self) -> io::Result<OwnedFd> {
         is_ours(self.run())?;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(self.socket(), flags, Mode::empty())?)
+        open_door(&self.socket())
     }
 
     /// What is written down about it, if anything is.
@@ -255,6 +268,17 @@ impl Room {
             }
         }
     }
+}
+
+/// The socket itself: a link would lead to the guest of another place, with another's rights.
+fn open_door(socket: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(socket, flags, Mode::empty())?)
+}
+
+/// Whether somebody listens at a socket.
+pub(crate) fn answers(socket: &Path) -> bool {
+    open_door(socket).and_then(|door| net::UnixStream::connect(through(&door))).is_ok()
 }
 
 /// The right to make or remove one place.

@@ -139,7 +139,11 @@ impl Docker {
             // What a hermes that was killed left behind.
             Named::Ours(_) | Named::Nothing => container.remove_from(&engine).await?,
         }
-        let body = self.request(plan, &engine.facts, &guest, &room.inside());
+        let shared = match container.road {
+            Road::Socket => room.share(self.kept(plan).as_deref())?,
+            Road::Exec => room.inside(),
+        };
+        let body = self.request(plan, &engine.facts, &guest, &shared);
         let owner = self.owner(&engine.facts);
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
         let api = &engine.api;
@@ -178,8 +182,7 @@ impl Docker {
 /// Whether a container is that of a room under another run directory, which is still there.
 fn is_used_elsewhere(found: &ContainerInspectResponse, room: &Room) -> bool {
     let runs = found.state.as_ref().is_some_and(|state| state.running == Some(true));
-    let mut mounts = found.mounts.iter().flatten();
-    let inside = mounts.find(|mount| mount.destination.as_deref() == Some(request::RUN));
-    let inside = inside.and_then(|mount| mount.source.as_deref()).map(Path::new);
-    runs && inside.is_some_and(|inside| inside != room.inside() && inside.exists())
+    let labels = found.config.as_ref().and_then(|config| config.labels.as_ref());
+    let other = labels.and_then(|labels| labels.get(request::ROOM)).map(Path::new);
+    runs && other.is_some_and(|other| other != room.path() && other.exists())
 }

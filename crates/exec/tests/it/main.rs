@@ -106,6 +106,22 @@ macro_rules! behaviors {
     };
 }
 
+/// What a place that confines commands must withstand besides.
+macro_rules! behaviors_of_confined_places {
+    ($mark:tt $ground:expr) => {
+        behaviors! { $mark $ground =>
+            jail::a_place_cannot_say_what_is_known_about_it
+            jail::a_place_cannot_lead_hermes_to_the_guest_of_another_place
+            jail::a_place_cannot_keep_other_places_from_being_made
+            jail::a_place_that_hides_its_socket_is_seen_and_swept_away
+            jail::no_tree_of_a_place_is_too_deep_or_too_closed_to_be_removed
+            jail::a_place_cannot_lead_what_serves_its_proxy_to_the_guest_of_another_place
+            jail::a_place_of_another_run_directory_keeps_its_files_and_is_nobody_elses
+            jail::what_a_place_writes_into_its_run_directory_is_not_where_the_rooms_are
+        }
+    };
+}
+
 /// Those that an image without bash can do.
 macro_rules! behaviors_of_sh {
     ($mark:tt $ground:expr) => {
@@ -125,7 +141,7 @@ macro_rules! behaviors_of_sh {
             output::of_a_long_output_beginning_and_end_are_shown_and_all_is_kept
             output::the_output_of_a_process_can_be_paged_whole
             life::a_place_that_vanished_is_made_again_and_says_so_once
-            files::a_link_is_written_through_and_stays_a_link
+            files::writers_at_the_same_time_never_leave_a_mixture
             files::every_byte_stays_as_it_is
             files::a_patch_makes_all_edits_or_none
         }
@@ -138,10 +154,12 @@ mod local {
 
 mod sandbox {
     behaviors!([cfg(test)] crate::Ground::new(crate::BackendName::Sandbox));
+    behaviors_of_confined_places!([cfg(test)] crate::Ground::new(crate::BackendName::Sandbox));
 }
 
 mod docker {
     behaviors!([cfg(test)] crate::Ground::of(crate::Peer::named("docker", crate::BASH)));
+    behaviors_of_confined_places!([cfg(test)] crate::Ground::of(crate::Peer::named("docker", crate::BASH)));
 }
 
 mod docker_busybox {
@@ -150,6 +168,7 @@ mod docker_busybox {
 
 mod podman {
     behaviors!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BASH)));
+    behaviors_of_confined_places!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BASH)));
 }
 
 mod podman_busybox {
@@ -158,6 +177,10 @@ mod podman_busybox {
 
 mod podman_rootless {
     behaviors!(
+        [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
+        crate::Ground::of(crate::Peer::named("podman-rootless", crate::BASH))
+    );
+    behaviors_of_confined_places!(
         [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
         crate::Ground::of(crate::Peer::named("podman-rootless", crate::BASH))
     );

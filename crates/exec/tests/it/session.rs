@@ -135,6 +135,11 @@ impl Bed {
         Places { run: self.folder.join("run"), kept: self.kept().join(self.backend.word()) }
     }
 
+    /// Where a confined place has the socket of its guest, by the name that it has there.
+    pub(crate) fn inside(&self) -> &'static str {
+        if self.peer.is_some() { "/.hermes/run" } else { "/sandbox/run" }
+    }
+
     /// Starts another hermes that opens a place and then does these things in it.
     #[expect(clippy::disallowed_methods, reason = "what is killed here must be another process")]
     pub(crate) fn another_hermes(&self, session: &str, acts: &[(&str, &str)]) -> Child {

@@ -13,7 +13,7 @@ use super::road::{Owner, Road};
 use super::{Docker, HOME, User, WORKSPACE};
 use crate::Plan;
 use crate::backend::bind::Writable;
-use crate::registry::SOCKET;
+use crate::registry::{Room, SOCKET};
 
 /// Where things of hermes are inside.
 pub(super) const GUEST: &str = "/.hermes/guest";
@@ -21,6 +21,8 @@ pub(super) const RUN: &str = "/.hermes/run";
 
 /// The label with the name of the place.
 pub(super) const PLACE: &str = "hermes-place";
+/// The label with its room.
+pub(super) const ROOM: &str = "hermes-room";
 
 /// Rights that a shell as root needs to be of use: files of others, and their owners.
 const CAPABILITIES: [&str; 3] = ["DAC_OVERRIDE", "CHOWN", "FOWNER"];
@@ -169,6 +171,7 @@ fn labels(plan: &Plan) -> HashMap<String, String> {
         ("hermes-agent", "1".to_owned()),
         ("hermes-install", plan.host.install.clone()),
         (PLACE, plan.name()),
+        (ROOM, Room::of(plan).path().display().to_string()),
         ("hermes-session", plan.session_hash()),
         ("hermes-digest", plan.id().as_str().to_owned()),
         ("hermes-created", now.as_secs().to_string()),
