@@ -12,7 +12,9 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::anchor::Anchor;
-use crate::registry::{Engines, Record, Room, blocking, rooms, sweep, sweep_now_and_then};
+use crate::registry::{
+    Engines, Record, Room, SHARED, SOCKET, answers, blocking, rooms, sweep, sweep_now_and_then,
+};
 use crate::removal::remove;
 use crate::{Error, Processes};
 
@@ -177,7 +179,8 @@ impl Places {
             // Without its record it is somebody else's directory.
             if let Some(record) = Record::beside(&entry.path()).filter(|record| record.name == name) {
                 let room = Room::named(&self.run, &name);
-                let lives = record.anchor.is_some_and(Anchor::lives);
+                let lives = record.anchor.is_some_and(Anchor::lives)
+                    || record.container.is_some() && answers(&entry.path().join(SHARED).join(SOCKET));
                 let state = if lives { State::Elsewhere } else { State::Asleep };
                 found.push(Found { record, state, room });
             }
@@ -202,6 +205,9 @@ impl Found {
         if let (State::Elsewhere, Some(anchor)) = (self.state, self.record.anchor) {
             blocking(move || anchor.end().map_err(Error::Ending)).await?;
         }
+        if let (State::Elsewhere, Some(container)) = (self.state, &self.record.container) {
+            container.remove().await?;
+        }
         lock.discard()
     }
 
@@ -209,6 +215,8 @@ impl Found {
     pub async fn remove(&self) -> Result<(), Error> {
         self.end().await?;
         if let Some(container) = &self.record.container {
+            // It may be used under another run directory.
+            container.remove().await?;
             container.remove_files().await?;
         }
         match self.record.files.clone() {
@@ -231,7 +239,11 @@ async fn look(room: Room) -> Option<Found> {
         None => {
             let (anchor, seen) = (record.anchor, room.clone());
             let lives = blocking(move || Ok(anchor.is_some_and(Anchor::lives) || seen.lives())).await;
-            lives.is_ok_and(|lives| lives).then_some(State::Silent)?
+            let runs = match &record.container {
+                Some(container) => container.runs().await,
+                None => Ok(false),
+            };
+            (lives.unwrap_or(false) || runs.unwrap_or(false)).then_some(State::Silent)?
         }
     };
     Some(Found { record, state, room })

@@ -84,6 +84,7 @@ impl Plan {
         fs::rename(from.path(), room.path()).map_err(Error::file(room.path()))?;
         if let (Some(from), Some(to)) = (ready.spec.backend.files(ready), self.spec.backend.files(self)) {
             fs::rename(&from, &to).map_err(Error::file(&to))?;
+            room.lead(&to)?;
         }
         let record = Record { container, ..self.record() };
         record.write(room.path())?;

@@ -31,6 +31,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// The file whose age tells when that was done last.
 const SWEPT: &str = ".swept";
 const RECORD: &str = "place.json";
+/// The directory beside kept files that a place shares with us.
+pub(crate) const SHARED: &str = "run";
 /// What the socket of a guest is called.
 pub(crate) const SOCKET: &str = "sock";
 
@@ -123,6 +125,29 @@ impl Room {
         self.path.join("guest")
     }
 
+    /// Makes that part anew and says where it really is: beside the kept files that commands may write, so that whoever
+    /// fills that disk does not fill the small one on which the rooms of all places are.
+    pub(crate) fn share(&self, kept: Option<&Path>) -> Result<PathBuf, Error> {
+        let inside = self.inside();
+        let Some(kept) = kept else { return Ok(inside) };
+        let shared = kept.join(SHARED);
+        remove(&shared)?;
+        fs::DirBuilder::new().mode(0o700).create(&shared).map_err(Error::file(&shared))?;
+        fs::remove_dir(&inside).map_err(Error::file(&inside))?;
+        self.lead(kept)?;
+        Ok(shared)
+    }
+
+    /// Makes that part lead to where it really is.
+    pub(crate) fn lead(&self, kept: &Path) -> Result<(), Error> {
+        let inside = self.inside();
+        match fs::remove_file(&inside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => std::os::unix::fs::symlink(kept.join(SHARED), &inside),
+        }
+        .map_err(Error::file(&inside))
+    }
+
     /// Where its guest listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.inside().join(SOCKET)
@@ -142,11 +167,9 @@ impl Room {
         self.record()?.container.filter(|container| container.road == Road::Exec)
     }
 
-    /// The socket itself: a link would lead to the guest of another place, with another's rights.
     fn door(&self) -> io::Result<OwnedFd> {
         is_ours(self.run())?;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(self.socket(), flags, Mode::empty())?)
+        open_door(&self.socket())
     }
 
     /// What is written down about it, if anything is.
@@ -261,6 +284,17 @@ impl Room {
             }
         }
     }
+}
+
+/// The socket itself: a link would lead to the guest of another place, with another's rights.
+fn open_door(socket: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(socket, flags, Mode::empty())?)
+}
+
+/// Whether somebody listens at a socket.
+pub(crate) fn answers(socket: &Path) -> bool {
+    open_door(socket).and_then(|door| net::UnixStream::connect(through(&door))).is_ok()
 }
 
 /// The right to make or remove one place.

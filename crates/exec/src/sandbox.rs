@@ -218,7 +218,8 @@ impl Plan {
         admission::admit(&self.host, &room, engines).await?;
         let made = self.make(&room).await;
         if made.is_err() {
-            room.clear()?;
+            // What cannot be removed now is in the record, for whoever sweeps.
+            drop(room.end().await);
         }
         Ok((made?, if before.is_some() || kept.is_some() { Reset::Yes } else { Reset::No }))
     }
@@ -227,16 +228,15 @@ impl Plan {
         let stream = self.spec.backend.reach_guest(room).await.ok()?;
         // Without a record nobody knows what it is: whoever made it was killed, or is about to write that down.
         let made = if room.record()?.place == *self.id() { Made::AsWanted } else { Made::Otherwise };
-        Some(Here { client: Client::connect(stream).await.ok()?, made })
+        tokio::select! {
+            client = Client::connect(stream) => Some(Here { client: client.ok()?, made }),
+            () = self.stuck() => None,
+        }
     }
 
     async fn make(&self, room: &Room) -> Result<Client, Error> {
         let mut record = self.record();
-        // Whoever comes after us, should we be killed, must know what there is to remove.
-        if record.container.is_some() {
-            record.write(room.path())?;
-        }
-        let stream = self.spec.backend.make(self, room).await?;
+        let stream = self.spec.backend.make(self, room, &record).await?;
         // The process of a container may be anybody's on this machine.
         record.anchor = record.container.is_none().then(|| Anchor::of(&stream)).flatten();
         let room = room.clone();
@@ -268,6 +268,15 @@ impl Plan {
         }
     }
 
+    /// Returns when it is known of the place that it cannot answer.
+    async fn stuck(&self) {
+        let record = Room::of(self).record();
+        match record.and_then(|record| record.container) {
+            Some(container) => container.until_stuck().await,
+            None => std::future::pending().await,
+        }
+    }
+
     fn guest_session(&self) -> SessionKey {
         // Keys may be of any length for us, but not for the guest; the place is this session's alone anyway.
         SessionKey::from("session")
@@ -281,12 +290,28 @@ impl Sandbox {
             return Ok(cwd);
         }
         let key = self.plan.guest_session();
-        let shown = match self.client().await?.show_session(&key).await {
+        let client = self.client().await?;
+        let shown = tokio::select! {
+            shown = client.show_session(&key) => shown,
+            () = self.plan.stuck() => {
+                self.replace().await?;
+                Err(client::Error::Gone)
+            }
+        };
+        let shown = match shown {
             // Its place ended just then; nothing was asked of it that could be done twice.
             Err(client::Error::Gone) => self.client().await?.show_session(&key).await,
             shown => shown,
         };
         Ok(String::from_utf8_lossy(&shown?.cwd).into_owned())
+    }
+
+    /// Makes the place again, whatever is there.
+    async fn replace(&self) -> Result<(), Error> {
+        let mut live = self.live.lock().await;
+        self.plan.reset().await?;
+        *live = Live { reset: Reset::Yes, ..self.plan.enter().await? };
+        Ok(())
     }
 
     /// What runs there in the background.

@@ -15,18 +15,19 @@ pub mod road;
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::CreateContainerOptionsBuilder;
 use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
 use tokio::net::UnixStream;
 
 use super::bind::{self, Bind};
-use crate::registry::Room;
+use crate::registry::{Record, Room};
 use crate::{Error, Plan, embed};
-use container::Container;
+use container::{Container, Named};
 use engine::{Address, Engine};
 use extra::Extra;
 use road::Road;
@@ -124,9 +125,9 @@ impl Docker {
         }
     }
 
-    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
+    pub(super) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<UnixStream, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
-        let engine = Engine::connect(&self.engine).await?;
+        let engine = Engine::known(&self.engine).await?;
         let guest = embed::guest(&plan.host.cache)?;
         let container = self.container(plan);
         let shared: &[&str] = if container.road == Road::Socket { &["workspace", "home"] } else { &[""] };
@@ -145,12 +146,23 @@ impl Docker {
         if self.reaps_orphans {
             orphans::remove(&engine, &self.engine, &plan.host.install, &plan.host.run).await?;
         }
-        // What a hermes that was killed left behind under this name.
-        container.remove_from(&engine).await?;
-        let body = self.request(plan, &engine.facts, &guest, &room.inside());
+        match container.look(&engine).await? {
+            Named::Another => return Err(Error::NameTaken { name: container.name }),
+            Named::Ours(found) if is_used_elsewhere(&found, room) => {
+                return Err(Error::InUseElsewhere { name: plan.name() });
+            }
+            // What a hermes that was killed left behind.
+            Named::Ours(_) | Named::Nothing => container.remove_from(&engine).await?,
+        }
+        let shared = match container.road {
+            Road::Socket => room.share(self.kept(plan).as_deref())?,
+            Road::Exec => room.inside(),
+        };
+        let body = self.request(plan, &engine.facts, &guest, &shared);
         let owner = self.owner(&engine.facts);
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
         let api = &engine.api;
+        record.write(room.path())?;
         let made = async {
             let explain = |error| unavailable(engine::explain(&error, &self.image));
             api.create_container(Some(options), body).await.map_err(explain)?;
@@ -180,4 +192,12 @@ impl Docker {
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// Whether a container is that of a room under another run directory, which is still there.
+fn is_used_elsewhere(found: &ContainerInspectResponse, room: &Room) -> bool {
+    let runs = found.state.as_ref().is_some_and(|state| state.running == Some(true));
+    let labels = found.config.as_ref().and_then(|config| config.labels.as_ref());
+    let other = labels.and_then(|labels| labels.get(request::ROOM)).map(Path::new);
+    runs && other.is_some_and(|other| other != room.path() && other.exists())
 }

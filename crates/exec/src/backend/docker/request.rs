@@ -13,7 +13,7 @@ use super::road::{Owner, Road};
 use super::{Docker, HOME, User, WORKSPACE};
 use crate::Plan;
 use crate::backend::bind::Writable;
-use crate::registry::SOCKET;
+use crate::registry::{Room, SOCKET};
 
 /// Where things of hermes are inside.
 pub(super) const GUEST: &str = "/.hermes/guest";
@@ -24,6 +24,8 @@ pub(super) const AGENT: &str = "hermes-agent";
 pub(super) const INSTALL: &str = "hermes-install";
 pub(super) const CREATED: &str = "hermes-created";
 pub(super) const PLACE: &str = "hermes-place";
+/// The label with its room.
+pub(super) const ROOM: &str = "hermes-room";
 
 /// Rights that a shell as root needs to be of use: files of others, and their owners.
 const CAPABILITIES: [&str; 3] = ["DAC_OVERRIDE", "CHOWN", "FOWNER"];
@@ -172,6 +174,7 @@ fn labels(plan: &Plan) -> HashMap<String, String> {
         (AGENT, "1".to_owned()),
         (INSTALL, plan.host.install.clone()),
         (PLACE, plan.name()),
+        (ROOM, Room::of(plan).path().display().to_string()),
         ("hermes-session", plan.session_hash()),
         ("hermes-digest", plan.id().as_str().to_owned()),
         (CREATED, now.as_secs().to_string()),

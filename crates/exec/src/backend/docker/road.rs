@@ -39,7 +39,7 @@ impl Road {
 impl Container {
     /// A stream to its guest through the engine.
     pub(crate) async fn attach(&self) -> io::Result<UnixStream> {
-        let engine = Engine::connect(&self.engine).await.map_err(io::Error::other)?;
+        let engine = Engine::known(&self.engine).await.map_err(io::Error::other)?;
         let socket = format!("{RUN}/{SOCKET}");
         let config = ExecConfig {
             cmd: Some([GUEST, "attach", "--socket", &socket].map(str::to_owned).to_vec()),
