@@ -220,7 +220,10 @@ impl Plan {
         let stream = self.spec.backend.reach_guest(room).await.ok()?;
         // Without a record nobody knows what it is: whoever made it was killed, or is about to write that down.
         let made = if room.record()?.place == *self.id() { Made::AsWanted } else { Made::Otherwise };
-        Some(Here { client: Client::connect(stream).await.ok()?, made })
+        tokio::select! {
+            client = Client::connect(stream) => Some(Here { client: client.ok()?, made }),
+            () = self.stuck() => None,
+        }
     }
 
     async fn make(&self, room: &Room) -> Result<Client, Error> {
@@ -252,6 +255,14 @@ impl Plan {
         Ok(client?)
     }
 
+    /// Returns when it is known of the place that it cannot answer.
+    async fn stuck(&self) {
+        match self.spec.backend.container(self) {
+            Some(container) => container.until_stuck().await,
+            None => std::future::pending().await,
+        }
+    }
+
     fn guest_session(&self) -> SessionKey {
         // Keys may be of any length for us, but not for the guest; the place is this session's alone anyway.
         SessionKey::from("session")
@@ -265,12 +276,28 @@ impl Sandbox {
             return Ok(cwd);
         }
         let key = self.plan.guest_session();
-        let shown = match self.client().await?.show_session(&key).await {
+        let client = self.client().await?;
+        let shown = tokio::select! {
+            shown = client.show_session(&key) => shown,
+            () = self.plan.stuck() => {
+                self.replace().await?;
+                Err(client::Error::Gone)
+            }
+        };
+        let shown = match shown {
             // Its place ended just then; nothing was asked of it that could be done twice.
             Err(client::Error::Gone) => self.client().await?.show_session(&key).await,
             shown => shown,
         };
         Ok(String::from_utf8_lossy(&shown?.cwd).into_owned())
+    }
+
+    /// Makes the place again, whatever is there.
+    async fn replace(&self) -> Result<(), Error> {
+        let mut live = self.live.lock().await;
+        self.plan.reset().await?;
+        *live = Live { reset: Reset::Yes, ..self.plan.enter().await? };
+        Ok(())
     }
 
     /// What runs there in the background.

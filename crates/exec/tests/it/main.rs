@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod bed;
+mod container;
+mod escape;
 mod files;
 mod hostile;
 mod jail;
@@ -122,6 +124,30 @@ macro_rules! behaviors_of_confined_places {
     };
 }
 
+/// What is true of containers only.
+macro_rules! behaviors_of_containers {
+    ($mark:tt $ground:expr) => {
+        behaviors! { $mark $ground =>
+            container::one_that_was_removed_stopped_killed_or_paused_is_made_again_and_says_so_once
+            container::one_that_is_paused_is_replaced_for_whoever_opens_it
+            container::somebody_elses_with_our_name_is_left_alone
+            container::one_that_cannot_be_made_leaves_nothing_and_says_why
+            container::whatever_an_image_wants_to_start_the_guest_is_started
+            container::the_first_process_buries_the_dead
+            container::one_that_uses_too_much_memory_is_killed_and_the_place_goes_on
+            container::a_hermes_killed_at_any_moment_of_a_container_leaves_none
+            escape::commands_have_the_rights_they_were_given_and_no_others
+            escape::nothing_of_the_host_is_there
+            escape::devices_and_the_kernel_are_out_of_reach
+            escape::cgroups_and_mounts_cannot_be_changed
+            escape::a_program_that_is_another_users_gives_nothing
+            escape::the_guest_of_another_place_is_not_there
+            escape::a_bomb_of_processes_stays_below_its_limit
+            escape::without_a_network_there_is_only_loopback
+        }
+    };
+}
+
 /// Those that an image without bash can do.
 macro_rules! behaviors_of_sh {
     ($mark:tt $ground:expr) => {
@@ -159,6 +185,7 @@ mod sandbox {
 
 mod docker {
     behaviors!([cfg(test)] crate::Ground::of(crate::Peer::named("docker", crate::BASH)));
+    behaviors_of_containers!([cfg(test)] crate::Ground::of(crate::Peer::named("docker", crate::BASH)));
     behaviors_of_confined_places!([cfg(test)] crate::Ground::of(crate::Peer::named("docker", crate::BASH)));
 }
 
@@ -168,6 +195,7 @@ mod docker_busybox {
 
 mod podman {
     behaviors!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BASH)));
+    behaviors_of_containers!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BASH)));
     behaviors_of_confined_places!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BASH)));
 }
 
@@ -177,6 +205,10 @@ mod podman_busybox {
 
 mod podman_rootless {
     behaviors!(
+        [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
+        crate::Ground::of(crate::Peer::named("podman-rootless", crate::BASH))
+    );
+    behaviors_of_containers!(
         [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
         crate::Ground::of(crate::Peer::named("podman-rootless", crate::BASH))
     );
