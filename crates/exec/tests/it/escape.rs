@@ -253,25 +253,47 @@ pub(crate) async fn without_a_network_there_is_only_loopback(ground: &Ground) {
     });
     let addresses = own_addresses();
     assert!(addresses.contains(&"127.0.0.1".to_owned()), "{addresses:?}");
-    let attempt = |address: &str, port: u16| {
+    let attempt = |address: &str| {
         format!(
             "import socket\ns = socket.socket(); s.settimeout(5)\n\
              try: s.connect(('{address}', {port})); s.sendall(b'told'); print('reached')\n\
-             except OSError as error: print('not')"
+             except ConnectionRefusedError: print('refused')\n\
+             except OSError: print('unreachable')"
         )
     };
     for network in [Network::None, Network::Proxy] {
         let s = ground.open_with(network.word(), |docker| docker.network = network).await;
         assert_eq!(s.out("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '").await, "lo\n", "{network:?}");
-        for address in
-            addresses.iter().map(String::as_str).chain(["169.254.169.254", "10.0.2.2", "172.17.0.1"])
-        {
-            assert_eq!(python(&s, &attempt(address, port)).await, "not\n", "{network:?} {address}");
+        let elsewhere = ["169.254.169.254", "10.0.2.2", "172.17.0.1"];
+        for address in addresses.iter().map(String::as_str).chain(elsewhere) {
+            // Its own loopback is there, and nobody listens.
+            let expected = if address.starts_with("127.") { "refused\n" } else { "unreachable\n" };
+            assert_eq!(python(&s, &attempt(address)).await, expected, "{network:?} {address}");
+            if network == Network::Proxy {
+                let answer = python(&s, &through_proxy(address, port)).await;
+                assert!(answer.starts_with("HTTP/1.1 403 "), "{address}: {answer}");
+            }
         }
     }
+    // With a network there is a way out, at whose end is the machine of the engine.
+    let s = ground.open_with("full", |docker| docker.network = Network::Full).await;
+    let gateway = "import socket, struct\n\
+        for line in open('/proc/net/route').read().splitlines()[1:]:\n\
+        \x20   fields = line.split()\n\
+        \x20   if fields[1] == '00000000': print(socket.inet_ntoa(struct.pack('<I', int(fields[2], 16))))";
+    let gateway = python(&s, gateway).await;
+    assert_ne!(python(&s, &attempt(gateway.trim())).await, "unreachable\n", "{gateway}");
     let mut reached = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     std::io::Write::write_all(&mut reached, b"told").unwrap();
     assert_eq!(&service.join().unwrap(), b"told", "the service was there all the time");
+}
+
+/// Asks what serves the proxy for a connection, and prints the answer.
+fn through_proxy(address: &str, port: u16) -> String {
+    format!(
+        "import socket\ns = socket.create_connection(('127.0.0.1', 13128), 10)\n\
+         s.sendall(b'CONNECT {address}:{port} HTTP/1.1\\r\\nHost: {address}\\r\\n\\r\\n'); print(s.recv(100).decode())"
+    )
 }
 
 /// The addresses of this machine.
