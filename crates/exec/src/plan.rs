@@ -7,7 +7,8 @@ use hermes_types::{BackendName, Network, Place, PlaceId, SessionKey};
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use crate::Backend;
+use crate::backend::Request;
+use crate::{Backend, Error};
 
 /// What this hermes brings along, whatever place it makes.
 #[derive(Debug, Clone)]
@@ -112,6 +113,11 @@ impl Plan {
     /// What commands there reach over the network.
     pub fn network(&self) -> Network {
         self.spec.backend.network()
+    }
+
+    /// What would be asked for to make it. Nothing is made.
+    pub async fn request(&self) -> Result<Request, Error> {
+        self.spec.backend.sketch(self).await
     }
 
     /// What kind of place it is.

@@ -58,6 +58,12 @@ pub struct Record {
     /// The container that holds it up.
     #[serde(default)]
     pub container: Option<Container>,
+    /// What its engine was asked for.
+    #[serde(default)]
+    pub request: Option<serde_json::Value>,
+    /// The limits that are not enforced there.
+    #[serde(default)]
+    pub unenforced: Vec<String>,
 }
 
 impl Record {

@@ -85,6 +85,10 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     let holes = holes(&found.record);
     facts["holes"] = json!(holes);
     facts["spec"] = found.record.spec.clone();
+    facts["engine"] = json!(found.record.container.as_ref().map(|container| container.engine.to_string()));
+    facts["container"] = json!(found.record.container.as_ref().map(|container| &container.name));
+    facts["request"] = json!(found.record.request);
+    facts["unenforced"] = json!(found.record.unenforced);
     facts["processes"] = Value::from(views);
     if context.screen.format == Format::Json {
         context.screen.json(&facts)?;
@@ -100,6 +104,11 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
         ("reaches", reach(&found)),
     ];
     rows.extend(holes.iter().map(|hole| ("hole", hole.to_string())));
+    rows.extend(found.record.unenforced.iter().map(|limit| ("limit", limit.clone())));
+    if let Some(container) = &found.record.container {
+        rows.push(("engine", container.engine.to_string()));
+        rows.push(("container", container.name.clone()));
+    }
     if let Some(files) = &found.record.files {
         rows.push(("files", files.display().to_string()));
     }
@@ -110,10 +119,13 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     for (name, value) in rows {
         context
             .screen
-            .line(&format!("{}  {value}", context.screen.paint(Tone::Strong, &format!("{name:8}"))))?;
+            .line(&format!("{}  {value}", context.screen.paint(Tone::Strong, &format!("{name:9}"))))?;
     }
     let spec = serde_json::to_string_pretty(&found.record.spec).unwrap_or_default();
     context.screen.line(&format!("{}\n{spec}", context.screen.paint(Tone::Strong, "made as")))?;
+    if let Some(request) = &found.record.request {
+        context.screen.line(&format!("{}\n{request:#}", context.screen.paint(Tone::Strong, "request")))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,21 +11,23 @@ pub mod engine;
 pub mod extra;
 pub mod request;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::CreateContainerOptionsBuilder;
 use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
-use tokio::net::UnixStream;
 
 use super::bind::{self, Bind};
+use super::{Fresh, Request};
 use crate::registry::Room;
 use crate::{Error, Plan, embed};
 use container::Container;
-use engine::{Address, Engine};
+use engine::{Address, Engine, Facts};
 use extra::Extra;
 
 /// The home directory of commands, inside.
@@ -58,7 +60,7 @@ pub struct Docker {
     /// Whom commands run as.
     pub user: User,
     /// What the owner asked for besides.
-    pub extra: Extra,
+    pub extra: Box<Extra>,
 }
 
 /// How much a container may use. What is absent has no limit.
@@ -72,6 +74,10 @@ pub struct Limits {
     pub disk: Option<u64>,
     /// Processes and threads.
     pub processes: Option<u32>,
+    /// Bytes of shared memory; what the engine gives if absent.
+    pub shm: Option<u64>,
+    /// Bytes of directories in memory, by path, instead of the usual ones.
+    pub scratch: BTreeMap<String, u64>,
 }
 
 /// Whom commands run as.
@@ -91,6 +97,19 @@ impl Docker {
         bind::reach(&self.binds)
     }
 
+    /// The limits that were asked for and that the engine cannot enforce.
+    pub fn unenforced(&self, facts: &Facts) -> Vec<String> {
+        let Limits { millicpus, memory, disk, processes, .. } = &self.limits;
+        let limits = [
+            ("disk", disk.is_some(), Some(facts.has_disk_quota)),
+            ("memory", memory.is_some(), facts.enforces.memory),
+            ("processors", millicpus.is_some(), facts.enforces.processor),
+            ("processes", processes.is_some(), facts.enforces.processes),
+        ];
+        let missing = limits.into_iter().filter(|(_, wanted, held)| *wanted && *held == Some(false));
+        missing.map(|(what, ..)| format!("the engine cannot limit the {what} of a container")).collect()
+    }
+
     /// Where the files of the place are kept on the host.
     pub(super) fn kept(&self, plan: &Plan) -> Option<PathBuf> {
         Some(self.files.as_ref()?.join(KEPT).join(plan.name()))
@@ -101,10 +120,29 @@ impl Docker {
         Container { engine: self.engine.clone(), name: request::name(plan), place: plan.name() }
     }
 
-    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
-        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
+    /// The engine, and what it is asked for, by whoever wants the container.
+    async fn wanted(&self, plan: &Plan) -> Result<(Engine, ContainerCreateBody), Error> {
         let engine = Engine::connect(&self.engine).await?;
-        let guest = embed::guest(&plan.host.cache)?;
+        let (guest, inside) = (embed::path(&plan.host.cache), Room::of(plan).inside());
+        let body = self.request(plan, &engine.facts, &guest, &inside);
+        Ok((engine, body))
+    }
+
+    /// What would be asked of the engine. Nothing is made.
+    pub(super) async fn sketch(&self, plan: &Plan) -> Result<Request, Error> {
+        let (engine, body) = self.wanted(plan).await?;
+        Ok(Request {
+            engine: Some(self.engine.to_string()),
+            container: Some(request::name(plan)),
+            body: request::shown(&body),
+            unenforced: self.unenforced(&engine.facts),
+        })
+    }
+
+    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<Fresh, Error> {
+        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
+        let (engine, body) = self.wanted(plan).await?;
+        embed::guest(&plan.host.cache)?;
         for name in ["workspace", "home"] {
             let Some(kept) = self.kept(plan) else { break };
             let path = kept.join(name);
@@ -113,7 +151,7 @@ impl Docker {
         let container = self.container(plan);
         // What a hermes that was killed left behind under this name.
         container.remove_from(&engine).await?;
-        let body = self.request(plan, &engine.facts, &guest, &room.inside());
+        let request = Some(request::shown(&body));
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
         let api = &engine.api;
         let made = async {
@@ -127,7 +165,7 @@ impl Docker {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Ok(stream) = room.knock().await {
-                return Ok(stream);
+                return Ok(Fresh { stream, request, unenforced: self.unenforced(&engine.facts) });
             }
             if let Some(end) = container.ended(&engine).await? {
                 container.remove_from(&engine).await?;

@@ -51,6 +51,21 @@ pub struct Facts {
     pub is_rootless: bool,
     /// Its architecture, in the words of the engine.
     pub architecture: String,
+    /// What it limits.
+    pub enforces: Enforces,
+    /// The layer of a container can be limited.
+    pub has_disk_quota: bool,
+}
+
+/// What an engine limits, as far as it can be told without trying.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Enforces {
+    /// Memory.
+    pub memory: Option<bool>,
+    /// Processes and threads.
+    pub processes: Option<bool>,
+    /// Processor time.
+    pub processor: Option<bool>,
 }
 
 impl Engine {
@@ -78,6 +93,12 @@ impl Engine {
             version: info.server_version.unwrap_or_default(),
             is_rootless: options.iter().any(|option| option == "name=rootless"),
             architecture: info.architecture.unwrap_or_default(),
+            enforces: Enforces {
+                memory: info.memory_limit,
+                processes: info.pids_limit,
+                processor: info.cpu_cfs_quota,
+            },
+            has_disk_quota: false,
         };
         Ok(Self { api, facts })
     }

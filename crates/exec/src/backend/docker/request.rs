@@ -24,6 +24,16 @@ const CAPABILITIES: [&str; 3] = ["DAC_OVERRIDE", "CHOWN", "FOWNER"];
 /// Rights to become another user, which nobody needs who is not root.
 const CHANGE_USER: [&str; 2] = ["SETUID", "SETGID"];
 
+/// What is in memory: where, how, and how many bytes if nothing else is said. The last three only where nothing is kept.
+const SCRATCH: [(&str, &str, u64); 6] = [
+    ("/tmp", "rw,nosuid,exec", 512 << 20),
+    ("/var/tmp", "rw,noexec,nosuid", 256 << 20),
+    ("/run", "rw,noexec,nosuid", 64 << 20),
+    ("/home", "rw,exec", 1 << 30),
+    (HOME, "rw,exec", 1 << 30),
+    (WORKSPACE, "rw,exec", 10 << 30),
+];
+
 /// What the container of a place is called.
 pub(super) fn name(plan: &Plan) -> String {
     // "hermes-" and the first eight digits; the label has all of them.
@@ -39,14 +49,17 @@ impl Docker {
         guest: &Path,
         inside: &Path,
     ) -> ContainerCreateBody {
-        let user = match self.user {
-            User::Host if !facts.is_rootless => {
+        let user = match (&self.extra.user, self.user) {
+            (Some(user), _) => Some(user.clone()),
+            (None, User::Host) if !facts.is_rootless => {
                 Some(format!("{}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()))
             }
             // There the user of the host is root inside.
-            User::Host | User::Image => None,
+            (None, User::Host | User::Image) => None,
         };
-        let rights = CAPABILITIES.iter().chain(if user.is_none() { &CHANGE_USER[..] } else { &[] });
+        let root = |user: &str| matches!(user.split(':').next(), Some("0" | "root"));
+        let changes = self.extra.user.as_deref().map_or(user.is_none(), root);
+        let rights = CAPABILITIES.iter().chain(if changes { &CHANGE_USER[..] } else { &[] });
         let words = ["serve", "--foreground", "--socket", &format!("{RUN}/{SOCKET}"), "--idle"];
         let idle = plan.spec.lifetime.as_secs().to_string();
         let limits = &self.limits;
@@ -61,7 +74,8 @@ impl Docker {
             pids_limit: limits.processes.map(i64::from),
             nano_cpus: limits.millicpus.map(|millis| i64::from(millis) * 1_000_000),
             memory: bytes(limits.memory),
-            storage_opt: storage.filter(|_| false),
+            storage_opt: storage.filter(|_| facts.has_disk_quota),
+            shm_size: bytes(limits.shm),
             network_mode: Some(
                 match self.network {
                     Network::Full => "bridge",
@@ -73,7 +87,7 @@ impl Docker {
             auto_remove: Some(true),
             ..HostConfig::default()
         };
-        ContainerCreateBody {
+        let mut body = ContainerCreateBody {
             image: Some(self.image.clone()),
             entrypoint: Some(vec![GUEST.to_owned()]),
             cmd: Some(words.into_iter().map(str::to_owned).chain([idle]).collect()),
@@ -83,7 +97,9 @@ impl Docker {
             labels: Some(labels(plan)),
             host_config: Some(host_config),
             ..ContainerCreateBody::default()
-        }
+        };
+        self.extra.apply(&mut body);
+        body
     }
 
     fn mounts(&self, plan: &Plan, guest: &Path, inside: &Path) -> Vec<Mount> {
@@ -110,24 +126,27 @@ impl Docker {
 
     /// What is in memory and ends with the container.
     fn scratch(&self) -> HashMap<String, String> {
-        let mut scratch = vec![
-            ("/tmp", "rw,nosuid,exec,size=512m"),
-            ("/var/tmp", "rw,noexec,nosuid,size=256m"),
-            ("/run", "rw,noexec,nosuid,size=64m"),
-        ];
-        if self.files.is_none() {
-            scratch.extend([("/home", "rw,exec,size=1g"), (HOME, "rw,exec,size=1g")]);
-            if !self.provides(WORKSPACE) {
-                scratch.push((WORKSPACE, "rw,exec,size=10g"));
-            }
-        }
-        scratch.into_iter().map(|(path, options)| (path.to_owned(), options.to_owned())).collect()
+        let kept = |path: &str| self.files.is_some() && [HOME, "/home", WORKSPACE].contains(&path);
+        let there = SCRATCH.iter().filter(|(path, ..)| !kept(path) && !self.provides(path));
+        there
+            .map(|(path, options, usual)| {
+                let size = self.limits.scratch.get(*path).unwrap_or(usual);
+                ((*path).to_owned(), format!("{options},size={size}"))
+            })
+            .collect()
     }
 
     /// Whether the owner shows something of the host there.
     fn provides(&self, path: &str) -> bool {
         self.binds.iter().any(|bind| bind.target == Path::new(path))
     }
+}
+
+/// A request as it is shown: the same for the same request.
+pub(super) fn shown(body: &ContainerCreateBody) -> serde_json::Value {
+    let mut shown = serde_json::to_value(body).unwrap_or_default();
+    shown.sort_all_objects();
+    shown
 }
 
 /// What tells our containers from others, and from each other.
