@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bollard::models::SystemInfo;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use hermes_types::BackendName;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,8 @@ use crate::Error;
 const ANSWER: u64 = 120;
 /// How long it may take to say what it is.
 const GREETING: Duration = Duration::from_secs(5);
+/// How often it is asked what it is.
+const ATTEMPTS: u32 = 5;
 
 /// Where an engine listens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +84,7 @@ impl Engine {
         };
         let greet = async {
             let api = api?.negotiate_version().await?;
-            let info = api.info().await?;
+            let info = info(&api).await?;
             Ok((api, info))
         };
         let (api, info) = tokio::time::timeout(GREETING, greet)
@@ -102,6 +105,17 @@ impl Engine {
         };
         Ok(Self { api, facts })
     }
+}
+
+/// What an engine says of itself. Podman looks at all its containers for that and fails if one ends meanwhile.
+async fn info(api: &Docker) -> Result<SystemInfo, bollard::errors::Error> {
+    for _ in 1..ATTEMPTS {
+        match api.info().await {
+            Err(bollard::errors::Error::DockerResponseServerError { status_code: 500, .. }) => {}
+            told => return told,
+        }
+    }
+    api.info().await
 }
 
 /// Why no container could be made.
