@@ -198,7 +198,7 @@ pub struct ExecArgs {
     #[arg(long)]
     pub dry_run: bool,
     /// The command
-    #[arg(required_unless_present = "dry_run", trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 

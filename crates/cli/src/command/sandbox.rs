@@ -106,8 +106,7 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     rows.extend(holes.iter().map(|hole| ("hole", hole.to_string())));
     rows.extend(found.record.unenforced.iter().map(|limit| ("limit", limit.clone())));
     if let Some(container) = &found.record.container {
-        rows.push(("engine", container.engine.to_string()));
-        rows.push(("container", container.name.clone()));
+        rows.push(("engine", format!("{}, container {}", container.engine, container.name)));
     }
     if let Some(files) = &found.record.files {
         rows.push(("files", files.display().to_string()));
@@ -119,7 +118,7 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     for (name, value) in rows {
         context
             .screen
-            .line(&format!("{}  {value}", context.screen.paint(Tone::Strong, &format!("{name:9}"))))?;
+            .line(&format!("{}  {value}", context.screen.paint(Tone::Strong, &format!("{name:8}"))))?;
     }
     let spec = serde_json::to_string_pretty(&found.record.spec).unwrap_or_default();
     context.screen.line(&format!("{}\n{spec}", context.screen.paint(Tone::Strong, "made as")))?;

@@ -111,7 +111,7 @@ fn every_door_asks_for_the_same_container() {
         assert_eq!(made.err, "warning: the engine cannot limit the disk of a container\n");
         let by_exec = shown("s");
         assert_eq!(yard.run(&["exec", "--session", "s", "--", "true"]).err, "");
-        let dry = yard.run(&["exec", "--session", "s", "--dry-run", "--json"]).json();
+        let dry = yard.run(&["exec", "--session", "s", "--dry-run", "--json", "--", "true"]).json();
         for key in ["engine", "container", "request", "unenforced", "reach"] {
             if key != "request" {
                 assert_eq!(dry[key], by_exec[key], "{key}");
@@ -155,7 +155,7 @@ fn a_dry_run_leaves_nothing_anywhere() {
         let left: Vec<_> =
             fs::read_dir(yard.home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["config.yaml"]);
-        let text = yard.run(&["exec", "--dry-run", "--session", "s"]);
+        let text = yard.run(&["exec", "--dry-run", "--session", "s", "--", "true"]);
         assert!(text.out.contains(&format!("container  {container}\n")), "{text:?}");
         assert_eq!(text.err, "warning: the engine cannot limit the disk of a container\n");
     }
@@ -164,7 +164,9 @@ fn a_dry_run_leaves_nothing_anywhere() {
 #[test]
 fn a_dry_run_elsewhere_says_how_the_place_is_wanted() {
     let home = Home::new();
-    let dry = home.run(&["exec", "--dry-run", "--json", "--backend", "sandbox", "--session", "s"]).json();
+    let dry = home
+        .run(&["exec", "--dry-run", "--json", "--backend", "sandbox", "--session", "s", "--", "true"])
+        .json();
     assert_eq!(dry["request"]["backend"]["Sandbox"]["network"], "proxy");
     assert_eq!((&dry["engine"], &dry["container"]), (&Value::Null, &Value::Null));
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
@@ -288,7 +290,15 @@ fn an_option_cannot_give_more_network_than_the_setting() {
         ("full", "--network=mine", false),
     ] {
         let settings = format!("  network: {network}\n  docker_extra_args: ['{option}']\n");
-        let dry = Yard::new("docker", &settings).run(&["exec", "--dry-run", "--session", "s", "--json"]);
+        let dry = Yard::new("docker", &settings).run(&[
+            "exec",
+            "--dry-run",
+            "--session",
+            "s",
+            "--json",
+            "--",
+            "true",
+        ]);
         if refused {
             assert_eq!(dry.code, Some(3), "{network} {option}: {dry:?}");
             let message = dry.json()["error"]["message"].as_str().unwrap().to_owned();
@@ -299,7 +309,7 @@ fn an_option_cannot_give_more_network_than_the_setting() {
         }
     }
     let twice = "  docker_volumes: ['/a:/x']\n  docker_extra_args: ['-v /b:/x']\n";
-    let dry = Yard::new("docker", twice).run(&["exec", "--dry-run", "--session", "s"]);
+    let dry = Yard::new("docker", twice).run(&["exec", "--dry-run", "--session", "s", "--", "true"]);
     assert!(dry.code == Some(3) && dry.err.contains("mounts `/x` a second time"), "{dry:?}");
 }
 
@@ -315,7 +325,7 @@ fn what_reaches_the_host_is_asked_about_and_known_before_it_is_made() {
         ("--cap-add=NET_RAW", json!("nothing")),
     ] {
         let yard = Yard::new("docker", &format!("  docker_extra_args: ['{option}']\n"));
-        let dry = yard.run(&["exec", "--dry-run", "--session", "s", "--json"]);
+        let dry = yard.run(&["exec", "--dry-run", "--session", "s", "--json", "--", "true"]);
         assert_eq!(dry.json()["reach"], reach, "{option}");
         let asked = yard.run(&["approvals", "test", "git push --force", "--json"]).json();
         let expected = if reach == "nothing" { "allow" } else { "ask" };

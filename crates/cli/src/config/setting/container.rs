@@ -35,7 +35,10 @@ impl Setting for ExtraArgs {
     }
 
     fn schema() -> Value {
-        Vec::<String>::schema()
+        let mut schema = Vec::<String>::schema();
+        let words = ["--cap-add=NET_RAW", "--ulimit=nofile=1024", "--add-host=db:10.0.0.1", "--read-only"];
+        schema["examples"] = words.iter().map(|word| json!([word])).collect();
+        schema
     }
 
     fn expected() -> String {
@@ -58,7 +61,7 @@ impl Setting for Bytes {
     }
 
     fn schema() -> Value {
-        json!({"type": ["string", "integer"], "examples": ["512m", "1g"]})
+        json!({"type": ["string", "integer"], "examples": ["64m", "512m", "1g", "2g"]})
     }
 
     fn expected() -> String {
@@ -76,7 +79,7 @@ impl Setting for Gpus {
     }
 
     fn schema() -> Value {
-        json!({"type": ["string", "integer"], "examples": ["all", 1, "device=0,1"]})
+        json!({"type": ["string", "integer"], "examples": ["all", "device=0", "device=1", "device=0,1"]})
     }
 
     fn expected() -> String {
@@ -115,7 +118,9 @@ impl Setting for Scratch {
 
     fn schema() -> Value {
         let paths: Map<_, _> = IN_MEMORY.iter().map(|path| ((*path).to_owned(), Bytes::schema())).collect();
-        json!({"type": "object", "properties": paths, "additionalProperties": false})
+        let examples =
+            json!([{"/tmp": "1g"}, {"/tmp": "2g"}, {"/run": "128m"}, {"/workspace": "20g", "/root": "2g"}]);
+        json!({"type": "object", "properties": paths, "additionalProperties": false, "examples": examples})
     }
 
     fn expected() -> String {
