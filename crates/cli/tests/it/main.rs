@@ -11,6 +11,7 @@ mod hostile;
 mod layers;
 mod local;
 mod places;
+mod request;
 mod status;
 
 use std::collections::BTreeMap;

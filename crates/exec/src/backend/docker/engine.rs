@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bollard::models::SystemInfo;
 use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 use hermes_types::BackendName;
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,21 @@ pub struct Facts {
     pub is_rootless: bool,
     /// Its architecture, in the words of the engine.
     pub architecture: String,
+    /// What it limits.
+    pub enforces: Enforces,
+    /// The layer of a container can be limited.
+    pub has_disk_quota: bool,
+}
+
+/// What an engine limits, as far as it can be told without trying.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Enforces {
+    /// Memory.
+    pub memory: Option<bool>,
+    /// Processes and threads.
+    pub processes: Option<bool>,
+    /// Processor time.
+    pub processor: Option<bool>,
 }
 
 impl Engine {
@@ -89,7 +105,7 @@ impl Engine {
         let failed = |error: bollard::errors::Error| unavailable(format!("{address}: {error}"));
         let greet = async {
             let api = client(address, API_DEFAULT_VERSION)?.negotiate_version().await?;
-            let info = api.info().await?;
+            let info = info(&api).await?;
             Ok((api, info))
         };
         let (api, info) = tokio::time::timeout(GREETING, greet)
@@ -101,6 +117,12 @@ impl Engine {
             version: info.server_version.unwrap_or_default(),
             is_rootless: options.iter().any(|option| option == "name=rootless"),
             architecture: info.architecture.unwrap_or_default(),
+            enforces: Enforces {
+                memory: info.memory_limit,
+                processes: info.pids_limit,
+                processor: info.cpu_cfs_quota,
+            },
+            has_disk_quota: false,
         };
         lock().insert(address.to_string(), (api.client_version(), facts.clone()));
         Ok(Self { api, facts })
@@ -116,6 +138,20 @@ fn client(address: &Address, version: &ClientVersion) -> Result<Docker, bollard:
         Address::Unix(path) => Docker::connect_with_unix(&path.to_string_lossy(), ANSWER, version),
         Address::Tcp(host) => Docker::connect_with_http(host, ANSWER, version),
     }
+}
+
+/// How often it is asked what it is.
+const ATTEMPTS: u32 = 5;
+
+/// What an engine says of itself. Podman looks at all its containers for that and fails if one ends meanwhile.
+async fn info(api: &Docker) -> Result<SystemInfo, bollard::errors::Error> {
+    for _ in 1..ATTEMPTS {
+        match api.info().await {
+            Err(bollard::errors::Error::DockerResponseServerError { status_code: 500, .. }) => {}
+            told => return told,
+        }
+    }
+    api.info().await
 }
 
 /// Why no container could be made.
