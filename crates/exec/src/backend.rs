@@ -51,11 +51,11 @@ impl Backend {
         }
     }
 
-    /// Makes the place, puts its guest there and gives a stream to it.
-    pub(crate) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
+    /// Begins to make a place with what takes a while and leaves nothing behind if it goes no further.
+    pub(crate) fn begin(&self) -> Begun<'_> {
         match self {
-            Self::Local(local) => local.make(plan, room).await,
-            Self::Sandbox(sandboxed) => sandboxed.make(plan, room).await,
+            Self::Local(local) => Begun::Local(local),
+            Self::Sandbox(sandboxed) => Begun::Sandbox(sandboxed, sandboxed.begin()),
         }
     }
 
@@ -71,6 +71,22 @@ impl Backend {
         match self {
             Self::Local(_) => None,
             Self::Sandbox(sandboxed) => sandboxed.kept(plan),
+        }
+    }
+}
+
+/// A place that is about to be made.
+pub(crate) enum Begun<'a> {
+    Local(&'a Local),
+    Sandbox(&'a Sandboxed, sandbox::Preparing),
+}
+
+impl Begun<'_> {
+    /// Makes the place, puts its guest there and gives a stream to it.
+    pub(crate) async fn make(self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
+        match self {
+            Self::Local(local) => local.make(plan, room).await,
+            Self::Sandbox(sandboxed, preparing) => sandboxed.make(plan, room, preparing).await,
         }
     }
 }

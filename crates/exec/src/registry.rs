@@ -154,8 +154,7 @@ impl Room {
 
     /// Makes the directory, for this user alone.
     pub(crate) fn make(&self) -> Result<(), Error> {
-        let inside = self.inside();
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&inside).map_err(Error::file(&inside))
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(Error::file(&self.path))
     }
 
     /// Ends its place, if there is one, and removes the directory. Whoever does this holds the lock.

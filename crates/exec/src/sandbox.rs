@@ -15,6 +15,7 @@ use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
 
 use crate::anchor::Anchor;
+use crate::backend::Begun;
 use crate::command::{Command, Kind, Terminal};
 use crate::proxy::{self, Attached};
 use crate::registry::{Record, Room, blocking, sweep_now_and_then};
@@ -186,6 +187,7 @@ impl Plan {
         if let Some(Here { client, made: Made::AsWanted }) = self.find(&room).await {
             return Ok((client, Reset::No));
         }
+        let begun = self.spec.backend.begin();
         let _lock = room.lock().await?;
         let before = room.record();
         // Somebody else may have made it meanwhile.
@@ -208,7 +210,7 @@ impl Plan {
         let run = self.host.run.clone();
         blocking(move || sweep_now_and_then(&run)).await?;
         admission::admit(&self.host, &room).await?;
-        let made = self.make(&room).await;
+        let made = self.make(begun, &room).await;
         if made.is_err() {
             room.clear()?;
         }
@@ -222,8 +224,8 @@ impl Plan {
         Some(Here { client: Client::connect(stream).await.ok()?, made })
     }
 
-    async fn make(&self, room: &Room) -> Result<Client, Error> {
-        let stream = self.spec.backend.make(self, room).await?;
+    async fn make(&self, begun: Begun<'_>, room: &Room) -> Result<Client, Error> {
+        let stream = begun.make(self, room).await?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let record = Record {
             place: self.id().clone(),
