@@ -101,13 +101,12 @@ impl Backend {
         }
     }
 
-    /// Makes the place, puts its guest there and gives a stream to it. What would outlive us, should we be killed, is
-    /// written down before.
-    pub(crate) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<Fresh, Error> {
+    /// Begins to make a place with what takes a while and leaves nothing behind if it goes no further.
+    pub(crate) fn begin(&self) -> Begun<'_> {
         match self {
-            Self::Local(local) => local.make(plan, room).await.map(Fresh::from),
-            Self::Sandbox(sandboxed) => sandboxed.make(plan, room).await.map(Fresh::from),
-            Self::Docker(docker) => docker.make(plan, room, record).await,
+            Self::Local(local) => Begun::Local(local),
+            Self::Sandbox(sandboxed) => Begun::Sandbox(sandboxed, sandboxed.begin()),
+            Self::Docker(docker) => Begun::Docker(docker),
         }
     }
 
@@ -148,6 +147,27 @@ impl Backend {
         match self {
             Self::Local(_) | Self::Sandbox(_) => None,
             Self::Docker(docker) => Some(docker.container(plan)),
+        }
+    }
+}
+
+/// A place that is about to be made.
+pub(crate) enum Begun<'a> {
+    Local(&'a Local),
+    Sandbox(&'a Sandboxed, sandbox::Preparing),
+    Docker(&'a Docker),
+}
+
+impl Begun<'_> {
+    /// Makes the place, puts its guest there and gives a stream to it. What would outlive us, should we be killed, is
+    /// written down before.
+    pub(crate) async fn make(self, plan: &Plan, room: &Room, record: &Record) -> Result<Fresh, Error> {
+        match self {
+            Self::Local(local) => local.make(plan, room).await.map(Fresh::from),
+            Self::Sandbox(sandboxed, preparing) => {
+                sandboxed.make(plan, room, preparing).await.map(Fresh::from)
+            }
+            Self::Docker(docker) => docker.make(plan, room, record).await,
         }
     }
 }

@@ -134,12 +134,10 @@ impl Room {
     /// Makes that part anew and says where it really is: beside the kept files that commands may write, so that whoever
     /// fills that disk does not fill the small one on which the rooms of all places are.
     pub(crate) fn share(&self, kept: Option<&Path>) -> Result<PathBuf, Error> {
-        let (inside, shared) = (self.inside(), self.shared(kept));
-        let Some(kept) = kept else { return Ok(shared) };
+        let shared = self.shared(kept);
         remove(&shared)?;
         fs::DirBuilder::new().mode(0o700).create(&shared).map_err(Error::file(&shared))?;
-        fs::remove_dir(&inside).map_err(Error::file(&inside))?;
-        self.lead(kept)?;
+        kept.map(|kept| self.lead(kept)).transpose()?;
         Ok(shared)
     }
 
@@ -213,8 +211,7 @@ impl Room {
 
     /// Makes the directory, for this user alone.
     pub(crate) fn make(&self) -> Result<(), Error> {
-        let inside = self.inside();
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&inside).map_err(Error::file(&inside))
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(Error::file(&self.path))
     }
 
     /// Ends its place, if there is one, and removes the directory. Whoever does this holds the lock.

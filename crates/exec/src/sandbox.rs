@@ -15,7 +15,7 @@ use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
 
 use crate::anchor::Anchor;
-use crate::backend::Fresh;
+use crate::backend::{Begun, Fresh};
 use crate::command::{Command, Kind, Terminal};
 use crate::proxy::{self, Attached};
 use crate::registry::{Record, Room, blocking, sweep_now_and_then};
@@ -197,6 +197,7 @@ impl Plan {
         if let Some(Here { client, made: Made::AsWanted }) = self.find(&room).await {
             return Ok(found(client));
         }
+        let begun = self.spec.backend.begin();
         let _lock = room.lock().await?;
         let before = room.record();
         // Somebody else may have made it meanwhile.
@@ -227,7 +228,7 @@ impl Plan {
         let engines = self.spec.backend.engines();
         blocking(move || sweep_now_and_then(&run, engines)).await?;
         admission::admit(&self.host, &room, engines).await?;
-        let made = self.make(&room).await;
+        let made = self.make(begun, &room).await;
         if made.is_err() {
             // What cannot be removed now is in the record, for whoever sweeps.
             drop(room.end().await);
@@ -247,9 +248,9 @@ impl Plan {
         }
     }
 
-    async fn make(&self, room: &Room) -> Result<(Client, Vec<String>), Error> {
+    async fn make(&self, begun: Begun<'_>, room: &Room) -> Result<(Client, Vec<String>), Error> {
         let mut record = self.record();
-        let Fresh { stream, request, unenforced } = self.spec.backend.make(self, room, &record).await?;
+        let Fresh { stream, request, unenforced } = begun.make(self, room, &record).await?;
         record.request = request;
         record.unenforced.clone_from(&unenforced);
         // The process of a container may be anybody's on this machine.

@@ -18,7 +18,7 @@ use hermes_types::{BackendName, Network, Reach};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
 use tokio::net::UnixStream;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::bind::{self, Bind, Writable};
 use crate::registry::{Room, SOCKET};
@@ -39,6 +39,9 @@ pub const KEPT: &str = "sandbox";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often is looked. It takes less than a millisecond, which is the least that the clock of the runtime can wait.
 const PAUSE: Duration = Duration::from_micros(50);
+
+/// Somebody on his way who will make a jail. Dropped, he turns round.
+pub(crate) type Preparing = JoinHandle<Result<Prepared, hermes_sandbox::Error>>;
 
 /// The settings of this backend.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -72,11 +75,19 @@ impl Sandboxed {
         bind::reach(&self.binds)
     }
 
-    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
-        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Sandbox, reason };
+    /// Starts what makes the jail: it takes longer to be there than all that must be done here before it is told.
+    pub(super) fn begin(&self) -> Preparing {
         let launcher = Launcher::program(&self.helper);
-        // It takes as long to be there as what follows takes here.
-        let prepared = spawn_blocking(move || launcher.prepare());
+        spawn_blocking(move || launcher.prepare())
+    }
+
+    pub(super) async fn make(
+        &self,
+        plan: &Plan,
+        room: &Room,
+        preparing: Preparing,
+    ) -> Result<UnixStream, Error> {
+        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Sandbox, reason };
         let guest = embed::guest(&plan.host.cache)?;
         let files = self.files(plan);
         for name in ["workspace", "home"] {
@@ -86,7 +97,7 @@ impl Sandboxed {
         let run = room.share(self.kept(plan).as_deref())?;
         let mut jail = self.jail(plan, &guest, &files, run);
         jail.room = Some(room.path().into());
-        let prepared = prepared.await.map_err(|error| unavailable(error.to_string()))?;
+        let prepared = preparing.await.map_err(|error| unavailable(error.to_string()))?;
         let prepared = prepared.map_err(|error| unavailable(error.to_string()))?;
         let launched = {
             let room = room.clone();
