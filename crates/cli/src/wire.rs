@@ -313,6 +313,11 @@ fn known_install(context: &Context) -> Option<String> {
     Some(text.trim().to_owned()).filter(|id| id.len() == 32)
 }
 
+/// Whether something was made for this home before.
+pub(crate) fn has_identity(context: &Context) -> bool {
+    known_install(context).is_some()
+}
+
 fn install_path(context: &Context) -> PathBuf {
     context.home.path().join(".install-id")
 }

@@ -73,6 +73,9 @@ async fn dry_run(
     let plan = wire::plan(context, config, &args.place, session, Making::Never)?;
     let request = plan.request().await.map_err(wire::fault)?;
     let screen = context.screen;
+    if !wire::has_identity(context) {
+        screen.warn("this home is new: what is named after it will have other names");
+    }
     if screen.format == Format::Json {
         screen.json(&json!({
             "backend": plan.backend().word(),

@@ -146,7 +146,7 @@ impl Extra {
         let mut rest = items.iter();
         while let Some(text) = rest.next() {
             let item = items.len() - rest.len() - 1;
-            let (name, inline) = split(text.trim());
+            let (name, inline) = split(text.trim_start());
             extra.set(Word { item, name, inline, rest: &mut rest })?;
         }
         Ok(extra)
@@ -307,14 +307,14 @@ struct Word<'a, 'b> {
 
 impl<'a> Word<'a, '_> {
     fn value(&mut self) -> Option<&'a str> {
-        self.inline.or_else(|| self.rest.next().map(|text| text.trim()))
+        self.inline.or_else(|| self.rest.next().map(String::as_str))
     }
 
     fn read<T>(&mut self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, BadExtra> {
         let name = self.name;
         let found = match self.value() {
             None => format!("`{name}` alone"),
-            Some(value) => match parse(value) {
+            Some(value) => match parse(value.trim()) {
                 Some(read) => return Ok(read),
                 None => format!("`{name} {value}`"),
             },
@@ -325,8 +325,8 @@ impl<'a> Word<'a, '_> {
     /// An option that is there or not.
     fn flag(&self) -> Result<bool, BadExtra> {
         let name = self.name;
-        match self.inline {
-            None | Some("true" | "1") => Ok(true),
+        match self.inline.map(str::trim) {
+            None | Some("" | "true" | "1") => Ok(true),
             Some("false" | "0") => Ok(false),
             Some(other) => Err(BadExtra {
                 item: self.item,
@@ -367,7 +367,7 @@ impl<'a> Word<'a, '_> {
 /// An option and what follows it in the same item.
 fn split(text: &str) -> (&str, Option<&str>) {
     if let Some((name, value)) = text.split_once(|sign: char| sign == '=' || sign.is_whitespace()) {
-        return (name, Some(value.trim()));
+        return (name, Some(value));
     }
     // As in `-p8080:80`.
     let short = ["-e", "-h", "-l", "-m", "-p", "-u", "-v"].iter().find_map(|short| {
@@ -415,7 +415,9 @@ fn security(text: &str) -> Option<Option<String>> {
 }
 
 fn is_open(security: &str) -> bool {
-    security.ends_with("=unconfined") || security.starts_with("label=disable")
+    // A label of another type or user may be one that nothing is kept from.
+    security.ends_with("=unconfined")
+        || (security.starts_with("label=") && !security.starts_with("label=level:"))
 }
 
 #[cfg(test)]

@@ -21,11 +21,18 @@ impl Extra {
     }
 
     fn apply_to_host(&self, host: &mut HostConfig) {
-        let rights = host.cap_add.get_or_insert_default();
-        rights.retain(|right| !self.cap_drop.contains(right));
-        for right in &self.cap_add {
-            if !rights.contains(right) {
-                rights.push(right.clone());
+        let all = |right: &String| right == "ALL";
+        if self.cap_add.iter().any(all) {
+            // Podman refuses to drop and to add all of them.
+            host.cap_add = Some(vec!["ALL".to_owned()]);
+            host.cap_drop = list(self.cap_drop.iter().filter(|right| !all(right)).cloned());
+        } else {
+            let rights = host.cap_add.get_or_insert_default();
+            rights.retain(|right| !self.cap_drop.contains(right));
+            for right in &self.cap_add {
+                if !rights.contains(right) {
+                    rights.push(right.clone());
+                }
             }
         }
         host.security_opt.get_or_insert_default().extend(self.security.clone());

@@ -148,6 +148,25 @@ fn every_option_has_its_field_in_the_request() {
 }
 
 #[test]
+fn all_rights_are_asked_for_without_dropping_them_first() {
+    let rights = |words: &[&str]| {
+        let host_config = HostConfig {
+            cap_drop: texts(&["ALL"]),
+            cap_add: texts(&["CHOWN", "FOWNER"]),
+            ..HostConfig::default()
+        };
+        let mut body =
+            ContainerCreateBody { host_config: Some(host_config), ..ContainerCreateBody::default() };
+        parse(words).apply(&mut body);
+        let host = body.host_config.unwrap();
+        (host.cap_drop, host.cap_add)
+    };
+    assert_eq!(rights(&["--cap-drop=ALL"]), (texts(&["ALL"]), texts(&["CHOWN", "FOWNER"])));
+    assert_eq!(rights(&["--cap-add=all"]), (None, texts(&["ALL"])));
+    assert_eq!(rights(&["--cap-add=ALL", "--cap-drop=BPF"]), (texts(&["BPF"]), texts(&["ALL"])));
+}
+
+#[test]
 fn limits_take_the_place_of_those_in_the_settings() {
     let set = Limits {
         millicpus: Some(1000),
@@ -183,11 +202,11 @@ fn mounts_become_volumes_and_variables_stay_out_of_the_record() {
         "--mount=type=bind,source=/src,target=/src,readonly",
         "--mount=type=volume,src=cache,dst=/cache",
         "-e",
-        "TOKEN=a=b c",
+        "TOKEN=a=b c ",
     ]);
     let shown: Vec<String> = extra.volumes.iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["/data:/data:ro", "/src:/src:ro", "cache:/cache"]);
-    assert_eq!(extra.env, [("TOKEN".parse().unwrap(), "a=b c".to_owned())]);
+    assert_eq!(extra.env, [("TOKEN".parse().unwrap(), "a=b c ".to_owned())]);
     let written = serde_json::to_string(&extra).unwrap();
     assert!(!written.contains("TOKEN") && !written.contains("a=b c"), "{written}");
     assert_eq!(serde_json::from_str::<Extra>(&written).unwrap(), {
@@ -284,6 +303,7 @@ fn what_gives_the_host_away_is_known_and_what_does_not_is_shown_only() {
         "--security-opt seccomp=unconfined",
         "--security-opt apparmor=unconfined",
         "--security-opt label=disable",
+        "--security-opt label=type:spc_t",
     ] {
         let extra = parse(&[option]);
         assert_eq!(extra.openings(), [Opening { option: option.to_owned(), reach: Reach::Host }]);
