@@ -114,6 +114,11 @@ impl Plan {
         self.spec.backend.network()
     }
 
+    /// The kind of place with its settings.
+    pub fn settings(&self) -> &Backend {
+        &self.spec.backend
+    }
+
     /// What kind of place it is.
     pub fn backend(&self) -> BackendName {
         self.spec.backend.name()

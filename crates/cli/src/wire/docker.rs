@@ -1,17 +1,14 @@
 //! The settings of containers.
 
-use std::path::PathBuf;
-
 use hermes_exec::Docker;
-use hermes_exec::backend::docker::engine::Address;
 use hermes_exec::backend::docker::extra::Extra;
 use hermes_exec::backend::docker::{Limits, User};
 use hermes_types::Network;
 
-use super::{binds, kept, millicpus};
+use super::{binds, engine, kept, millicpus};
 use crate::Context;
 use crate::config::keys::Config;
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 
 /// Processes and threads in a container.
 const PROCESSES: u32 = 256;
@@ -26,7 +23,7 @@ pub(crate) fn docker(
     let terminal = &config.terminal;
     let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
     Ok(Docker {
-        engine: engine(context)?,
+        engine: engine::find(context, config).map_err(|fault| engine::told(&fault))?.address,
         image: image.unwrap_or(&terminal.docker_image).to_owned(),
         files: terminal.container_persistent.then(|| kept(context, config)),
         binds: binds(config, home)?,
@@ -40,18 +37,4 @@ pub(crate) fn docker(
         user: if terminal.docker_run_as_host_user { User::Host } else { User::Image },
         extra: Extra::default(),
     })
-}
-
-/// Where the engine listens.
-fn engine(context: &Context) -> Result<Address, Failure> {
-    let host = context.variable("DOCKER_HOST").unwrap_or("unix:///var/run/docker.sock");
-    match host.split_once("://") {
-        Some(("unix", path)) => Ok(Address::Unix(PathBuf::from(path))),
-        Some(("tcp", host)) => Ok(Address::Tcp(host.to_owned())),
-        _ => Err(Failure::new(
-            Kind::Configuration,
-            format!("DOCKER_HOST is {host}, which is no known address"),
-        )
-        .hint("unix:///path/of/socket and tcp://host:port are known")),
-    }
 }

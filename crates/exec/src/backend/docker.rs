@@ -9,6 +9,8 @@
 pub mod container;
 pub mod engine;
 pub mod extra;
+pub mod fault;
+pub mod find;
 pub mod request;
 
 use std::fs;
@@ -103,7 +105,10 @@ impl Docker {
 
     pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
-        let engine = Engine::connect(&self.engine).await?;
+        let mut engine = Engine::connect(&self.engine).await?;
+        if self.limits.disk.is_some() {
+            engine.probe_disk_quota().await?;
+        }
         let guest = embed::guest(&plan.host.cache)?;
         for name in ["workspace", "home"] {
             let Some(kept) = self.kept(plan) else { break };
@@ -112,8 +117,11 @@ impl Docker {
         }
         let container = self.container(plan);
         // What a hermes that was killed left behind under this name.
-        container.remove_from(&engine).await?;
+        container.remove_from(&engine.api).await?;
         let body = self.request(plan, &engine.facts, &guest, &room.inside());
+        let mounts = body.host_config.iter().flat_map(|config| config.mounts.iter().flatten());
+        let sources: Vec<PathBuf> =
+            mounts.filter_map(|mount| mount.source.as_ref().map(PathBuf::from)).collect();
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
         let api = &engine.api;
         let made = async {
@@ -121,20 +129,20 @@ impl Docker {
             api.start_container(&container.name, None).await
         };
         if let Err(error) = made.await {
-            container.remove_from(&engine).await?;
-            return Err(unavailable(engine::explain(&error, &self.image)));
+            container.remove_from(&engine.api).await?;
+            return Err(engine::explain(&self.engine, &error, &self.image, &sources).into());
         }
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Ok(stream) = room.knock().await {
                 return Ok(stream);
             }
-            if let Some(end) = container.ended(&engine).await? {
-                container.remove_from(&engine).await?;
+            if let Some(end) = container.ended(&engine.api).await? {
+                container.remove_from(&engine.api).await?;
                 return Err(unavailable(format!("its container ended at once: {end}")));
             }
             if Instant::now() > deadline {
-                container.remove_from(&engine).await?;
+                container.remove_from(&engine.api).await?;
                 return Err(unavailable(format!("its guest did not answer within {PATIENCE:?}")));
             }
             tokio::time::sleep(PAUSE).await;

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use bollard::Docker as Api;
 use bollard::errors::Error as ApiError;
 use bollard::query_parameters::RemoveContainerOptionsBuilder;
-use hermes_types::BackendName;
 use serde::{Deserialize, Serialize};
 
-use super::engine::{Address, Engine};
+use super::engine::{self, Address, Engine};
 use super::request;
 use crate::Error;
 
@@ -29,13 +29,13 @@ pub struct Container {
 impl Container {
     /// Ends it. When this returns it is gone.
     pub(crate) async fn remove(&self) -> Result<(), Error> {
-        self.remove_from(&Engine::connect(&self.engine).await?).await
+        self.remove_from(&Engine::reach(&self.engine).await?).await
     }
 
-    pub(super) async fn remove_from(&self, engine: &Engine) -> Result<(), Error> {
+    pub(super) async fn remove_from(&self, api: &Api) -> Result<(), Error> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match engine.api.inspect_container(&self.name, None).await {
+            match api.inspect_container(&self.name, None).await {
                 Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => return Ok(()),
                 Err(error) => return Err(self.fault(&error)),
                 Ok(found) => {
@@ -46,7 +46,7 @@ impl Container {
                 }
             }
             let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-            match engine.api.remove_container(&self.name, Some(options)).await {
+            match api.remove_container(&self.name, Some(options)).await {
                 // It is gone already, or being removed by the engine itself.
                 Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404 | 409, .. }) => {}
                 Err(error) => return Err(self.fault(&error)),
@@ -59,8 +59,8 @@ impl Container {
     }
 
     /// What it ended with, if it has.
-    pub(super) async fn ended(&self, engine: &Engine) -> Result<Option<String>, Error> {
-        let state = match engine.api.inspect_container(&self.name, None).await {
+    pub(super) async fn ended(&self, api: &Api) -> Result<Option<String>, Error> {
+        let state = match api.inspect_container(&self.name, None).await {
             Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => {
                 return Ok(Some("it is gone".to_owned()));
             }
@@ -75,6 +75,6 @@ impl Container {
     }
 
     fn fault(&self, error: &ApiError) -> Error {
-        Error::Unavailable { backend: BackendName::Docker, reason: format!("{}: {error}", self.engine) }
+        engine::failed(&self.engine, error).into()
     }
 }

@@ -61,7 +61,7 @@ impl Docker {
             pids_limit: limits.processes.map(i64::from),
             nano_cpus: limits.millicpus.map(|millis| i64::from(millis) * 1_000_000),
             memory: bytes(limits.memory),
-            storage_opt: storage.filter(|_| false),
+            storage_opt: storage.filter(|_| facts.has_disk_quota),
             network_mode: Some(
                 match self.network {
                     Network::Full => "bridge",
