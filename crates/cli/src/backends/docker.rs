@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hermes_exec::backend::docker::Limits;
-use hermes_exec::backend::docker::engine::{Address, Engine, Facts, Seccomp};
+use hermes_exec::backend::docker::engine::{Address, Description, Engine, Facts, Seccomp};
 use hermes_exec::backend::docker::fault::EngineFault;
 use hermes_exec::{Backend, Docker};
 use hermes_types::{BackendName, Network, Reach};
@@ -47,14 +47,13 @@ pub(super) fn look(context: &Context, config: &Config) -> Standing {
             let confines = Confines::all(State::Unknown, "there is no engine to ask");
             Standing::new(backend, Usable::No(trouble), confines)
         }
-        Ok((settings, facts, seen)) => Standing {
-            engine: Some(seen),
-            ..Standing::new(backend, Usable::Yes, confines(&settings, &facts))
-        },
+        Ok((confines, seen)) => {
+            Standing { engine: Some(seen), ..Standing::new(backend, Usable::Yes, confines) }
+        }
     }
 }
 
-fn examine(context: &Context, config: &Config) -> Result<(Docker, Facts, Seen), Trouble> {
+fn examine(context: &Context, config: &Config) -> Result<(Confines, Seen), Trouble> {
     let found = engine::find(context, config).map_err(|fault| Trouble::from(&fault))?;
     let home = context.variable("HOME").unwrap_or("/");
     let settings = wire::docker(context, config, None, home)?;
@@ -62,30 +61,31 @@ fn examine(context: &Context, config: &Config) -> Result<(Docker, Facts, Seen), 
         check(&settings.binds)?;
     }
     let asked = async {
-        let mut engine = Engine::connect(&settings.engine).await?;
+        let (mut engine, description) = Engine::examine(&settings.engine).await?;
         if settings.limits.disk.is_some() {
             engine.probe_disk_quota().await?;
         }
         let image_present = engine.has_image(&settings.image).await?;
-        Ok::<_, EngineFault>((engine.facts, image_present))
+        Ok::<_, EngineFault>((engine.facts, description, image_present))
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Trouble::from(Failure::from(error)))?;
-    let (facts, image_present) = runtime.block_on(asked).map_err(|fault| Trouble::from(&fault))?;
+    let (facts, description, image_present) =
+        runtime.block_on(asked).map_err(|fault| Trouble::from(&fault))?;
     let seen = Seen {
         address: found.address.to_string(),
         why: found.why.to_string(),
         kind: facts.kind.to_string(),
-        version: facts.version.clone(),
+        version: description.version.clone(),
         rootless: facts.is_rootless,
         remaps_users: facts.remaps_users,
-        cgroup: facts.cgroup,
-        storage: facts.storage.clone(),
+        cgroup: description.cgroup,
+        storage: description.storage.clone(),
         disk_quota: facts.has_disk_quota,
         image: settings.image.clone(),
         image_present,
     };
-    Ok((settings, facts, seen))
+    Ok((confines(&settings, &facts, &description), seen))
 }
 
 impl From<&EngineFault> for Trouble {
@@ -94,7 +94,7 @@ impl From<&EngineFault> for Trouble {
     }
 }
 
-fn confines(settings: &Docker, facts: &Facts) -> Confines {
+fn confines(settings: &Docker, facts: &Facts, description: &Description) -> Confines {
     let hold = |state, reason: &str| Hold { state, reason: Some(reason.to_owned()) };
     let held = |reason: &str| hold(State::Held, reason);
     let not_held = |reason: &str| hold(State::NotHeld, reason);
@@ -108,7 +108,7 @@ fn confines(settings: &Docker, facts: &Facts) -> Confines {
         Network::Proxy => held("public hosts through a proxy, nothing of this machine"),
         Network::Full => not_held("terminal.network is full: all that this machine reaches"),
     };
-    let syscalls = match facts.seccomp {
+    let syscalls = match description.seccomp {
         Seccomp::On => held("the engine's seccomp profile; no privilege gained"),
         Seccomp::Unconfined => not_held("the engine is set to a seccomp profile that allows all"),
         Seccomp::Missing => not_held("the engine has no seccomp"),
@@ -119,15 +119,26 @@ fn confines(settings: &Docker, facts: &Facts) -> Confines {
     } else {
         held("sees and signals only its own")
     };
-    Confines { files, network, processes, syscalls, resources: resources(&settings.limits, facts) }
+    Confines {
+        files,
+        network,
+        processes,
+        syscalls,
+        resources: resources(&settings.limits, facts, description),
+    }
 }
 
 /// A limit holds if it is set and the engine enforces it.
-fn resources(limits: &Limits, facts: &Facts) -> Hold {
+fn resources(limits: &Limits, facts: &Facts, description: &Description) -> Hold {
     let rows = [
-        ("memory", limits.memory.is_some(), facts.enforces.memory, "terminal.container_memory"),
-        ("processes", limits.processes.is_some(), facts.enforces.processes, "terminal"),
-        ("processor time", limits.millicpus.is_some(), facts.enforces.processor, "terminal.container_cpu"),
+        ("memory", limits.memory.is_some(), description.enforces.memory, "terminal.container_memory"),
+        ("processes", limits.processes.is_some(), description.enforces.processes, "terminal"),
+        (
+            "processor time",
+            limits.millicpus.is_some(),
+            description.enforces.processor,
+            "terminal.container_cpu",
+        ),
     ];
     let (mut open, mut doubtful, mut held) = (Vec::new(), Vec::new(), Vec::new());
     for (name, is_set, enforced, key) in rows {
@@ -144,7 +155,7 @@ fn resources(limits: &Limits, facts: &Facts) -> Hold {
         (None, _) => "disk is not limited",
     };
     if !open.is_empty() {
-        let why = if facts.is_rootless && facts.cgroup == Some(1) {
+        let why = if facts.is_rootless && description.cgroup == Some(1) {
             "; without root it takes cgroup version 2"
         } else {
             ""
@@ -166,39 +177,37 @@ mod tests {
 
     use super::*;
 
-    fn facts(enforced: Option<bool>) -> Facts {
-        Facts {
-            kind: Kind::Podman,
+    const FACTS: Facts =
+        Facts { kind: Kind::Podman, is_rootless: true, remaps_users: false, has_disk_quota: false };
+
+    fn enforcing(enforced: Option<bool>) -> Description {
+        Description {
             version: "4".to_owned(),
-            is_rootless: true,
-            remaps_users: false,
-            architecture: "x86_64".to_owned(),
             cgroup: Some(2),
             enforces: Enforces { memory: enforced, processes: Some(true), processor: enforced },
             seccomp: Seccomp::On,
             storage: "overlay on xfs".to_owned(),
-            has_disk_quota: false,
         }
     }
 
     #[test]
     fn a_limit_holds_if_it_is_set_and_enforced() {
         let all = Limits { millicpus: Some(1), memory: Some(1), disk: Some(1), processes: Some(1) };
-        let told = |limits: &Limits, facts: &Facts| {
-            let hold = resources(limits, facts);
+        let told = |limits: &Limits, facts: &Facts, description: &Description| {
+            let hold = resources(limits, facts, description);
             (hold.state, hold.reason.unwrap())
         };
         let no_quota = "disk is not limited: the engine's storage has no quota";
         assert_eq!(
-            told(&all, &facts(Some(true))),
+            told(&all, &FACTS, &enforcing(Some(true))),
             (State::Held, format!("memory, processes, processor time; {no_quota}"))
         );
         assert_eq!(
-            told(&all, &Facts { has_disk_quota: true, ..facts(Some(true)) }),
+            told(&all, &Facts { has_disk_quota: true, ..FACTS }, &enforcing(Some(true))),
             (State::Held, "memory, processes, processor time; disk is limited".to_owned())
         );
         assert_eq!(
-            told(&Limits { memory: None, disk: None, ..all.clone() }, &facts(None)),
+            told(&Limits { memory: None, disk: None, ..all.clone() }, &FACTS, &enforcing(None)),
             (
                 State::NotHeld,
                 "not limited: memory (terminal.container_memory sets no limit); disk is not limited"
@@ -206,7 +215,7 @@ mod tests {
             )
         );
         assert_eq!(
-            told(&all, &Facts { cgroup: Some(1), ..facts(Some(false)) }),
+            told(&all, &FACTS, &Description { cgroup: Some(1), ..enforcing(Some(false)) }),
             (
                 State::NotHeld,
                 format!(
@@ -215,7 +224,7 @@ mod tests {
                 )
             )
         );
-        let (state, reason) = told(&all, &facts(None));
+        let (state, reason) = told(&all, &FACTS, &enforcing(None));
         assert_eq!(state, State::Unknown);
         assert!(reason.starts_with("memory, processor time: an engine without root"), "{reason}");
     }

@@ -57,25 +57,32 @@ impl fmt::Display for Address {
 pub struct Engine {
     /// What to ask.
     pub api: Docker,
-    /// What it said of itself.
+    /// What is known of it.
     pub facts: Facts,
     /// Where it listens.
     address: Address,
+    /// It keeps layers where they could be limited.
+    may_have_disk_quota: bool,
 }
 
-/// What an engine says of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// What must be known of an engine to make a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Facts {
     /// What it is.
     pub kind: Kind,
-    /// Its version.
-    pub version: String,
     /// The user it runs as is root inside of its containers.
     pub is_rootless: bool,
     /// Users inside are others outside.
     pub remaps_users: bool,
-    /// Its architecture, in the words of Rust.
-    pub architecture: String,
+    /// The layer of a container can be limited. Only known once it was tried.
+    pub has_disk_quota: bool,
+}
+
+/// What else an engine says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Description {
+    /// Its version.
+    pub version: String,
     /// The version of control groups, by which it limits.
     pub cgroup: Option<u8>,
     /// What it limits.
@@ -84,8 +91,6 @@ pub struct Facts {
     pub seccomp: Seccomp,
     /// How it keeps layers, and on what.
     pub storage: String,
-    /// The layer of a container can be limited. Only known once it was tried.
-    pub has_disk_quota: bool,
 }
 
 /// The engines that are known.
@@ -138,16 +143,22 @@ struct Greeting {
 }
 
 impl Engine {
-    /// Asks the engine what it is.
+    /// Asks the engine what must be known to make a container.
     pub async fn connect(address: &Address) -> Result<Self, EngineFault> {
         let (api, greeting) = open(address).await?;
-        let info = api.info().await.map_err(|error| failed(address, &error))?;
-        let facts = facts(&greeting, info);
-        if facts.architecture != std::env::consts::ARCH {
-            let guest = std::env::consts::ARCH.to_owned();
-            return Err(EngineFault::Architecture { engine: facts.architecture, guest });
+        if greeting.kind == Kind::Podman && greeting.is_of_user {
+            // It takes up to a second to say what it is, and here that is known.
+            let facts =
+                Facts { kind: Kind::Podman, is_rootless: true, remaps_users: false, has_disk_quota: false };
+            return Ok(Self { api, facts, address: address.clone(), may_have_disk_quota: false });
         }
-        Ok(Self { api, facts, address: address.clone() })
+        Ok(examined(api, &greeting, address).await?.0)
+    }
+
+    /// Asks the engine everything that it says of itself.
+    pub async fn examine(address: &Address) -> Result<(Self, Description), EngineFault> {
+        let (api, greeting) = open(address).await?;
+        examined(api, &greeting, address).await
     }
 
     /// A way to the engine, for those who need not know what it is. Podman takes long to say.
@@ -157,7 +168,7 @@ impl Engine {
 
     /// Tries whether the layer of a container can be limited, where it might be, with an image that is there.
     pub async fn probe_disk_quota(&mut self) -> Result<(), EngineFault> {
-        if self.facts.storage != "overlay2 on xfs" && self.facts.storage != "overlay on xfs" {
+        if !self.may_have_disk_quota {
             return Ok(());
         }
         let failed = |error: ApiError| failed(&self.address, &error);
@@ -279,7 +290,36 @@ pub(super) fn failed(address: &Address, error: &ApiError) -> EngineFault {
     EngineFault::Failed { address: address.clone(), reason: error.to_string() }
 }
 
-fn facts(greeting: &Greeting, info: SystemInfo) -> Facts {
+async fn examined(
+    api: Docker,
+    greeting: &Greeting,
+    address: &Address,
+) -> Result<(Engine, Description), EngineFault> {
+    let info = api.info().await.map_err(|error| failed(address, &error))?;
+    let engine = architecture(info.architecture.as_deref().unwrap_or_default());
+    if engine != std::env::consts::ARCH {
+        let guest = std::env::consts::ARCH.to_owned();
+        return Err(EngineFault::Architecture { engine: engine.to_owned(), guest });
+    }
+    let (facts, description) = describe(greeting, info);
+    let may_have_disk_quota =
+        !facts.is_rootless && ["overlay2 on xfs", "overlay on xfs"].contains(&description.storage.as_str());
+    Ok((Engine { api, facts, address: address.clone(), may_have_disk_quota }, description))
+}
+
+/// The processor that an engine names, in the words of Rust.
+fn architecture(word: &str) -> &str {
+    match word {
+        "amd64" => "x86_64",
+        "arm64" => "aarch64",
+        "armv6l" | "armv7l" => "arm",
+        "386" | "i386" | "i686" => "x86",
+        "ppc64le" => "powerpc64",
+        other => other,
+    }
+}
+
+fn describe(greeting: &Greeting, info: SystemInfo) -> (Facts, Description) {
     let options = info.security_options.unwrap_or_default();
     let option =
         |name: &str| options.iter().find(|option| option.split(',').next() == Some(&format!("name={name}")));
@@ -301,20 +341,14 @@ fn facts(greeting: &Greeting, info: SystemInfo) -> Facts {
         [name, value] if name == "Backing Filesystem" => Some(value.as_str()),
         _ => None,
     });
-    Facts {
+    let facts = Facts {
         kind: greeting.kind,
-        version: info.server_version.unwrap_or_default(),
         is_rootless,
         remaps_users: option("userns").is_some(),
-        architecture: match info.architecture.unwrap_or_default().as_str() {
-            "amd64" => "x86_64",
-            "arm64" => "aarch64",
-            "armv6l" | "armv7l" => "arm",
-            "386" | "i386" | "i686" => "x86",
-            "ppc64le" => "powerpc64",
-            other => other,
-        }
-        .to_owned(),
+        has_disk_quota: false,
+    };
+    let description = Description {
+        version: info.server_version.unwrap_or_default(),
         cgroup,
         enforces: Enforces {
             memory: enforced(info.memory_limit),
@@ -331,8 +365,8 @@ fn facts(greeting: &Greeting, info: SystemInfo) -> Facts {
             info.driver.unwrap_or_default(),
             disk.unwrap_or("an unknown file system")
         ),
-        has_disk_quota: false,
-    }
+    };
+    (facts, description)
 }
 
 /// Why no container could be made.
@@ -345,5 +379,49 @@ pub(super) fn explain(address: &Address, error: &ApiError, image: &str, sources:
                 _ => failed(message.clone()),
             }),
         other => failed(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(kind: Kind, is_of_user: bool, info: &str) -> (Facts, Description) {
+        let version = ClientVersion { major_version: 1, minor_version: 41 };
+        let greeting = Greeting { kind, version, is_of_user };
+        describe(&greeting, serde_json::from_str(info).unwrap())
+    }
+
+    #[test]
+    fn what_engines_say_is_understood() {
+        let limits = r#""MemoryLimit": true, "PidsLimit": true, "CpuCfsQuota": false"#;
+        let remapped = format!(
+            r#"{{"ServerVersion": "29", "Driver": "overlay2", "DriverStatus": [["Backing Filesystem", "xfs"]],
+                "CgroupVersion": "2", {limits}, "SecurityOptions": ["name=seccomp,profile=unconfined", "name=userns"]}}"#
+        );
+        let facts =
+            Facts { kind: Kind::Docker, is_rootless: false, remaps_users: true, has_disk_quota: false };
+        let enforces = Enforces { memory: Some(true), processes: Some(true), processor: Some(false) };
+        let description = Description {
+            version: "29".to_owned(),
+            cgroup: Some(2),
+            enforces,
+            seccomp: Seccomp::Unconfined,
+            storage: "overlay2 on xfs".to_owned(),
+        };
+        assert_eq!(told(Kind::Docker, false, &remapped), (facts, description));
+
+        let without_root = |cgroup: u8| {
+            format!(r#"{{"CgroupVersion": "{cgroup}", {limits}, "SecurityOptions": ["name=rootless"]}}"#)
+        };
+        let (facts, description) = told(Kind::Docker, false, &without_root(2));
+        assert!(facts.is_rootless);
+        assert_eq!((description.enforces, description.seccomp), (enforces, Seccomp::Missing));
+        // The same of Podman is no more than a hope.
+        let hoped = Enforces { memory: None, processes: None, processor: Some(false) };
+        assert_eq!(told(Kind::Podman, true, &without_root(2)).1.enforces, hoped);
+        let nothing = Enforces { memory: Some(false), processes: Some(false), processor: Some(false) };
+        assert_eq!(told(Kind::Podman, true, &without_root(1)).1.enforces, nothing);
+        assert_eq!([architecture("amd64"), architecture("x86_64")], ["x86_64"; 2]);
     }
 }
