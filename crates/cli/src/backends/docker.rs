@@ -61,10 +61,7 @@ fn examine(context: &Context, config: &Config) -> Result<(Confines, Seen), Troub
         check(&settings.binds)?;
     }
     let asked = async {
-        let (mut engine, description) = Engine::examine(&settings.engine).await?;
-        if settings.limits.disk.is_some() {
-            engine.probe_disk_quota().await?;
-        }
+        let (engine, description) = Engine::examine(&settings.engine).await?;
         let image_present = engine.has_image(&settings.image).await?;
         Ok::<_, EngineFault>((engine.facts, description, image_present))
     };

@@ -1,10 +1,11 @@
 //! The engine that makes containers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bollard::errors::Error as ApiError;
@@ -18,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::fault::EngineFault;
+use crate::Error;
 
 /// The version of the Engine API that is needed.
 pub(super) const NEEDED: (usize, usize) = (1, 41);
@@ -33,6 +35,9 @@ const HEADERS_END: &[u8] = b"\r\n\r\n";
 const NOBODY: u32 = 65534;
 /// The container by which is tried whether a layer can be limited.
 const PROBE: &str = "hermes-probe";
+
+/// What engines have said of themselves, by their addresses. Some take long to say it.
+static KNOWN: Mutex<BTreeMap<String, (ClientVersion, Facts)>> = Mutex::new(BTreeMap::new());
 
 /// Where an engine listens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +57,18 @@ impl fmt::Display for Address {
     }
 }
 
+impl Address {
+    /// What an engine there answered instead of doing what was asked.
+    pub(super) fn fault(&self, error: &ApiError) -> Error {
+        failed(self, error).into()
+    }
+
+    /// Why nothing can be had of an engine there.
+    pub(super) fn unavailable(&self, reason: impl fmt::Display) -> Error {
+        EngineFault::Failed { address: self.clone(), reason: reason.to_string() }.into()
+    }
+}
+
 /// An engine that answers.
 #[derive(Debug)]
 pub struct Engine {
@@ -59,10 +76,7 @@ pub struct Engine {
     pub api: Docker,
     /// What is known of it.
     pub facts: Facts,
-    /// Where it listens.
     address: Address,
-    /// It keeps layers where they could be limited.
-    may_have_disk_quota: bool,
 }
 
 /// What must be known of an engine to make a container.
@@ -143,16 +157,31 @@ struct Greeting {
 }
 
 impl Engine {
+    /// One that has been asked before what must be known of it, or is asked now.
+    pub(crate) async fn known(address: &Address) -> Result<Self, EngineFault> {
+        let known = lock().get(&address.to_string()).copied();
+        match known {
+            Some((version, facts)) => {
+                let api = client(address, &version)?;
+                Ok(Self { api, facts, address: address.clone() })
+            }
+            None => Self::connect(address).await,
+        }
+    }
+
     /// Asks the engine what must be known to make a container.
     pub async fn connect(address: &Address) -> Result<Self, EngineFault> {
         let (api, greeting) = open(address).await?;
-        if greeting.kind == Kind::Podman && greeting.is_of_user {
+        let engine = if greeting.kind == Kind::Podman && greeting.is_of_user {
             // It takes up to a second to say what it is, and here that is known.
             let facts =
                 Facts { kind: Kind::Podman, is_rootless: true, remaps_users: false, has_disk_quota: false };
-            return Ok(Self { api, facts, address: address.clone(), may_have_disk_quota: false });
-        }
-        Ok(examined(api, &greeting, address).await?.0)
+            Self { api, facts, address: address.clone() }
+        } else {
+            examined(api, &greeting, address).await?.0
+        };
+        lock().insert(address.to_string(), (greeting.version, engine.facts));
+        Ok(engine)
     }
 
     /// Asks the engine everything that it says of itself.
@@ -161,19 +190,11 @@ impl Engine {
         examined(api, &greeting, address).await
     }
 
-    /// A way to the engine, for those who need not know what it is. Podman takes long to say.
-    pub(super) async fn reach(address: &Address) -> Result<Docker, EngineFault> {
-        Ok(open(address).await?.0)
-    }
-
-    /// Tries whether the layer of a container can be limited, where it might be, with an image that is there.
-    pub async fn probe_disk_quota(&mut self) -> Result<(), EngineFault> {
-        if !self.may_have_disk_quota {
-            return Ok(());
-        }
+    /// Tries whether the layer of a container can be limited, with an image that is there.
+    async fn tries_disk_quota(&self) -> Result<bool, EngineFault> {
         let failed = |error: ApiError| failed(&self.address, &error);
         let images = self.api.list_images(None::<ListImagesOptions>).await.map_err(failed)?;
-        let Some(image) = images.into_iter().next() else { return Ok(()) };
+        let Some(image) = images.into_iter().next() else { return Ok(false) };
         // One that was left behind is in the way.
         self.remove_probe().await?;
         let body = ContainerCreateBody {
@@ -186,13 +207,14 @@ impl Engine {
             ..ContainerCreateBody::default()
         };
         let options = CreateContainerOptionsBuilder::new().name(PROBE).build();
-        self.facts.has_disk_quota = match self.api.create_container(Some(options), body).await {
+        let has_quota = match self.api.create_container(Some(options), body).await {
             Ok(_) => true,
             // It says that it cannot, or somebody else is trying.
             Err(ApiError::DockerResponseServerError { .. }) => false,
             Err(error) => return Err(failed(error)),
         };
-        self.remove_probe().await
+        self.remove_probe().await?;
+        Ok(has_quota)
     }
 
     async fn remove_probe(&self) -> Result<(), EngineFault> {
@@ -217,11 +239,19 @@ async fn open(address: &Address) -> Result<(Docker, Greeting), EngineFault> {
     let greeted = tokio::time::timeout(GREETING, greet(address)).await;
     let silent = || EngineFault::Silent { address: address.clone(), patience: GREETING };
     let greeting = greeted.map_err(|_elapsed| silent())??;
+    Ok((client(address, &greeting.version)?, greeting))
+}
+
+fn client(address: &Address, version: &ClientVersion) -> Result<Docker, EngineFault> {
     let api = match address {
-        Address::Unix(path) => Docker::connect_with_unix(&path.to_string_lossy(), ANSWER, &greeting.version),
-        Address::Tcp(host) => Docker::connect_with_http(host, ANSWER, &greeting.version),
+        Address::Unix(path) => Docker::connect_with_unix(&path.to_string_lossy(), ANSWER, version),
+        Address::Tcp(host) => Docker::connect_with_http(host, ANSWER, version),
     };
-    Ok((api.map_err(|error| failed(address, &error))?, greeting))
+    api.map_err(|error| failed(address, &error))
+}
+
+fn lock() -> MutexGuard<'static, BTreeMap<String, (ClientVersion, Facts)>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Says hello. The answer to that is quick and tells the version, so that nobody need ask for it.
@@ -286,7 +316,7 @@ pub(super) fn forbidden(socket: &Path) -> EngineFault {
     EngineFault::Forbidden { socket: socket.to_owned(), group }
 }
 
-pub(super) fn failed(address: &Address, error: &ApiError) -> EngineFault {
+fn failed(address: &Address, error: &ApiError) -> EngineFault {
     EngineFault::Failed { address: address.clone(), reason: error.to_string() }
 }
 
@@ -302,9 +332,10 @@ async fn examined(
         return Err(EngineFault::Architecture { engine: engine.to_owned(), guest });
     }
     let (facts, description) = describe(greeting, info);
-    let may_have_disk_quota =
-        !facts.is_rootless && ["overlay2 on xfs", "overlay on xfs"].contains(&description.storage.as_str());
-    Ok((Engine { api, facts, address: address.clone(), may_have_disk_quota }, description))
+    let mut engine = Engine { api, facts, address: address.clone() };
+    let may_have_quota = ["overlay2 on xfs", "overlay on xfs"].contains(&description.storage.as_str());
+    engine.facts.has_disk_quota = !facts.is_rootless && may_have_quota && engine.tries_disk_quota().await?;
+    Ok((engine, description))
 }
 
 /// The processor that an engine names, in the words of Rust.
