@@ -197,6 +197,9 @@ pub struct ExecArgs {
     /// Say yes to questions; what is never allowed stays so
     #[arg(long)]
     pub yes: bool,
+    /// Only print what would be asked for to make the place; nothing is made and nothing runs
+    #[arg(long)]
+    pub dry_run: bool,
     /// The command
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
 use hermes_exec::backend::{self, bind};
-use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandboxed, Spec, Writable};
+use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandbox, Sandboxed, Spec, Writable};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
 use hermes_sandbox::Limits;
 use hermes_types::{Access, BackendName, Network, Place, PlaceId, Reach, SessionKey, Volume};
@@ -58,6 +58,18 @@ pub(crate) fn gate(config: &Config) -> Gate {
 
 /// The lifetime of a place that is to leave nothing behind, should we be killed before we remove it.
 const ONE_SHOT: Duration = Duration::from_secs(60);
+
+/// What stands for the identity of a home that has none yet.
+const NO_INSTALL: &str = "00000000000000000000000000000000";
+
+/// Whether a planned place may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Making {
+    /// It may.
+    Later,
+    /// It is only looked at, so that not even the home gets an identity.
+    Never,
+}
 
 /// A session by the words of the command line.
 pub(crate) struct Session {
@@ -129,6 +141,7 @@ pub(crate) fn plan(
     config: &Config,
     args: &PlaceArgs,
     session: &Session,
+    making: Making,
 ) -> Result<Plan, Failure> {
     let backend = args.backend.unwrap_or(config.terminal.backend);
     if let (Some(_), BackendName::Local | BackendName::Sandbox | BackendName::Ssh) = (&args.image, backend) {
@@ -179,6 +192,8 @@ pub(crate) fn plan(
         }
         BackendName::Docker => {
             let docker = docker(context, config, args.image.as_deref(), &owner_home)?;
+            let given = docker.extra.env.iter().map(|(name, value)| (name.to_string(), value.clone()));
+            env.extend(given);
             let cwd = directory_inside(&terminal.cwd, &owner_home, &docker.binds);
             (Backend::Docker(docker), cwd, backend::docker::HOME.to_owned(), Vec::new())
         }
@@ -190,7 +205,10 @@ pub(crate) fn plan(
             .hint("nothing was run; `--backend local` runs on this machine, with the gate asking"));
         }
     };
-    let install = install_id(context)?;
+    let install = match making {
+        Making::Later => install_id(context)?,
+        Making::Never => known_install(context).unwrap_or_else(|| NO_INSTALL.to_owned()),
+    };
     let host = Host {
         run: run_directory(context, &install),
         cache: context.home.path().join("cache").join("guest"),
@@ -200,6 +218,13 @@ pub(crate) fn plan(
     };
     let spec = Spec { backend: kind, cwd, home, env, init, lifetime };
     Ok(Plan::new(host, spec, session.key.clone()))
+}
+
+/// Tells of limits that a place was made without.
+pub(crate) async fn warn_of_limits(context: &Context, sandbox: &Sandbox) {
+    for limit in sandbox.unenforced().await {
+        context.screen.warn(&limit);
+    }
 }
 
 /// A confinement that cannot be given is refused.
@@ -234,11 +259,11 @@ pub(crate) fn sandboxed(context: &Context, config: &Config, home: &str) -> Resul
         helper: std::env::current_exe()?,
         files: terminal.container_persistent.then(|| kept(context, config)),
         owner_home: PathBuf::from(home),
-        binds: binds(config, home)?,
+        binds: binds(&terminal.docker_volumes, home)?,
         network: terminal.network.unwrap_or(Network::Proxy),
         limits: Limits {
             memory: megabytes(terminal.container_memory),
-            processes: Some(256),
+            processes: processes(config),
             millicpus: millicpus(terminal.container_cpu),
             disk: megabytes(terminal.container_disk),
             scratch: Some(512 << 20),
@@ -258,6 +283,12 @@ fn kept(context: &Context, config: &Config) -> PathBuf {
 fn millicpus(cpus: f64) -> Option<u32> {
     let text = format!("{:.0}", (cpus * 1000.0).ceil());
     text.parse().ok().filter(|millis| *millis > 0)
+}
+
+/// Processes and threads; none for 0.
+fn processes(config: &Config) -> Option<u32> {
+    let number = config.terminal.container_pids;
+    (number > 0).then(|| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 /// What tells this home from others, made on first use.
@@ -302,8 +333,7 @@ fn run_directory(context: &Context, install: &str) -> PathBuf {
 }
 
 /// The owner's directories and files that places of this machine see.
-fn binds(config: &Config, home: &str) -> Result<Vec<Bind>, Failure> {
-    let volumes = &config.terminal.docker_volumes;
+fn binds(volumes: &[Volume], home: &str) -> Result<Vec<Bind>, Failure> {
     if volumes.is_empty() {
         return Ok(Vec::new());
     }
@@ -344,11 +374,10 @@ fn reach(config: &Config, backend: BackendName, home: &str) -> Result<Reach, Fai
         }
         // The machine's own services listen on its loopback.
         BackendName::Sandbox if terminal.network == Some(Network::Full) => Reach::Host,
-        BackendName::Sandbox => bind::reach(&binds(config, home)?),
-        // What an extra argument gives away is not known here.
-        BackendName::Docker if !terminal.docker_extra_args.is_empty() => Reach::Host,
+        BackendName::Sandbox => bind::reach(&binds(&terminal.docker_volumes, home)?),
+        BackendName::Docker if terminal.docker_extra_args.meaning.reaches_host() => Reach::Host,
         BackendName::Docker => {
-            let mut binds = binds(config, home)?;
+            let mut binds = binds(&docker::volumes(config)?, home)?;
             if terminal.docker_mount_cwd_to_workspace {
                 let (source, target) = (here()?, PathBuf::from("/workspace"));
                 binds.push(Bind { source, target, writable: Writable::Yes });

@@ -31,6 +31,35 @@ pub enum Backend {
     Docker(Docker),
 }
 
+/// What would be asked for to make a place, without any value of a variable.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Request {
+    /// The engine that would be asked, where one makes the place.
+    pub engine: Option<String>,
+    /// What the container would be called.
+    pub container: Option<String>,
+    /// What would be sent to the engine; elsewhere, how the place is wanted.
+    pub body: serde_json::Value,
+    /// The limits that would not be enforced.
+    pub unenforced: Vec<String>,
+}
+
+/// A place that was made just now.
+pub(crate) struct Fresh {
+    /// To its guest.
+    pub(crate) stream: UnixStream,
+    /// What the engine was asked for.
+    pub(crate) request: Option<serde_json::Value>,
+    /// The limits that are not enforced.
+    pub(crate) unenforced: Vec<String>,
+}
+
+impl From<UnixStream> for Fresh {
+    fn from(stream: UnixStream) -> Self {
+        Self { stream, request: None, unenforced: Vec::new() }
+    }
+}
+
 impl Backend {
     /// The word in the configuration.
     pub fn name(&self) -> BackendName {
@@ -59,12 +88,25 @@ impl Backend {
         }
     }
 
+    /// Says what would be asked for to make the place. Nothing is made.
+    pub(crate) async fn sketch(&self, plan: &Plan) -> Result<Request, Error> {
+        match self {
+            Self::Local(_) | Self::Sandbox(_) => Ok(Request {
+                engine: None,
+                container: None,
+                body: serde_json::to_value(&plan.spec).unwrap_or_default(),
+                unenforced: Vec::new(),
+            }),
+            Self::Docker(docker) => docker.sketch(plan).await,
+        }
+    }
+
     /// Makes the place, puts its guest there and gives a stream to it. What would outlive us, should we be killed, is
     /// written down before.
-    pub(crate) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<UnixStream, Error> {
+    pub(crate) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<Fresh, Error> {
         match self {
-            Self::Local(local) => local.make(plan, room).await,
-            Self::Sandbox(sandboxed) => sandboxed.make(plan, room).await,
+            Self::Local(local) => local.make(plan, room).await.map(Fresh::from),
+            Self::Sandbox(sandboxed) => sandboxed.make(plan, room).await.map(Fresh::from),
             Self::Docker(docker) => docker.make(plan, room, record).await,
         }
     }

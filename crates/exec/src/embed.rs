@@ -9,9 +9,14 @@ use crate::Error;
 
 const GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hermes-guest"));
 
+/// Where the guest is, once it is written.
+pub(crate) fn path(cache: &Path) -> PathBuf {
+    cache.join(concat!("hermes-guest-", env!("HERMES_GUEST_HASH")))
+}
+
 /// The path of the guest, which is written there if it is not there yet.
 pub(crate) fn guest(cache: &Path) -> Result<PathBuf, Error> {
-    let path = cache.join(concat!("hermes-guest-", env!("HERMES_GUEST_HASH")));
+    let path = path(cache);
     let ours = |meta: fs::Metadata| -> bool {
         meta.len() == GUEST.len() as u64 && meta.uid() == rustix::process::geteuid().as_raw()
     };

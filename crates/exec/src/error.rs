@@ -77,10 +77,12 @@ pub enum Error {
         name: String,
     },
     /// The engine did not remove a container.
-    #[error("the engine has not removed the container {name}")]
+    #[error("the engine has not removed the container {name}: {why}")]
     Lingering {
         /// Which one.
         name: String,
+        /// What it says.
+        why: String,
     },
     /// Hermes itself is ending.
     #[error("interrupted")]

@@ -29,7 +29,7 @@ mod registry;
 mod removal;
 pub mod sandbox;
 
-pub use backend::{Backend, Bind, Docker, Local, Sandboxed, Writable};
+pub use backend::{Backend, Bind, Docker, Local, Request, Sandboxed, Writable};
 pub use command::{Command, Ending, Happening, Outcome, Shown, Terminal};
 pub use error::Error;
 pub use files::Files;

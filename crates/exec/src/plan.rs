@@ -7,7 +7,8 @@ use hermes_types::{BackendName, Network, Place, PlaceId, SessionKey};
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use crate::{Backend, Engines};
+use crate::backend::Request;
+use crate::{Backend, Engines, Error};
 
 /// What this hermes brings along, whatever place it makes.
 #[derive(Debug, Clone)]
@@ -129,6 +130,11 @@ impl Plan {
     /// Whether whoever makes it speaks to engines.
     pub fn engines(&self) -> Engines {
         self.spec.backend.engines()
+    }
+
+    /// What would be asked for to make it. Nothing is made.
+    pub async fn request(&self) -> Result<Request, Error> {
+        self.spec.backend.sketch(self).await
     }
 
     /// What kind of place it is.

@@ -80,13 +80,21 @@ impl Plan {
 
     /// Whoever is killed in between leaves a place that is not what anybody asked for: it ends, and another is made.
     fn take_over(&self, ready: &Self, from: &Room, room: &Room) -> Result<(), Error> {
-        let container = from.record().and_then(|record| record.container);
+        let made = from.record();
         fs::rename(from.path(), room.path()).map_err(Error::file(room.path()))?;
         if let (Some(from), Some(to)) = (ready.spec.backend.files(ready), self.spec.backend.files(self)) {
             fs::rename(&from, &to).map_err(Error::file(&to))?;
             room.lead(&to)?;
         }
-        let record = Record { container, ..self.record() };
+        let mut record = self.record();
+        if let Some(made) = made {
+            record = Record {
+                container: made.container,
+                request: made.request,
+                unenforced: made.unenforced,
+                ..record
+            };
+        }
         record.write(room.path())?;
         record.files.iter().try_for_each(|files| record.write(files))
     }

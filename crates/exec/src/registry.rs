@@ -62,6 +62,12 @@ pub struct Record {
     /// The container that holds it up.
     #[serde(default)]
     pub container: Option<Container>,
+    /// What its engine was asked for.
+    #[serde(default)]
+    pub request: Option<serde_json::Value>,
+    /// The limits that are not enforced there.
+    #[serde(default)]
+    pub unenforced: Vec<String>,
 }
 
 impl Record {
@@ -128,14 +134,18 @@ impl Room {
     /// Makes that part anew and says where it really is: beside the kept files that commands may write, so that whoever
     /// fills that disk does not fill the small one on which the rooms of all places are.
     pub(crate) fn share(&self, kept: Option<&Path>) -> Result<PathBuf, Error> {
-        let inside = self.inside();
-        let Some(kept) = kept else { return Ok(inside) };
-        let shared = kept.join(SHARED);
+        let (inside, shared) = (self.inside(), self.shared(kept));
+        let Some(kept) = kept else { return Ok(shared) };
         remove(&shared)?;
         fs::DirBuilder::new().mode(0o700).create(&shared).map_err(Error::file(&shared))?;
         fs::remove_dir(&inside).map_err(Error::file(&inside))?;
         self.lead(kept)?;
         Ok(shared)
+    }
+
+    /// Where it really is, once it is made.
+    pub(crate) fn shared(&self, kept: Option<&Path>) -> PathBuf {
+        kept.map_or_else(|| self.inside(), |kept| kept.join(SHARED))
     }
 
     /// Makes that part lead to where it really is.

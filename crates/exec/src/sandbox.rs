@@ -15,6 +15,7 @@ use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
 
 use crate::anchor::Anchor;
+use crate::backend::Fresh;
 use crate::command::{Command, Kind, Terminal};
 use crate::proxy::{self, Attached};
 use crate::registry::{Record, Room, blocking, sweep_now_and_then};
@@ -113,6 +114,13 @@ pub(crate) enum Made {
     Otherwise,
 }
 
+/// A guest, and what became of its place on the way to it.
+pub(crate) struct Entry {
+    client: Client,
+    reset: Reset,
+    unenforced: Vec<String>,
+}
+
 /// A connection to the guest, with the session open.
 #[derive(Debug)]
 struct Live {
@@ -124,6 +132,8 @@ struct Live {
     cwd: Option<String>,
     /// Whether its session was there before.
     origin: Origin,
+    /// The limits that are not enforced in a place that was made for it.
+    unenforced: Vec<String>,
     /// The way out, where the place has no other.
     _proxy: Option<Attached>,
 }
@@ -155,7 +165,7 @@ impl Plan {
     }
 
     async fn try_enter(&self) -> Result<Live, Error> {
-        let (client, was_here) = self.find_or_make().await?;
+        let Entry { client, reset: was_here, unenforced } = self.find_or_make().await?;
         let mut env = pairs(&self.spec.env);
         let proxy = match self.spec.backend.network() {
             Network::Proxy => {
@@ -178,19 +188,20 @@ impl Plan {
         // A place whose guest lost the session has lost its state, whoever made it.
         let reset = if view.origin == Origin::Created { was_here } else { Reset::No };
         let cwd = Some(String::from_utf8_lossy(&view.cwd).into_owned());
-        Ok(Live { client, reset, cwd, origin: view.origin, _proxy: proxy })
+        Ok(Live { client, reset, cwd, origin: view.origin, unenforced, _proxy: proxy })
     }
 
-    pub(crate) async fn find_or_make(&self) -> Result<(Client, Reset), Error> {
+    pub(crate) async fn find_or_make(&self) -> Result<Entry, Error> {
         let room = Room::of(self);
+        let found = |client| Entry { client, reset: Reset::No, unenforced: Vec::new() };
         if let Some(Here { client, made: Made::AsWanted }) = self.find(&room).await {
-            return Ok((client, Reset::No));
+            return Ok(found(client));
         }
         let _lock = room.lock().await?;
         let before = room.record();
         // Somebody else may have made it meanwhile.
         match self.find(&room).await {
-            Some(Here { client, made: Made::AsWanted }) => return Ok((client, Reset::No)),
+            Some(Here { client, made: Made::AsWanted }) => return Ok(found(client)),
             // It is not what was judged, so nothing runs there for us; and what runs there is not ours to end.
             Some(Here { client, made: Made::Otherwise })
                 if client.stats().await.is_ok_and(|stats| stats.running > 0) =>
@@ -210,7 +221,7 @@ impl Plan {
             && kept.is_none()
             && let Some(client) = self.take_ready(&room).await?
         {
-            return Ok((client, Reset::No));
+            return Ok(found(client));
         }
         let run = self.host.run.clone();
         let engines = self.spec.backend.engines();
@@ -221,7 +232,9 @@ impl Plan {
             // What cannot be removed now is in the record, for whoever sweeps.
             drop(room.end().await);
         }
-        Ok((made?, if before.is_some() || kept.is_some() { Reset::Yes } else { Reset::No }))
+        let (client, unenforced) = made?;
+        let reset = if before.is_some() || kept.is_some() { Reset::Yes } else { Reset::No };
+        Ok(Entry { client, reset, unenforced })
     }
 
     pub(crate) async fn find(&self, room: &Room) -> Option<Here> {
@@ -234,9 +247,11 @@ impl Plan {
         }
     }
 
-    async fn make(&self, room: &Room) -> Result<Client, Error> {
+    async fn make(&self, room: &Room) -> Result<(Client, Vec<String>), Error> {
         let mut record = self.record();
-        let stream = self.spec.backend.make(self, room, &record).await?;
+        let Fresh { stream, request, unenforced } = self.spec.backend.make(self, room, &record).await?;
+        record.request = request;
+        record.unenforced.clone_from(&unenforced);
         // The process of a container may be anybody's on this machine.
         record.anchor = record.container.is_none().then(|| Anchor::of(&stream)).flatten();
         let room = room.clone();
@@ -247,7 +262,7 @@ impl Plan {
         // Both to their end: whoever clears up after one must not be in the way of the other.
         let (written, client) = tokio::join!(written, Client::connect(stream));
         written?;
-        Ok(client?)
+        Ok((client?, unenforced))
     }
 
     /// What is written down about the place when it is made.
@@ -265,6 +280,8 @@ impl Plan {
             files: self.spec.backend.files(self),
             anchor: None,
             container: self.spec.backend.container(self),
+            request: None,
+            unenforced: Vec::new(),
         }
     }
 
@@ -312,6 +329,11 @@ impl Sandbox {
         self.plan.reset().await?;
         *live = Live { reset: Reset::Yes, ..self.plan.enter().await? };
         Ok(())
+    }
+
+    /// The limits that are not enforced, if the place was made for this. They are told once.
+    pub async fn unenforced(&self) -> Vec<String> {
+        std::mem::take(&mut self.live.lock().await.unenforced)
     }
 
     /// What runs there in the background.

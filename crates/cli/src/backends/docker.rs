@@ -128,14 +128,9 @@ fn confines(settings: &Docker, facts: &Facts, description: &Description) -> Conf
 /// A limit holds if it is set and the engine enforces it.
 fn resources(limits: &Limits, facts: &Facts, description: &Description) -> Hold {
     let rows = [
-        ("memory", limits.memory.is_some(), description.enforces.memory, "terminal.container_memory"),
-        ("processes", limits.processes.is_some(), description.enforces.processes, "terminal"),
-        (
-            "processor time",
-            limits.millicpus.is_some(),
-            description.enforces.processor,
-            "terminal.container_cpu",
-        ),
+        ("memory", limits.memory.is_some(), facts.enforces.memory, "terminal.container_memory"),
+        ("processes", limits.processes.is_some(), facts.enforces.processes, "terminal"),
+        ("processor time", limits.millicpus.is_some(), facts.enforces.processor, "terminal.container_cpu"),
     ];
     let (mut open, mut doubtful, mut held) = (Vec::new(), Vec::new(), Vec::new());
     for (name, is_set, enforced, key) in rows {
@@ -174,14 +169,20 @@ mod tests {
 
     use super::*;
 
-    const FACTS: Facts =
-        Facts { kind: Kind::Podman, is_rootless: true, remaps_users: false, has_disk_quota: false };
+    fn enforcing(enforced: Option<bool>) -> Facts {
+        Facts {
+            kind: Kind::Podman,
+            is_rootless: true,
+            remaps_users: false,
+            enforces: Enforces { memory: enforced, processes: Some(true), processor: enforced },
+            has_disk_quota: false,
+        }
+    }
 
-    fn enforcing(enforced: Option<bool>) -> Description {
+    fn described(cgroup: u8) -> Description {
         Description {
             version: "4".to_owned(),
-            cgroup: Some(2),
-            enforces: Enforces { memory: enforced, processes: Some(true), processor: enforced },
+            cgroup: Some(cgroup),
             seccomp: Seccomp::On,
             storage: "overlay on xfs".to_owned(),
         }
@@ -189,22 +190,28 @@ mod tests {
 
     #[test]
     fn a_limit_holds_if_it_is_set_and_enforced() {
-        let all = Limits { millicpus: Some(1), memory: Some(1), disk: Some(1), processes: Some(1) };
+        let all = Limits {
+            millicpus: Some(1),
+            memory: Some(1),
+            disk: Some(1),
+            processes: Some(1),
+            ..Limits::default()
+        };
         let told = |limits: &Limits, facts: &Facts, description: &Description| {
             let hold = resources(limits, facts, description);
             (hold.state, hold.reason.unwrap())
         };
         let no_quota = "disk is not limited: the engine's storage has no quota";
         assert_eq!(
-            told(&all, &FACTS, &enforcing(Some(true))),
+            told(&all, &enforcing(Some(true)), &described(2)),
             (State::Held, format!("memory, processes, processor time; {no_quota}"))
         );
         assert_eq!(
-            told(&all, &Facts { has_disk_quota: true, ..FACTS }, &enforcing(Some(true))),
+            told(&all, &Facts { has_disk_quota: true, ..enforcing(Some(true)) }, &described(2)),
             (State::Held, "memory, processes, processor time; disk is limited".to_owned())
         );
         assert_eq!(
-            told(&Limits { memory: None, disk: None, ..all.clone() }, &FACTS, &enforcing(None)),
+            told(&Limits { memory: None, disk: None, ..all.clone() }, &enforcing(None), &described(2)),
             (
                 State::NotHeld,
                 "not limited: memory (terminal.container_memory sets no limit); disk is not limited"
@@ -212,7 +219,7 @@ mod tests {
             )
         );
         assert_eq!(
-            told(&all, &FACTS, &Description { cgroup: Some(1), ..enforcing(Some(false)) }),
+            told(&all, &enforcing(Some(false)), &described(1)),
             (
                 State::NotHeld,
                 format!(
@@ -221,7 +228,7 @@ mod tests {
                 )
             )
         );
-        let (state, reason) = told(&all, &FACTS, &enforcing(None));
+        let (state, reason) = told(&all, &enforcing(None), &described(2));
         assert_eq!(state, State::Unknown);
         assert!(reason.starts_with("memory, processor time: an engine without root"), "{reason}");
     }

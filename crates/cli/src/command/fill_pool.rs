@@ -8,7 +8,7 @@ use crate::Context;
 use crate::args::PlaceArgs;
 use crate::command::config::settings;
 use crate::failure::Failure;
-use crate::wire::{self, Session};
+use crate::wire::{self, Making, Session};
 
 /// Lets another process make places ready, if any are wanted.
 pub(crate) fn start(context: &Context, args: &PlaceArgs, plan: &Plan) -> Result<(), Failure> {
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failu
     // Whatever ends the terminal that this was started from does not end this.
     rustix::process::setsid().map_err(std::io::Error::from)?;
     let config = settings(context)?;
-    let plan = wire::plan(context, config, args, &Session::new(args, config)?)?;
+    let plan = wire::plan(context, config, args, &Session::new(args, config)?, Making::Later)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(plan.fill_pool()).map_err(wire::fault)?;
     Ok(ExitCode::SUCCESS)

@@ -90,6 +90,10 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     let holes = holes(&found.record);
     facts["holes"] = json!(holes);
     facts["spec"] = found.record.spec.clone();
+    facts["engine"] = json!(found.record.container.as_ref().map(|container| container.engine.to_string()));
+    facts["container"] = json!(found.record.container.as_ref().map(|container| &container.name));
+    facts["request"] = json!(found.record.request);
+    facts["unenforced"] = json!(found.record.unenforced);
     facts["processes"] = Value::from(views);
     if context.screen.format == Format::Json {
         context.screen.json(&facts)?;
@@ -105,6 +109,10 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
         ("reaches", reach(&found)),
     ];
     rows.extend(holes.iter().map(|hole| ("hole", hole.to_string())));
+    rows.extend(found.record.unenforced.iter().map(|limit| ("limit", limit.clone())));
+    if let Some(container) = &found.record.container {
+        rows.push(("engine", format!("{}, container {}", container.engine, container.name)));
+    }
     if let Some(files) = &found.record.files {
         rows.push(("files", files.display().to_string()));
     }
@@ -119,6 +127,9 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     }
     let spec = serde_json::to_string_pretty(&found.record.spec).unwrap_or_default();
     context.screen.line(&format!("{}\n{spec}", context.screen.paint(Tone::Strong, "made as")))?;
+    if let Some(request) = &found.record.request {
+        context.screen.line(&format!("{}\n{request:#}", context.screen.paint(Tone::Strong, "request")))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

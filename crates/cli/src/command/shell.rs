@@ -17,7 +17,7 @@ use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone};
 use crate::terminal::{Raw, size};
-use crate::wire::{self, Keep, Session};
+use crate::wire::{self, Keep, Making, Session};
 
 /// What runs there.
 const SHELL: &str = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi";
@@ -39,9 +39,10 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failu
 
 async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
     let session = Session::new(args, config)?;
-    let plan = wire::plan(context, config, args, &session)?;
+    let plan = wire::plan(context, config, args, &session, Making::Later)?;
     let reaper = wire::places(context, config).reap(plan.engines());
     let sandbox = plan.open().await.map_err(wire::fault)?;
+    wire::warn_of_limits(context, &sandbox).await;
     fill_pool::start(context, args, &plan)?;
     let job = Job::shell(SHELL, sandbox.cwd().await.map_err(wire::fault)?);
     // Whoever asks for a shell by name has said yes to it.

@@ -3,15 +3,13 @@
 use hermes_exec::Docker;
 use hermes_exec::backend::docker::extra::Extra;
 use hermes_exec::backend::docker::{Limits, User};
-use hermes_types::Network;
+use hermes_types::{Network, Volume};
 
-use super::{binds, engine, kept, millicpus};
+use super::{binds, engine, kept, millicpus, processes};
 use crate::Context;
 use crate::config::keys::Config;
-use crate::failure::Failure;
-
-/// Processes and threads in a container.
-const PROCESSES: u32 = 256;
+use crate::config::setting::Bytes;
+use crate::failure::{Failure, Kind};
 
 /// A container, as the configuration wants it.
 pub(crate) fn docker(
@@ -22,21 +20,64 @@ pub(crate) fn docker(
 ) -> Result<Docker, Failure> {
     let terminal = &config.terminal;
     let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
+    let mut extra = terminal.docker_extra_args.meaning.clone();
+    extra.gpus = extra.gpus.or_else(|| terminal.docker_gpus.clone());
+    let mut limits = Limits {
+        millicpus: millicpus(terminal.container_cpu),
+        memory: megabytes(terminal.container_memory),
+        disk: megabytes(terminal.container_disk),
+        processes: processes(config),
+        shm: terminal.docker_shm_size.map(|Bytes(bytes)| bytes),
+        scratch: terminal.docker_tmpfs.0.clone(),
+    };
+    extra.limit(&mut limits);
     Ok(Docker {
         engine: engine::find(context, config).map_err(|fault| engine::told(&fault))?.address,
         image: image.unwrap_or(&terminal.docker_image).to_owned(),
         files: terminal.container_persistent.then(|| kept(context, config)),
-        binds: binds(config, home)?,
-        network: terminal.network.unwrap_or(Network::Full),
-        limits: Limits {
-            millicpus: millicpus(terminal.container_cpu),
-            memory: megabytes(terminal.container_memory),
-            disk: megabytes(terminal.container_disk),
-            processes: Some(PROCESSES),
-        },
+        binds: binds(&volumes(config)?, home)?,
+        network: network(terminal.network, &extra)?,
+        limits,
         user: if terminal.docker_run_as_host_user { User::Host } else { User::Image },
-        extra: Extra::default(),
+        extra: Box::new(extra),
         pool: u32::try_from(terminal.docker_pool).unwrap_or(u32::MAX),
         reaps_orphans: terminal.docker_orphan_reaper,
     })
+}
+
+/// Everything that the owner mounts.
+pub(super) fn volumes(config: &Config) -> Result<Vec<Volume>, Failure> {
+    let mut volumes = config.terminal.docker_volumes.clone();
+    for volume in &config.terminal.docker_extra_args.meaning.volumes {
+        if volumes.iter().any(|known| known.target == volume.target) {
+            let message = format!("terminal.docker_extra_args mounts `{}` a second time", volume.target);
+            return Err(Failure::new(Kind::Configuration, message)
+                .hint("nothing was run; leave out this mount or the other one"));
+        }
+        volumes.push(volume.clone());
+    }
+    Ok(volumes)
+}
+
+/// What commands reach over the network. An option that gives more than the key allows is refused.
+fn network(allowed: Option<Network>, extra: &Extra) -> Result<Network, Failure> {
+    let mode = extra.network.as_deref();
+    let option = match (mode, extra.ports.first()) {
+        (Some(mode), _) if mode != "none" => Some(format!("--network {mode}")),
+        (_, Some(port)) => Some(format!("--publish {port}")),
+        _ => None,
+    };
+    let network = match (allowed, mode) {
+        (Some(Network::Proxy), _) => Network::Proxy,
+        (_, Some("none")) => Network::None,
+        (allowed, _) => allowed.unwrap_or(Network::Full),
+    };
+    match option {
+        Some(option) if network != Network::Full => Err(Failure::new(
+            Kind::Configuration,
+            format!("terminal.docker_extra_args has `{option}`, but the network is {}", network.word()),
+        )
+        .hint("nothing was run; leave the option out, or set terminal.network to full")),
+        _ => Ok(network),
+    }
 }

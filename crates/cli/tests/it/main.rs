@@ -12,6 +12,7 @@ mod hostile;
 mod layers;
 mod local;
 mod places;
+mod request;
 mod status;
 
 use std::collections::BTreeMap;

@@ -15,22 +15,23 @@ mod orphans;
 pub mod request;
 pub mod road;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use bollard::models::ContainerInspectResponse;
+use bollard::models::{ContainerCreateBody, ContainerInspectResponse};
 use bollard::query_parameters::CreateContainerOptionsBuilder;
 use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
-use tokio::net::UnixStream;
 
 use super::bind::{self, Bind};
+use super::{Fresh, Request};
 use crate::registry::{Record, Room};
 use crate::{Error, Plan, embed};
 use container::{Container, Named};
-use engine::{Address, Engine};
+use engine::{Address, Engine, Facts};
 use extra::Extra;
 use road::Road;
 
@@ -64,7 +65,7 @@ pub struct Docker {
     /// Whom commands run as.
     pub user: User,
     /// What the owner asked for besides.
-    pub extra: Extra,
+    pub extra: Box<Extra>,
     /// How many containers are to be ready before anybody asks for one.
     #[serde(skip)]
     pub pool: u32,
@@ -84,6 +85,10 @@ pub struct Limits {
     pub disk: Option<u64>,
     /// Processes and threads.
     pub processes: Option<u32>,
+    /// Bytes of shared memory; what the engine gives if absent.
+    pub shm: Option<u64>,
+    /// Bytes of directories in memory, by path, instead of the usual ones.
+    pub scratch: BTreeMap<String, u64>,
 }
 
 /// Whom commands run as.
@@ -108,6 +113,19 @@ impl Docker {
         if Road::to(&self.engine) == Road::Socket { self.pool } else { 0 }
     }
 
+    /// The limits that were asked for and that the engine cannot enforce.
+    pub fn unenforced(&self, facts: &Facts) -> Vec<String> {
+        let Limits { millicpus, memory, disk, processes, .. } = &self.limits;
+        let limits = [
+            ("disk", disk.is_some(), Some(facts.has_disk_quota)),
+            ("memory", memory.is_some(), facts.enforces.memory),
+            ("processors", millicpus.is_some(), facts.enforces.processor),
+            ("processes", processes.is_some(), facts.enforces.processes),
+        ];
+        let missing = limits.into_iter().filter(|(_, wanted, held)| *wanted && *held == Some(false));
+        missing.map(|(what, ..)| format!("the engine cannot limit the {what} of a container")).collect()
+    }
+
     /// Where the files of the place are kept on the host.
     pub(super) fn kept(&self, plan: &Plan) -> Option<PathBuf> {
         Some(self.files.as_ref()?.join(KEPT).join(plan.name()))
@@ -127,9 +145,28 @@ impl Docker {
         }
     }
 
-    pub(super) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<UnixStream, Error> {
-        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
+    /// The engine, and what it is asked for, by whoever wants the container.
+    async fn wanted(&self, plan: &Plan) -> Result<(Engine, ContainerCreateBody), Error> {
         let engine = Engine::known(&self.engine).await?;
+        let shared = Room::of(plan).shared(self.kept(plan).as_deref());
+        let body = self.request(plan, &engine.facts, &embed::path(&plan.host.cache), &shared);
+        Ok((engine, body))
+    }
+
+    /// What would be asked of the engine. Nothing is made.
+    pub(super) async fn sketch(&self, plan: &Plan) -> Result<Request, Error> {
+        let (engine, body) = self.wanted(plan).await?;
+        Ok(Request {
+            engine: Some(self.engine.to_string()),
+            container: Some(request::name(plan)),
+            body: request::shown(&body),
+            unenforced: self.unenforced(&engine.facts),
+        })
+    }
+
+    pub(super) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<Fresh, Error> {
+        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
+        let (engine, body) = self.wanted(plan).await?;
         let guest = embed::guest(&plan.host.cache)?;
         let container = self.container(plan);
         let shared: &[&str] = if container.road == Road::Socket { &["workspace", "home"] } else { &[""] };
@@ -146,7 +183,8 @@ impl Docker {
             )));
         }
         if self.reaps_orphans {
-            orphans::remove(&engine, &self.engine, &plan.host.install, &plan.host.run).await?;
+            // They are in nobody's way; the next hermes tries again.
+            drop(orphans::remove(&engine, &self.engine, &plan.host.install, &plan.host.run).await);
         }
         match container.look(&engine).await? {
             Named::Another => return Err(Error::NameTaken { name: container.name }),
@@ -156,11 +194,10 @@ impl Docker {
             // What a hermes that was killed left behind.
             Named::Ours(_) | Named::Nothing => container.remove_from(&engine).await?,
         }
-        let shared = match container.road {
-            Road::Socket => room.share(self.kept(plan).as_deref())?,
-            Road::Exec => room.inside(),
-        };
-        let body = self.request(plan, &engine.facts, &guest, &shared);
+        if container.road == Road::Socket {
+            room.share(self.kept(plan).as_deref())?;
+        }
+        let request = Some(request::shown(&body));
         let owner = self.owner(&engine.facts);
         let mounts = body.host_config.iter().flat_map(|config| config.mounts.iter().flatten());
         let sources: Vec<PathBuf> =
@@ -184,7 +221,7 @@ impl Docker {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Ok(stream) = room.knock().await {
-                return Ok(stream);
+                return Ok(Fresh { stream, request, unenforced: self.unenforced(&engine.facts) });
             }
             if let Some(end) = container.ended(&engine).await? {
                 container.remove_from(&engine).await?;

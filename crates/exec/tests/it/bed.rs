@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hermes_exec::backend::docker::{self, User, engine::Address, extra::Extra};
+use hermes_exec::backend::docker::{self, User, engine::Address};
 use hermes_exec::{
     AtDeadline, Attention, Backend, Directory, Docker, Host, Input, Local, Plan, Sandboxed, Spec, Wish,
     backend,
@@ -94,7 +94,7 @@ impl Bed {
             network: Network::None,
             limits: docker::Limits { processes: Some(1000), ..docker::Limits::default() },
             user: User::Image,
-            extra: Extra::default(),
+            extra: Box::default(),
             pool: 0,
             reaps_orphans: false,
         }

@@ -26,7 +26,7 @@ use crate::args::PlaceArgs;
 use crate::ask::{Consent, ask, random};
 use crate::config::keys::Config;
 use crate::failure::Failure;
-use crate::wire::{self, Session};
+use crate::wire::{self, Making, Session};
 
 /// How long one attempt may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ async fn in_a_place(
     let name = backend.word();
     let args = PlaceArgs { backend: Some(backend), image: None, session: Some(String::new()) };
     let session = Session::new(&args, config)?;
-    let plan = match wire::plan(context, config, &args, &session) {
+    let plan = match wire::plan(context, config, &args, &session, Making::Later) {
         Ok(plan) => plan,
         Err(failure) => return Ok(vec![not_run(name, &failure)]),
     };

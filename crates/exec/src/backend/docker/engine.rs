@@ -33,6 +33,10 @@ const LONGEST_GREETING: u64 = 16 << 10;
 const HEADERS_END: &[u8] = b"\r\n\r\n";
 /// The user that stands for all who have no number here.
 const NOBODY: u32 = 65534;
+/// This is there with the second version of control groups.
+const CGROUP_2: &str = "/sys/fs/cgroup/cgroup.controllers";
+/// How often an engine is asked what it is.
+const ATTEMPTS: u32 = 5;
 /// The container by which is tried whether a layer can be limited.
 const PROBE: &str = "hermes-probe";
 
@@ -62,11 +66,6 @@ impl Address {
     pub(super) fn fault(&self, error: &ApiError) -> Error {
         failed(self, error).into()
     }
-
-    /// Why nothing can be had of an engine there.
-    pub(super) fn unavailable(&self, reason: impl fmt::Display) -> Error {
-        EngineFault::Failed { address: self.clone(), reason: reason.to_string() }.into()
-    }
 }
 
 /// An engine that answers.
@@ -88,6 +87,8 @@ pub struct Facts {
     pub is_rootless: bool,
     /// Users inside are others outside.
     pub remaps_users: bool,
+    /// What it limits.
+    pub enforces: Enforces,
     /// The layer of a container can be limited. Only known once it was tried.
     pub has_disk_quota: bool,
 }
@@ -99,8 +100,6 @@ pub struct Description {
     pub version: String,
     /// The version of control groups, by which it limits.
     pub cgroup: Option<u8>,
-    /// What it limits.
-    pub enforces: Enforces,
     /// What keeps containers from dangerous system calls.
     pub seccomp: Seccomp,
     /// How it keeps layers, and on what.
@@ -174,8 +173,14 @@ impl Engine {
         let (api, greeting) = open(address).await?;
         let engine = if greeting.kind == Kind::Podman && greeting.is_of_user {
             // It takes up to a second to say what it is, and here that is known.
-            let facts =
-                Facts { kind: Kind::Podman, is_rootless: true, remaps_users: false, has_disk_quota: false };
+            let limits = if Path::new(CGROUP_2).exists() { None } else { Some(false) };
+            let facts = Facts {
+                kind: Kind::Podman,
+                is_rootless: true,
+                remaps_users: false,
+                enforces: Enforces { memory: limits, processes: limits, processor: limits },
+                has_disk_quota: false,
+            };
             Self { api, facts, address: address.clone() }
         } else {
             examined(api, &greeting, address).await?.0
@@ -325,7 +330,7 @@ async fn examined(
     greeting: &Greeting,
     address: &Address,
 ) -> Result<(Engine, Description), EngineFault> {
-    let info = api.info().await.map_err(|error| failed(address, &error))?;
+    let info = info(&api).await.map_err(|error| failed(address, &error))?;
     let engine = architecture(info.architecture.as_deref().unwrap_or_default());
     if engine != std::env::consts::ARCH {
         let guest = std::env::consts::ARCH.to_owned();
@@ -336,6 +341,17 @@ async fn examined(
     let may_have_quota = ["overlay2 on xfs", "overlay on xfs"].contains(&description.storage.as_str());
     engine.facts.has_disk_quota = !facts.is_rootless && may_have_quota && engine.tries_disk_quota().await?;
     Ok((engine, description))
+}
+
+/// What an engine says of itself. Podman looks at all its containers for that and fails if one ends meanwhile.
+async fn info(api: &Docker) -> Result<SystemInfo, ApiError> {
+    for _ in 1..ATTEMPTS {
+        match api.info().await {
+            Err(ApiError::DockerResponseServerError { status_code: 500, .. }) => {}
+            told => return told,
+        }
+    }
+    api.info().await
 }
 
 /// The processor that an engine names, in the words of Rust.
@@ -376,16 +392,16 @@ fn describe(greeting: &Greeting, info: SystemInfo) -> (Facts, Description) {
         kind: greeting.kind,
         is_rootless,
         remaps_users: option("userns").is_some(),
-        has_disk_quota: false,
-    };
-    let description = Description {
-        version: info.server_version.unwrap_or_default(),
-        cgroup,
         enforces: Enforces {
             memory: enforced(info.memory_limit),
             processes: enforced(info.pids_limit),
             processor: enforced(info.cpu_cfs_quota),
         },
+        has_disk_quota: false,
+    };
+    let description = Description {
+        version: info.server_version.unwrap_or_default(),
+        cgroup,
         seccomp: match option("seccomp") {
             Some(option) if option.contains("profile=unconfined") => Seccomp::Unconfined,
             Some(_) => Seccomp::On,
@@ -430,13 +446,17 @@ mod tests {
             r#"{{"ServerVersion": "29", "Driver": "overlay2", "DriverStatus": [["Backing Filesystem", "xfs"]],
                 "CgroupVersion": "2", {limits}, "SecurityOptions": ["name=seccomp,profile=unconfined", "name=userns"]}}"#
         );
-        let facts =
-            Facts { kind: Kind::Docker, is_rootless: false, remaps_users: true, has_disk_quota: false };
         let enforces = Enforces { memory: Some(true), processes: Some(true), processor: Some(false) };
+        let facts = Facts {
+            kind: Kind::Docker,
+            is_rootless: false,
+            remaps_users: true,
+            enforces,
+            has_disk_quota: false,
+        };
         let description = Description {
             version: "29".to_owned(),
             cgroup: Some(2),
-            enforces,
             seccomp: Seccomp::Unconfined,
             storage: "overlay2 on xfs".to_owned(),
         };
@@ -447,12 +467,12 @@ mod tests {
         };
         let (facts, description) = told(Kind::Docker, false, &without_root(2));
         assert!(facts.is_rootless);
-        assert_eq!((description.enforces, description.seccomp), (enforces, Seccomp::Missing));
+        assert_eq!((facts.enforces, description.seccomp), (enforces, Seccomp::Missing));
         // The same of Podman is no more than a hope.
         let hoped = Enforces { memory: None, processes: None, processor: Some(false) };
-        assert_eq!(told(Kind::Podman, true, &without_root(2)).1.enforces, hoped);
+        assert_eq!(told(Kind::Podman, true, &without_root(2)).0.enforces, hoped);
         let nothing = Enforces { memory: Some(false), processes: Some(false), processor: Some(false) };
-        assert_eq!(told(Kind::Podman, true, &without_root(1)).1.enforces, nothing);
+        assert_eq!(told(Kind::Podman, true, &without_root(1)).0.enforces, nothing);
         assert_eq!([architecture("amd64"), architecture("x86_64")], ["x86_64"; 2]);
     }
 }
