@@ -1,6 +1,7 @@
 //! From settings to the values that the other crates are made of.
 
 mod docker;
+pub(crate) mod engine;
 mod local;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use crate::ask::random;
 use crate::config::file::{Lock, Mode};
 use crate::config::keys::{self, ApprovalMode, Config};
 use crate::failure::{Failure, Kind};
+pub(crate) use docker::docker;
 use local::CommandHome;
 pub(crate) use local::here;
 
@@ -119,6 +121,7 @@ pub(crate) fn places(context: &Context, config: &Config) -> Places {
 pub(crate) fn fault(error: hermes_exec::Error) -> Failure {
     let failure = Failure::new(Kind::Unavailable, error.to_string());
     match &error {
+        hermes_exec::Error::Engine(fault) => engine::told(fault),
         hermes_exec::Error::Full { .. } => failure
             .hint("`hermes sandbox prune` ends those that nobody uses")
             .hint("`terminal.max_places` says how many there may be"),
@@ -188,7 +191,7 @@ pub(crate) fn plan(
             (Backend::Sandbox(sandboxed), cwd, HOME.to_owned(), Vec::new())
         }
         BackendName::Docker => {
-            let docker = docker::docker(context, config, args.image.as_deref(), &owner_home)?;
+            let docker = docker(context, config, args.image.as_deref(), &owner_home)?;
             let given = docker.extra.env.iter().map(|(name, value)| (name.to_string(), value.clone()));
             env.extend(given);
             let cwd = directory_inside(&terminal.cwd, &owner_home, &docker.binds);

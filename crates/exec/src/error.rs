@@ -8,6 +8,8 @@ use hermes_guest::protocol::file::FileFault;
 use hermes_types::{BackendName, FileAccess};
 use thiserror::Error;
 
+use crate::backend::docker::fault::EngineFault;
+
 /// A fault of our plumbing.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -19,6 +21,9 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// There is no engine that could make a container.
+    #[error("the docker backend cannot be used: {0}")]
+    Engine(#[from] EngineFault),
     /// A file of ours could not be read or written.
     #[error("{}: {error}", path.display())]
     File {

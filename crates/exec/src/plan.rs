@@ -122,6 +122,11 @@ impl Plan {
         self.spec.backend.network()
     }
 
+    /// The kind of place with its settings.
+    pub fn settings(&self) -> &Backend {
+        &self.spec.backend
+    }
+
     /// Whether whoever makes it speaks to engines.
     pub fn engines(&self) -> Engines {
         self.spec.backend.engines()

@@ -1,14 +1,11 @@
 //! The settings of containers.
 
-use std::path::PathBuf;
-
 use hermes_exec::Docker;
-use hermes_exec::backend::docker::engine::Address;
 use hermes_exec::backend::docker::extra::Extra;
 use hermes_exec::backend::docker::{Limits, User};
 use hermes_types::{Network, Volume};
 
-use super::{binds, kept, millicpus, processes};
+use super::{binds, engine, kept, millicpus, processes};
 use crate::Context;
 use crate::config::keys::Config;
 use crate::config::setting::Bytes;
@@ -35,7 +32,7 @@ pub(crate) fn docker(
     };
     extra.limit(&mut limits);
     Ok(Docker {
-        engine: engine(context)?,
+        engine: engine::find(context, config).map_err(|fault| engine::told(&fault))?.address,
         image: image.unwrap_or(&terminal.docker_image).to_owned(),
         files: terminal.container_persistent.then(|| kept(context, config)),
         binds: binds(&volumes(config)?, home)?,
@@ -82,19 +79,5 @@ fn network(allowed: Option<Network>, extra: &Extra) -> Result<Network, Failure> 
         )
         .hint("nothing was run; leave the option out, or set terminal.network to full")),
         _ => Ok(network),
-    }
-}
-
-/// Where the engine listens.
-fn engine(context: &Context) -> Result<Address, Failure> {
-    let host = context.variable("DOCKER_HOST").unwrap_or("unix:///var/run/docker.sock");
-    match host.split_once("://") {
-        Some(("unix", path)) => Ok(Address::Unix(PathBuf::from(path))),
-        Some(("tcp", host)) => Ok(Address::Tcp(host.to_owned())),
-        _ => Err(Failure::new(
-            Kind::Configuration,
-            format!("DOCKER_HOST is {host}, which is no known address"),
-        )
-        .hint("unix:///path/of/socket and tcp://host:port are known")),
     }
 }

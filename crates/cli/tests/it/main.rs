@@ -6,6 +6,7 @@ mod command;
 mod crash;
 mod doctor;
 mod edits;
+mod engine;
 mod exec;
 mod hostile;
 mod layers;

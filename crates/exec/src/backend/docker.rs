@@ -9,6 +9,8 @@
 pub mod container;
 pub mod engine;
 pub mod extra;
+pub mod fault;
+pub mod find;
 mod orphans;
 pub mod request;
 pub mod road;
@@ -197,11 +199,14 @@ impl Docker {
         }
         let request = Some(request::shown(&body));
         let owner = self.owner(&engine.facts);
+        let mounts = body.host_config.iter().flat_map(|config| config.mounts.iter().flatten());
+        let sources: Vec<PathBuf> =
+            mounts.filter_map(|mount| mount.source.as_ref().map(PathBuf::from)).collect();
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
         let api = &engine.api;
         record.write(room.path())?;
         let made = async {
-            let explain = |error| unavailable(engine::explain(&error, &self.image));
+            let explain = |error| Error::from(engine::explain(&self.engine, &error, &self.image, &sources));
             api.create_container(Some(options), body).await.map_err(explain)?;
             if container.road == Road::Exec {
                 let brought = container.bring(&engine, &guest, owner.unwrap_or_default()).await;

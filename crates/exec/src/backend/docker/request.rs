@@ -214,14 +214,13 @@ mod tests {
 
     use super::*;
     use crate::backend::docker::Limits;
-    use crate::backend::docker::engine::{Address, Enforces};
+    use crate::backend::docker::engine::{Address, Enforces, Kind};
     use crate::backend::docker::extra::Extra;
     use crate::{Backend, Host, Spec};
 
     fn facts(holds: bool) -> Facts {
         let enforces = Enforces { memory: Some(holds), processes: Some(holds), processor: None };
-        let (version, architecture) = (String::new(), String::new());
-        Facts { version, is_rootless: false, architecture, enforces, has_disk_quota: holds }
+        Facts { kind: Kind::Docker, is_rootless: false, remaps_users: false, enforces, has_disk_quota: holds }
     }
 
     fn docker(options: &[&str]) -> Docker {
