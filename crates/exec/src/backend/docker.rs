@@ -13,7 +13,7 @@ pub mod request;
 pub mod road;
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -143,6 +143,10 @@ impl Docker {
             Road::Socket => room.share(self.kept(plan).as_deref())?,
             Road::Exec => room.inside(),
         };
+        if self.user == User::Image && names_a_user(&engine, &self.image).await {
+            let kept = ["workspace", "home"].iter().filter_map(|name| Some(self.kept(plan)?.join(name)));
+            open_to_all(kept.chain([shared.clone()]).filter(|path| path.exists()))?;
+        }
         let body = self.request(plan, &engine.facts, &guest, &shared);
         let owner = self.owner(&engine.facts);
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
@@ -177,6 +181,22 @@ impl Docker {
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// Whether the processes of an image are not root's. Of one that is not there nobody knows; that is told later.
+async fn names_a_user(engine: &Engine, image: &str) -> bool {
+    let config = engine.api.inspect_image(image).await.ok().and_then(|found| found.config);
+    let user = config.and_then(|config| config.user).unwrap_or_default();
+    !["", "0", "root"].contains(&user.split(':').next().unwrap_or_default())
+}
+
+/// Lets every user of a container write there. Who that is on this machine only the engine knows; all others stop at
+/// the directory above, which is ours alone.
+fn open_to_all(paths: impl Iterator<Item = PathBuf>) -> Result<(), Error> {
+    for path in paths {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).map_err(Error::file(&path))?;
+    }
+    Ok(())
 }
 
 /// Whether a container is that of a room under another run directory, which is still there.
