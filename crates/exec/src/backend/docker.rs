@@ -154,7 +154,13 @@ impl Docker {
         record.write(room.path())?;
         let made = async {
             let explain = |error| unavailable(engine::explain(&error, &self.image));
-            api.create_container(Some(options), body).await.map_err(explain)?;
+            let mut created = api.create_container(Some(options.clone()), body.clone()).await;
+            if created.is_err() && matches!(container.look(&engine).await?, Named::Ours(_)) {
+                // The engine was still busy with what a hermes had asked for that was killed meanwhile.
+                container.remove_from(&engine).await?;
+                created = api.create_container(Some(options), body).await;
+            }
+            created.map_err(explain)?;
             if container.road == Road::Exec {
                 let brought = container.bring(&engine, &guest, owner.unwrap_or_default()).await;
                 brought.map_err(|error| unavailable(error.to_string()))?;
