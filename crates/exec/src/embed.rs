@@ -34,7 +34,8 @@ pub(crate) fn guest(cache: &Path) -> Result<PathBuf, Error> {
     }
     let fresh = cache.join(".fresh");
     let written = (|| {
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o700).open(&fresh)?;
+        // Its directory is ours alone; in a container it may be started by anybody.
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o755).open(&fresh)?;
         file.write_all(GUEST)?;
         file.sync_all()?;
         drop(file);

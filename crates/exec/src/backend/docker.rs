@@ -17,7 +17,7 @@ pub mod road;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -195,7 +195,11 @@ impl Docker {
             Named::Ours(_) | Named::Nothing => container.remove_from(&engine).await?,
         }
         if container.road == Road::Socket {
-            room.share(self.kept(plan).as_deref())?;
+            let shared = room.share(self.kept(plan).as_deref())?;
+            if self.user == User::Image && names_a_user(&engine, &self.image).await {
+                let kept = ["workspace", "home"].iter().filter_map(|name| Some(self.kept(plan)?.join(name)));
+                open_to_all(kept.chain([shared]).filter(|path| path.exists()))?;
+            }
         }
         let request = Some(request::shown(&body));
         let owner = self.owner(&engine.facts);
@@ -207,7 +211,13 @@ impl Docker {
         record.write(room.path())?;
         let made = async {
             let explain = |error| Error::from(engine::explain(&self.engine, &error, &self.image, &sources));
-            api.create_container(Some(options), body).await.map_err(explain)?;
+            let mut created = api.create_container(Some(options.clone()), body.clone()).await;
+            if created.is_err() && matches!(container.look(&engine).await?, Named::Ours(_)) {
+                // The engine was still busy with what a hermes had asked for that was killed meanwhile.
+                container.remove_from(&engine).await?;
+                created = api.create_container(Some(options), body).await;
+            }
+            created.map_err(explain)?;
             if container.road == Road::Exec {
                 let brought = container.bring(&engine, &guest, owner.unwrap_or_default()).await;
                 brought.map_err(|error| unavailable(error.to_string()))?;
@@ -234,6 +244,22 @@ impl Docker {
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// Whether the processes of an image are not root's. Of one that is not there nobody knows; that is told later.
+async fn names_a_user(engine: &Engine, image: &str) -> bool {
+    let config = engine.api.inspect_image(image).await.ok().and_then(|found| found.config);
+    let user = config.and_then(|config| config.user).unwrap_or_default();
+    !["", "0", "root"].contains(&user.split(':').next().unwrap_or_default())
+}
+
+/// Lets every user of a container write there. Who that is on this machine only the engine knows; all others stop at
+/// the directory above, which is ours alone.
+fn open_to_all(paths: impl Iterator<Item = PathBuf>) -> Result<(), Error> {
+    for path in paths {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).map_err(Error::file(&path))?;
+    }
+    Ok(())
 }
 
 /// Whether a container is that of a room under another run directory, which is still there.

@@ -134,7 +134,7 @@ macro_rules! behaviors_of_containers {
             container::one_that_is_paused_is_replaced_for_whoever_opens_it
             container::somebody_elses_with_our_name_is_left_alone
             container::one_that_cannot_be_made_leaves_nothing_and_says_why
-            container::whatever_an_image_wants_to_start_the_guest_is_started
+            container::whatever_an_image_wants_to_start_and_as_whom_the_guest_is_started
             container::the_first_process_buries_the_dead
             container::one_that_uses_too_much_memory_is_killed_and_the_place_goes_on
             container::a_hermes_killed_at_any_moment_of_a_container_leaves_none

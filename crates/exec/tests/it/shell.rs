@@ -108,7 +108,9 @@ declare -x FAKE2="2"'"#,
 pub(crate) async fn parallel_calls_never_mix_their_states(bed: &Bed) {
     let s = Arc::new(bed.open("s").await);
     s.out("export ONE=begin OTHER=begin").await;
-    for round in 0..100 {
+    // The guest is the same everywhere; in a container everything takes longer.
+    let rounds = if bed.peer.is_some() { 20 } else { 100 };
+    for round in 0..rounds {
         let call = |number: i32| {
             let s = s.clone();
             tokio::spawn(async move {
