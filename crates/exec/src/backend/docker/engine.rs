@@ -65,9 +65,9 @@ impl Engine {
             Address::Tcp(host) => Docker::connect_with_http(host, ANSWER, API_DEFAULT_VERSION),
         };
         let greet = async {
-            let api = api?.negotiate_version().await?;
-            let info = api.info().await?;
-            Ok((api, info))
+            let api = api?;
+            // At once: this is asked for every new container, and neither answer needs the other.
+            tokio::try_join!(api.clone().negotiate_version(), api.info())
         };
         let (api, info) = tokio::time::timeout(GREETING, greet)
             .await
