@@ -1,4 +1,4 @@
-//! One side of `cargo xtask bench exec`: it does what a line of its input asks for and answers with a line of JSON.
+//! One side of `cargo xtask bench exec` and `bench docker`: it does what a line of its input asks for and answers with a line of JSON.
 //!
 //! The other sides answer in the same way, so that whoever asks can take turns.
 
@@ -75,7 +75,8 @@ impl Contestant {
                 assert_eq!(opened.run("true").await.code, 0);
                 seconds(began.elapsed())
             }
-            ["new-place"] => self.new_place().await,
+            ["new-place", backend] => self.new_place(backend).await,
+            ["hold", backend, count] => self.hold(backend, count.parse().unwrap()).await,
             ["masked"] => json!(Jail::new("/bin/true", Path::new(OWNER_HOME)).masked),
             ["flood", place, attention, text] => self.flood(place, attention, text).await,
             ["tree", place] => self.tree(place).await,
@@ -105,14 +106,33 @@ impl Contestant {
         &self.open[name]
     }
 
-    async fn new_place(&mut self) -> Value {
-        let session = format!("new {}", self.count);
+    async fn new_place(&mut self, backend: &str) -> Value {
+        let session = format!("{backend} new {}", self.count);
         let began = Instant::now();
         let opened = Opened::new(&self.layout, &session).await;
         assert_eq!(opened.run("true").await.code, 0);
         let taken = began.elapsed();
         opened.sandbox.remove().await.unwrap();
         seconds(taken)
+    }
+
+    /// How much more memory this process has when it has used many places and keeps them open.
+    async fn hold(&mut self, backend: &str, count: usize) -> Value {
+        let own = || field("/proc/self/smaps_rollup", "Pss:");
+        // What is there once is not counted.
+        self.place(backend).await;
+        let before = own();
+        let mut held = Vec::new();
+        for number in 0..count {
+            let opened = Opened::new(&self.layout, &format!("{backend} held {number}")).await;
+            assert_eq!(opened.run("true").await.code, 0);
+            held.push(opened);
+        }
+        let kib = own().saturating_sub(before);
+        for opened in held {
+            opened.sandbox.remove().await.unwrap();
+        }
+        json!({ "kib_each": kib as f64 / count as f64 })
     }
 
     async fn flood(&mut self, place: &str, attention: &str, text: &str) -> Value {
