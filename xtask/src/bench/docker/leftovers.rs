@@ -1,6 +1,7 @@
 //! What containers are left when hermes is killed, at any moment, and one idle time has passed: those in use.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -79,9 +80,9 @@ pub(super) fn rows(bench: &mut Bench) -> Result<Vec<Row>> {
         Ok(Row::figures(&format!("{KILLS} kills: {name}"), "", &[count], Bar::AtMost(0.0)))
     };
     Ok(vec![
-        count("containers of nobody after a lifetime", left.len())?,
-        count("live sessions without a container", missing)?,
-        count("containers after `hermes sandbox prune`", pruned.len())?,
+        count("containers that no session has", left.len())?,
+        count("sessions without their container", missing)?,
+        count("containers after `prune`", pruned.len())?,
     ])
 }
 
@@ -89,7 +90,7 @@ pub(super) fn rows(bench: &mut Bench) -> Result<Vec<Row>> {
 struct Hermes {
     program: PathBuf,
     home: PathBuf,
-    env: Vec<(&'static str, std::ffi::OsString)>,
+    env: Vec<(&'static str, OsString)>,
 }
 
 impl Hermes {
@@ -130,14 +131,15 @@ impl Hermes {
         Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
     }
 
-    /// Waits until the containers are those of live sessions. Gives those that are of nobody, and how many sessions have none.
+    /// Waits for an idle time, and until the containers are those of live sessions. Gives those that are of nobody, and how many sessions have none.
     fn settle(&self) -> Result<(BTreeSet<String>, usize)> {
-        let deadline = Instant::now() + LIFETIME + PATIENCE;
+        // Nothing is believed before: what the engine was asked for last may still be under way.
+        std::thread::sleep(LIFETIME);
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let mut left = self.containers()?;
             let mut missing = 0;
             for session in LIVE {
-                // Whoever goes on using hermes gives it the occasion to sweep.
                 let output =
                     self.command(&["--json", "sandbox", "show", session]).stdout(Stdio::piped()).output()?;
                 let place: serde_json::Value = serde_json::from_slice(&output.stdout)?;
@@ -149,6 +151,7 @@ impl Hermes {
             if (left.is_empty() && missing == 0) || Instant::now() > deadline {
                 return Ok((left, missing));
             }
+            // Whoever goes on using hermes gives it the occasion to sweep.
             self.run(&["exec", "--backend", "docker", "--session", "live 1", "--", "true"])?;
             std::thread::sleep(LIFETIME / 2);
         }
