@@ -16,8 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use hermes_exec::backend::{docker, sandbox};
 use hermes_exec::{Attention, Ending, Happening, Places};
 use hermes_sandbox::Jail;
+use hermes_types::SessionKey;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -75,7 +77,12 @@ impl Contestant {
                 assert_eq!(opened.run("true").await.code, 0);
                 seconds(began.elapsed())
             }
-            ["new-place", backend] => self.new_place(backend).await,
+            ["new-place", backend] => self.new_place(&format!("{backend} new {}", self.count)).await,
+            ["ready-place", backend] => {
+                let session = format!("{backend} ready {}", self.count);
+                self.layout.plan(&SessionKey::new(&session)).fill_pool().await.unwrap();
+                self.new_place(&session).await
+            }
             ["hold", backend, count] => self.hold(backend, count.parse().unwrap()).await,
             ["masked"] => json!(Jail::new("/bin/true", Path::new(OWNER_HOME)).masked),
             ["flood", place, attention, text] => self.flood(place, attention, text).await,
@@ -106,10 +113,9 @@ impl Contestant {
         &self.open[name]
     }
 
-    async fn new_place(&mut self, backend: &str) -> Value {
-        let session = format!("{backend} new {}", self.count);
+    async fn new_place(&mut self, session: &str) -> Value {
         let began = Instant::now();
-        let opened = Opened::new(&self.layout, &session).await;
+        let opened = Opened::new(&self.layout, session).await;
         assert_eq!(opened.run("true").await.code, 0);
         let taken = began.elapsed();
         opened.sandbox.remove().await.unwrap();
@@ -214,7 +220,9 @@ impl Contestant {
     fn places(&self) -> Places {
         Places {
             run: self.layout.run.clone(),
-            kept: self.layout.home.join("sandboxes").join(hermes_exec::backend::sandbox::KEPT),
+            kept: [sandbox::KEPT, docker::KEPT]
+                .map(|kept| self.layout.home.join("sandboxes").join(kept))
+                .to_vec(),
         }
     }
 

@@ -91,7 +91,7 @@ impl Opened {
 }
 
 impl Layout {
-    fn plan(&self, session: &SessionKey) -> Plan {
+    pub(crate) fn plan(&self, session: &SessionKey) -> Plan {
         let host = Host {
             install: format!("bench-{}", std::process::id()),
             run: self.run.clone(),
@@ -103,7 +103,7 @@ impl Layout {
         let workspace = self.home.join("workspace").display().to_string();
         let (backend, cwd, home) = match session.as_str().split(' ').next() {
             Some("local") => (Backend::Local(Local { base_env }), workspace.as_str(), workspace.as_str()),
-            Some("docker") => (Backend::Docker(self.docker()), docker::WORKSPACE, docker::HOME),
+            Some("docker") => (Backend::Docker(self.docker(session)), docker::WORKSPACE, docker::HOME),
             _ => (
                 Backend::Sandbox(Sandboxed {
                     helper: std::env::current_exe().unwrap(),
@@ -138,7 +138,7 @@ impl Layout {
     }
 
     /// With the limits that hermes asks for when the owner has said nothing.
-    fn docker(&self) -> Docker {
+    fn docker(&self, session: &SessionKey) -> Docker {
         let socket = std::env::var("DOCKER_HOST").unwrap();
         Docker {
             engine: Address::Unix(socket.strip_prefix("unix://").unwrap().into()),
@@ -154,6 +154,9 @@ impl Layout {
             },
             user: docker::User::Image,
             extra: docker::extra::Extra::default(),
+            // Only those who ask for it get one that is ready.
+            pool: u32::from(session.as_str().starts_with("docker ready")),
+            reaps_orphans: true,
         }
     }
 }
