@@ -168,6 +168,7 @@ mod tests {
             spec: serde_json::to_value(&spec).unwrap(),
             files: None,
             anchor: None,
+            container: None,
         }
     }
 

@@ -8,6 +8,8 @@ use hermes_guest::protocol::file::FileFault;
 use hermes_types::{BackendName, FileAccess};
 use thiserror::Error;
 
+use crate::backend::docker::pull;
+
 /// A fault of our plumbing.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -76,6 +78,30 @@ pub enum Error {
     Lingering {
         /// Which one.
         name: String,
+    },
+    /// The engine does not have the image.
+    #[error("the engine has no image {image}")]
+    NoImage {
+        /// Which one.
+        image: String,
+    },
+    /// The image is for machines of another kind.
+    #[error("the image {image} is built for {built}, but the engine runs {wanted}")]
+    OtherPlatform {
+        /// Which one.
+        image: String,
+        /// What it is for.
+        built: String,
+        /// What the engine runs.
+        wanted: String,
+    },
+    /// An image could not be pulled.
+    #[error("the image {image} could not be pulled: {fault}")]
+    Pull {
+        /// Which one.
+        image: String,
+        /// Why.
+        fault: pull::Fault,
     },
     /// Hermes itself is ending.
     #[error("interrupted")]

@@ -36,7 +36,7 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
     let session = Session::new(&args.place)?;
     let plan = wire::plan(context, config, &args.place, &session)?;
     let reaper = wire::places(context, config).reap();
-    let sandbox = plan.open().await.map_err(wire::fault)?;
+    let sandbox = wire::open(context, config, &plan).await?;
     tracing::info!(place = plan.name(), %backend, "place open");
     let done = run_in(&sandbox, &plan, &session, &args, context, config).await;
     let goes_on =

@@ -41,7 +41,7 @@ async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<E
     let session = Session::new(args)?;
     let plan = wire::plan(context, config, args, &session)?;
     let reaper = wire::places(context, config).reap();
-    let sandbox = plan.open().await.map_err(wire::fault)?;
+    let sandbox = wire::open(context, config, &plan).await?;
     let job = Job::shell(SHELL, sandbox.cwd().await.map_err(wire::fault)?);
     // Whoever asks for a shell by name has said yes to it.
     let permit = match ask::ask(context, config, plan.place(), &session.key, job, Consent::Given)? {

@@ -11,6 +11,8 @@ mod hostile;
 mod layers;
 mod local;
 mod places;
+mod pull;
+mod registry;
 mod status;
 
 use std::collections::BTreeMap;

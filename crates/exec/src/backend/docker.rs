@@ -9,6 +9,7 @@
 pub mod container;
 pub mod engine;
 pub mod extra;
+pub mod pull;
 pub mod request;
 
 use std::fs;
@@ -104,6 +105,7 @@ impl Docker {
     pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
         let engine = Engine::connect(&self.engine).await?;
+        pull::check(&engine, &self.image).await?;
         let guest = embed::guest(&plan.host.cache)?;
         for name in ["workspace", "home"] {
             let Some(kept) = self.kept(plan) else { break };
@@ -122,7 +124,7 @@ impl Docker {
         };
         if let Err(error) = made.await {
             container.remove_from(&engine).await?;
-            return Err(unavailable(engine::explain(&error, &self.image)));
+            return Err(unavailable(error.to_string()));
         }
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -82,13 +82,3 @@ impl Engine {
         Ok(Self { api, facts })
     }
 }
-
-/// Why no container could be made.
-pub(super) fn explain(error: &bollard::errors::Error, image: &str) -> String {
-    match error {
-        bollard::errors::Error::DockerResponseServerError { status_code: 404, .. } => {
-            format!("the image {image} is not there")
-        }
-        other => other.to_string(),
-    }
-}
