@@ -41,6 +41,9 @@ pub enum Command {
     /// Serve the proxy of a place until nothing runs there
     #[command(hide = true)]
     KeepProxy(KeepProxyArgs),
+    /// Make places ready before anybody asks for one
+    #[command(hide = true)]
+    FillPool(PlaceArgs),
     /// Open an interactive terminal in a place
     Shell(PlaceArgs),
     /// Look after the places that exist

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_exec::backend::docker::pull::Fault;
-use hermes_exec::backend::sandbox::{HOME, KEPT, WORKSPACE};
+use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
 use hermes_exec::backend::{self, bind};
 use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandboxed, Spec, Writable};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
@@ -72,17 +72,25 @@ pub(crate) struct Session {
 pub(crate) enum Keep {
     /// Its state and its files.
     Everything,
+    /// Its files, and what still runs.
+    Files,
     /// Nothing at all.
     Nothing,
 }
 
 impl Session {
     /// The one that was asked for, or that of this directory.
-    pub(crate) fn new(args: &PlaceArgs) -> Result<Self, Failure> {
+    pub(crate) fn new(args: &PlaceArgs, config: &Config) -> Result<Self, Failure> {
+        let terminal = &config.terminal;
+        let is_docker = args.backend.unwrap_or(terminal.backend) == BackendName::Docker;
+        let lasting = match is_docker && !terminal.docker_persist_across_processes {
+            true => Keep::Files,
+            false => Keep::Everything,
+        };
         let (key, keep) = match args.session.as_deref() {
             Some("") => (format!("once {:032x}", u128::from_le_bytes(random()?)), Keep::Nothing),
-            Some(key) => (key.to_owned(), Keep::Everything),
-            None => (here()?.display().to_string(), Keep::Everything),
+            Some(key) => (key.to_owned(), lasting),
+            None => (here()?.display().to_string(), lasting),
         };
         Ok(Self { key: SessionKey::new(key), keep })
     }
@@ -95,7 +103,8 @@ pub(crate) fn places(context: &Context, config: &Config) -> Places {
         Some(install) => run_directory(context, &install),
         None => install_path(context),
     };
-    Places { run, kept: kept(context, config).join(KEPT) }
+    let kept = kept(context, config);
+    Places { run, kept: [backend::sandbox::KEPT, backend::docker::KEPT].map(|word| kept.join(word)).to_vec() }
 }
 
 /// Something about a place did not work.
@@ -133,7 +142,7 @@ pub(crate) fn plan(
             .hint("leave `--image` out, or choose a backend that runs images, such as docker"));
     }
     let lifetime = match session.keep {
-        Keep::Everything => Duration::from_secs(config.terminal.lifetime_seconds),
+        Keep::Everything | Keep::Files => Duration::from_secs(config.terminal.lifetime_seconds),
         Keep::Nothing => ONE_SHOT,
     };
     let variable = |name: &str| context.variable(name).map(str::to_owned);

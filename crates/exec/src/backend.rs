@@ -11,7 +11,7 @@ use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
 use tokio::net::UnixStream;
 
-use crate::registry::Room;
+use crate::registry::{Engines, Record, Room};
 use crate::{Error, Plan};
 use docker::container::Container;
 
@@ -59,12 +59,13 @@ impl Backend {
         }
     }
 
-    /// Makes the place, puts its guest there and gives a stream to it.
-    pub(crate) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
+    /// Makes the place, puts its guest there and gives a stream to it. What would outlive us, should we be killed, is
+    /// written down before.
+    pub(crate) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<UnixStream, Error> {
         match self {
             Self::Local(local) => local.make(plan, room).await,
             Self::Sandbox(sandboxed) => sandboxed.make(plan, room).await,
-            Self::Docker(docker) => docker.make(plan, room).await,
+            Self::Docker(docker) => docker.make(plan, room, record).await,
         }
     }
 
@@ -81,6 +82,22 @@ impl Backend {
             Self::Local(_) => None,
             Self::Sandbox(sandboxed) => sandboxed.kept(plan),
             Self::Docker(docker) => docker.kept(plan),
+        }
+    }
+
+    /// How many places are to be ready before anybody asks for one.
+    pub fn ready(&self) -> u32 {
+        match self {
+            Self::Local(_) | Self::Sandbox(_) => 0,
+            Self::Docker(docker) => docker.ready(),
+        }
+    }
+
+    /// Whether whoever makes such a place speaks to engines.
+    pub fn engines(&self) -> Engines {
+        match self {
+            Self::Local(_) | Self::Sandbox(_) => Engines::Leave,
+            Self::Docker(_) => Engines::Ask,
         }
     }
 

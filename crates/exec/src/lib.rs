@@ -22,6 +22,7 @@ mod error;
 pub mod files;
 pub mod places;
 mod plan;
+mod pool;
 pub mod process;
 pub mod proxy;
 mod registry;
@@ -36,5 +37,5 @@ pub use hermes_guest::protocol::message::{AtDeadline, AtEnd, ProcessId, ProcessV
 pub use places::{Found, Places, Reaper, State};
 pub use plan::{Host, Plan, Spec};
 pub use process::{Handle, Processes};
-pub use registry::Record;
+pub use registry::{Engines, Record};
 pub use sandbox::{Attention, Directory, Input, Reset, Sandbox, Wish};

@@ -21,6 +21,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::anchor::Anchor;
 use crate::backend::docker::container::Container;
+use crate::backend::docker::road::Road;
+use crate::pool::READY;
 use crate::removal::{remove, through};
 use crate::{Error, Plan, proxy};
 
@@ -31,6 +33,8 @@ const SWEPT: &str = ".swept";
 const RECORD: &str = "place.json";
 /// How often is looked whether it is one's turn.
 const TURN: Duration = Duration::from_millis(50);
+/// The directory beside kept files that a place shares with us.
+pub(crate) const SHARED: &str = "run";
 /// What the socket of a guest is called.
 pub(crate) const SOCKET: &str = "sock";
 
@@ -63,6 +67,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether it is nobody's yet.
+    pub fn is_ready(&self) -> bool {
+        self.session.starts_with(READY)
+    }
+
     /// What the gate must know of the place; nothing if another version of hermes made it.
     pub fn place(&self, hermes_home: &Path) -> Option<Place> {
         Some(Place {
@@ -118,6 +127,29 @@ impl Room {
         self.path.join("guest")
     }
 
+    /// Makes that part anew and says where it really is: beside the kept files that commands may write, so that whoever
+    /// fills that disk does not fill the small one on which the rooms of all places are.
+    pub(crate) fn share(&self, kept: Option<&Path>) -> Result<PathBuf, Error> {
+        let inside = self.inside();
+        let Some(kept) = kept else { return Ok(inside) };
+        let shared = kept.join(SHARED);
+        remove(&shared)?;
+        fs::DirBuilder::new().mode(0o700).create(&shared).map_err(Error::file(&shared))?;
+        fs::remove_dir(&inside).map_err(Error::file(&inside))?;
+        self.lead(kept)?;
+        Ok(shared)
+    }
+
+    /// Makes that part lead to where it really is.
+    pub(crate) fn lead(&self, kept: &Path) -> Result<(), Error> {
+        let inside = self.inside();
+        match fs::remove_file(&inside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => std::os::unix::fs::symlink(kept.join(SHARED), &inside),
+        }
+        .map_err(Error::file(&inside))
+    }
+
     /// Where its guest listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.inside().join(SOCKET)
@@ -125,15 +157,21 @@ impl Room {
 
     /// A stream to its guest.
     pub(crate) async fn knock(&self) -> io::Result<UnixStream> {
+        if let Some(container) = self.far() {
+            return container.attach().await;
+        }
         let door = self.door()?;
         UnixStream::connect(through(&door)).await
     }
 
-    /// The socket itself: a link would lead to the guest of another place, with another's rights.
+    /// The container that holds its place where no directory of ours can be seen.
+    fn far(&self) -> Option<Container> {
+        self.record()?.container.filter(|container| container.road == Road::Exec)
+    }
+
     fn door(&self) -> io::Result<OwnedFd> {
         is_ours(self.run())?;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(self.socket(), flags, Mode::empty())?)
+        open_door(&self.socket())
     }
 
     /// What is written down about it, if anything is.
@@ -142,7 +180,13 @@ impl Room {
     }
 
     /// Whether its guest is there. One that is about to end counts as gone.
+    ///
+    /// For a thread that may wait.
     pub(crate) fn lives(&self) -> bool {
+        if let Some(container) = self.far() {
+            // One whose engine does not answer is left alone.
+            return Handle::current().block_on(container.runs()).unwrap_or(true);
+        }
         match self.record().and_then(|record| record.anchor) {
             Some(anchor) => anchor.lives() && self.socket().exists(),
             None => self.answers(),
@@ -244,6 +288,17 @@ impl Room {
     }
 }
 
+/// The socket itself: a link would lead to the guest of another place, with another's rights.
+fn open_door(socket: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(socket, flags, Mode::empty())?)
+}
+
+/// Whether somebody listens at a socket.
+pub(crate) fn answers(socket: &Path) -> bool {
+    open_door(socket).and_then(|door| net::UnixStream::connect(through(&door))).is_ok()
+}
+
 /// The right to make or remove one place.
 #[derive(Debug)]
 pub(crate) struct Lock {
@@ -295,9 +350,22 @@ pub(crate) fn rooms(run: &Path) -> Result<Vec<Room>, Error> {
     Ok(rooms)
 }
 
+/// Whether those who make containers may be asked to remove one. Whoever chose another backend does not speak to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engines {
+    /// They may.
+    Ask,
+    /// What they made is left to others.
+    Leave,
+}
+
 /// Removes what is left of places that are gone. A place that somebody is making right now is left alone.
-pub(crate) fn sweep(run: &Path) -> Result<(), Error> {
+pub(crate) fn sweep(run: &Path, engines: Engines) -> Result<(), Error> {
     for room in rooms(run)? {
+        let in_container = room.record().is_some_and(|record| record.container.is_some());
+        if in_container && engines == Engines::Leave {
+            continue;
+        }
         if room.lives() {
             continue;
         }
@@ -316,7 +384,7 @@ pub(crate) fn sweep(run: &Path) -> Result<(), Error> {
 }
 
 /// Sweeps, unless somebody just did: with a thousand places each new one would look at all others.
-pub(crate) fn sweep_now_and_then(run: &Path) -> Result<(), Error> {
+pub(crate) fn sweep_now_and_then(run: &Path, engines: Engines) -> Result<(), Error> {
     private(run)?;
     let path = run.join(SWEPT);
     let swept = fs::metadata(&path).and_then(|meta| meta.modified());
@@ -325,7 +393,7 @@ pub(crate) fn sweep_now_and_then(run: &Path) -> Result<(), Error> {
         return Ok(());
     }
     fs::write(&path, "").map_err(Error::file(&path))?;
-    sweep(run)
+    sweep(run, engines)
 }
 
 /// Work that waits for the disk or for others, on a thread of its own.

@@ -99,14 +99,14 @@ pub struct Sandbox {
 }
 
 /// A guest that was found.
-struct Here {
-    client: Client,
-    made: Made,
+pub(crate) struct Here {
+    pub(crate) client: Client,
+    pub(crate) made: Made,
 }
 
 /// Whether a place is the one that is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Made {
+pub(crate) enum Made {
     /// With the same settings.
     AsWanted,
     /// With others.
@@ -181,7 +181,7 @@ impl Plan {
         Ok(Live { client, reset, cwd, origin: view.origin, _proxy: proxy })
     }
 
-    async fn find_or_make(&self) -> Result<(Client, Reset), Error> {
+    pub(crate) async fn find_or_make(&self) -> Result<(Client, Reset), Error> {
         let room = Room::of(self);
         if let Some(Here { client, made: Made::AsWanted }) = self.find(&room).await {
             return Ok((client, Reset::No));
@@ -205,43 +205,38 @@ impl Plan {
         if kept.as_ref().and_then(|record| record.anchor).is_some_and(Anchor::lives) {
             return Err(Error::InUseElsewhere { name: self.name() });
         }
+        // Only a place that never was can be another that is ready.
+        if before.is_none()
+            && kept.is_none()
+            && let Some(client) = self.take_ready(&room).await?
+        {
+            return Ok((client, Reset::No));
+        }
         let run = self.host.run.clone();
-        blocking(move || sweep_now_and_then(&run)).await?;
-        admission::admit(&self.host, &room).await?;
+        let engines = self.spec.backend.engines();
+        blocking(move || sweep_now_and_then(&run, engines)).await?;
+        admission::admit(&self.host, &room, engines).await?;
         let made = self.make(&room).await;
         if made.is_err() {
-            room.clear()?;
+            // What cannot be removed now is in the record, for whoever sweeps.
+            drop(room.end().await);
         }
         Ok((made?, if before.is_some() || kept.is_some() { Reset::Yes } else { Reset::No }))
     }
 
-    async fn find(&self, room: &Room) -> Option<Here> {
+    pub(crate) async fn find(&self, room: &Room) -> Option<Here> {
         let stream = self.spec.backend.reach_guest(room).await.ok()?;
         // Without a record nobody knows what it is: whoever made it was killed, or is about to write that down.
         let made = if room.record()?.place == *self.id() { Made::AsWanted } else { Made::Otherwise };
-        Some(Here { client: Client::connect(stream).await.ok()?, made })
+        tokio::select! {
+            client = Client::connect(stream) => Some(Here { client: client.ok()?, made }),
+            () = self.stuck() => None,
+        }
     }
 
     async fn make(&self, room: &Room) -> Result<Client, Error> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut record = Record {
-            place: self.id().clone(),
-            name: self.name(),
-            backend: self.backend().word().to_owned(),
-            session: self.session.as_str().to_owned(),
-            created: now.as_secs(),
-            lifetime: self.spec.lifetime.as_secs(),
-            reach: self.spec.backend.reach(),
-            spec: serde_json::to_value(&self.spec).unwrap_or_default(),
-            files: self.spec.backend.files(self),
-            anchor: None,
-            container: self.spec.backend.container(self),
-        };
-        // Whoever comes after us, should we be killed, must know what there is to remove.
-        if record.container.is_some() {
-            record.write(room.path())?;
-        }
-        let stream = self.spec.backend.make(self, room).await?;
+        let mut record = self.record();
+        let stream = self.spec.backend.make(self, room, &record).await?;
         // The process of a container may be anybody's on this machine.
         record.anchor = record.container.is_none().then(|| Anchor::of(&stream)).flatten();
         let room = room.clone();
@@ -253,6 +248,33 @@ impl Plan {
         let (written, client) = tokio::join!(written, Client::connect(stream));
         written?;
         Ok(client?)
+    }
+
+    /// What is written down about the place when it is made.
+    pub(crate) fn record(&self) -> Record {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Record {
+            place: self.id().clone(),
+            name: self.name(),
+            backend: self.backend().word().to_owned(),
+            session: self.session.as_str().to_owned(),
+            created: now.as_secs(),
+            lifetime: self.spec.lifetime.as_secs(),
+            reach: self.spec.backend.reach(),
+            spec: serde_json::to_value(&self.spec).unwrap_or_default(),
+            files: self.spec.backend.files(self),
+            anchor: None,
+            container: self.spec.backend.container(self),
+        }
+    }
+
+    /// Returns when it is known of the place that it cannot answer.
+    async fn stuck(&self) {
+        let record = Room::of(self).record();
+        match record.and_then(|record| record.container) {
+            Some(container) => container.until_stuck().await,
+            None => std::future::pending().await,
+        }
     }
 
     fn guest_session(&self) -> SessionKey {
@@ -268,12 +290,28 @@ impl Sandbox {
             return Ok(cwd);
         }
         let key = self.plan.guest_session();
-        let shown = match self.client().await?.show_session(&key).await {
+        let client = self.client().await?;
+        let shown = tokio::select! {
+            shown = client.show_session(&key) => shown,
+            () = self.plan.stuck() => {
+                self.replace().await?;
+                Err(client::Error::Gone)
+            }
+        };
+        let shown = match shown {
             // Its place ended just then; nothing was asked of it that could be done twice.
             Err(client::Error::Gone) => self.client().await?.show_session(&key).await,
             shown => shown,
         };
         Ok(String::from_utf8_lossy(&shown?.cwd).into_owned())
+    }
+
+    /// Makes the place again, whatever is there.
+    async fn replace(&self) -> Result<(), Error> {
+        let mut live = self.live.lock().await;
+        self.plan.reset().await?;
+        *live = Live { reset: Reset::Yes, ..self.plan.enter().await? };
+        Ok(())
     }
 
     /// What runs there in the background.
@@ -298,9 +336,25 @@ impl Sandbox {
         let lock = room.lock().await?;
         drop(self.live);
         room.end().await?;
+        if let Some(container) = self.plan.spec.backend.container(&self.plan) {
+            container.remove_files().await?;
+        }
         if let Some(files) = self.plan.spec.backend.files(&self.plan) {
             remove(&files)?;
         }
+        lock.discard()
+    }
+
+    /// Ends the place, unless somebody else is there or something runs; its kept files stay.
+    pub async fn leave(self) -> Result<(), Error> {
+        let room = Room::of(&self.plan);
+        let lock = room.lock().await?;
+        let stats = self.client().await?.stats().await?;
+        drop(self.live);
+        if stats.clients > 1 || stats.running > 0 {
+            return Ok(());
+        }
+        room.end().await?;
         lock.discard()
     }
 

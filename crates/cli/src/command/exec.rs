@@ -16,7 +16,7 @@ use crate::Context;
 use crate::args::ExecArgs;
 use crate::ask::{self, Consent, Refused};
 use crate::command::config::settings;
-use crate::command::keep_proxy;
+use crate::command::{fill_pool, keep_proxy};
 use crate::config::keys::Config;
 use crate::failure::Failure;
 use crate::screen::{Format, Tone};
@@ -33,10 +33,11 @@ pub(crate) fn run(args: ExecArgs, context: &Context) -> Result<ExitCode, Failure
 
 async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
     let backend = args.place.backend.unwrap_or(config.terminal.backend);
-    let session = Session::new(&args.place)?;
+    let session = Session::new(&args.place, config)?;
     let plan = wire::plan(context, config, &args.place, &session)?;
-    let reaper = wire::places(context, config).reap();
+    let reaper = wire::places(context, config).reap(plan.engines());
     let sandbox = wire::open(context, config, &plan).await?;
+    fill_pool::start(context, &args.place, &plan)?;
     tracing::info!(place = plan.name(), %backend, "place open");
     let done = run_in(&sandbox, &plan, &session, &args, context, config).await;
     let goes_on =
@@ -45,6 +46,8 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
         sandbox.remove().await.map_err(wire::fault)?;
     } else if goes_on || matches!(&done, Ok(Done::Ended(outcome)) if outcome.left.is_some()) {
         keep_proxy::start(context, &plan)?;
+    } else if session.keep == Keep::Files {
+        sandbox.leave().await.map_err(wire::fault)?;
     }
     // What it could not remove the next one tries again; the command has its own outcome.
     if let Err(error) = reaper.finish().await {

@@ -5,7 +5,7 @@ mod pull;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use hermes_exec::{Found, Places, State};
+use hermes_exec::{Found, Places, Record, State};
 use serde_json::{Value, json};
 
 use crate::Context;
@@ -69,12 +69,17 @@ async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
             found.record.backend.clone(),
             state(found),
             age(since(found)),
-            one_line(&found.record.session, 40),
+            session(&found.record, 40),
         ]
     };
     let rows: Vec<_> = found.iter().map(row).collect();
     context.screen.table(&["NAME", "BACKEND", "STATE", "AGE", "SESSION"], &rows)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whose it is.
+fn session(record: &Record, most: usize) -> String {
+    if record.is_ready() { "(ready for the next)".to_owned() } else { one_line(&record.session, most) }
 }
 
 async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, Failure> {
@@ -96,7 +101,7 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     let mut rows = vec![
         ("name", found.record.name.clone()),
         ("backend", found.record.backend.clone()),
-        ("session", one_line(&found.record.session, 200)),
+        ("session", session(&found.record, 200)),
         ("state", state(&found)),
         ("age", age(since(&found))),
         ("lifetime", format!("{} s of idleness", found.record.lifetime)),

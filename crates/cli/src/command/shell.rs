@@ -12,7 +12,7 @@ use crate::Context;
 use crate::args::PlaceArgs;
 use crate::ask::{self, Consent};
 use crate::command::config::settings;
-use crate::command::keep_proxy;
+use crate::command::{fill_pool, keep_proxy};
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone};
@@ -38,10 +38,11 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failu
 }
 
 async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
-    let session = Session::new(args)?;
+    let session = Session::new(args, config)?;
     let plan = wire::plan(context, config, args, &session)?;
-    let reaper = wire::places(context, config).reap();
+    let reaper = wire::places(context, config).reap(plan.engines());
     let sandbox = wire::open(context, config, &plan).await?;
+    fill_pool::start(context, args, &plan)?;
     let job = Job::shell(SHELL, sandbox.cwd().await.map_err(wire::fault)?);
     // Whoever asks for a shell by name has said yes to it.
     let permit = match ask::ask(context, config, plan.place(), &session.key, job, Consent::Given)? {
@@ -62,6 +63,7 @@ async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<E
     };
     match session.keep {
         Keep::Nothing => sandbox.remove().await.map_err(wire::fault)?,
+        Keep::Files => sandbox.leave().await.map_err(wire::fault)?,
         // It ends at once if nothing was left running.
         Keep::Everything => keep_proxy::start(context, &plan)?,
     }

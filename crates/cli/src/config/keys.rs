@@ -192,6 +192,8 @@ section! {
         docker_persist_across_processes: bool = true, "TERMINAL_DOCKER_PERSIST_ACROSS_PROCESSES";
         /// Whether leftover containers of this home are removed at start.
         docker_orphan_reaper: bool = true, "TERMINAL_DOCKER_ORPHAN_REAPER";
+        /// How many containers are to be ready before anybody asks for one. A new session gets one of them at once.
+        docker_pool: u64 = 0, "TERMINAL_DOCKER_POOL";
         /// The engine's command, `docker`, `podman` or a path. Only used to tell which engine is meant.
         docker_binary: Option<String> = None, "HERMES_DOCKER_BINARY";
         /// The host of the ssh backend.

@@ -39,6 +39,8 @@ pub(crate) fn docker(
         },
         user: if terminal.docker_run_as_host_user { User::Host } else { User::Image },
         extra: Extra::default(),
+        pool: u32::try_from(terminal.docker_pool).unwrap_or(u32::MAX),
+        reaps_orphans: terminal.docker_orphan_reaper,
     })
 }
 

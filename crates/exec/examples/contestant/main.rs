@@ -194,7 +194,7 @@ impl Contestant {
     fn places(&self) -> Places {
         Places {
             run: self.layout.run.clone(),
-            kept: self.layout.home.join("sandboxes").join(hermes_exec::backend::sandbox::KEPT),
+            kept: vec![self.layout.home.join("sandboxes").join(hermes_exec::backend::sandbox::KEPT)],
         }
     }
 

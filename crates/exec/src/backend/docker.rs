@@ -9,25 +9,30 @@
 pub mod container;
 pub mod engine;
 pub mod extra;
+mod orphans;
 pub mod pull;
 pub mod request;
+pub mod road;
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use bollard::errors::Error as ApiError;
+use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::CreateContainerOptionsBuilder;
 use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
 use tokio::net::UnixStream;
 
 use super::bind::{self, Bind};
-use crate::registry::Room;
+use crate::registry::{Record, Room};
 use crate::{Error, Plan, embed};
-use container::Container;
+use container::{Container, Named};
 use engine::{Address, Engine};
 use extra::Extra;
+use road::Road;
 
 /// The home directory of commands, inside.
 pub const HOME: &str = "/root";
@@ -60,6 +65,12 @@ pub struct Docker {
     pub user: User,
     /// What the owner asked for besides.
     pub extra: Extra,
+    /// How many containers are to be ready before anybody asks for one.
+    #[serde(skip)]
+    pub pool: u32,
+    /// Whether containers of ours that nobody knows any more are removed.
+    #[serde(skip)]
+    pub reaps_orphans: bool,
 }
 
 /// How much a container may use. What is absent has no limit.
@@ -92,6 +103,11 @@ impl Docker {
         bind::reach(&self.binds)
     }
 
+    /// The files of one on another machine cannot change their names.
+    pub(super) fn ready(&self) -> u32 {
+        if Road::to(&self.engine) == Road::Socket { self.pool } else { 0 }
+    }
+
     /// Where the files of the place are kept on the host.
     pub(super) fn kept(&self, plan: &Plan) -> Option<PathBuf> {
         Some(self.files.as_ref()?.join(KEPT).join(plan.name()))
@@ -99,32 +115,69 @@ impl Docker {
 
     /// What is to be removed when the place ends.
     pub(super) fn container(&self, plan: &Plan) -> Container {
-        Container { engine: self.engine.clone(), name: request::name(plan), place: plan.name() }
+        let road = Road::to(&self.engine);
+        let volumes =
+            if self.files.is_some() && road == Road::Exec { request::volumes(plan) } else { Vec::new() };
+        Container {
+            engine: self.engine.clone(),
+            name: request::name(plan),
+            place: plan.name(),
+            road,
+            volumes,
+        }
     }
 
-    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
+    pub(super) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<UnixStream, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
-        let engine = Engine::connect(&self.engine).await?;
+        let engine = Engine::known(&self.engine).await?;
         pull::check(&engine, &self.image).await?;
         let guest = embed::guest(&plan.host.cache)?;
-        for name in ["workspace", "home"] {
+        let container = self.container(plan);
+        let shared: &[&str] = if container.road == Road::Socket { &["workspace", "home"] } else { &[""] };
+        for name in shared {
             let Some(kept) = self.kept(plan) else { break };
             let path = kept.join(name);
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
         }
-        let container = self.container(plan);
-        // What a hermes that was killed left behind under this name.
-        container.remove_from(&engine).await?;
-        let body = self.request(plan, &engine.facts, &guest, &room.inside());
+        if let (Road::Exec, Some(bind)) = (container.road, self.binds.first()) {
+            let path = bind.source.display();
+            return Err(unavailable(format!(
+                "its engine at {} cannot show {path} of this machine",
+                self.engine
+            )));
+        }
+        if self.reaps_orphans {
+            orphans::remove(&engine, &self.engine, &plan.host.install, &plan.host.run).await?;
+        }
+        match container.look(&engine).await? {
+            Named::Another => return Err(Error::NameTaken { name: container.name }),
+            Named::Ours(found) if is_used_elsewhere(&found, room) => {
+                return Err(Error::InUseElsewhere { name: plan.name() });
+            }
+            // What a hermes that was killed left behind.
+            Named::Ours(_) | Named::Nothing => container.remove_from(&engine).await?,
+        }
+        let shared = match container.road {
+            Road::Socket => room.share(self.kept(plan).as_deref())?,
+            Road::Exec => room.inside(),
+        };
+        let body = self.request(plan, &engine.facts, &guest, &shared);
+        let owner = self.owner(&engine.facts);
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
         let api = &engine.api;
+        record.write(room.path())?;
         let made = async {
-            api.create_container(Some(options), body).await?;
-            api.start_container(&container.name, None).await
+            let explain = |error: ApiError| unavailable(error.to_string());
+            api.create_container(Some(options), body).await.map_err(explain)?;
+            if container.road == Road::Exec {
+                let brought = container.bring(&engine, &guest, owner.unwrap_or_default()).await;
+                brought.map_err(|error| unavailable(error.to_string()))?;
+            }
+            api.start_container(&container.name, None).await.map_err(explain)
         };
         if let Err(error) = made.await {
             container.remove_from(&engine).await?;
-            return Err(unavailable(error.to_string()));
+            return Err(error);
         }
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -142,4 +195,12 @@ impl Docker {
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// Whether a container is that of a room under another run directory, which is still there.
+fn is_used_elsewhere(found: &ContainerInspectResponse, room: &Room) -> bool {
+    let runs = found.state.as_ref().is_some_and(|state| state.running == Some(true));
+    let labels = found.config.as_ref().and_then(|config| config.labels.as_ref());
+    let other = labels.and_then(|labels| labels.get(request::ROOM)).map(Path::new);
+    runs && other.is_some_and(|other| other != room.path() && other.exists())
 }

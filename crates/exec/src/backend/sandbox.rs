@@ -22,7 +22,6 @@ use tokio::task::spawn_blocking;
 
 use super::bind::{self, Bind, Writable};
 use crate::registry::{Room, SOCKET};
-use crate::removal::remove;
 use crate::{Error, Plan, embed};
 
 /// Where things are inside.
@@ -84,7 +83,7 @@ impl Sandboxed {
             let path = files.join(name);
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
         }
-        let run = self.run(plan, room)?;
+        let run = room.share(self.kept(plan).as_deref())?;
         let mut jail = self.jail(plan, &guest, &files, run);
         jail.room = Some(room.path().into());
         let prepared = prepared.await.map_err(|error| unavailable(error.to_string()))?;
@@ -95,19 +94,6 @@ impl Sandboxed {
         };
         let stream = launched.await.map_err(|error| unavailable(error.to_string()))?.map_err(unavailable)?;
         UnixStream::from_std(stream).map_err(Error::file(&room.socket()))
-    }
-
-    /// The directory that the guest shares with us. It is where the other files are that commands may write: whoever
-    /// fills that disk does not fill the small one on which the rooms of all places are.
-    fn run(&self, plan: &Plan, room: &Room) -> Result<PathBuf, Error> {
-        let Some(kept) = self.kept(plan) else { return Ok(room.inside()) };
-        let run = kept.join("run");
-        remove(&run)?;
-        fs::DirBuilder::new().mode(0o700).create(&run).map_err(Error::file(&run))?;
-        let inside = room.inside();
-        let led = fs::remove_dir(&inside).and_then(|()| std::os::unix::fs::symlink(&run, &inside));
-        led.map_err(Error::file(&inside))?;
-        Ok(run)
     }
 
     fn jail(&self, plan: &Plan, guest: &Path, files: &Path, run: PathBuf) -> Jail {

@@ -54,7 +54,7 @@ async fn in_a_place(
 ) -> Result<Vec<Finding>, Failure> {
     let name = backend.word();
     let args = PlaceArgs { backend: Some(backend), image: None, session: Some(String::new()) };
-    let session = Session::new(&args)?;
+    let session = Session::new(&args, config)?;
     let plan = match wire::plan(context, config, &args, &session) {
         Ok(plan) => plan,
         Err(failure) => return Ok(vec![broken(name, format!("no command was run: {}", failure.message))]),

@@ -133,7 +133,7 @@ impl Plan {
         let image = reference(&docker.image)?;
         let name = plan::hash(&[&docker.engine.to_string(), &image], 8);
         let turn = turn(&self.host.run, &format!(".pull-{name}")).await?;
-        let engine = Engine::connect(&docker.engine).await?;
+        let engine = Engine::known(&docker.engine).await?;
         if look(&engine, &image).await?.is_none() {
             fetch(&engine, &image, means, told).await?;
         }

@@ -3,21 +3,29 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountBindOptions, MountType};
+use bollard::models::{
+    ContainerCreateBody, HostConfig, Mount, MountBindOptions, MountType, MountVolumeOptions,
+};
 use hermes_types::Network;
 
 use super::engine::Facts;
+use super::road::{Owner, Road};
 use super::{Docker, HOME, User, WORKSPACE};
 use crate::Plan;
 use crate::backend::bind::Writable;
-use crate::registry::SOCKET;
+use crate::registry::{Room, SOCKET};
 
 /// Where things of hermes are inside.
-const GUEST: &str = "/.hermes/guest";
-const RUN: &str = "/.hermes/run";
+pub(super) const GUEST: &str = "/.hermes/guest";
+pub(super) const RUN: &str = "/.hermes/run";
 
-/// The label with the name of the place.
+/// Labels: that it is ours, of which installation, when it was made, and the name of the place.
+pub(super) const AGENT: &str = "hermes-agent";
+pub(super) const INSTALL: &str = "hermes-install";
+pub(super) const CREATED: &str = "hermes-created";
 pub(super) const PLACE: &str = "hermes-place";
+/// The label with its room.
+pub(super) const ROOM: &str = "hermes-room";
 
 /// Rights that a shell as root needs to be of use: files of others, and their owners.
 const CAPABILITIES: [&str; 3] = ["DAC_OVERRIDE", "CHOWN", "FOWNER"];
@@ -30,7 +38,22 @@ pub(super) fn name(plan: &Plan) -> String {
     plan.name().chars().take("hermes-".len() + 8).collect()
 }
 
+/// The volumes of a place whose engine shares no directory with us: its home and its workspace.
+pub(super) fn volumes(plan: &Plan) -> Vec<String> {
+    ["home", "workspace"].map(|name| format!("{}-{name}", plan.name())).to_vec()
+}
+
 impl Docker {
+    /// The user of this machine whom commands run as, if they do not run as the image says.
+    pub(super) fn owner(&self, facts: &Facts) -> Option<Owner> {
+        // With an engine of that user, who is meant is root inside.
+        let is_host = self.user == User::Host && !facts.is_rootless;
+        is_host.then(|| Owner {
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+        })
+    }
+
     /// The request for the container of a place, whose guest listens in the directory `inside` of the host.
     pub(super) fn request(
         &self,
@@ -39,13 +62,7 @@ impl Docker {
         guest: &Path,
         inside: &Path,
     ) -> ContainerCreateBody {
-        let user = match self.user {
-            User::Host if !facts.is_rootless => {
-                Some(format!("{}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()))
-            }
-            // There the user of the host is root inside.
-            User::Host | User::Image => None,
-        };
+        let user = self.owner(facts).map(|owner| format!("{}:{}", owner.uid, owner.gid));
         let rights = CAPABILITIES.iter().chain(if user.is_none() { &CHANGE_USER[..] } else { &[] });
         let words = ["serve", "--foreground", "--socket", &format!("{RUN}/{SOCKET}"), "--idle"];
         let idle = plan.spec.lifetime.as_secs().to_string();
@@ -95,6 +112,9 @@ impl Docker {
             bind_options: Some(MountBindOptions::default()),
             ..Mount::default()
         };
+        if Road::to(&self.engine) == Road::Exec {
+            return self.volumes(plan);
+        }
         let mut mounts = vec![mount(guest, GUEST, Writable::No), mount(inside, RUN, Writable::Yes)];
         if let Some(kept) = self.kept(plan) {
             mounts.push(mount(&kept.join("home"), HOME, Writable::Yes));
@@ -106,6 +126,22 @@ impl Docker {
             mounts.push(mount(&bind.source, &bind.target.to_string_lossy(), bind.writable));
         }
         mounts
+    }
+
+    /// What is mounted where no directory can be.
+    fn volumes(&self, plan: &Plan) -> Vec<Mount> {
+        let named = |(volume, target): (String, &str)| Mount {
+            target: Some(target.to_owned()),
+            source: Some(volume),
+            typ: Some(MountType::VOLUME),
+            volume_options: Some(MountVolumeOptions {
+                labels: Some(labels(plan)),
+                ..MountVolumeOptions::default()
+            }),
+            ..Mount::default()
+        };
+        let volumes = if self.files.is_some() { volumes(plan) } else { Vec::new() };
+        volumes.into_iter().zip([HOME, WORKSPACE]).map(named).collect()
     }
 
     /// What is in memory and ends with the container.
@@ -135,12 +171,13 @@ fn labels(plan: &Plan) -> HashMap<String, String> {
     let now =
         std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
     [
-        ("hermes-agent", "1".to_owned()),
-        ("hermes-install", plan.host.install.clone()),
+        (AGENT, "1".to_owned()),
+        (INSTALL, plan.host.install.clone()),
         (PLACE, plan.name()),
+        (ROOM, Room::of(plan).path().display().to_string()),
         ("hermes-session", plan.session_hash()),
         ("hermes-digest", plan.id().as_str().to_owned()),
-        ("hermes-created", now.as_secs().to_string()),
+        (CREATED, now.as_secs().to_string()),
         ("hermes-lifetime", plan.spec.lifetime.as_secs().to_string()),
     ]
     .into_iter()
