@@ -74,10 +74,12 @@ pub enum Error {
         name: String,
     },
     /// The engine did not remove a container.
-    #[error("the engine has not removed the container {name}")]
+    #[error("the engine has not removed the container {name}: {why}")]
     Lingering {
         /// Which one.
         name: String,
+        /// What it says.
+        why: String,
     },
     /// The engine does not have the image.
     #[error("the engine has no image {image}")]

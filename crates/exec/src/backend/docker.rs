@@ -147,7 +147,8 @@ impl Docker {
             )));
         }
         if self.reaps_orphans {
-            orphans::remove(&engine, &self.engine, &plan.host.install, &plan.host.run).await?;
+            // They are in nobody's way; the next hermes tries again.
+            drop(orphans::remove(&engine, &self.engine, &plan.host.install, &plan.host.run).await);
         }
         match container.look(&engine).await? {
             Named::Another => return Err(Error::NameTaken { name: container.name }),

@@ -168,7 +168,7 @@ pub(crate) async fn the_first_process_buries_the_dead(ground: &Ground) {
         while !s.out(zombies).await.starts_with("0\n") {}
     };
     tokio::time::timeout(crate::session::PATIENCE, gone).await.unwrap();
-    let dead = async { while s.processes().await.list().await.unwrap() != [] {} };
+    let dead = async { while !s.processes().await.list().await.unwrap().is_empty() {} };
     tokio::time::timeout(crate::session::PATIENCE, dead).await.unwrap();
 }
 
@@ -183,8 +183,7 @@ pub(crate) async fn one_that_uses_too_much_memory_is_killed_and_the_place_goes_o
         assert_eq!(s.out(hog).await, "314572800\n");
         return;
     }
-    let command = s.start(hog, crate::bed::wish(hermes_exec::Attention::AtEnd)).await;
-    let mut command = command;
+    let mut command = s.start(hog, crate::bed::wish(hermes_exec::Attention::AtEnd)).await;
     match command.end().await {
         Ok(outcome) => assert_eq!(outcome.code, 137, "{}", text(&outcome)),
         // The kernel may have chosen the guest.

@@ -5,6 +5,7 @@
 mod bed;
 mod container;
 mod escape;
+mod far;
 mod files;
 mod hostile;
 mod jail;
@@ -13,6 +14,7 @@ mod output;
 mod peers;
 mod process;
 mod proxy;
+mod ready;
 mod rootless;
 mod session;
 mod shell;
@@ -136,6 +138,11 @@ macro_rules! behaviors_of_containers {
             container::the_first_process_buries_the_dead
             container::one_that_uses_too_much_memory_is_killed_and_the_place_goes_on
             container::a_hermes_killed_at_any_moment_of_a_container_leaves_none
+            far::one_on_another_machine_is_a_place_like_any_other
+            far::what_an_engine_on_another_machine_cannot_show_is_refused
+            ready::a_new_session_gets_a_container_that_was_ready_and_nobody_elses
+            ready::one_that_is_not_as_wanted_or_was_used_is_handed_to_nobody
+            ready::those_that_nobody_knows_are_removed_and_no_others
             escape::commands_have_the_rights_they_were_given_and_no_others
             escape::nothing_of_the_host_is_there
             escape::devices_and_the_kernel_are_out_of_reach

@@ -13,7 +13,7 @@ use super::road::Road;
 use crate::Error;
 
 /// How long an engine may take to remove a container.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 /// How often is looked whether a container that does not answer can.
 const LOOK: Duration = Duration::from_secs(1);
@@ -85,19 +85,26 @@ impl Container {
 
     pub(super) async fn remove_from(&self, engine: &Engine) -> Result<(), Error> {
         let deadline = Instant::now() + PATIENCE;
-        while let Named::Ours(_) = self.look(engine).await? {
-            let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-            match engine.api.remove_container(&self.name, Some(options)).await {
-                // It is gone already, or being removed by the engine itself.
-                Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404 | 409, .. }) => {}
+        loop {
+            let seen = match self.inspect(engine).await {
+                Ok(Named::Nothing | Named::Another) => return Ok(()),
+                Ok(Named::Ours(_)) => {
+                    let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+                    engine.api.remove_container(&self.name, Some(options)).await
+                }
+                Err(error) => Err(error),
+            };
+            match seen {
+                // It is gone already, or being removed by the engine itself, which Podman finds strange.
+                Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404 | 409 | 500, .. }) => {}
                 Err(error) => return Err(self.fault(&error)),
             }
             if Instant::now() > deadline {
-                return Err(Error::Lingering { name: self.name.clone() });
+                let why = seen.err().map(|error| error.to_string());
+                return Err(Error::Lingering { name: self.name.clone(), why: why.unwrap_or_default() });
             }
             tokio::time::sleep(PAUSE).await;
         }
-        Ok(())
     }
 
     /// What it ended with, if it has.
@@ -114,12 +121,16 @@ impl Container {
 
     /// Looks at what has its name.
     pub(super) async fn look(&self, engine: &Engine) -> Result<Named, Error> {
+        self.inspect(engine).await.map_err(|error| self.fault(&error))
+    }
+
+    async fn inspect(&self, engine: &Engine) -> Result<Named, ApiError> {
         let found = match engine.api.inspect_container(&self.name, None).await {
             Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => return Ok(Named::Nothing),
-            Err(ApiError::JsonDataError { contents, .. }) => without_status(&contents).ok_or_else(|| {
-                self.engine.unavailable(format!("no description of a container: {contents}"))
-            })?,
-            found => found.map_err(|error| self.fault(&error))?,
+            Err(ApiError::JsonDataError { contents, message, column }) => {
+                without_status(&contents).ok_or(ApiError::JsonDataError { contents, message, column })?
+            }
+            found => found?,
         };
         let labels = found.config.as_ref().and_then(|config| config.labels.as_ref());
         let place = labels.and_then(|labels| labels.get(request::PLACE));

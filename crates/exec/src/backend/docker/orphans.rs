@@ -3,8 +3,9 @@
 //! A place is known by its room, and whoever finds the room of one that is gone removes its container. But rooms are
 //! lost when the machine starts anew or a user logs out, and then only the labels tell whose a container is.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bollard::models::ContainerSummary;
@@ -28,12 +29,13 @@ pub(super) async fn remove(
     install: &str,
     run: &Path,
 ) -> Result<(), Error> {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if DONE.swap(true, Ordering::Relaxed) {
+    static DONE: Mutex<BTreeSet<(String, PathBuf)>> = Mutex::new(BTreeSet::new());
+    let whose = (address.to_string(), run.to_owned());
+    if !DONE.lock().unwrap_or_else(PoisonError::into_inner).insert(whose) {
         return Ok(());
     }
     let labels = [(AGENT, "1"), (INSTALL, install)].map(|(name, value)| format!("{name}={value}"));
-    let states = ["created", "exited", "dead"].map(str::to_owned);
+    let states = ["created", "exited"].map(str::to_owned);
     let filters = [("label".to_owned(), labels.to_vec()), ("status".to_owned(), states.to_vec())];
     let options = ListContainersOptionsBuilder::new().all(true).filters(&filters.into()).build();
     for found in engine.api.list_containers(Some(options)).await.map_err(|error| address.fault(&error))? {
