@@ -173,9 +173,10 @@ impl Registry {
         let path = format!("/v2/{name}/manifests/v1");
         let (status, answer) = self.ask("PUT", &path, &[&kind], manifest.as_bytes());
         assert_eq!(status, 201, "{answer}");
-        let name = format!("{}/{name}:v1", self.host);
-        self.pushed.push(name.clone());
-        Pushed { name, digest: digest(manifest.as_bytes()), layer: digests[1].clone() }
+        let (image, digest) = (format!("{}/{name}:v1", self.host), digest(manifest.as_bytes()));
+        // One that lost its name to a newer one is still there by its digest.
+        self.pushed.extend([image.clone(), format!("{}/{name}@{digest}", self.host)]);
+        Pushed { name: image, digest, layer: digests[1].clone() }
     }
 
     /// A layer with one file that holds nothing anybody could have.
