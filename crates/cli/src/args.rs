@@ -116,6 +116,11 @@ pub enum SandboxAction {
         #[arg(long, short)]
         force: bool,
     },
+    /// Get an image from its registry, also a newer one of the same name
+    Pull {
+        /// Its name, as in registry.example/owner/image:tag
+        image: String,
+    },
     /// End every place that nobody uses; kept files stay
     Prune {
         /// Also remove the kept files of every place that is not in use

@@ -14,6 +14,7 @@ pub mod failure;
 mod holes;
 mod home;
 mod log;
+mod progress;
 mod screen;
 mod terminal;
 mod wire;

@@ -1,12 +1,15 @@
 //! From settings to the values that the other crates are made of.
 
+mod credentials;
 mod docker;
 pub(crate) mod engine;
+mod image;
 mod local;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hermes_exec::backend::docker::pull::Fault;
 use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
 use hermes_exec::backend::{self, bind};
 use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandbox, Sandboxed, Spec, Writable};
@@ -21,6 +24,7 @@ use crate::config::file::{Lock, Mode};
 use crate::config::keys::{self, ApprovalMode, Config};
 use crate::failure::{Failure, Kind};
 pub(crate) use docker::docker;
+pub(crate) use image::{means, open};
 use local::CommandHome;
 pub(crate) use local::here;
 
@@ -131,6 +135,11 @@ pub(crate) fn fault(error: hermes_exec::Error) -> Failure {
         hermes_exec::Error::InUseElsewhere { .. } => {
             failure.hint("XDG_RUNTIME_DIR was another one when it was made; use that, or end it from there")
         }
+        hermes_exec::Error::NoImage { image } => image::advise(failure, image, None),
+        hermes_exec::Error::OtherPlatform { image, .. } => {
+            image::advise(failure, image, Some(&Fault::Platform))
+        }
+        hermes_exec::Error::Pull { image, fault } => image::advise(failure, image, Some(fault)),
         _ => failure,
     }
 }

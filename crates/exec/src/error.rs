@@ -9,6 +9,7 @@ use hermes_types::{BackendName, FileAccess};
 use thiserror::Error;
 
 use crate::backend::docker::fault::EngineFault;
+use crate::backend::docker::pull;
 
 /// A fault of our plumbing.
 #[derive(Debug, Error)]
@@ -83,6 +84,30 @@ pub enum Error {
         name: String,
         /// What it says.
         why: String,
+    },
+    /// The engine does not have the image.
+    #[error("the engine has no image {image}")]
+    NoImage {
+        /// Which one.
+        image: String,
+    },
+    /// The image is for machines of another kind.
+    #[error("the image {image} is built for {built}, but the engine runs {wanted}")]
+    OtherPlatform {
+        /// Which one.
+        image: String,
+        /// What it is for.
+        built: String,
+        /// What the engine runs.
+        wanted: String,
+    },
+    /// An image could not be pulled.
+    #[error("the image {image} could not be pulled: {fault}")]
+    Pull {
+        /// Which one.
+        image: String,
+        /// Why.
+        fault: pull::Fault,
     },
     /// Hermes itself is ending.
     #[error("interrupted")]

@@ -56,7 +56,7 @@ pub struct Plan {
 }
 
 /// The beginning of the hash of all parts, as text.
-fn hash(parts: &[&str], bytes: usize) -> String {
+pub(crate) fn hash(parts: &[&str], bytes: usize) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());

@@ -31,6 +31,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// The file whose age tells when that was done last.
 const SWEPT: &str = ".swept";
 const RECORD: &str = "place.json";
+/// How often is looked whether it is one's turn.
+const TURN: Duration = Duration::from_millis(50);
 /// The directory beside kept files that a place shares with us.
 pub(crate) const SHARED: &str = "run";
 /// What the socket of a guest is called.
@@ -316,6 +318,22 @@ impl Lock {
     /// Gives the right back and takes its file away. Whoever waits for it finds that it is gone and makes another.
     pub(crate) fn discard(self) -> Result<(), Error> {
         fs::remove_file(&self.path).map_err(Error::file(&self.path))
+    }
+}
+
+/// The right to do what one does for all, once nobody else has it.
+pub(crate) async fn turn(run: &Path, name: &str) -> Result<Lock, Error> {
+    private(run)?;
+    let path = run.join(name);
+    loop {
+        let file = open_lock(&path).map_err(Error::file(&path))?;
+        match file.try_lock() {
+            Ok(()) if protects(&file, &path) => return Ok(Lock { file, path }),
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(Error::file(&path)(error)),
+            // Whoever waits may go away at any time, which a thread that waits for the lock could not.
+            Err(TryLockError::WouldBlock) => sleep(TURN).await,
+        }
     }
 }
 

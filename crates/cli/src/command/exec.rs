@@ -39,7 +39,7 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
     }
     let plan = wire::plan(context, config, &args.place, &session, Making::Later)?;
     let reaper = wire::places(context, config).reap(plan.engines());
-    let sandbox = plan.open().await.map_err(wire::fault)?;
+    let sandbox = wire::open(context, config, &plan).await?;
     wire::warn_of_limits(context, &sandbox).await;
     fill_pool::start(context, &args.place, &plan)?;
     tracing::info!(place = plan.name(), %backend, "place open");

@@ -1,5 +1,7 @@
 //! `hermes sandbox`: the places that exist.
 
+mod pull;
+
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -19,6 +21,7 @@ pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<ExitCode, 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match action {
+            SandboxAction::Pull { image } => pull::pull(&image, context).await,
             SandboxAction::Ls => list(&places, context).await,
             SandboxAction::Show { id } => show(&places, &id, context).await,
             SandboxAction::Rm { ids, force } => {

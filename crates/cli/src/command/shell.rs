@@ -41,7 +41,7 @@ async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<E
     let session = Session::new(args, config)?;
     let plan = wire::plan(context, config, args, &session, Making::Later)?;
     let reaper = wire::places(context, config).reap(plan.engines());
-    let sandbox = plan.open().await.map_err(wire::fault)?;
+    let sandbox = wire::open(context, config, &plan).await?;
     wire::warn_of_limits(context, &sandbox).await;
     fill_pool::start(context, args, &plan)?;
     let job = Job::shell(SHELL, sandbox.cwd().await.map_err(wire::fault)?);

@@ -176,6 +176,8 @@ section! {
         container_persistent: bool = true, "TERMINAL_CONTAINER_PERSISTENT";
         /// The image of a Docker or Podman place.
         docker_image: String = IMAGE.into(), "TERMINAL_DOCKER_IMAGE";
+        /// Seconds that fetching an image may take.
+        docker_pull_timeout: u64 = 1800, "TERMINAL_DOCKER_PULL_TIMEOUT", at_least 1;
         /// Variables handed to commands in the container, by name. Values come from the process environment,
         /// then from `.env`. Whatever is listed here can be read by every command in the container.
         docker_forward_env: Vec<EnvName> = Vec::new(), "TERMINAL_DOCKER_FORWARD_ENV";

@@ -12,6 +12,8 @@ mod hostile;
 mod layers;
 mod local;
 mod places;
+mod pull;
+mod registry;
 mod request;
 mod status;
 

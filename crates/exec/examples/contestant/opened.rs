@@ -151,9 +151,10 @@ impl Layout {
                 memory: Some(5120 << 20),
                 disk: Some(51200 << 20),
                 processes: Some(256),
+                ..docker::Limits::default()
             },
             user: docker::User::Image,
-            extra: docker::extra::Extra::default(),
+            extra: Box::default(),
             // Only those who ask for it get one that is ready.
             pool: u32::from(session.as_str().starts_with("docker ready")),
             reaps_orphans: true,

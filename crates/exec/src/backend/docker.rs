@@ -12,6 +12,7 @@ pub mod extra;
 pub mod fault;
 pub mod find;
 mod orphans;
+pub mod pull;
 pub mod request;
 pub mod road;
 
@@ -167,6 +168,7 @@ impl Docker {
     pub(super) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<Fresh, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
         let (engine, body) = self.wanted(plan).await?;
+        pull::check(&engine, &self.image).await?;
         let guest = embed::guest(&plan.host.cache)?;
         let container = self.container(plan);
         let shared: &[&str] = if container.road == Road::Socket { &["workspace", "home"] } else { &[""] };
@@ -210,7 +212,7 @@ impl Docker {
         let api = &engine.api;
         record.write(room.path())?;
         let made = async {
-            let explain = |error| Error::from(engine::explain(&self.engine, &error, &self.image, &sources));
+            let explain = |error| Error::from(engine::explain(&self.engine, &error, &sources));
             let mut created = api.create_container(Some(options.clone()), body.clone()).await;
             if created.is_err() && matches!(container.look(&engine).await?, Named::Ours(_)) {
                 // The engine was still busy with what a hermes had asked for that was killed meanwhile.

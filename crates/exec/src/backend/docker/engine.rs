@@ -417,14 +417,12 @@ fn describe(greeting: &Greeting, info: SystemInfo) -> (Facts, Description) {
 }
 
 /// Why no container could be made.
-pub(super) fn explain(address: &Address, error: &ApiError, image: &str, sources: &[PathBuf]) -> EngineFault {
+pub(super) fn explain(address: &Address, error: &ApiError, sources: &[PathBuf]) -> EngineFault {
     let failed = |reason: String| EngineFault::Failed { address: address.clone(), reason };
     match error {
-        ApiError::DockerResponseServerError { message, status_code } => EngineFault::mount(message, sources)
-            .unwrap_or_else(|| match status_code {
-                404 => failed(format!("the image {image} is not there")),
-                _ => failed(message.clone()),
-            }),
+        ApiError::DockerResponseServerError { message, .. } => {
+            EngineFault::mount(message, sources).unwrap_or_else(|| failed(message.clone()))
+        }
         other => failed(other.to_string()),
     }
 }
