@@ -3,10 +3,13 @@
 //! Times are medians of many runs taken in turns, so that a busy machine slows all sides alike; what counts is
 //! the ratio.
 
+mod contest;
+mod docker;
 mod exec;
 mod startup;
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -22,11 +25,12 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
     match args.first().map(String::as_str) {
         Some("startup") => startup::main(),
         Some("exec") => exec::main(args.get(1..).unwrap_or_default()),
+        Some("docker") => docker::main(args.get(1..).unwrap_or_default()),
         // What a child has used can only be asked by its parent once it is gone, so each one gets its own.
         Some("peak-memory") => peak_memory_of(args.get(1..).unwrap_or_default()),
         // It runs in namespaces of its own, which a process with threads cannot enter.
         Some("leftovers") => exec::leftovers(args.get(1..).unwrap_or_default()),
-        _ => bail!("usage: cargo xtask bench startup|exec"),
+        _ => bail!("usage: cargo xtask bench startup|exec|docker"),
     }
 }
 
@@ -74,6 +78,12 @@ fn time(command: &mut Command) -> Result<Duration> {
     let taken = start.elapsed();
     ensure!(status.success(), "{command:?} ended with {status}");
     Ok(taken)
+}
+
+/// A number between 0 and 1.
+fn chance() -> f64 {
+    let bits = RandomState::new().hash_one(0) >> 32;
+    bits as f64 / f64::from(u32::MAX)
 }
 
 /// The median and the 99th of a hundred.

@@ -22,7 +22,7 @@ Tasks:
   peers    Start, stop and list the real peers that tests talk to
   tidy     Check what a reader expects of the tree (also a test)
   docs     Write the pages that are made from the code
-  bench    Measure against the Python program: bench startup, bench exec
+  bench    Measure against the Python program: bench startup, exec, docker
 ";
 
 fn main() -> ExitCode {

@@ -20,11 +20,12 @@ mod user;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 
 use apt::Need;
 use cell::Cell;
@@ -156,6 +157,14 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
     match parse(rest, option) {
         Ok(request) => task(&Dirs::find()?, request),
         Err(fault) => usage(fault),
+    }
+}
+
+/// The socket of the peer `docker`, which answers, and an image that it has.
+pub(crate) fn docker() -> Result<(PathBuf, String)> {
+    match docker::probe(&Dirs::find()?)? {
+        Access::Engine { socket, .. } => Ok((socket, images::Image::Bash.reference())),
+        other => bail!("{other:?}"),
     }
 }
 

@@ -41,6 +41,9 @@ pub enum Command {
     /// Serve the proxy of a place until nothing runs there
     #[command(hide = true)]
     KeepProxy(KeepProxyArgs),
+    /// Make places ready before anybody asks for one
+    #[command(hide = true)]
+    FillPool(PlaceArgs),
     /// Open an interactive terminal in a place
     Shell(PlaceArgs),
     /// Look after the places that exist
@@ -112,6 +115,11 @@ pub enum SandboxAction {
         /// Also where something runs or somebody is connected
         #[arg(long, short)]
         force: bool,
+    },
+    /// Get an image from its registry, also a newer one of the same name
+    Pull {
+        /// Its name, as in registry.example/owner/image:tag
+        image: String,
     },
     /// End every place that nobody uses; kept files stay
     Prune {
@@ -194,6 +202,9 @@ pub struct ExecArgs {
     /// Say yes to questions; what is never allowed stays so
     #[arg(long)]
     pub yes: bool,
+    /// Only print what would be asked for to make the place; nothing is made and nothing runs
+    #[arg(long)]
+    pub dry_run: bool,
     /// The command
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,

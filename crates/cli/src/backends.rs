@@ -1,6 +1,8 @@
 //! What each backend is worth on this machine: whether it can be used, and what it confines.
 
-use hermes_exec::Sandboxed;
+mod docker;
+
+use hermes_exec::{Bind, Sandboxed};
 use hermes_sandbox::probe::{Probe, Verdict};
 use hermes_sandbox::{Launcher, Limits};
 use hermes_types::{BackendName, Network};
@@ -15,9 +17,19 @@ use crate::wire;
 #[derive(Debug)]
 pub(crate) struct Standing {
     pub(crate) backend: BackendName,
-    /// Why it cannot be used, if it cannot.
-    pub(crate) trouble: Option<Trouble>,
+    pub(crate) usable: Usable,
     pub(crate) confines: Confines,
+    /// What makes its containers, if something does.
+    pub(crate) engine: Option<docker::Seen>,
+}
+
+/// Whether a backend can be used.
+#[derive(Debug)]
+pub(crate) enum Usable {
+    Yes,
+    No(Trouble),
+    /// Nobody looked, for this reason.
+    Unknown(&'static str),
 }
 
 /// Why a backend cannot be used, and what to do about it.
@@ -65,27 +77,34 @@ pub(crate) fn configured(config: &Config) -> Vec<BackendName> {
 /// Tries what a backend is worth. Nothing is left behind.
 pub(crate) fn look(context: &Context, config: &Config, backend: BackendName) -> Standing {
     match backend {
-        BackendName::Local => Standing {
-            backend,
-            trouble: None,
-            confines: Confines::all(State::NotHeld, "commands run as you; the gate asks first"),
-        },
+        BackendName::Local => {
+            let confines = Confines::all(State::NotHeld, "commands run as you; the gate asks first");
+            Standing::new(backend, Usable::Yes, confines)
+        }
         BackendName::Sandbox => jail(context, config),
-        _ => Standing {
-            backend,
-            trouble: Some(Trouble {
+        BackendName::Docker if !configured(config).contains(&backend) => {
+            // An engine that nobody chose is not so much as greeted.
+            let reason = "not looked at, because nothing is set to run there";
+            Standing::new(backend, Usable::Unknown(reason), Confines::all(State::Unknown, reason))
+        }
+        BackendName::Docker => docker::look(context, config),
+        _ => {
+            let trouble = Trouble {
                 what: "not part of this version".to_owned(),
-                remedy: "choose `sandbox` or `local`; until then commands for it are not run".to_owned(),
-            }),
-            confines: Confines::all(State::Unknown, "not part of this version"),
-        },
+                remedy: "choose `docker`, `sandbox` or `local`; until then commands for it are not run"
+                    .to_owned(),
+            };
+            let confines = Confines::all(State::Unknown, "not part of this version");
+            Standing::new(backend, Usable::No(trouble), confines)
+        }
     }
 }
 
 fn jail(context: &Context, config: &Config) -> Standing {
     let backend = BackendName::Sandbox;
     let home = context.variable("HOME").unwrap_or("/");
-    let settings = wire::sandboxed(context, config, home).map_err(Trouble::from).and_then(checked);
+    let settings = wire::sandboxed(context, config, home).map_err(Trouble::from);
+    let settings = settings.and_then(|settings| check(&settings.binds).map(|()| settings));
     let probed = settings.and_then(|settings| {
         let probe = Launcher::program(&settings.helper).probe();
         probe.map(|probe| (settings, probe)).map_err(|error| Trouble::told(&error.to_string()))
@@ -93,19 +112,19 @@ fn jail(context: &Context, config: &Config) -> Standing {
     match probed {
         Err(trouble) => {
             let confines = Confines::all(State::Unknown, "there is no jail to try it in");
-            Standing { backend, trouble: Some(trouble), confines }
+            Standing::new(backend, Usable::No(trouble), confines)
         }
         Ok((settings, probe)) => {
-            let trouble = leak(&probe);
-            Standing { backend, trouble, confines: Confines::of_jail(&settings, probe) }
+            let usable = leak(&probe).map_or(Usable::Yes, Usable::No);
+            Standing::new(backend, usable, Confines::of_jail(&settings, probe))
         }
     }
 }
 
-/// A mount whose source is missing stops every jail.
-fn checked(settings: Sandboxed) -> Result<Sandboxed, Trouble> {
-    match settings.binds.iter().find(|bind| !bind.source.exists()) {
-        None => Ok(settings),
+/// A mount whose source is missing stops every place.
+fn check(binds: &[Bind]) -> Result<(), Trouble> {
+    match binds.iter().find(|bind| !bind.source.exists()) {
+        None => Ok(()),
         Some(bind) => Err(Trouble {
             what: format!("{} is to be mounted and is not there", bind.source.display()),
             remedy: "make it, or take it out of terminal.docker_volumes".to_owned(),
@@ -128,6 +147,16 @@ fn leak(probe: &Probe) -> Option<Trouble> {
             remedy: "do not use it on this machine, and report this to the maintainers".to_owned(),
         }),
     })
+}
+
+impl Standing {
+    fn new(backend: BackendName, usable: Usable, confines: Confines) -> Self {
+        Self { backend, usable, confines, engine: None }
+    }
+
+    pub(crate) fn is_usable(&self) -> bool {
+        matches!(self.usable, Usable::Yes)
+    }
 }
 
 impl Trouble {

@@ -5,6 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod exec;
+pub(crate) mod fill_pool;
 pub(crate) mod keep_proxy;
 pub(crate) mod process;
 pub(crate) mod sandbox;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use hermes_exec::Record;
+use hermes_exec::backend::docker::extra::Extra;
 use hermes_policy::visible::visible;
 use hermes_types::Reach;
 use serde::de::IgnoredAny;
@@ -27,6 +28,11 @@ pub(crate) enum Hole {
     Network {
         /// The word of the setting.
         network: String,
+    },
+    /// Something else that the owner asked for.
+    Option {
+        /// As `docker run` writes it.
+        option: String,
     },
     /// A variable of the owner's.
     Variable {
@@ -60,13 +66,13 @@ pub(crate) fn holes(record: &Record) -> Vec<Hole> {
         Ok(spec) => spec,
         Err(error) => return host.into_iter().chain([Hole::Unknown { reason: error.to_string() }]).collect(),
     };
-    let (network, binds) = match spec.backend {
-        Backend::Local(_) => (None, Vec::new()),
-        Backend::Sandbox(jail) => {
-            let network = jail.network.to_lowercase();
-            ((network != "none").then_some(Hole::Network { network }), jail.binds)
-        }
+    let (network, binds, extra) = match spec.backend {
+        Backend::Local(_) => (None, Vec::new(), Box::default()),
+        Backend::Sandbox(place) | Backend::Docker(place) => (Some(place.network), place.binds, place.extra),
     };
+    let network = network.map(|network| network.to_lowercase()).filter(|network| network != "none");
+    let network = network.map(|network| Hole::Network { network });
+    let options = extra.openings().into_iter().map(|opening| Hole::Option { option: opening.option });
     let mounts = binds.into_iter().map(|bind| Hole::Mount {
         source: bind.source,
         target: bind.target,
@@ -76,7 +82,7 @@ pub(crate) fn holes(record: &Record) -> Vec<Hole> {
         },
     });
     let variables = spec.env.into_iter().map(|Variable { name, present }| Hole::Variable { name, present });
-    host.into_iter().chain(network).chain(mounts).chain(variables).collect()
+    host.into_iter().chain(network).chain(mounts).chain(options).chain(variables).collect()
 }
 
 impl fmt::Display for Hole {
@@ -91,6 +97,7 @@ impl fmt::Display for Hole {
                 write!(f, "mount of {} at {}, {access}", visible(source), visible(target))
             }
             Self::Network { network } => write!(f, "network: {}", visible(network)),
+            Self::Option { option } => write!(f, "option {}", visible(option)),
             Self::Variable { name, present: true } => write!(f, "variable {}", visible(name)),
             Self::Variable { name, present: false } => write!(f, "variable {} (empty)", visible(name)),
             Self::Unknown { reason } => write!(f, "unknown: {}", visible(reason)),
@@ -108,13 +115,16 @@ struct Spec {
 #[derive(Deserialize)]
 enum Backend {
     Local(IgnoredAny),
-    Sandbox(Jail),
+    Sandbox(Confined),
+    Docker(Confined),
 }
 
 #[derive(Deserialize)]
-struct Jail {
+struct Confined {
     network: String,
     binds: Vec<Bind>,
+    #[serde(default)]
+    extra: Box<Extra>,
 }
 
 #[derive(Deserialize)]
@@ -141,6 +151,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
+    use hermes_exec::backend::docker::{self, engine::Address};
     use hermes_sandbox::Limits;
     use hermes_types::{Network, PlaceId};
 
@@ -169,6 +180,8 @@ mod tests {
             files: None,
             anchor: None,
             container: None,
+            request: None,
+            unenforced: Vec::new(),
         }
     }
 
@@ -216,6 +229,50 @@ mod tests {
         assert_eq!(found, expected);
         assert!(!serde_json::to_string(&found).unwrap().contains("hunter2"));
         assert_eq!(holes(&record(jail(Network::None, Vec::new()))), variables());
+    }
+
+    #[test]
+    fn every_hole_of_a_container_is_found_in_what_was_written_down() {
+        let container = |options: &[&str], binds| {
+            let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+            hermes_exec::Backend::Docker(hermes_exec::Docker {
+                engine: Address::Unix("/engine".into()),
+                image: "image".to_owned(),
+                files: None,
+                binds,
+                volumes: Vec::new(),
+                network: Network::Full,
+                limits: docker::Limits::default(),
+                user: docker::User::Image,
+                extra: Box::new(Extra::parse(&options).unwrap()),
+                pool: 0,
+                reaps_orphans: false,
+            })
+        };
+        let data = hermes_exec::Bind {
+            source: "/nowhere/a".into(),
+            target: "/in".into(),
+            writable: hermes_exec::Writable::Yes,
+        };
+        let options = ["--cap-add SYS_ADMIN", "--device /dev/fuse", "--pid host", "--publish 8080:80/tcp"];
+        let option = |option: &str| Hole::Option { option: option.to_owned() };
+        let full = || Hole::Network { network: "full".to_owned() };
+        let mut expected = vec![
+            Hole::Host,
+            full(),
+            Hole::Mount {
+                source: "/nowhere/a".to_owned(),
+                target: "/in".to_owned(),
+                access: Access::ReadWrite,
+            },
+        ];
+        expected.extend(
+            ["--pid host", "--device /dev/fuse", "--cap-add SYS_ADMIN", "--publish 8080:80/tcp"].map(option),
+        );
+        expected.extend(variables());
+        assert_eq!(holes(&record(container(&options, vec![data]))), expected);
+        let [token, blank] = variables();
+        assert_eq!(holes(&record(container(&[], Vec::new()))), [full(), token, blank]);
     }
 
     #[test]

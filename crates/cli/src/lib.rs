@@ -14,6 +14,7 @@ pub mod failure;
 mod holes;
 mod home;
 mod log;
+mod progress;
 mod screen;
 mod terminal;
 mod wire;
@@ -75,6 +76,7 @@ fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
     match command {
         Command::Config { action } => command::config::run(action, context),
         Command::Exec(args) => command::exec::run(args, context),
+        Command::FillPool(args) => command::fill_pool::run(&args, context),
         Command::KeepProxy(args) => command::keep_proxy::run(&args),
         Command::Shell(args) => command::shell::run(&args, context),
         Command::Sandbox { action } => command::sandbox::run(action, context),

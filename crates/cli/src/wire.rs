@@ -1,14 +1,18 @@
 //! From settings to the values that the other crates are made of.
 
+mod credentials;
 mod docker;
+pub(crate) mod engine;
+mod image;
 mod local;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_exec::backend::sandbox::{HOME, KEPT, WORKSPACE};
+use hermes_exec::backend::docker::pull::Fault;
+use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
 use hermes_exec::backend::{self, bind};
-use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandboxed, Spec, Writable};
+use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandbox, Sandboxed, Spec, Writable};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
 use hermes_sandbox::Limits;
 use hermes_types::{Access, BackendName, Network, Place, PlaceId, Reach, SessionKey, Volume};
@@ -19,6 +23,8 @@ use crate::ask::random;
 use crate::config::file::{Lock, Mode};
 use crate::config::keys::{self, ApprovalMode, Config};
 use crate::failure::{Failure, Kind};
+pub(crate) use docker::docker;
+pub(crate) use image::{means, open};
 use local::CommandHome;
 pub(crate) use local::here;
 
@@ -57,6 +63,18 @@ pub(crate) fn gate(config: &Config) -> Gate {
 /// The lifetime of a place that is to leave nothing behind, should we be killed before we remove it.
 const ONE_SHOT: Duration = Duration::from_secs(60);
 
+/// What stands for the identity of a home that has none yet.
+const NO_INSTALL: &str = "00000000000000000000000000000000";
+
+/// Whether a planned place may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Making {
+    /// It may.
+    Later,
+    /// It is only looked at, so that not even the home gets an identity.
+    Never,
+}
+
 /// A session by the words of the command line.
 pub(crate) struct Session {
     pub(crate) key: SessionKey,
@@ -68,17 +86,25 @@ pub(crate) struct Session {
 pub(crate) enum Keep {
     /// Its state and its files.
     Everything,
+    /// Its files, and what still runs.
+    Files,
     /// Nothing at all.
     Nothing,
 }
 
 impl Session {
     /// The one that was asked for, or that of this directory.
-    pub(crate) fn new(args: &PlaceArgs) -> Result<Self, Failure> {
+    pub(crate) fn new(args: &PlaceArgs, config: &Config) -> Result<Self, Failure> {
+        let terminal = &config.terminal;
+        let is_docker = args.backend.unwrap_or(terminal.backend) == BackendName::Docker;
+        let lasting = match is_docker && !terminal.docker_persist_across_processes {
+            true => Keep::Files,
+            false => Keep::Everything,
+        };
         let (key, keep) = match args.session.as_deref() {
             Some("") => (format!("once {:032x}", u128::from_le_bytes(random()?)), Keep::Nothing),
-            Some(key) => (key.to_owned(), Keep::Everything),
-            None => (here()?.display().to_string(), Keep::Everything),
+            Some(key) => (key.to_owned(), lasting),
+            None => (here()?.display().to_string(), lasting),
         };
         Ok(Self { key: SessionKey::new(key), keep })
     }
@@ -92,13 +118,14 @@ pub(crate) fn places(context: &Context, config: &Config) -> Places {
         None => install_path(context),
     };
     let kept = kept(context, config);
-    Places { run, kept: [KEPT, backend::docker::KEPT].map(|name| kept.join(name)).to_vec() }
+    Places { run, kept: [backend::sandbox::KEPT, backend::docker::KEPT].map(|word| kept.join(word)).to_vec() }
 }
 
 /// Something about a place did not work.
 pub(crate) fn fault(error: hermes_exec::Error) -> Failure {
     let failure = Failure::new(Kind::Unavailable, error.to_string());
     match &error {
+        hermes_exec::Error::Engine(fault) => engine::told(fault),
         hermes_exec::Error::Full { .. } => failure
             .hint("`hermes sandbox prune` ends those that nobody uses")
             .hint("`terminal.max_places` says how many there may be"),
@@ -108,6 +135,11 @@ pub(crate) fn fault(error: hermes_exec::Error) -> Failure {
         hermes_exec::Error::InUseElsewhere { .. } => {
             failure.hint("XDG_RUNTIME_DIR was another one when it was made; use that, or end it from there")
         }
+        hermes_exec::Error::NoImage { image } => image::advise(failure, image, None),
+        hermes_exec::Error::OtherPlatform { image, .. } => {
+            image::advise(failure, image, Some(&Fault::Platform))
+        }
+        hermes_exec::Error::Pull { image, fault } => image::advise(failure, image, Some(fault)),
         _ => failure,
     }
 }
@@ -118,6 +150,7 @@ pub(crate) fn plan(
     config: &Config,
     args: &PlaceArgs,
     session: &Session,
+    making: Making,
 ) -> Result<Plan, Failure> {
     let backend = args.backend.unwrap_or(config.terminal.backend);
     if let (Some(_), BackendName::Local | BackendName::Sandbox | BackendName::Ssh) = (&args.image, backend) {
@@ -125,7 +158,7 @@ pub(crate) fn plan(
             .hint("leave `--image` out, or choose a backend that runs images, such as docker"));
     }
     let lifetime = match session.keep {
-        Keep::Everything => Duration::from_secs(config.terminal.lifetime_seconds),
+        Keep::Everything | Keep::Files => Duration::from_secs(config.terminal.lifetime_seconds),
         Keep::Nothing => ONE_SHOT,
     };
     let variable = |name: &str| context.variable(name).map(str::to_owned);
@@ -167,9 +200,11 @@ pub(crate) fn plan(
             (Backend::Sandbox(sandboxed), cwd, HOME.to_owned(), Vec::new())
         }
         BackendName::Docker => {
-            let docker = docker::docker(context, config, args.image.as_deref(), &owner_home)?;
+            let docker = docker(context, config, args.image.as_deref(), &owner_home)?;
             let cwd = docker::mounted_directory(config)
                 .unwrap_or_else(|| directory_inside(&terminal.cwd, &owner_home, &docker.binds));
+            let given = docker.extra.env.iter().map(|(name, value)| (name.to_string(), value.clone()));
+            env.extend(given);
             env.extend(docker::variables(context, config));
             (Backend::Docker(docker), cwd, backend::docker::HOME.to_owned(), Vec::new())
         }
@@ -181,7 +216,10 @@ pub(crate) fn plan(
             .hint("nothing was run; `--backend local` runs on this machine, with the gate asking"));
         }
     };
-    let install = install_id(context)?;
+    let install = match making {
+        Making::Later => install_id(context)?,
+        Making::Never => known_install(context).unwrap_or_else(|| NO_INSTALL.to_owned()),
+    };
     let host = Host {
         run: run_directory(context, &install),
         cache: context.home.path().join("cache").join("guest"),
@@ -191,6 +229,13 @@ pub(crate) fn plan(
     };
     let spec = Spec { backend: kind, cwd, home, env, init, lifetime };
     Ok(Plan::new(host, spec, session.key.clone()))
+}
+
+/// Tells of limits that a place was made without.
+pub(crate) async fn warn_of_limits(context: &Context, sandbox: &Sandbox) {
+    for limit in sandbox.unenforced().await {
+        context.screen.warn(&limit);
+    }
 }
 
 /// A confinement that cannot be given is refused.
@@ -225,11 +270,11 @@ pub(crate) fn sandboxed(context: &Context, config: &Config, home: &str) -> Resul
         helper: std::env::current_exe()?,
         files: terminal.container_persistent.then(|| kept(context, config)),
         owner_home: PathBuf::from(home),
-        binds: binds(config, home)?,
+        binds: binds(&terminal.docker_volumes, home)?,
         network: terminal.network.unwrap_or(Network::Proxy),
         limits: Limits {
             memory: megabytes(terminal.container_memory),
-            processes: Some(256),
+            processes: processes(config),
             millicpus: millicpus(terminal.container_cpu),
             disk: megabytes(terminal.container_disk),
             scratch: Some(512 << 20),
@@ -249,6 +294,12 @@ fn kept(context: &Context, config: &Config) -> PathBuf {
 fn millicpus(cpus: f64) -> Option<u32> {
     let text = format!("{:.0}", (cpus * 1000.0).ceil());
     text.parse().ok().filter(|millis| *millis > 0)
+}
+
+/// Processes and threads; none for 0.
+fn processes(config: &Config) -> Option<u32> {
+    let number = config.terminal.container_pids;
+    (number > 0).then(|| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 /// What tells this home from others, made on first use.
@@ -276,6 +327,11 @@ fn known_install(context: &Context) -> Option<String> {
     Some(text.trim().to_owned()).filter(|id| id.len() == 32)
 }
 
+/// Whether something was made for this home before.
+pub(crate) fn has_identity(context: &Context) -> bool {
+    known_install(context).is_some()
+}
+
 fn install_path(context: &Context) -> PathBuf {
     context.home.path().join(".install-id")
 }
@@ -293,8 +349,7 @@ fn run_directory(context: &Context, install: &str) -> PathBuf {
 }
 
 /// The owner's directories and files that places of this machine see.
-fn binds(config: &Config, home: &str) -> Result<Vec<Bind>, Failure> {
-    let volumes = &config.terminal.docker_volumes;
+fn binds(volumes: &[Volume], home: &str) -> Result<Vec<Bind>, Failure> {
     if volumes.is_empty() {
         return Ok(Vec::new());
     }
@@ -335,9 +390,8 @@ fn reach(context: &Context, config: &Config, backend: BackendName, home: &str) -
         }
         // The machine's own services listen on its loopback.
         BackendName::Sandbox if terminal.network == Some(Network::Full) => Reach::Host,
-        BackendName::Sandbox => bind::reach(&binds(config, home)?),
-        // What an extra argument gives away is not known here.
-        BackendName::Docker if !terminal.docker_extra_args.is_empty() => Reach::Host,
+        BackendName::Sandbox => bind::reach(&binds(&terminal.docker_volumes, home)?),
+        BackendName::Docker if terminal.docker_extra_args.meaning.reaches_host() => Reach::Host,
         BackendName::Docker => bind::reach(&docker::binds(context, config, home)?),
     })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hermes_guest::client::Client;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::registry::{Room, rooms, sweep};
+use crate::registry::{Engines, Room, blocking, rooms, sweep};
 use crate::{Error, Host};
 
 /// How long somebody waits for a place to end before giving up.
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Makes the room as soon as there may be one more. Whoever came first is let in first; the place that has been
 /// idle for longest makes way.
-pub(crate) async fn admit(host: &Host, room: &Room) -> Result<(), Error> {
+pub(crate) async fn admit(host: &Host, room: &Room, engines: Engines) -> Result<(), Error> {
     let path = host.run.join(".admission");
     let open = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
     let turn = open.map_err(Error::file(&path))?;
@@ -37,7 +37,8 @@ pub(crate) async fn admit(host: &Host, room: &Room) -> Result<(), Error> {
         if count < host.most_places {
             return room.make();
         }
-        sweep(&host.run)?;
+        let run = host.run.clone();
+        blocking(move || sweep(&run, engines)).await?;
         if !make_way(host).await? {
             if Instant::now() > deadline {
                 return Err(full());

@@ -9,9 +9,14 @@ use crate::Error;
 
 const GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hermes-guest"));
 
+/// Where the guest is, once it is written.
+pub(crate) fn path(cache: &Path) -> PathBuf {
+    cache.join(concat!("hermes-guest-", env!("HERMES_GUEST_HASH")))
+}
+
 /// The path of the guest, which is written there if it is not there yet.
 pub(crate) fn guest(cache: &Path) -> Result<PathBuf, Error> {
-    let path = cache.join(concat!("hermes-guest-", env!("HERMES_GUEST_HASH")));
+    let path = path(cache);
     let ours = |meta: fs::Metadata| -> bool {
         meta.len() == GUEST.len() as u64 && meta.uid() == rustix::process::geteuid().as_raw()
     };
@@ -29,7 +34,8 @@ pub(crate) fn guest(cache: &Path) -> Result<PathBuf, Error> {
     }
     let fresh = cache.join(".fresh");
     let written = (|| {
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o700).open(&fresh)?;
+        // Its directory is ours alone; in a container it may be started by anybody.
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o755).open(&fresh)?;
         file.write_all(GUEST)?;
         file.sync_all()?;
         drop(file);

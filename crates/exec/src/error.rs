@@ -8,6 +8,9 @@ use hermes_guest::protocol::file::FileFault;
 use hermes_types::{BackendName, FileAccess};
 use thiserror::Error;
 
+use crate::backend::docker::fault::EngineFault;
+use crate::backend::docker::pull;
+
 /// A fault of our plumbing.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -19,6 +22,9 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// There is no engine that could make a container.
+    #[error("the docker backend cannot be used: {0}")]
+    Engine(#[from] EngineFault),
     /// A file of ours could not be read or written.
     #[error("{}: {error}", path.display())]
     File {
@@ -72,10 +78,36 @@ pub enum Error {
         name: String,
     },
     /// The engine did not remove a container.
-    #[error("the engine has not removed the container {name}")]
+    #[error("the engine has not removed the container {name}: {why}")]
     Lingering {
         /// Which one.
         name: String,
+        /// What it says.
+        why: String,
+    },
+    /// The engine does not have the image.
+    #[error("the engine has no image {image}")]
+    NoImage {
+        /// Which one.
+        image: String,
+    },
+    /// The image is for machines of another kind.
+    #[error("the image {image} is built for {built}, but the engine runs {wanted}")]
+    OtherPlatform {
+        /// Which one.
+        image: String,
+        /// What it is for.
+        built: String,
+        /// What the engine runs.
+        wanted: String,
+    },
+    /// An image could not be pulled.
+    #[error("the image {image} could not be pulled: {fault}")]
+    Pull {
+        /// Which one.
+        image: String,
+        /// Why.
+        fault: pull::Fault,
     },
     /// Files of another user, which only a container of the same image could remove.
     #[error("{} has files that users of the container own, and no container to remove them: {reason}", path.display())]

@@ -22,12 +22,13 @@ mod error;
 pub mod files;
 pub mod places;
 mod plan;
+mod pool;
 pub mod process;
 pub mod proxy;
 mod registry;
 pub mod sandbox;
 
-pub use backend::{Backend, Bind, Docker, Local, Sandboxed, Writable};
+pub use backend::{Backend, Bind, Docker, Local, Request, Sandboxed, Writable};
 pub use command::{Command, Ending, Happening, Outcome, Shown, Terminal};
 pub use error::Error;
 pub use files::Files;
@@ -35,5 +36,5 @@ pub use hermes_guest::protocol::message::{AtDeadline, AtEnd, ProcessId, ProcessV
 pub use places::{Found, Places, Reaper, State};
 pub use plan::{Host, Plan, Spec};
 pub use process::{Handle, Processes};
-pub use registry::Record;
+pub use registry::{Engines, Record};
 pub use sandbox::{Attention, Directory, Input, Reset, Sandbox, Wish};

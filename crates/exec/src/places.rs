@@ -12,7 +12,9 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::anchor::Anchor;
-use crate::registry::{Record, Room, blocking, remove, rooms, sweep, sweep_now_and_then};
+use crate::registry::{
+    Engines, Record, Room, SHARED, SOCKET, answers, blocking, remove, rooms, sweep, sweep_now_and_then,
+};
 use crate::{Error, Processes};
 
 /// How long a guest may take to say how it is.
@@ -28,7 +30,7 @@ const REAP_EVERY: Duration = Duration::from_secs(60);
 pub struct Places {
     /// Where sockets and records are.
     pub run: PathBuf,
-    /// Where the files of places are kept, a directory for each backend.
+    /// Where the files of places are kept, one directory for each backend that keeps any.
     pub kept: Vec<PathBuf>,
 }
 
@@ -46,15 +48,16 @@ pub struct Found {
 #[derive(Debug)]
 pub struct Reaper {
     run: PathBuf,
+    engines: Engines,
     task: JoinHandle<()>,
 }
 
 impl Reaper {
     /// Looks a last time.
     pub async fn finish(self) -> Result<(), Error> {
-        let run = self.run.clone();
+        let (run, engines) = (self.run.clone(), self.engines);
         drop(self);
-        blocking(move || sweep_now_and_then(&run)).await
+        blocking(move || sweep_now_and_then(&run, engines)).await
     }
 }
 
@@ -115,11 +118,11 @@ impl Places {
     /// Removes what is left of places that are gone.
     pub async fn sweep(&self) -> Result<(), Error> {
         let run = self.run.clone();
-        blocking(move || sweep(&run)).await
+        blocking(move || sweep(&run, Engines::Ask)).await
     }
 
     /// Keeps removing what is left of places that are gone, for as long as the reaper lives.
-    pub fn reap(&self) -> Reaper {
+    pub fn reap(&self, engines: Engines) -> Reaper {
         let run = self.run.clone();
         let task = tokio::spawn(async move {
             let mut clock = tokio::time::interval(REAP_EVERY);
@@ -127,10 +130,10 @@ impl Places {
                 clock.tick().await;
                 let run = run.clone();
                 // What could not be removed now is tried again later, and by the next hermes.
-                drop(blocking(move || sweep_now_and_then(&run)).await);
+                drop(blocking(move || sweep_now_and_then(&run, engines)).await);
             }
         });
-        Reaper { run: self.run.clone(), task }
+        Reaper { run: self.run.clone(), engines, task }
     }
 
     /// Ends these, several at a time, and gives those that could not be ended with the reason.
@@ -159,15 +162,15 @@ impl Places {
 
     /// Places of which only the files are there.
     fn asleep(&self, awake: &[Found]) -> Result<Vec<Found>, Error> {
-        let mut entries = Vec::new();
+        let mut listed = Vec::new();
         for kept in &self.kept {
             match fs::read_dir(kept) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                listed => entries.extend(listed.map_err(Error::file(kept))?.flatten()),
+                entries => listed.extend(entries.map_err(Error::file(kept))?.flatten()),
             }
         }
         let mut found = Vec::new();
-        for entry in entries {
+        for entry in listed {
             let name = entry.file_name().to_string_lossy().into_owned();
             if awake.iter().any(|other| other.record.name == name) {
                 continue;
@@ -175,7 +178,8 @@ impl Places {
             // Without its record it is somebody else's directory.
             if let Some(record) = Record::beside(&entry.path()).filter(|record| record.name == name) {
                 let room = Room::named(&self.run, &name);
-                let lives = record.anchor.is_some_and(Anchor::lives);
+                let lives = record.anchor.is_some_and(Anchor::lives)
+                    || record.container.is_some() && answers(&entry.path().join(SHARED).join(SOCKET));
                 let state = if lives { State::Elsewhere } else { State::Asleep };
                 found.push(Found { record, state, room });
             }
@@ -200,12 +204,20 @@ impl Found {
         if let (State::Elsewhere, Some(anchor)) = (self.state, self.record.anchor) {
             blocking(move || anchor.end().map_err(Error::Ending)).await?;
         }
+        if let (State::Elsewhere, Some(container)) = (self.state, &self.record.container) {
+            container.remove().await?;
+        }
         lock.discard()
     }
 
     /// Ends the place and removes its kept files.
     pub async fn remove(&self) -> Result<(), Error> {
         self.end().await?;
+        if let Some(container) = &self.record.container {
+            // It may be used under another run directory.
+            container.remove().await?;
+            container.remove_files().await?;
+        }
         let (files, container) = (self.record.files.clone(), self.record.container.clone());
         match files {
             Some(files) => blocking(move || remove(&files, container.as_ref())).await,
@@ -224,8 +236,15 @@ async fn look(room: Room) -> Option<Found> {
     let state = match timeout(PATIENCE, ask).await.ok().flatten() {
         Some(stats) => State::Live(stats),
         // Without its socket it may still run.
-        None if record.anchor.is_some_and(Anchor::lives) || room.lives() => State::Silent,
-        None => return None,
+        None => {
+            let (anchor, seen) = (record.anchor, room.clone());
+            let lives = blocking(move || Ok(anchor.is_some_and(Anchor::lives) || seen.lives())).await;
+            let runs = match &record.container {
+                Some(container) => container.runs().await,
+                None => Ok(false),
+            };
+            (lives.unwrap_or(false) || runs.unwrap_or(false)).then_some(State::Silent)?
+        }
     };
     Some(Found { record, state, room })
 }

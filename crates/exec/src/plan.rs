@@ -7,7 +7,8 @@ use hermes_types::{BackendName, Network, Place, PlaceId, SessionKey};
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use crate::Backend;
+use crate::backend::Request;
+use crate::{Backend, Engines, Error};
 
 /// What this hermes brings along, whatever place it makes.
 #[derive(Debug, Clone)]
@@ -51,10 +52,11 @@ pub struct Plan {
     pub(crate) session: SessionKey,
     id: PlaceId,
     name: String,
+    digest: String,
 }
 
 /// The beginning of the hash of all parts, as text.
-fn hash(parts: &[&str], bytes: usize) -> String {
+pub(crate) fn hash(parts: &[&str], bytes: usize) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
@@ -74,7 +76,13 @@ impl Plan {
         let spec_text = serde_json::to_string(&identity).unwrap_or_default();
         let [install, uid, session_key, backend] = whose;
         let id = PlaceId::new(hash(&[install, uid, session_key, backend, &spec_text], 16));
-        Self { host, spec, session, id, name }
+        let digest = hash(&[&spec_text], 8);
+        Self { host, spec, session, id, name, digest }
+    }
+
+    /// Tells its settings from others, whoever's place it is.
+    pub(crate) fn digest(&self) -> &str {
+        &self.digest
     }
 
     /// Which place this is.
@@ -112,6 +120,21 @@ impl Plan {
     /// What commands there reach over the network.
     pub fn network(&self) -> Network {
         self.spec.backend.network()
+    }
+
+    /// The kind of place with its settings.
+    pub fn settings(&self) -> &Backend {
+        &self.spec.backend
+    }
+
+    /// Whether whoever makes it speaks to engines.
+    pub fn engines(&self) -> Engines {
+        self.spec.backend.engines()
+    }
+
+    /// What would be asked for to make it. Nothing is made.
+    pub async fn request(&self) -> Result<Request, Error> {
+        self.spec.backend.sketch(self).await
     }
 
     /// What kind of place it is.

@@ -22,6 +22,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::anchor::Anchor;
 use crate::backend::docker::container::Container;
+use crate::backend::docker::road::Road;
+use crate::pool::READY;
 use crate::{Error, Plan, proxy};
 
 /// How often whoever makes a place also sweeps away what is left of others.
@@ -29,6 +31,10 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// The file whose age tells when that was done last.
 const SWEPT: &str = ".swept";
 const RECORD: &str = "place.json";
+/// How often is looked whether it is one's turn.
+const TURN: Duration = Duration::from_millis(50);
+/// The directory beside kept files that a place shares with us.
+pub(crate) const SHARED: &str = "run";
 /// What the socket of a guest is called.
 pub(crate) const SOCKET: &str = "sock";
 
@@ -58,9 +64,20 @@ pub struct Record {
     /// The container that holds it up.
     #[serde(default)]
     pub container: Option<Container>,
+    /// What its engine was asked for.
+    #[serde(default)]
+    pub request: Option<serde_json::Value>,
+    /// The limits that are not enforced there.
+    #[serde(default)]
+    pub unenforced: Vec<String>,
 }
 
 impl Record {
+    /// Whether it is nobody's yet.
+    pub fn is_ready(&self) -> bool {
+        self.session.starts_with(READY)
+    }
+
     /// What the gate must know of the place; nothing if another version of hermes made it.
     pub fn place(&self, hermes_home: &Path) -> Option<Place> {
         Some(Place {
@@ -116,6 +133,31 @@ impl Room {
         self.path.join("guest")
     }
 
+    /// Makes that part anew and says where it really is: beside the kept files that commands may write, so that whoever
+    /// fills that disk does not fill the small one on which the rooms of all places are.
+    pub(crate) fn share(&self, kept: Option<&Path>, container: Option<&Container>) -> Result<PathBuf, Error> {
+        let shared = self.shared(kept);
+        remove(&shared, container)?;
+        fs::DirBuilder::new().mode(0o700).create(&shared).map_err(Error::file(&shared))?;
+        kept.map(|kept| self.lead(kept)).transpose()?;
+        Ok(shared)
+    }
+
+    /// Where it really is, once it is made.
+    pub(crate) fn shared(&self, kept: Option<&Path>) -> PathBuf {
+        kept.map_or_else(|| self.inside(), |kept| kept.join(SHARED))
+    }
+
+    /// Makes that part lead to where it really is.
+    pub(crate) fn lead(&self, kept: &Path) -> Result<(), Error> {
+        let inside = self.inside();
+        match fs::remove_file(&inside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => std::os::unix::fs::symlink(kept.join(SHARED), &inside),
+        }
+        .map_err(Error::file(&inside))
+    }
+
     /// Where its guest listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.inside().join(SOCKET)
@@ -123,15 +165,21 @@ impl Room {
 
     /// A stream to its guest.
     pub(crate) async fn knock(&self) -> io::Result<UnixStream> {
+        if let Some(container) = self.far() {
+            return container.attach().await;
+        }
         let door = self.door()?;
         UnixStream::connect(through(&door)).await
     }
 
-    /// The socket itself: a link would lead to the guest of another place, with another's rights.
+    /// The container that holds its place where no directory of ours can be seen.
+    fn far(&self) -> Option<Container> {
+        self.record()?.container.filter(|container| container.road == Road::Exec)
+    }
+
     fn door(&self) -> io::Result<OwnedFd> {
         is_ours(self.run())?;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(self.socket(), flags, Mode::empty())?)
+        open_door(&self.socket())
     }
 
     /// What is written down about it, if anything is.
@@ -140,7 +188,13 @@ impl Room {
     }
 
     /// Whether its guest is there. One that is about to end counts as gone.
+    ///
+    /// For a thread that may wait.
     pub(crate) fn lives(&self) -> bool {
+        if let Some(container) = self.far() {
+            // One whose engine does not answer is left alone.
+            return Handle::current().block_on(container.runs()).unwrap_or(true);
+        }
         match self.record().and_then(|record| record.anchor) {
             Some(anchor) => anchor.lives() && self.socket().exists(),
             None => self.answers(),
@@ -159,8 +213,7 @@ impl Room {
 
     /// Makes the directory, for this user alone.
     pub(crate) fn make(&self) -> Result<(), Error> {
-        let inside = self.inside();
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&inside).map_err(Error::file(&inside))
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(Error::file(&self.path))
     }
 
     /// Ends its place, if there is one, and removes the directory. Whoever does this holds the lock.
@@ -244,6 +297,17 @@ impl Room {
     }
 }
 
+/// The socket itself: a link would lead to the guest of another place, with another's rights.
+fn open_door(socket: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(socket, flags, Mode::empty())?)
+}
+
+/// Whether somebody listens at a socket.
+pub(crate) fn answers(socket: &Path) -> bool {
+    open_door(socket).and_then(|door| net::UnixStream::connect(through(&door))).is_ok()
+}
+
 /// The right to make or remove one place.
 #[derive(Debug)]
 pub(crate) struct Lock {
@@ -256,6 +320,22 @@ impl Lock {
     /// Gives the right back and takes its file away. Whoever waits for it finds that it is gone and makes another.
     pub(crate) fn discard(self) -> Result<(), Error> {
         fs::remove_file(&self.path).map_err(Error::file(&self.path))
+    }
+}
+
+/// The right to do what one does for all, once nobody else has it.
+pub(crate) async fn turn(run: &Path, name: &str) -> Result<Lock, Error> {
+    private(run)?;
+    let path = run.join(name);
+    loop {
+        let file = open_lock(&path).map_err(Error::file(&path))?;
+        match file.try_lock() {
+            Ok(()) if protects(&file, &path) => return Ok(Lock { file, path }),
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(Error::file(&path)(error)),
+            // Whoever waits may go away at any time, which a thread that waits for the lock could not.
+            Err(TryLockError::WouldBlock) => sleep(TURN).await,
+        }
     }
 }
 
@@ -279,9 +359,22 @@ pub(crate) fn rooms(run: &Path) -> Result<Vec<Room>, Error> {
     Ok(rooms)
 }
 
+/// Whether those who make containers may be asked to remove one. Whoever chose another backend does not speak to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engines {
+    /// They may.
+    Ask,
+    /// What they made is left to others.
+    Leave,
+}
+
 /// Removes what is left of places that are gone. A place that somebody is making right now is left alone.
-pub(crate) fn sweep(run: &Path) -> Result<(), Error> {
+pub(crate) fn sweep(run: &Path, engines: Engines) -> Result<(), Error> {
     for room in rooms(run)? {
+        let in_container = room.record().is_some_and(|record| record.container.is_some());
+        if in_container && engines == Engines::Leave {
+            continue;
+        }
         if room.lives() {
             continue;
         }
@@ -300,7 +393,7 @@ pub(crate) fn sweep(run: &Path) -> Result<(), Error> {
 }
 
 /// Sweeps, unless somebody just did: with a thousand places each new one would look at all others.
-pub(crate) fn sweep_now_and_then(run: &Path) -> Result<(), Error> {
+pub(crate) fn sweep_now_and_then(run: &Path, engines: Engines) -> Result<(), Error> {
     private(run)?;
     let path = run.join(SWEPT);
     let swept = fs::metadata(&path).and_then(|meta| meta.modified());
@@ -309,7 +402,7 @@ pub(crate) fn sweep_now_and_then(run: &Path) -> Result<(), Error> {
         return Ok(());
     }
     fs::write(&path, "").map_err(Error::file(&path))?;
-    sweep(run)
+    sweep(run, engines)
 }
 
 /// Removes a directory in which commands did as they liked. What only the users of a container may remove is removed

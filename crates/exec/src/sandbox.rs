@@ -15,6 +15,7 @@ use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
 
 use crate::anchor::Anchor;
+use crate::backend::{Begun, Fresh};
 use crate::command::{Command, Kind, Terminal};
 use crate::proxy::{self, Attached};
 use crate::registry::{Record, Room, blocking, remove, sweep_now_and_then};
@@ -98,18 +99,25 @@ pub struct Sandbox {
 }
 
 /// A guest that was found.
-struct Here {
-    client: Client,
-    made: Made,
+pub(crate) struct Here {
+    pub(crate) client: Client,
+    pub(crate) made: Made,
 }
 
 /// Whether a place is the one that is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Made {
+pub(crate) enum Made {
     /// With the same settings.
     AsWanted,
     /// With others.
     Otherwise,
+}
+
+/// A guest, and what became of its place on the way to it.
+pub(crate) struct Entry {
+    client: Client,
+    reset: Reset,
+    unenforced: Vec<String>,
 }
 
 /// A connection to the guest, with the session open.
@@ -123,6 +131,8 @@ struct Live {
     cwd: Option<String>,
     /// Whether its session was there before.
     origin: Origin,
+    /// The limits that are not enforced in a place that was made for it.
+    unenforced: Vec<String>,
     /// The way out, where the place has no other.
     _proxy: Option<Attached>,
 }
@@ -154,7 +164,7 @@ impl Plan {
     }
 
     async fn try_enter(&self) -> Result<Live, Error> {
-        let (client, was_here) = self.find_or_make().await?;
+        let Entry { client, reset: was_here, unenforced } = self.find_or_make().await?;
         let mut env = pairs(&self.spec.env);
         let proxy = match self.spec.backend.network() {
             Network::Proxy => {
@@ -177,19 +187,21 @@ impl Plan {
         // A place whose guest lost the session has lost its state, whoever made it.
         let reset = if view.origin == Origin::Created { was_here } else { Reset::No };
         let cwd = Some(String::from_utf8_lossy(&view.cwd).into_owned());
-        Ok(Live { client, reset, cwd, origin: view.origin, _proxy: proxy })
+        Ok(Live { client, reset, cwd, origin: view.origin, unenforced, _proxy: proxy })
     }
 
-    async fn find_or_make(&self) -> Result<(Client, Reset), Error> {
+    pub(crate) async fn find_or_make(&self) -> Result<Entry, Error> {
         let room = Room::of(self);
+        let found = |client| Entry { client, reset: Reset::No, unenforced: Vec::new() };
         if let Some(Here { client, made: Made::AsWanted }) = self.find(&room).await {
-            return Ok((client, Reset::No));
+            return Ok(found(client));
         }
+        let begun = self.spec.backend.begin();
         let _lock = room.lock().await?;
         let before = room.record();
         // Somebody else may have made it meanwhile.
         match self.find(&room).await {
-            Some(Here { client, made: Made::AsWanted }) => return Ok((client, Reset::No)),
+            Some(Here { client, made: Made::AsWanted }) => return Ok(found(client)),
             // It is not what was judged, so nothing runs there for us; and what runs there is not ours to end.
             Some(Here { client, made: Made::Otherwise })
                 if client.stats().await.is_ok_and(|stats| stats.running > 0) =>
@@ -204,26 +216,59 @@ impl Plan {
         if kept.as_ref().and_then(|record| record.anchor).is_some_and(Anchor::lives) {
             return Err(Error::InUseElsewhere { name: self.name() });
         }
-        let run = self.host.run.clone();
-        blocking(move || sweep_now_and_then(&run)).await?;
-        admission::admit(&self.host, &room).await?;
-        let made = self.make(&room).await;
-        if made.is_err() {
-            blocking(move || room.clear()).await?;
+        // Only a place that never was can be another that is ready.
+        if before.is_none()
+            && kept.is_none()
+            && let Some(client) = self.take_ready(&room).await?
+        {
+            return Ok(found(client));
         }
-        Ok((made?, if before.is_some() || kept.is_some() { Reset::Yes } else { Reset::No }))
+        let run = self.host.run.clone();
+        let engines = self.spec.backend.engines();
+        blocking(move || sweep_now_and_then(&run, engines)).await?;
+        admission::admit(&self.host, &room, engines).await?;
+        let made = self.make(begun, &room).await;
+        if made.is_err() {
+            // What cannot be removed now is in the record, for whoever sweeps.
+            drop(room.end().await);
+        }
+        let (client, unenforced) = made?;
+        let reset = if before.is_some() || kept.is_some() { Reset::Yes } else { Reset::No };
+        Ok(Entry { client, reset, unenforced })
     }
 
-    async fn find(&self, room: &Room) -> Option<Here> {
+    pub(crate) async fn find(&self, room: &Room) -> Option<Here> {
         let stream = self.spec.backend.reach_guest(room).await.ok()?;
         // Without a record nobody knows what it is: whoever made it was killed, or is about to write that down.
         let made = if room.record()?.place == *self.id() { Made::AsWanted } else { Made::Otherwise };
-        Some(Here { client: Client::connect(stream).await.ok()?, made })
+        tokio::select! {
+            client = Client::connect(stream) => Some(Here { client: client.ok()?, made }),
+            () = self.stuck() => None,
+        }
     }
 
-    async fn make(&self, room: &Room) -> Result<Client, Error> {
+    async fn make(&self, begun: Begun<'_>, room: &Room) -> Result<(Client, Vec<String>), Error> {
+        let mut record = self.record();
+        let Fresh { stream, request, unenforced } = begun.make(self, room, &record).await?;
+        record.request = request;
+        record.unenforced.clone_from(&unenforced);
+        // The process of a container may be anybody's on this machine.
+        record.anchor = record.container.is_none().then(|| Anchor::of(&stream)).flatten();
+        let room = room.clone();
+        let written = blocking(move || {
+            record.write(room.path())?;
+            record.files.iter().try_for_each(|files| record.write(files))
+        });
+        // Both to their end: whoever clears up after one must not be in the way of the other.
+        let (written, client) = tokio::join!(written, Client::connect(stream));
+        written?;
+        Ok((client?, unenforced))
+    }
+
+    /// What is written down about the place when it is made.
+    pub(crate) fn record(&self) -> Record {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut record = Record {
+        Record {
             place: self.id().clone(),
             name: self.name(),
             backend: self.backend().word().to_owned(),
@@ -235,23 +280,18 @@ impl Plan {
             files: self.spec.backend.files(self),
             anchor: None,
             container: self.spec.backend.container(self),
-        };
-        // Whoever comes after us, should we be killed, must know what there is to remove.
-        if record.container.is_some() {
-            record.write(room.path())?;
+            request: None,
+            unenforced: Vec::new(),
         }
-        let stream = self.spec.backend.make(self, room).await?;
-        // The process of a container may be anybody's on this machine.
-        record.anchor = record.container.is_none().then(|| Anchor::of(&stream)).flatten();
-        let room = room.clone();
-        let written = blocking(move || {
-            record.write(room.path())?;
-            record.files.iter().try_for_each(|files| record.write(files))
-        });
-        // Both to their end: whoever clears up after one must not be in the way of the other.
-        let (written, client) = tokio::join!(written, Client::connect(stream));
-        written?;
-        Ok(client?)
+    }
+
+    /// Returns when it is known of the place that it cannot answer.
+    async fn stuck(&self) {
+        let record = Room::of(self).record();
+        match record.and_then(|record| record.container) {
+            Some(container) => container.until_stuck().await,
+            None => std::future::pending().await,
+        }
     }
 
     fn guest_session(&self) -> SessionKey {
@@ -267,12 +307,33 @@ impl Sandbox {
             return Ok(cwd);
         }
         let key = self.plan.guest_session();
-        let shown = match self.client().await?.show_session(&key).await {
+        let client = self.client().await?;
+        let shown = tokio::select! {
+            shown = client.show_session(&key) => shown,
+            () = self.plan.stuck() => {
+                self.replace().await?;
+                Err(client::Error::Gone)
+            }
+        };
+        let shown = match shown {
             // Its place ended just then; nothing was asked of it that could be done twice.
             Err(client::Error::Gone) => self.client().await?.show_session(&key).await,
             shown => shown,
         };
         Ok(String::from_utf8_lossy(&shown?.cwd).into_owned())
+    }
+
+    /// Makes the place again, whatever is there.
+    async fn replace(&self) -> Result<(), Error> {
+        let mut live = self.live.lock().await;
+        self.plan.reset().await?;
+        *live = Live { reset: Reset::Yes, ..self.plan.enter().await? };
+        Ok(())
+    }
+
+    /// The limits that are not enforced, if the place was made for this. They are told once.
+    pub async fn unenforced(&self) -> Vec<String> {
+        std::mem::take(&mut self.live.lock().await.unenforced)
     }
 
     /// What runs there in the background.
@@ -297,10 +358,26 @@ impl Sandbox {
         let lock = room.lock().await?;
         drop(self.live);
         room.end().await?;
+        if let Some(container) = self.plan.spec.backend.container(&self.plan) {
+            container.remove_files().await?;
+        }
         if let Some(files) = self.plan.spec.backend.files(&self.plan) {
             let container = self.plan.spec.backend.container(&self.plan);
             blocking(move || remove(&files, container.as_ref())).await?;
         }
+        lock.discard()
+    }
+
+    /// Ends the place, unless somebody else is there or something runs; its kept files stay.
+    pub async fn leave(self) -> Result<(), Error> {
+        let room = Room::of(&self.plan);
+        let lock = room.lock().await?;
+        let stats = self.client().await?.stats().await?;
+        drop(self.live);
+        if stats.clients > 1 || stats.running > 0 {
+            return Ok(());
+        }
+        room.end().await?;
         lock.discard()
     }
 

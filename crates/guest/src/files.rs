@@ -1,7 +1,9 @@
 //! Files of the place. What looks through files is done on a thread of its own, so that it holds up nobody else.
 
+mod blocks;
 pub(crate) mod place;
 mod read;
+mod screen;
 mod search;
 mod stat;
 mod walk;

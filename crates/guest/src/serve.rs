@@ -52,7 +52,7 @@ pub(crate) fn main(options: &Options) -> io::Result<()> {
         Stay::Detached | Stay::Foreground => None,
     };
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let run_dir = private_dir(&socket)?;
+    let run_dir = private_dir(&socket, is_first)?;
     let room = options.room.as_deref().map(Room::hold).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -79,8 +79,9 @@ fn shed_environment() -> io::Result<()> {
     Err(Command::new("/proc/self/exe").args(std::env::args_os().skip(1)).env_clear().envs(kept).exec())
 }
 
-/// The directory of the socket, which nobody else may look into.
-fn private_dir(socket: &Path) -> io::Result<PathBuf> {
+/// The directory of the socket, which nobody else may look into. In a container there is nobody else, and whoever made
+/// it sees to the outside.
+fn private_dir(socket: &Path, is_first: bool) -> io::Result<PathBuf> {
     let dir = socket.parent().ok_or(io::ErrorKind::InvalidInput)?;
     if !dir.exists() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -90,7 +91,7 @@ fn private_dir(socket: &Path) -> io::Result<PathBuf> {
     match found.uid() == rustix::process::geteuid().as_raw() {
         true if is_open => fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?,
         // In a container it is that of whoever made the container, who is somebody else there.
-        false if is_open => return Err(io::Error::other("the run directory is open to others")),
+        false if is_open && !is_first => return Err(io::Error::other("the run directory is open to others")),
         _ => {}
     }
     Ok(dir.to_owned())

@@ -29,6 +29,7 @@ pub(crate) const CELL: &[Need] = &[
 /// What tests run inside places, or put beside them, to see that ordinary programs work there.
 pub(crate) const PROGRAMS: &[Need] = &[
     Need { program: "curl", package: "curl" },
+    Need { program: "docker-registry", package: "docker-registry" },
     Need { program: "git", package: "git" },
     Need { program: "npm", package: "npm" },
     Need { program: "openssl", package: "openssl" },

@@ -7,6 +7,7 @@ find "$3" -mindepth 1 -delete
 # The bridge plugin keeps its leases here, and the interfaces they are for end with the cell.
 mkdir -p /var/lib/cni
 mount -t tmpfs tmpfs /var/lib/cni
+insecure_loopback "$3/registries.conf"
 exec tini -- podman \
     --root "$2" --runroot "$3/run" --tmpdir "$3/tmp" \
     --runtime runc --cgroup-manager cgroupfs \

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::Context;
 use crate::ask::Consent;
-use crate::backends::{self, Standing, State as Holding};
+use crate::backends::{self, Standing, State as Holding, Usable};
 use crate::config::layers::Severity;
 use crate::config::{self, FileVersion, Loaded};
 use crate::failure::{Failure, Kind};
@@ -72,7 +72,7 @@ pub(crate) fn run(context: &Context, depth: Depth) -> Result<ExitCode, Failure> 
         for backend in backends::configured(config) {
             let standing = backends::look(context, config, backend);
             findings.extend(check_backend(&standing));
-            if let (Depth::Live(consent), None) = (depth, &standing.trouble) {
+            if let (Depth::Live(consent), true) = (depth, standing.is_usable()) {
                 findings.extend(live::run(context, config, backend, consent)?);
             }
         }
@@ -211,9 +211,13 @@ fn check_space(home: &Path) -> Option<Finding> {
 
 fn check_backend(standing: &Standing) -> Vec<Finding> {
     let name = standing.backend.word();
-    if let Some(trouble) = &standing.trouble {
-        let detail = format!("cannot be used: {}", trouble.what);
-        return vec![Finding::bad(name, State::Broken, detail, trouble.remedy.as_str())];
+    match &standing.usable {
+        Usable::Yes => {}
+        Usable::No(trouble) => {
+            let detail = format!("cannot be used: {}", trouble.what);
+            return vec![Finding::bad(name, State::Broken, detail, trouble.remedy.as_str())];
+        }
+        Usable::Unknown(reason) => return vec![Finding::warning(name, *reason)],
     }
     let (held, open): (Vec<_>, Vec<_>) =
         standing.confines.rows().into_iter().partition(|(_, hold)| hold.state == Holding::Held);
@@ -222,6 +226,13 @@ fn check_backend(standing: &Standing) -> Vec<Finding> {
     }
     let names: Vec<&str> = held.iter().map(|(name, _)| *name).collect();
     let mut findings = vec![Finding::ok(name, format!("can be used; held: {}", names.join(", ")))];
+    if let Some(engine) = &standing.engine {
+        findings.push(Finding::ok(name, engine.to_string()));
+        if !engine.image_present {
+            let detail = format!("the image {} is not there yet", engine.image);
+            findings.push(Finding::warning(name, detail));
+        }
+    }
     findings.extend(open.into_iter().map(|(what, hold)| {
         let state = if hold.state == Holding::NotHeld { "not held" } else { "unknown" };
         let reason = hold.reason.as_deref().unwrap_or_default();

@@ -16,11 +16,11 @@ use crate::Context;
 use crate::args::ExecArgs;
 use crate::ask::{self, Consent, Refused};
 use crate::command::config::settings;
-use crate::command::keep_proxy;
+use crate::command::{fill_pool, keep_proxy};
 use crate::config::keys::Config;
 use crate::failure::Failure;
 use crate::screen::{Format, Tone};
-use crate::wire::{self, Keep, Session};
+use crate::wire::{self, Keep, Making, Session};
 
 /// How often a session may move away under a command that waits for its permit.
 const ATTEMPTS: u32 = 5;
@@ -33,10 +33,15 @@ pub(crate) fn run(args: ExecArgs, context: &Context) -> Result<ExitCode, Failure
 
 async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
     let backend = args.place.backend.unwrap_or(config.terminal.backend);
-    let session = Session::new(&args.place)?;
-    let plan = wire::plan(context, config, &args.place, &session)?;
-    let reaper = wire::places(context, config).reap();
-    let sandbox = plan.open().await.map_err(wire::fault)?;
+    let session = Session::new(&args.place, config)?;
+    if args.dry_run {
+        return dry_run(&args, context, config, &session).await;
+    }
+    let plan = wire::plan(context, config, &args.place, &session, Making::Later)?;
+    let reaper = wire::places(context, config).reap(plan.engines());
+    let sandbox = wire::open(context, config, &plan).await?;
+    wire::warn_of_limits(context, &sandbox).await;
+    fill_pool::start(context, &args.place, &plan)?;
     tracing::info!(place = plan.name(), %backend, "place open");
     let done = run_in(&sandbox, &plan, &session, &args, context, config).await;
     let goes_on =
@@ -45,6 +50,8 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
         sandbox.remove().await.map_err(wire::fault)?;
     } else if goes_on || matches!(&done, Ok(Done::Ended(outcome)) if outcome.left.is_some()) {
         keep_proxy::start(context, &plan)?;
+    } else if session.keep == Keep::Files {
+        sandbox.leave().await.map_err(wire::fault)?;
     }
     // What it could not remove the next one tries again; the command has its own outcome.
     if let Err(error) = reaper.finish().await {
@@ -54,6 +61,51 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
         Done::Ended(outcome) => report(context, &plan, &session.key, args.cwd.as_deref(), &outcome),
         Done::Refused(refused) => ask::refuse(context, &refused),
     }
+}
+
+/// Says what would be asked for to make the place. Nothing is made and nothing runs, so nobody is asked.
+async fn dry_run(
+    args: &ExecArgs,
+    context: &Context,
+    config: &Config,
+    session: &Session,
+) -> Result<ExitCode, Failure> {
+    let plan = wire::plan(context, config, &args.place, session, Making::Never)?;
+    let request = plan.request().await.map_err(wire::fault)?;
+    let screen = context.screen;
+    if !wire::has_identity(context) {
+        screen.warn("this home is new: what is named after it will have other names");
+    }
+    if screen.format == Format::Json {
+        screen.json(&json!({
+            "backend": plan.backend().word(),
+            "place": plan.name(),
+            "session": session.key.as_str(),
+            "reach": plan.place().reach,
+            "engine": request.engine,
+            "container": request.container,
+            "request": request.body,
+            "unenforced": request.unenforced,
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let backend = plan.backend();
+    let rows = [
+        ("backend", Some(backend.word().to_owned())),
+        ("place", Some(plan.name())),
+        ("engine", request.engine),
+        ("container", request.container),
+    ];
+    for (name, value) in rows {
+        if let Some(value) = value {
+            screen.line(&format!("{}  {value}", screen.paint(Tone::Strong, &format!("{name:9}"))))?;
+        }
+    }
+    screen.line(&format!("{}\n{:#}", screen.paint(Tone::Strong, "request"), request.body))?;
+    for limit in &request.unenforced {
+        screen.warn(limit);
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What became of a command.

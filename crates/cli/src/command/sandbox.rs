@@ -1,9 +1,11 @@
 //! `hermes sandbox`: the places that exist.
 
+mod pull;
+
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use hermes_exec::{Found, Places, State};
+use hermes_exec::{Found, Places, Record, State};
 use serde_json::{Value, json};
 
 use crate::Context;
@@ -19,6 +21,7 @@ pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<ExitCode, 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match action {
+            SandboxAction::Pull { image } => pull::pull(&image, context).await,
             SandboxAction::Ls => list(&places, context).await,
             SandboxAction::Show { id } => show(&places, &id, context).await,
             SandboxAction::Rm { ids, force } => {
@@ -66,12 +69,17 @@ async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
             found.record.backend.clone(),
             state(found),
             age(since(found)),
-            one_line(&found.record.session, 40),
+            session(&found.record, 40),
         ]
     };
     let rows: Vec<_> = found.iter().map(row).collect();
     context.screen.table(&["NAME", "BACKEND", "STATE", "AGE", "SESSION"], &rows)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whose it is.
+fn session(record: &Record, most: usize) -> String {
+    if record.is_ready() { "(ready for the next)".to_owned() } else { one_line(&record.session, most) }
 }
 
 async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, Failure> {
@@ -85,6 +93,10 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     let holes = holes(&found.record);
     facts["holes"] = json!(holes);
     facts["spec"] = found.record.spec.clone();
+    facts["engine"] = json!(found.record.container.as_ref().map(|container| container.engine.to_string()));
+    facts["container"] = json!(found.record.container.as_ref().map(|container| &container.name));
+    facts["request"] = json!(found.record.request);
+    facts["unenforced"] = json!(found.record.unenforced);
     facts["processes"] = Value::from(views);
     if context.screen.format == Format::Json {
         context.screen.json(&facts)?;
@@ -93,13 +105,17 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     let mut rows = vec![
         ("name", found.record.name.clone()),
         ("backend", found.record.backend.clone()),
-        ("session", one_line(&found.record.session, 200)),
+        ("session", session(&found.record, 200)),
         ("state", state(&found)),
         ("age", age(since(&found))),
         ("lifetime", format!("{} s of idleness", found.record.lifetime)),
         ("reaches", reach(&found)),
     ];
     rows.extend(holes.iter().map(|hole| ("hole", hole.to_string())));
+    rows.extend(found.record.unenforced.iter().map(|limit| ("limit", limit.clone())));
+    if let Some(container) = &found.record.container {
+        rows.push(("engine", format!("{}, container {}", container.engine, container.name)));
+    }
     if let Some(files) = &found.record.files {
         rows.push(("files", files.display().to_string()));
     }
@@ -114,6 +130,9 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     }
     let spec = serde_json::to_string_pretty(&found.record.spec).unwrap_or_default();
     context.screen.line(&format!("{}\n{spec}", context.screen.paint(Tone::Strong, "made as")))?;
+    if let Some(request) = &found.record.request {
+        context.screen.line(&format!("{}\n{request:#}", context.screen.paint(Tone::Strong, "request")))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -12,12 +12,12 @@ use crate::Context;
 use crate::args::PlaceArgs;
 use crate::ask::{self, Consent};
 use crate::command::config::settings;
-use crate::command::keep_proxy;
+use crate::command::{fill_pool, keep_proxy};
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone};
 use crate::terminal::{Raw, size};
-use crate::wire::{self, Keep, Session};
+use crate::wire::{self, Keep, Making, Session};
 
 /// What runs there.
 const SHELL: &str = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi";
@@ -38,10 +38,12 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failu
 }
 
 async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
-    let session = Session::new(args)?;
-    let plan = wire::plan(context, config, args, &session)?;
-    let reaper = wire::places(context, config).reap();
-    let sandbox = plan.open().await.map_err(wire::fault)?;
+    let session = Session::new(args, config)?;
+    let plan = wire::plan(context, config, args, &session, Making::Later)?;
+    let reaper = wire::places(context, config).reap(plan.engines());
+    let sandbox = wire::open(context, config, &plan).await?;
+    wire::warn_of_limits(context, &sandbox).await;
+    fill_pool::start(context, args, &plan)?;
     let job = Job::shell(SHELL, sandbox.cwd().await.map_err(wire::fault)?);
     // Whoever asks for a shell by name has said yes to it.
     let permit = match ask::ask(context, config, plan.place(), &session.key, job, Consent::Given)? {
@@ -62,6 +64,7 @@ async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<E
     };
     match session.keep {
         Keep::Nothing => sandbox.remove().await.map_err(wire::fault)?,
+        Keep::Files => sandbox.leave().await.map_err(wire::fault)?,
         // It ends at once if nothing was left running.
         Keep::Everything => keep_proxy::start(context, &plan)?,
     }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::Context;
-use crate::backends::{self, Standing};
+use crate::backends::{self, Standing, Usable};
 use crate::command::config::usable;
 use crate::config::Loaded;
 use crate::config::keys::Config;
@@ -30,7 +30,7 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
         return Err(Failure::new(Kind::Configuration, "the configuration cannot be used"));
     };
     let standings = BackendName::ALL.map(|backend| backends::look(context, config, backend));
-    let usable = |backend| standings.iter().any(|s| s.backend == backend && s.trouble.is_none());
+    let usable = |backend| standings.iter().any(|s| s.backend == backend && s.is_usable());
     let works = backends::configured(config).into_iter().all(usable);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let found = runtime.block_on(world(context, config))?;
@@ -91,7 +91,7 @@ fn settings(
     found.retain(|path| path.exists());
     let volumes: Vec<String> = terminal.docker_volumes.iter().map(ToString::to_string).collect();
     // Without a setting, chats use the jail or nothing.
-    let jail = standings.iter().find(|s| s.backend == BackendName::Sandbox && s.trouble.is_none());
+    let jail = standings.iter().find(|s| s.backend == BackendName::Sandbox && s.is_usable());
     let chats = config.gateway.terminal_backend.or(jail.map(|jail| jail.backend));
     let facts = json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -159,13 +159,20 @@ fn image(config: &Config, backend: BackendName) -> Option<&str> {
 }
 
 fn standing(standing: &Standing) -> (String, Value) {
-    let trouble = standing.trouble.as_ref();
-    let facts = json!({
-        "usable": trouble.is_none(),
-        "reason": trouble.map(|trouble| &trouble.what),
-        "remedy": trouble.map(|trouble| &trouble.remedy),
+    let (usable, reason, remedy) = match &standing.usable {
+        Usable::Yes => (Some(true), None, None),
+        Usable::No(trouble) => (Some(false), Some(trouble.what.as_str()), Some(trouble.remedy.as_str())),
+        Usable::Unknown(reason) => (None, Some(*reason), None),
+    };
+    let mut facts = json!({
+        "usable": usable,
+        "reason": reason,
+        "remedy": remedy,
         "confines": standing.confines,
     });
+    if let Some(engine) = &standing.engine {
+        facts["engine"] = json!(engine);
+    }
     (standing.backend.word().to_owned(), facts)
 }
 

@@ -3,12 +3,13 @@
 //! A default here is the one of the Python program, so that a file written for it means the same. The text
 //! above a key is what `config explain` and the reference page print.
 
+use hermes_exec::backend::docker::extra::value::Gpus;
 use hermes_policy::user_rule::CommandPattern;
 use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 
 use super::define::{Key, section};
 use super::layers::Reader;
-use super::setting::{CommaList, EnvMap, Passthrough, TextMap, choice};
+use super::setting::{Bytes, CommaList, EnvMap, ExtraArgs, Passthrough, Scratch, TextMap, choice};
 
 /// The image of a container place when nothing else is said.
 const IMAGE: &str = "nikolaik/python-nodejs:python3.11-nodejs20";
@@ -169,10 +170,14 @@ section! {
         container_memory: u64 = 5120, "TERMINAL_CONTAINER_MEMORY";
         /// Disk of a place in MB, 0 for no limit.
         container_disk: u64 = 51200, "TERMINAL_CONTAINER_DISK";
+        /// Processes and threads of a place, 0 for no limit.
+        container_pids: u64 = 256, "TERMINAL_CONTAINER_PIDS";
         /// Whether the home and the workspace of a place are kept when it ends.
         container_persistent: bool = true, "TERMINAL_CONTAINER_PERSISTENT";
         /// The image of a Docker or Podman place.
         docker_image: String = IMAGE.into(), "TERMINAL_DOCKER_IMAGE";
+        /// Seconds that fetching an image may take.
+        docker_pull_timeout: u64 = 1800, "TERMINAL_DOCKER_PULL_TIMEOUT", at_least 1;
         /// Variables handed to commands in the container, by name. Values come from the process environment,
         /// then from `.env`. Whatever is listed here can be read by every command in the container.
         docker_forward_env: Vec<EnvName> = Vec::new(), "TERMINAL_DOCKER_FORWARD_ENV";
@@ -187,12 +192,24 @@ section! {
         docker_mount_cwd_to_workspace: bool = false, "TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE";
         /// Whether commands in the container run with the owner's user id.
         docker_run_as_host_user: bool = false, "TERMINAL_DOCKER_RUN_AS_HOST_USER";
-        /// Further options of `docker run`. Only those with a known meaning are accepted.
-        docker_extra_args: Vec<String> = Vec::new(), "TERMINAL_DOCKER_EXTRA_ARGS";
+        /// Shared memory of a container, such as 1g. Default: what the engine gives.
+        docker_shm_size: Option<Bytes> = None, "TERMINAL_DOCKER_SHM_SIZE";
+        /// Graphics processors of the host that a container gets: `all`, a number, or `device=` and their ids between
+        /// commas.
+        docker_gpus: Option<Gpus> = None, "TERMINAL_DOCKER_GPUS";
+        /// Sizes of the directories of a container that are in memory, by path. Those that are not named have the usual
+        /// one: `/tmp` 512m, `/var/tmp` 256m, `/run` 64m and, where nothing is kept, `/workspace` 10g, `/root` 1g,
+        /// `/home` 1g.
+        docker_tmpfs: Scratch = Scratch::default(), "TERMINAL_DOCKER_TMPFS";
+        /// Further options of `docker run`. Only those with a known meaning are accepted. A limit among them counts
+        /// before the one of another key.
+        docker_extra_args: ExtraArgs = ExtraArgs::default(), "TERMINAL_DOCKER_EXTRA_ARGS";
         /// Whether a container is used again by the next hermes process.
         docker_persist_across_processes: bool = true, "TERMINAL_DOCKER_PERSIST_ACROSS_PROCESSES";
         /// Whether leftover containers of this home are removed at start.
         docker_orphan_reaper: bool = true, "TERMINAL_DOCKER_ORPHAN_REAPER";
+        /// How many containers are to be ready before anybody asks for one. A new session gets one of them at once.
+        docker_pool: u64 = 0, "TERMINAL_DOCKER_POOL";
         /// The engine's command, `docker`, `podman` or a path. Only used to tell which engine is meant.
         docker_binary: Option<String> = None, "HERMES_DOCKER_BINARY";
         /// The host of the ssh backend.

@@ -1,5 +1,7 @@
 //! The types a setting can have, and how each is read from YAML or from the text of a variable.
 
+mod container;
+
 use std::collections::BTreeMap;
 
 use hermes_policy::user_rule::CommandPattern;
@@ -9,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::define::Visibility;
 use super::yaml::{self, Kind, Node, Position, Style};
+pub use container::{Bytes, ExtraArgs, Scratch};
 
 /// A type that a key of the configuration can have.
 pub trait Setting: Sized {

@@ -2,21 +2,18 @@
 
 mod mounts;
 
-use std::path::PathBuf;
-
 use hermes_exec::backend::docker::engine::Address;
 use hermes_exec::backend::docker::extra::Extra;
 use hermes_exec::backend::docker::{Limits, User};
 use hermes_exec::{Bind, Docker};
-use hermes_types::Network;
+use hermes_types::{Network, Volume};
 
-use super::{kept, millicpus};
+use super::{engine, kept, millicpus, processes};
 use crate::Context;
 use crate::config::keys::Config;
+use crate::config::setting::Bytes;
 use crate::failure::{Failure, Kind};
-
-/// Processes and threads in a container.
-const PROCESSES: u32 = 256;
+use mounts::OfHome;
 
 /// A container, as the configuration wants it.
 pub(crate) fn docker(
@@ -27,22 +24,35 @@ pub(crate) fn docker(
 ) -> Result<Docker, Failure> {
     let terminal = &config.terminal;
     let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
-    let (binds, volumes) = mounts::mounts(context, config, home)?;
+    let mut extra = terminal.docker_extra_args.meaning.clone();
+    extra.gpus = extra.gpus.or_else(|| terminal.docker_gpus.clone());
+    let mut limits = Limits {
+        millicpus: millicpus(terminal.container_cpu),
+        memory: megabytes(terminal.container_memory),
+        disk: megabytes(terminal.container_disk),
+        processes: processes(config),
+        shm: terminal.docker_shm_size.map(|Bytes(bytes)| bytes),
+        scratch: terminal.docker_tmpfs.0.clone(),
+    };
+    extra.limit(&mut limits);
+    let engine = engine::find(context, config).map_err(|fault| engine::told(&fault))?.address;
+    let of_home = match engine {
+        Address::Unix(_) => OfHome::Shown,
+        Address::Tcp(_) => OfHome::OutOfSight,
+    };
+    let (binds, volumes) = mounts::mounts(context, config, home, of_home)?;
     Ok(Docker {
-        engine: engine(context)?,
+        engine,
         image: image.unwrap_or(&terminal.docker_image).to_owned(),
         files: terminal.container_persistent.then(|| kept(context, config)),
         binds,
         volumes,
-        network: terminal.network.unwrap_or(Network::Full),
-        limits: Limits {
-            millicpus: millicpus(terminal.container_cpu),
-            memory: megabytes(terminal.container_memory),
-            disk: megabytes(terminal.container_disk),
-            processes: Some(PROCESSES),
-        },
+        network: network(terminal.network, &extra)?,
+        limits,
         user: if terminal.docker_run_as_host_user { User::Host } else { User::Image },
-        extra: Extra::default(),
+        extra: Box::new(extra),
+        pool: u32::try_from(terminal.docker_pool).unwrap_or(u32::MAX),
+        reaps_orphans: terminal.docker_orphan_reaper,
     })
 }
 
@@ -66,19 +76,42 @@ pub(crate) fn mounted_directory(config: &Config) -> Option<String> {
 
 /// What of the host such containers see, for the gate to judge by.
 pub(crate) fn binds(context: &Context, config: &Config, home: &str) -> Result<Vec<Bind>, Failure> {
-    Ok(mounts::mounts(context, config, home)?.0)
+    Ok(mounts::mounts(context, config, home, OfHome::Shown)?.0)
 }
 
-/// Where the engine listens.
-fn engine(context: &Context) -> Result<Address, Failure> {
-    let host = context.variable("DOCKER_HOST").unwrap_or("unix:///var/run/docker.sock");
-    match host.split_once("://") {
-        Some(("unix", path)) => Ok(Address::Unix(PathBuf::from(path))),
-        Some(("tcp", host)) => Ok(Address::Tcp(host.to_owned())),
-        _ => Err(Failure::new(
+/// Everything that the owner mounts.
+fn volumes(config: &Config) -> Result<Vec<Volume>, Failure> {
+    let mut volumes = config.terminal.docker_volumes.clone();
+    for volume in &config.terminal.docker_extra_args.meaning.volumes {
+        if volumes.iter().any(|known| known.target == volume.target) {
+            let message = format!("terminal.docker_extra_args mounts `{}` a second time", volume.target);
+            return Err(Failure::new(Kind::Configuration, message)
+                .hint("nothing was run; leave out this mount or the other one"));
+        }
+        volumes.push(volume.clone());
+    }
+    Ok(volumes)
+}
+
+/// What commands reach over the network. An option that gives more than the key allows is refused.
+fn network(allowed: Option<Network>, extra: &Extra) -> Result<Network, Failure> {
+    let mode = extra.network.as_deref();
+    let option = match (mode, extra.ports.first()) {
+        (Some(mode), _) if mode != "none" => Some(format!("--network {mode}")),
+        (_, Some(port)) => Some(format!("--publish {port}")),
+        _ => None,
+    };
+    let network = match (allowed, mode) {
+        (Some(Network::Proxy), _) => Network::Proxy,
+        (_, Some("none")) => Network::None,
+        (allowed, _) => allowed.unwrap_or(Network::Full),
+    };
+    match option {
+        Some(option) if network != Network::Full => Err(Failure::new(
             Kind::Configuration,
-            format!("DOCKER_HOST is {host}, which is no known address"),
+            format!("terminal.docker_extra_args has `{option}`, but the network is {}", network.word()),
         )
-        .hint("unix:///path/of/socket and tcp://host:port are known")),
+        .hint("nothing was run; leave the option out, or set terminal.network to full")),
+        _ => Ok(network),
     }
 }

@@ -12,12 +12,16 @@ use crate::Run;
 use crate::status::Desk;
 
 /// The user that owns nothing.
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 
 impl Desk {
-    /// Runs the command as nobody, who gets everything that is here. Only root can become somebody else.
-    #[expect(clippy::disallowed_methods, reason = "the program under test")]
     fn run_as_nobody(&self, args: &[&str]) -> Run {
+        Run::of(self.command_as(NOBODY, args).output().unwrap())
+    }
+
+    /// The command for this user, who gets everything that is here. Only root can become somebody else.
+    #[expect(clippy::disallowed_methods, reason = "the program under test")]
+    pub(crate) fn command_as(&self, user: u32, args: &[&str]) -> Command {
         let program = self.work.path().join("hermes");
         // The one that was built may be where nobody else can go.
         fs::copy(env!("CARGO_BIN_EXE_hermes"), &program).unwrap();
@@ -26,11 +30,11 @@ impl Desk {
         self.set_up(&mut command);
         if rustix::process::geteuid().is_root() {
             for folder in [self.home.path(), self.user.path(), self.work.path()] {
-                give(folder);
+                give(folder, user);
             }
-            command.uid(NOBODY).gid(NOBODY);
+            command.uid(user).gid(user);
         }
-        Run::of(command.output().unwrap())
+        command
     }
 
     /// Everything in the directory of places and in that of kept files.
@@ -42,14 +46,14 @@ impl Desk {
     }
 }
 
-fn give(path: &Path) {
-    chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+fn give(path: &Path, user: u32) {
+    chown(path, Some(user), Some(user)).unwrap();
     if path.is_dir() {
-        fs::read_dir(path).unwrap().for_each(|entry| give(&entry.unwrap().path()));
+        fs::read_dir(path).unwrap().for_each(|entry| give(&entry.unwrap().path(), user));
     }
 }
 
-fn with_key(config: &str) -> Desk {
+pub(crate) fn with_key(config: &str) -> Desk {
     let desk = Desk::new(config);
     fs::create_dir(desk.user.path().join(".ssh")).unwrap();
     fs::write(desk.user.path().join(".ssh").join("id_test"), "hunter2\n").unwrap();
@@ -58,7 +62,7 @@ fn with_key(config: &str) -> Desk {
 }
 
 /// What was found about a backend, with everything that differs from run to run replaced.
-fn told(run: &Run, backend: &str) -> Vec<(String, String)> {
+pub(crate) fn told(run: &Run, backend: &str) -> Vec<(String, String)> {
     let findings = run.json()["findings"].as_array().unwrap().clone();
     let about = findings.into_iter().filter(|finding| finding["check"] == backend);
     let word = |value: &Value| value.as_str().unwrap().to_owned();

@@ -17,6 +17,10 @@ fn valid_value(schema: &Value) -> BoxedStrategy<(String, Value)> {
         let words: Vec<Value> = words.iter().filter(|word| **word != "apptainer").cloned().collect();
         return prop::sample::select(words).prop_map(|w| (w.as_str().unwrap().to_owned(), w)).boxed();
     }
+    if let Some(examples) = schema["examples"].as_array() {
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        return prop::sample::select(examples.clone()).prop_map(move |value| (text(&value), value)).boxed();
+    }
     let text = prop_oneof![
         "[a-z][a-z0-9/:.-]{0,20}[a-z]",
         "[ -~]{1,30}",

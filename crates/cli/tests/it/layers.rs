@@ -13,6 +13,10 @@ fn four_values(key: &Key) -> [String; 4] {
     if let Some(words) = schema["enum"].as_array() {
         return [0, 1, 2, 0].map(|index| words[index % words.len()].as_str().unwrap().to_owned());
     }
+    if let Some(examples) = schema["examples"].as_array() {
+        let text = |example: &Value| example.as_str().map_or_else(|| example.to_string(), str::to_owned);
+        return std::array::from_fn(|n| text(&examples[n]));
+    }
     let item = |n: usize| match schema["items"]["pattern"].as_str() {
         Some(pattern) if pattern.contains(':') => format!("/s{n}:/t{n}"),
         _ => format!("NAME_{n}"),

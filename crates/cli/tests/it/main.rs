@@ -6,12 +6,16 @@ mod command;
 mod crash;
 mod doctor;
 mod edits;
+mod engine;
 mod exec;
 mod hostile;
 mod layers;
 mod local;
 mod mounts;
 mod places;
+mod pull;
+mod registry;
+mod request;
 mod status;
 
 use std::collections::BTreeMap;

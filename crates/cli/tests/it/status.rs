@@ -34,7 +34,7 @@ impl Desk {
             .current_dir(self.work.path());
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.home.command(args);
         self.set_up(&mut command);
         command
@@ -182,7 +182,7 @@ fn a_configured_backend_that_cannot_be_used_is_told_and_exits_with_5() {
     let cases = [
         ("terminal: {backend: local}\n", "local", None),
         ("terminal: {backend: sandbox}\n", "sandbox", None),
-        ("terminal: {backend: docker}\n", "docker", Some("not part of this version")),
+        ("terminal: {backend: daytona}\n", "daytona", Some("not part of this version")),
         ("gateway: {terminal_backend: ssh}\n", "ssh", Some("not part of this version")),
         (
             "terminal: {backend: sandbox, docker_volumes: [\"/nowhere/at/all:/data\"]}\n",

@@ -1,4 +1,4 @@
-//! One side of `cargo xtask bench exec`: it does what a line of its input asks for and answers with a line of JSON.
+//! One side of `cargo xtask bench exec` and `bench docker`: it does what a line of its input asks for and answers with a line of JSON.
 //!
 //! The other sides answer in the same way, so that whoever asks can take turns.
 
@@ -16,8 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use hermes_exec::backend::{docker, sandbox};
 use hermes_exec::{Attention, Ending, Happening, Places};
 use hermes_sandbox::Jail;
+use hermes_types::SessionKey;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -75,7 +77,13 @@ impl Contestant {
                 assert_eq!(opened.run("true").await.code, 0);
                 seconds(began.elapsed())
             }
-            ["new-place"] => self.new_place().await,
+            ["new-place", backend] => self.new_place(&format!("{backend} new {}", self.count)).await,
+            ["ready-place", backend] => {
+                let session = format!("{backend} ready {}", self.count);
+                self.layout.plan(&SessionKey::new(&session)).fill_pool().await.unwrap();
+                self.new_place(&session).await
+            }
+            ["hold", backend, count] => self.hold(backend, count.parse().unwrap()).await,
             ["masked"] => json!(Jail::new("/bin/true", Path::new(OWNER_HOME)).masked),
             ["flood", place, attention, text] => self.flood(place, attention, text).await,
             ["tree", place] => self.tree(place).await,
@@ -105,14 +113,32 @@ impl Contestant {
         &self.open[name]
     }
 
-    async fn new_place(&mut self) -> Value {
-        let session = format!("new {}", self.count);
+    async fn new_place(&mut self, session: &str) -> Value {
         let began = Instant::now();
-        let opened = Opened::new(&self.layout, &session).await;
+        let opened = Opened::new(&self.layout, session).await;
         assert_eq!(opened.run("true").await.code, 0);
         let taken = began.elapsed();
         opened.sandbox.remove().await.unwrap();
         seconds(taken)
+    }
+
+    /// How much more memory this process has when it has used many places and keeps them open.
+    async fn hold(&mut self, backend: &str, count: usize) -> Value {
+        let own = || field("/proc/self/smaps_rollup", "Pss:");
+        // What is there once is not counted.
+        self.place(backend).await;
+        let before = own();
+        let mut held = Vec::new();
+        for number in 0..count {
+            let opened = Opened::new(&self.layout, &format!("{backend} held {number}")).await;
+            assert_eq!(opened.run("true").await.code, 0);
+            held.push(opened);
+        }
+        let kib = own().saturating_sub(before);
+        for opened in held {
+            opened.sandbox.remove().await.unwrap();
+        }
+        json!({ "kib_each": kib as f64 / count as f64 })
     }
 
     async fn flood(&mut self, place: &str, attention: &str, text: &str) -> Value {
@@ -194,7 +220,9 @@ impl Contestant {
     fn places(&self) -> Places {
         Places {
             run: self.layout.run.clone(),
-            kept: vec![self.layout.home.join("sandboxes").join(hermes_exec::backend::sandbox::KEPT)],
+            kept: [sandbox::KEPT, docker::KEPT]
+                .map(|kept| self.layout.home.join("sandboxes").join(kept))
+                .to_vec(),
         }
     }
 

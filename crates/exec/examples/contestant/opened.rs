@@ -4,9 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hermes_exec::backend::docker::{self, engine::Address};
 use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
 use hermes_exec::{
-    AtDeadline, Attention, Backend, Command, Directory, Host, Input, Local, Outcome, Plan, Sandbox,
+    AtDeadline, Attention, Backend, Command, Directory, Docker, Host, Input, Local, Outcome, Plan, Sandbox,
     Sandboxed, Spec, Wish,
 };
 use hermes_policy::{Answer, Choice, Gate, Moment, Permit, Verdict};
@@ -90,9 +91,9 @@ impl Opened {
 }
 
 impl Layout {
-    fn plan(&self, session: &SessionKey) -> Plan {
+    pub(crate) fn plan(&self, session: &SessionKey) -> Plan {
         let host = Host {
-            install: "bench".to_owned(),
+            install: format!("bench-{}", std::process::id()),
             run: self.run.clone(),
             cache: self.home.join("cache"),
             home: self.home.clone(),
@@ -100,35 +101,64 @@ impl Layout {
         };
         let base_env = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
         let workspace = self.home.join("workspace").display().to_string();
-        let local = session.as_str().starts_with("local");
-        let backend = match local {
-            true => Backend::Local(Local { base_env }),
-            false => Backend::Sandbox(Sandboxed {
-                helper: std::env::current_exe().unwrap(),
-                files: Some(self.home.join("sandboxes")),
-                owner_home: PathBuf::from(OWNER_HOME),
-                binds: Vec::new(),
-                network: hermes_types::Network::Proxy,
-                // Those that hermes asks for when the owner has said nothing.
-                limits: Limits {
-                    memory: Some(5120 << 20),
-                    processes: Some(256),
-                    millicpus: Some(1000),
-                    disk: Some(51200 << 20),
-                    scratch: Some(512 << 20),
-                    open_files: None,
-                },
-                base_env,
-            }),
+        let (backend, cwd, home) = match session.as_str().split(' ').next() {
+            Some("local") => (Backend::Local(Local { base_env }), workspace.as_str(), workspace.as_str()),
+            Some("docker") => (Backend::Docker(self.docker(session)), docker::WORKSPACE, docker::HOME),
+            _ => (
+                Backend::Sandbox(Sandboxed {
+                    helper: std::env::current_exe().unwrap(),
+                    files: Some(self.home.join("sandboxes")),
+                    owner_home: PathBuf::from(OWNER_HOME),
+                    binds: Vec::new(),
+                    network: hermes_types::Network::Proxy,
+                    // Those that hermes asks for when the owner has said nothing.
+                    limits: Limits {
+                        memory: Some(5120 << 20),
+                        processes: Some(256),
+                        millicpus: Some(1000),
+                        disk: Some(51200 << 20),
+                        scratch: Some(512 << 20),
+                        open_files: None,
+                    },
+                    base_env,
+                }),
+                WORKSPACE,
+                HOME,
+            ),
         };
         let spec = Spec {
             backend,
-            cwd: if local { workspace.clone() } else { WORKSPACE.to_owned() },
-            home: if local { workspace } else { HOME.to_owned() },
+            cwd: cwd.to_owned(),
+            home: home.to_owned(),
             env: Vec::new(),
             init: Vec::new(),
             lifetime: Duration::from_secs(600),
         };
         Plan::new(host, spec, session.clone())
+    }
+
+    /// With the limits that hermes asks for when the owner has said nothing.
+    fn docker(&self, session: &SessionKey) -> Docker {
+        let socket = std::env::var("DOCKER_HOST").unwrap();
+        Docker {
+            engine: Address::Unix(socket.strip_prefix("unix://").unwrap().into()),
+            image: std::env::var("TERMINAL_DOCKER_IMAGE").unwrap(),
+            files: Some(self.home.join("sandboxes")),
+            volumes: Vec::new(),
+            binds: Vec::new(),
+            network: hermes_types::Network::Full,
+            limits: docker::Limits {
+                millicpus: Some(1000),
+                memory: Some(5120 << 20),
+                disk: Some(51200 << 20),
+                processes: Some(256),
+                ..docker::Limits::default()
+            },
+            user: docker::User::Image,
+            extra: Box::default(),
+            // Only those who ask for it get one that is ready.
+            pool: u32::from(session.as_str().starts_with("docker ready")),
+            reaps_orphans: true,
+        }
     }
 }

@@ -9,26 +9,34 @@
 pub mod container;
 pub mod engine;
 pub mod extra;
+pub mod fault;
+pub mod find;
 mod mounts;
+mod orphans;
+pub mod pull;
 pub mod request;
+pub mod road;
 mod translate;
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use bollard::models::{ContainerCreateBody, ContainerInspectResponse};
 use bollard::query_parameters::CreateContainerOptionsBuilder;
 use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
-use tokio::net::UnixStream;
 
 use super::bind::{self, Bind, Writable};
-use crate::registry::Room;
+use super::{Fresh, Request};
+use crate::registry::{Record, Room, blocking};
 use crate::{Error, Plan, embed};
-use container::Container;
-use engine::{Address, Engine};
+use container::{Container, Named};
+use engine::{Address, Engine, Facts};
 use extra::Extra;
+use road::Road;
 
 /// The home directory of commands, inside.
 pub const HOME: &str = "/root";
@@ -62,7 +70,13 @@ pub struct Docker {
     /// Whom commands run as.
     pub user: User,
     /// What the owner asked for besides.
-    pub extra: Extra,
+    pub extra: Box<Extra>,
+    /// How many containers are to be ready before anybody asks for one.
+    #[serde(skip)]
+    pub pool: u32,
+    /// Whether containers of ours that nobody knows any more are removed.
+    #[serde(skip)]
+    pub reaps_orphans: bool,
 }
 
 /// A mount in the words of the engine: of a volume that it keeps, or of a path with options that only it knows.
@@ -89,6 +103,10 @@ pub struct Limits {
     pub disk: Option<u64>,
     /// Processes and threads.
     pub processes: Option<u32>,
+    /// Bytes of shared memory; what the engine gives if absent.
+    pub shm: Option<u64>,
+    /// Bytes of directories in memory, by path, instead of the usual ones.
+    pub scratch: BTreeMap<String, u64>,
 }
 
 /// Whom commands run as.
@@ -114,6 +132,24 @@ impl Docker {
         bind::reach(&self.binds.iter().cloned().chain(volumes).collect::<Vec<_>>())
     }
 
+    /// The files of one on another machine cannot change their names.
+    pub(super) fn ready(&self) -> u32 {
+        if Road::to(&self.engine) == Road::Socket { self.pool } else { 0 }
+    }
+
+    /// The limits that were asked for and that the engine cannot enforce.
+    pub fn unenforced(&self, facts: &Facts) -> Vec<String> {
+        let Limits { millicpus, memory, disk, processes, .. } = &self.limits;
+        let limits = [
+            ("disk", disk.is_some(), Some(facts.has_disk_quota)),
+            ("memory", memory.is_some(), facts.enforces.memory),
+            ("processors", millicpus.is_some(), facts.enforces.processor),
+            ("processes", processes.is_some(), facts.enforces.processes),
+        ];
+        let missing = limits.into_iter().filter(|(_, wanted, held)| *wanted && *held == Some(false));
+        missing.map(|(what, ..)| format!("the engine cannot limit the {what} of a container")).collect()
+    }
+
     /// Where the files of the place are kept on the host.
     pub(super) fn kept(&self, plan: &Plan) -> Option<PathBuf> {
         Some(self.files.as_ref()?.join(KEPT).join(plan.name()))
@@ -121,44 +157,111 @@ impl Docker {
 
     /// What is to be removed when the place ends.
     pub(super) fn container(&self, plan: &Plan) -> Container {
+        let road = Road::to(&self.engine);
+        let volumes =
+            if self.files.is_some() && road == Road::Exec { request::volumes(plan) } else { Vec::new() };
         Container {
             engine: self.engine.clone(),
             name: request::name(plan),
             place: plan.name(),
+            road,
+            volumes,
             image: self.image.clone(),
             cache: plan.host.cache.clone(),
         }
     }
 
-    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
+    /// The engine, and what it is asked for, by whoever wants the container.
+    async fn wanted(&self, plan: &Plan) -> Result<(Engine, ContainerCreateBody), Error> {
+        let engine = Engine::known(&self.engine).await?;
+        let shared = Room::of(plan).shared(self.kept(plan).as_deref());
+        let mut body = self.request(plan, &engine.facts, &embed::path(&plan.host.cache), &shared);
+        translate::apply(&engine, &mut body).await?;
+        Ok((engine, body))
+    }
+
+    /// What would be asked of the engine. Nothing is made.
+    pub(super) async fn sketch(&self, plan: &Plan) -> Result<Request, Error> {
+        let (engine, body) = self.wanted(plan).await?;
+        Ok(Request {
+            engine: Some(self.engine.to_string()),
+            container: Some(request::name(plan)),
+            body: request::shown(&body),
+            unenforced: self.unenforced(&engine.facts),
+        })
+    }
+
+    pub(super) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<Fresh, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
-        let engine = Engine::connect(&self.engine).await?;
+        let (engine, body) = self.wanted(plan).await?;
+        pull::check(&engine, &self.image).await?;
         let guest = embed::guest(&plan.host.cache)?;
-        for name in ["workspace", "home"] {
+        let container = self.container(plan);
+        let shared: &[&str] = if container.road == Road::Socket { &["workspace", "home"] } else { &[""] };
+        for name in shared {
             let Some(kept) = self.kept(plan) else { break };
             let path = kept.join(name);
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
         }
         self.prepare_targets(plan)?;
-        let container = self.container(plan);
-        // What a hermes that was killed left behind under this name.
-        container.remove_from(&engine).await?;
-        let mut body = self.request(plan, &engine.facts, &guest, &room.inside());
-        translate::apply(&engine, &mut body).await?;
+        if let (Road::Exec, Some(bind)) = (container.road, self.binds.first()) {
+            let path = bind.source.display();
+            return Err(unavailable(format!(
+                "its engine at {} cannot show {path} of this machine",
+                self.engine
+            )));
+        }
+        if self.reaps_orphans {
+            // They are in nobody's way; the next hermes tries again.
+            drop(orphans::remove(&engine, &self.engine, &plan.host.install, &plan.host.run).await);
+        }
+        match container.look(&engine).await? {
+            Named::Another => return Err(Error::NameTaken { name: container.name }),
+            Named::Ours(found) if is_used_elsewhere(&found, room) => {
+                return Err(Error::InUseElsewhere { name: plan.name() });
+            }
+            // What a hermes that was killed left behind.
+            Named::Ours(_) | Named::Nothing => container.remove_from(&engine).await?,
+        }
+        if container.road == Road::Socket {
+            let (room, kept, owner) = (room.clone(), self.kept(plan), container.clone());
+            let shared = blocking(move || room.share(kept.as_deref(), Some(&owner))).await?;
+            if self.user == User::Image && names_a_user(&engine, &self.image).await {
+                let kept = ["workspace", "home"].iter().filter_map(|name| Some(self.kept(plan)?.join(name)));
+                open_to_all(kept.chain([shared]).filter(|path| path.exists()))?;
+            }
+        }
+        let request = Some(request::shown(&body));
+        let owner = self.owner(&engine.facts);
+        let mounts = body.host_config.iter().flat_map(|config| config.mounts.iter().flatten());
+        let sources: Vec<PathBuf> =
+            mounts.filter_map(|mount| mount.source.as_ref().map(PathBuf::from)).collect();
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
         let api = &engine.api;
+        record.write(room.path())?;
         let made = async {
-            api.create_container(Some(options), body).await?;
-            api.start_container(&container.name, None).await
+            let explain = |error| Error::from(engine::explain(&self.engine, &error, &sources));
+            let mut created = api.create_container(Some(options.clone()), body.clone()).await;
+            if created.is_err() && matches!(container.look(&engine).await?, Named::Ours(_)) {
+                // The engine was still busy with what a hermes had asked for that was killed meanwhile.
+                container.remove_from(&engine).await?;
+                created = api.create_container(Some(options), body).await;
+            }
+            created.map_err(explain)?;
+            if container.road == Road::Exec {
+                let brought = container.bring(&engine, &guest, owner.unwrap_or_default()).await;
+                brought.map_err(|error| unavailable(error.to_string()))?;
+            }
+            api.start_container(&container.name, None).await.map_err(explain)
         };
         if let Err(error) = made.await {
             container.remove_from(&engine).await?;
-            return Err(unavailable(engine::explain(&error, &self.image)));
+            return Err(error);
         }
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Ok(stream) = room.knock().await {
-                return Ok(stream);
+                return Ok(Fresh { stream, request, unenforced: self.unenforced(&engine.facts) });
             }
             if let Some(end) = container.ended(&engine).await? {
                 container.remove_from(&engine).await?;
@@ -171,4 +274,28 @@ impl Docker {
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// Whether the processes of an image are not root's. Of one that is not there nobody knows; that is told later.
+async fn names_a_user(engine: &Engine, image: &str) -> bool {
+    let config = engine.api.inspect_image(image).await.ok().and_then(|found| found.config);
+    let user = config.and_then(|config| config.user).unwrap_or_default();
+    !["", "0", "root"].contains(&user.split(':').next().unwrap_or_default())
+}
+
+/// Lets every user of a container write there. Who that is on this machine only the engine knows; all others stop at
+/// the directory above, which is ours alone.
+fn open_to_all(paths: impl Iterator<Item = PathBuf>) -> Result<(), Error> {
+    for path in paths {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).map_err(Error::file(&path))?;
+    }
+    Ok(())
+}
+
+/// Whether a container is that of a room under another run directory, which is still there.
+fn is_used_elsewhere(found: &ContainerInspectResponse, room: &Room) -> bool {
+    let runs = found.state.as_ref().is_some_and(|state| state.running == Some(true));
+    let labels = found.config.as_ref().and_then(|config| config.labels.as_ref());
+    let other = labels.and_then(|labels| labels.get(request::ROOM)).map(Path::new);
+    runs && other.is_some_and(|other| other != room.path() && other.exists())
 }

@@ -13,13 +13,12 @@ use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hermes_guest::removal;
 use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Prepared, Running, Streams};
 use hermes_types::{BackendName, Network, Reach};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
 use tokio::net::UnixStream;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::bind::{self, Bind, Writable};
 use crate::registry::{Room, SOCKET};
@@ -40,6 +39,9 @@ pub const KEPT: &str = "sandbox";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often is looked. It takes less than a millisecond, which is the least that the clock of the runtime can wait.
 const PAUSE: Duration = Duration::from_micros(50);
+
+/// Somebody on his way who will make a jail. Dropped, he turns round.
+pub(crate) type Preparing = JoinHandle<Result<Prepared, hermes_sandbox::Error>>;
 
 /// The settings of this backend.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -73,21 +75,29 @@ impl Sandboxed {
         bind::reach(&self.binds)
     }
 
-    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
-        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Sandbox, reason };
+    /// Starts what makes the jail: it takes longer to be there than all that must be done here before it is told.
+    pub(super) fn begin(&self) -> Preparing {
         let launcher = Launcher::program(&self.helper);
-        // It takes as long to be there as what follows takes here.
-        let prepared = spawn_blocking(move || launcher.prepare());
+        spawn_blocking(move || launcher.prepare())
+    }
+
+    pub(super) async fn make(
+        &self,
+        plan: &Plan,
+        room: &Room,
+        preparing: Preparing,
+    ) -> Result<UnixStream, Error> {
+        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Sandbox, reason };
         let guest = embed::guest(&plan.host.cache)?;
         let files = self.files(plan);
         for name in ["workspace", "home"] {
             let path = files.join(name);
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
         }
-        let run = self.run(plan, room)?;
+        let run = room.share(self.kept(plan).as_deref(), None)?;
         let mut jail = self.jail(plan, &guest, &files, run);
         jail.room = Some(room.path().into());
-        let prepared = prepared.await.map_err(|error| unavailable(error.to_string()))?;
+        let prepared = preparing.await.map_err(|error| unavailable(error.to_string()))?;
         let prepared = prepared.map_err(|error| unavailable(error.to_string()))?;
         let launched = {
             let room = room.clone();
@@ -95,19 +105,6 @@ impl Sandboxed {
         };
         let stream = launched.await.map_err(|error| unavailable(error.to_string()))?.map_err(unavailable)?;
         UnixStream::from_std(stream).map_err(Error::file(&room.socket()))
-    }
-
-    /// The directory that the guest shares with us. It is where the other files are that commands may write: whoever
-    /// fills that disk does not fill the small one on which the rooms of all places are.
-    fn run(&self, plan: &Plan, room: &Room) -> Result<PathBuf, Error> {
-        let Some(kept) = self.kept(plan) else { return Ok(room.inside()) };
-        let run = kept.join("run");
-        removal::remove(&run).map_err(Error::file(&run))?;
-        fs::DirBuilder::new().mode(0o700).create(&run).map_err(Error::file(&run))?;
-        let inside = room.inside();
-        let led = fs::remove_dir(&inside).and_then(|()| std::os::unix::fs::symlink(&run, &inside));
-        led.map_err(Error::file(&inside))?;
-        Ok(run)
     }
 
     fn jail(&self, plan: &Plan, guest: &Path, files: &Path, run: PathBuf) -> Jail {

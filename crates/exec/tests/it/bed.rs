@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hermes_exec::backend::docker::{self, User, engine::Address};
 use hermes_exec::{
-    AtDeadline, Attention, Backend, Directory, Host, Input, Local, Plan, Sandboxed, Spec, Wish, backend,
+    AtDeadline, Attention, Backend, Directory, Docker, Host, Input, Local, Plan, Sandboxed, Spec, Wish,
+    backend,
 };
 use hermes_policy::{Gate, Mode, Moment, Permit, Verdict};
 use hermes_sandbox::Limits;
@@ -12,10 +14,19 @@ use hermes_types::{
     Attendance, BackendName, Door, Job, Network, Origin, Person, SessionKey, Timestamp, Work,
 };
 
+/// An engine, and what its containers are made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) socket: PathBuf,
+    pub(crate) image: String,
+}
+
 /// Where places of one backend are made, apart from all others.
 #[derive(Debug, Clone)]
 pub(crate) struct Bed {
     pub(crate) backend: BackendName,
+    /// Where containers are made, and of what.
+    pub(crate) peer: Option<Peer>,
     /// Everything of these places is below this directory.
     pub(crate) folder: PathBuf,
     /// Where the guest is kept.
@@ -35,7 +46,8 @@ impl Bed {
 
     pub(crate) fn host(&self) -> Host {
         Host {
-            install: "test".to_owned(),
+            // The names of containers are known to all that use the same engine.
+            install: self.folder.display().to_string(),
             run: self.folder.join("run"),
             cache: self.cache.clone(),
             home: self.folder.join("hermes"),
@@ -61,10 +73,32 @@ impl Bed {
                 let (cwd, home) = (backend::sandbox::WORKSPACE, backend::sandbox::HOME);
                 (Backend::Sandbox(sandboxed), cwd.to_owned(), home.to_owned())
             }
+            BackendName::Docker => {
+                let (cwd, home) = (docker::WORKSPACE, docker::HOME);
+                (Backend::Docker(self.docker()), cwd.to_owned(), home.to_owned())
+            }
             other => panic!("there is no bed for {}", other.word()),
         };
         let env = vec![("GIVEN".to_owned(), "value".to_owned())];
         Spec { backend, cwd, home, env, init: Vec::new(), lifetime: self.lifetime }
+    }
+
+    /// The settings of containers.
+    pub(crate) fn docker(&self) -> Docker {
+        let Peer { socket, image } = self.peer.clone().unwrap();
+        Docker {
+            engine: Address::Unix(socket),
+            image,
+            files: Some(self.kept()),
+            volumes: Vec::new(),
+            binds: Vec::new(),
+            network: Network::None,
+            limits: docker::Limits { processes: Some(1000), ..docker::Limits::default() },
+            user: User::Image,
+            extra: Box::default(),
+            pool: 0,
+            reaps_orphans: false,
+        }
     }
 
     /// Where the files of places are kept.

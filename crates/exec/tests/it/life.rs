@@ -253,6 +253,11 @@ pub(crate) async fn nothing_of_a_place_outlives_its_lifetime_though_nobody_looks
         listed.filter(|entry| !entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.')).count()
     };
     assert_eq!(rooms(), 2, "a room and its lock");
+    until("what ran there is gone", || ground.running().is_empty()).await;
+    if ground.peer.is_some() {
+        // Out of a container the guest cannot reach its room.
+        ground.nothing_is_left().await;
+    }
     until("the room is gone", || rooms() == 0).await;
 }
 
@@ -355,6 +360,8 @@ pub(crate) async fn a_place_that_cannot_be_made_is_an_error_that_says_why(bed: &
         fs::set_permissions(&wrong, readable()).unwrap();
     }
     let error = broken.try_open("s").await.unwrap_err();
-    assert!(matches!(&error, Error::Unavailable { backend, .. } if *backend == bed.backend), "{error}");
+    let named = format!("the {} backend cannot be used: ", bed.backend);
+    assert!(matches!(error, Error::Unavailable { .. } | Error::Engine(_)), "{error}");
+    assert!(error.to_string().starts_with(&named), "{error}");
     assert!(bed.places().list().await.unwrap().iter().all(|found| found.state == State::Asleep));
 }

@@ -3,23 +3,35 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod bed;
+mod container;
+mod escape;
+mod far;
 mod files;
 mod hostile;
 mod jail;
 mod life;
 mod output;
+mod peers;
 mod process;
 mod proxy;
+mod ready;
+mod rootless;
 mod session;
 mod shell;
 mod world;
 
-/// Each behavior, by the file it is in.
+use bed::Peer;
+use hermes_types::BackendName;
+use peers::{BASH, BUSYBOX};
+use session::Ground;
+
+/// Each behavior, by the file it is in. The attribute is for all tests of the row.
 macro_rules! behaviors {
-    ($backend:expr) => {
-        behaviors! { $backend =>
+    ($mark:tt $ground:expr) => {
+        behaviors! { $mark $ground =>
             shell::exit_codes_are_those_of_a_shell
             shell::stdout_and_stderr_keep_their_order
+            shell::directory_and_exports_stay
             shell::directory_exports_functions_and_aliases_stay
             shell::state_survives_exit_errexit_and_exec
             shell::any_value_comes_back_as_it_was
@@ -85,11 +97,12 @@ macro_rules! behaviors {
             files::a_permit_is_good_for_its_own_use_place_and_session_only
         }
     };
-    ($backend:expr => $($file:ident::$behavior:ident)*) => {
+    ($mark:tt $ground:expr => $($file:ident::$behavior:ident)*) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            #$mark
             async fn $behavior() {
-                let ground = crate::session::Ground::new($backend);
+                let ground = $ground;
                 crate::$file::$behavior(&ground).await;
                 ground.leave().await;
             }
@@ -97,10 +110,124 @@ macro_rules! behaviors {
     };
 }
 
+/// What a place that confines commands must withstand besides.
+macro_rules! behaviors_of_confined_places {
+    ($mark:tt $ground:expr) => {
+        behaviors! { $mark $ground =>
+            jail::a_place_cannot_say_what_is_known_about_it
+            jail::a_place_cannot_lead_hermes_to_the_guest_of_another_place
+            jail::a_place_cannot_keep_other_places_from_being_made
+            jail::a_place_that_hides_its_socket_is_seen_and_swept_away
+            jail::no_tree_of_a_place_is_too_deep_or_too_closed_to_be_removed
+            jail::a_place_cannot_lead_what_serves_its_proxy_to_the_guest_of_another_place
+            jail::a_place_of_another_run_directory_keeps_its_files_and_is_nobody_elses
+            jail::what_a_place_writes_into_its_run_directory_is_not_where_the_rooms_are
+        }
+    };
+}
+
+/// What is true of containers only.
+macro_rules! behaviors_of_containers {
+    ($mark:tt $ground:expr) => {
+        behaviors! { $mark $ground =>
+            container::one_that_was_removed_stopped_killed_or_paused_is_made_again_and_says_so_once
+            container::one_that_is_paused_is_replaced_for_whoever_opens_it
+            container::somebody_elses_with_our_name_is_left_alone
+            container::one_that_cannot_be_made_leaves_nothing_and_says_why
+            container::whatever_an_image_wants_to_start_and_as_whom_the_guest_is_started
+            container::the_first_process_buries_the_dead
+            container::one_that_uses_too_much_memory_is_killed_and_the_place_goes_on
+            container::a_hermes_killed_at_any_moment_of_a_container_leaves_none
+            far::one_on_another_machine_is_a_place_like_any_other
+            far::what_an_engine_on_another_machine_cannot_show_is_refused
+            ready::a_new_session_gets_a_container_that_was_ready_and_nobody_elses
+            ready::one_that_is_not_as_wanted_or_was_used_is_handed_to_nobody
+            ready::those_that_nobody_knows_are_removed_and_no_others
+            escape::commands_have_the_rights_they_were_given_and_no_others
+            escape::nothing_of_the_host_is_there
+            escape::devices_and_the_kernel_are_out_of_reach
+            escape::cgroups_and_mounts_cannot_be_changed
+            escape::a_program_that_is_another_users_gives_nothing
+            escape::the_guest_of_another_place_is_not_there
+            escape::a_bomb_of_processes_stays_below_its_limit
+            escape::without_a_network_there_is_only_loopback
+        }
+    };
+}
+
+/// Those that an image without bash can do.
+macro_rules! behaviors_of_sh {
+    ($mark:tt $ground:expr) => {
+        behaviors! { $mark $ground =>
+            shell::exit_codes_are_those_of_a_shell
+            shell::stdout_and_stderr_keep_their_order
+            shell::directory_and_exports_stay
+            shell::a_directory_or_variable_for_one_call_does_not_stick
+            shell::a_missing_directory_is_126_and_nothing_runs
+            shell::long_commands_and_long_inputs_arrive_whole
+            process::a_deadline_is_124_and_keeps_what_was_said
+            process::an_interrupt_is_130_and_keeps_what_was_said
+            process::background_output_is_there_at_once
+            process::notices_tell_of_matches_and_of_every_end
+            process::a_command_can_go_on_in_the_background
+            process::a_dropped_command_dies_and_nothing_else
+            output::of_a_long_output_beginning_and_end_are_shown_and_all_is_kept
+            output::the_output_of_a_process_can_be_paged_whole
+            life::a_place_that_vanished_is_made_again_and_says_so_once
+            files::writers_at_the_same_time_never_leave_a_mixture
+            files::every_byte_stays_as_it_is
+            files::a_patch_makes_all_edits_or_none
+        }
+    };
+}
+
 mod local {
-    behaviors!(hermes_types::BackendName::Local);
+    behaviors!([cfg(test)] crate::Ground::new(crate::BackendName::Local));
 }
 
 mod sandbox {
-    behaviors!(hermes_types::BackendName::Sandbox);
+    behaviors!([cfg(test)] crate::Ground::new(crate::BackendName::Sandbox));
+    behaviors_of_confined_places!([cfg(test)] crate::Ground::new(crate::BackendName::Sandbox));
+}
+
+mod docker {
+    behaviors!([cfg(test)] crate::Ground::of(crate::Peer::named("docker", crate::BASH)));
+    behaviors_of_containers!([cfg(test)] crate::Ground::of(crate::Peer::named("docker", crate::BASH)));
+    behaviors_of_confined_places!([cfg(test)] crate::Ground::of(crate::Peer::named("docker", crate::BASH)));
+}
+
+mod docker_busybox {
+    behaviors_of_sh!([cfg(test)] crate::Ground::of(crate::Peer::named("docker", crate::BUSYBOX)));
+}
+
+mod podman {
+    behaviors!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BASH)));
+    behaviors_of_containers!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BASH)));
+    behaviors_of_confined_places!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BASH)));
+}
+
+mod podman_busybox {
+    behaviors_of_sh!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BUSYBOX)));
+}
+
+mod podman_rootless {
+    behaviors!(
+        [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
+        crate::Ground::of(crate::Peer::named("podman-rootless", crate::BASH))
+    );
+    behaviors_of_containers!(
+        [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
+        crate::Ground::of(crate::Peer::named("podman-rootless", crate::BASH))
+    );
+    behaviors_of_confined_places!(
+        [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
+        crate::Ground::of(crate::Peer::named("podman-rootless", crate::BASH))
+    );
+}
+
+mod podman_rootless_busybox {
+    behaviors_of_sh!(
+        [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
+        crate::Ground::of(crate::Peer::named("podman-rootless", crate::BUSYBOX))
+    );
 }

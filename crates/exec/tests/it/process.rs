@@ -103,7 +103,7 @@ pub(crate) async fn what_is_left_running_does_not_hold_the_command(bed: &Bed) {
         }
         assert!(fastest < Duration::from_secs(2), "{command}: {fastest:?}");
     }
-    assert!(processes.list().await.unwrap().is_empty());
+    assert_eq!(processes.list().await.unwrap(), []);
 }
 
 pub(crate) async fn a_kill_is_told_when_the_last_of_the_tree_is_gone(bed: &Bed) {

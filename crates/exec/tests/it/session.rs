@@ -14,7 +14,8 @@ use hermes_policy::Permit;
 use hermes_types::{BackendName, Work};
 use tokio::net::UnixStream;
 
-use crate::bed::{Bed, permit, wish};
+use crate::bed::{Bed, Peer, permit, wish};
+use crate::rootless;
 
 /// How long anything may take that is bound to happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -37,14 +38,31 @@ impl Deref for Ground {
 
 impl Ground {
     pub(crate) fn new(backend: BackendName) -> Self {
+        Self::with(backend, None)
+    }
+
+    /// One for containers of an engine.
+    pub(crate) fn of(peer: Peer) -> Self {
+        Self::with(BackendName::Docker, Some(peer))
+    }
+
+    fn with(backend: BackendName, peer: Option<Peer>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
         let owner = fs::metadata(folder.path()).unwrap().uid();
+        let (cache, helper) = match rootless::copies() {
+            Some(copies) => (copies.join("guest"), copies.join(rootless::HELPER)),
+            None => (
+                Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guest-{owner}")),
+                env!("CARGO_BIN_EXE_exec-jailer").into(),
+            ),
+        };
         let bed = Bed {
             backend,
+            peer,
             folder: folder.path().to_owned(),
-            cache: Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guest-{owner}")),
-            helper: env!("CARGO_BIN_EXE_exec-jailer").into(),
+            cache,
+            helper,
             owner: folder.path().join("owner"),
             lifetime: Duration::from_secs(60),
         };
@@ -76,6 +94,15 @@ impl Ground {
         until("what ran there is gone", || self.running().is_empty()).await;
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(!mounts.contains(&self.folder.display().to_string()), "{mounts}");
+        assert_eq!(self.containers().await, Vec::<String>::new());
+    }
+
+    /// The names of all containers of these places.
+    pub(crate) async fn containers(&self) -> Vec<String> {
+        match &self.peer {
+            Some(peer) => peer.containers(&self.host().install).await,
+            None => Vec::new(),
+        }
     }
 
     /// All processes of this machine that have to do with these places.
@@ -108,11 +135,21 @@ impl Bed {
         Places { run: self.folder.join("run"), kept: vec![self.kept().join(self.backend.word())] }
     }
 
+    /// Where a confined place has the socket of its guest, by the name that it has there.
+    pub(crate) fn inside(&self) -> &'static str {
+        if self.peer.is_some() { "/.hermes/run" } else { "/sandbox/run" }
+    }
+
     /// Starts another hermes that opens a place and then does these things in it.
     #[expect(clippy::disallowed_methods, reason = "what is killed here must be another process")]
     pub(crate) fn another_hermes(&self, session: &str, acts: &[(&str, &str)]) -> Child {
         let mut program = Program::new(&self.helper);
-        program.arg(self.backend.word()).arg(&self.folder).arg(&self.cache);
+        program.arg(self.backend.word()).arg(&self.folder);
+        match &self.peer {
+            Some(peer) => program.arg(&peer.socket).arg(&peer.image),
+            None => program.args(["", ""]),
+        };
+        program.arg(&self.cache);
         program.arg(self.lifetime.as_millis().to_string()).arg(session);
         program.args(acts.iter().flat_map(|(verb, text)| [verb, text]));
         program.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()

@@ -21,7 +21,7 @@ pub(crate) async fn exit_codes_are_those_of_a_shell(bed: &Bed) {
         ("touch plain; ./plain", 126),
         ("kill -TERM $$", 128 + 15),
         ("kill -KILL $$", 128 + 9),
-        ("bash -c 'kill -SEGV $$'", 128 + 11),
+        ("sh -c 'kill -SEGV $$'", 128 + 11),
         ("syntax error (", 2),
         ("true & false & wait", 0),
     ];
@@ -36,6 +36,22 @@ pub(crate) async fn stdout_and_stderr_keep_their_order(bed: &Bed) {
     let output = s.out("for i in $(seq 200); do echo out$i; echo err$i >&2; done").await;
     let expected: String = (1..=200).map(|i| format!("out{i}\nerr{i}\n")).collect();
     assert_eq!(output, expected);
+}
+
+pub(crate) async fn directory_and_exports_stay(bed: &Bed) {
+    let s = bed.open("s").await;
+    let start = s.sandbox.cwd().await.unwrap();
+    s.out(
+        "mkdir 'a b'; cd 'a b'; export X='x  y' N='one
+two'; Y=2",
+    )
+    .await;
+    let again = bed.open("s").await;
+    let outcome = again.run("pwd; echo \"$X-$N-$Y-$GIVEN\"; unset X; exit 3").await;
+    assert_eq!(text(&outcome), format!("{start}/a b\nx  y-one\ntwo--value\n"));
+    assert_eq!((outcome.code, outcome.cwd, outcome.reset), (3, format!("{start}/a b"), Reset::No));
+    assert_eq!(s.out("cd ..; echo ${X-gone}").await, "gone\n");
+    assert_eq!(s.out("pwd").await, format!("{start}\n"));
 }
 
 pub(crate) async fn directory_exports_functions_and_aliases_stay(bed: &Bed) {
@@ -92,7 +108,9 @@ declare -x FAKE2="2"'"#,
 pub(crate) async fn parallel_calls_never_mix_their_states(bed: &Bed) {
     let s = Arc::new(bed.open("s").await);
     s.out("export ONE=begin OTHER=begin").await;
-    for round in 0..100 {
+    // The guest is the same everywhere; in a container everything takes longer.
+    let rounds = if bed.peer.is_some() { 20 } else { 100 };
+    for round in 0..rounds {
         let call = |number: i32| {
             let s = s.clone();
             tokio::spawn(async move {
@@ -169,11 +187,13 @@ pub(crate) async fn long_commands_and_long_inputs_arrive_whole(bed: &Bed) {
 
 pub(crate) async fn the_environment_is_what_was_given_and_nobody_elses(bed: &Bed) {
     let s = bed.open("s").await;
-    let names = s.out("env | cut -d= -f1 | sort | tr '\\n' ' '").await;
+    // Podman tells every container of a terminal.
+    let names = s.out("env | cut -d= -f1 | grep -vx TERM | sort | tr '\\n' ' '").await;
     assert_eq!(names, "GIVEN HOME PATH PWD SHLVL _ ");
     // Whoever looks after the command was not told what only the command may know.
     assert_eq!(
-        s.out("tr '\\0' '\\n' </proc/$PPID/environ | cut -d= -f1 | sort | tr '\\n' ' '").await,
+        s.out("tr '\\0' '\\n' </proc/$PPID/environ | cut -d= -f1 | grep -vx TERM | sort | tr '\\n' ' '")
+            .await,
         "HOME PATH "
     );
     assert_eq!(s.out("ls /proc/self/fd | tr '\\n' ' '").await, "0 1 2 3 ");

@@ -11,20 +11,23 @@
 mod bed;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use hermes_exec::{AtEnd, Attention, Command, Ending, Happening, Plan, Sandbox, Wish};
+use hermes_exec::{AtEnd, Attention, Command, Ending, Happening, Places, Plan, Sandbox, Wish};
 use hermes_types::Work;
 
-use bed::{Bed, permit, wish};
+use bed::{Bed, Peer, permit, wish};
 
 fn main() {
     hermes_sandbox::helper_main();
     let mut words = std::env::args().skip(1);
     let mut word = || words.next().unwrap();
-    let (backend, folder) = (word().parse().unwrap(), std::path::PathBuf::from(word()));
+    let (backend, folder) = (word().parse().unwrap(), PathBuf::from(word()));
+    let peer = Peer { socket: word().into(), image: word() };
     let bed = Bed {
         backend,
+        peer: Some(peer).filter(|peer| !peer.image.is_empty()),
         owner: folder.join("owner"),
         folder,
         cache: word().into(),
@@ -84,6 +87,12 @@ impl Hermes {
                 // The kernel counts in batches, so that the peak may even look lower than before.
                 let grown = peak_memory().saturating_sub(before);
                 println!("{} {} {seen} {grown}", outcome.total, outcome.omitted);
+            }
+            "end" => {
+                let places = Places { run: self.plan.run().to_owned(), kept: Vec::new() };
+                for found in places.find(&self.session).await.unwrap() {
+                    found.end().await.unwrap();
+                }
             }
             other => panic!("{other}"),
         }

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -107,6 +108,11 @@ pub(super) struct Tree {
 impl Tree {
     pub(super) fn new(root: OwnedFd) -> Self {
         Self { root, last: None }
+    }
+
+    /// The same tree, for another thread.
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self::new(self.root.try_clone()?))
     }
 
     /// Opens a path below the root.

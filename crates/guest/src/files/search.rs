@@ -4,8 +4,7 @@
 //! encodings that nobody asked for, a tenth of the size of the guest.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -16,7 +15,9 @@ use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 use serde_bytes::ByteBuf;
 
+use super::blocks::{Content, each_block};
 use super::place::Spot;
+use super::screen::{self, Candidate, Verdict};
 use super::walk::Walk;
 use super::{Failure, Out, read};
 
@@ -24,8 +25,8 @@ use super::{Failure, Out, read};
 const HITS: usize = 64;
 /// Memory that one expression may take.
 const REGEX_SIZE: usize = 8 * 1024 * 1024;
-/// The longest line that is looked at as a whole; what is longer is looked at in pieces.
-const LONGEST_LINE: usize = 1024 * 1024;
+/// Files that are screened together.
+const BATCH: usize = 256;
 
 pub(super) fn search(spot: &Spot, search: &Search, out: &Out) -> Result<(), Failure> {
     let globs = globs(&search.globs)?;
@@ -36,31 +37,27 @@ pub(super) fn search(spot: &Spot, search: &Search, out: &Out) -> Result<(), Fail
     };
     let root = spot.real();
     let held = spot.hold()?;
-    let is_dir = held.metadata()?.is_dir();
-    let walk = match is_dir {
-        true => Walk::below(held.into(), root, search.scope),
-        false => Walk::single(spot.dir().try_clone()?, spot.name()),
+    let (walk, only) = match held.metadata()?.is_dir() {
+        true => (Walk::below(held.into(), root, search.scope), None),
+        false => (Walk::single(spot.dir().try_clone()?, spot.name()), Some(root)),
     };
     let mut page =
-        Page { out, search, walk, buffer: Vec::new(), pending: Vec::new(), found: Found::default() };
-    while let Some(next) = page.walk.next() {
-        out.still_wanted()?;
-        let Ok(file) = next else {
-            page.found.unreadable += 1;
-            continue;
-        };
-        // A search in a single file has nothing below its root.
-        let shown = if is_dir { &file } else { root };
-        let name = file.file_name().unwrap_or_default();
-        if !globs.is_empty() && !globs.is_match(shown) && !globs.is_match(Path::new(name)) {
-            continue;
+        Page { out, search, walk, only, buffer: Vec::new(), pending: Vec::new(), found: Found::default() };
+    loop {
+        let mut batch = page.batch(&globs)?;
+        if batch.is_empty() {
+            return page.finish();
         }
         match &matcher {
-            None => page.file(shown, 0)?,
-            Some(matcher) => page.look_into(matcher, context, &file, shown)?,
+            None => batch.iter().try_for_each(|candidate| page.file(&candidate.path, 0))?,
+            Some(matcher) => {
+                let ways = screen::ways(page.walk.tree(), batch.len());
+                screen::visit(&mut batch, ways, matcher, out, |candidate| {
+                    page.visit(candidate, matcher, context)
+                })?;
+            }
         }
     }
-    page.finish()
 }
 
 fn globs(patterns: &[String]) -> Result<GlobSet, FileFault> {
@@ -72,16 +69,33 @@ fn globs(patterns: &[String]) -> Result<GlobSet, FileFault> {
     set.build().map_err(bad)
 }
 
+/// What lines are compared with.
+#[derive(Debug)]
+pub(super) struct Matcher {
+    regex: Regex,
+    /// Whether lines that are looked at together match if one of them does. Where the pattern asks for an end of the
+    /// text they need not: each line is a text of its own.
+    judges_blocks: bool,
+}
+
+impl Matcher {
+    /// Whether one of these lines may match; none does if not.
+    pub(super) fn may_match(&self, lines: &[u8]) -> bool {
+        !self.judges_blocks || self.regex.is_match(lines)
+    }
+}
+
 /// Lines are matched one by one, so `^` and `$` mean their ends; bytes that are no text match what is not text.
-fn matcher(pattern: &str) -> Result<Regex, FileFault> {
-    Regex::builder()
+fn matcher(pattern: &str) -> Result<Matcher, FileFault> {
+    let bad = |message| FileFault::BadPattern { message };
+    let hir = syntax::parse_with(pattern, &syntax::Config::new().utf8(false).multi_line(true))
+        .map_err(|error| bad(error.to_string()))?;
+    let ends = hir.properties().look_set();
+    let regex = Regex::builder()
         .configure(Regex::config().utf8_empty(false).nfa_size_limit(Some(REGEX_SIZE)))
-        .syntax(syntax::Config::new().utf8(false).multi_line(true))
-        .build(pattern)
-        .map_err(|error| {
-            let message = error.syntax_error().map_or_else(|| error.to_string(), ToString::to_string);
-            FileFault::BadPattern { message }
-        })
+        .build_from_hir(&hir)
+        .map_err(|error| bad(error.to_string()))?;
+    Ok(Matcher { regex, judges_blocks: !ends.contains_anchor_haystack() && !ends.contains_anchor_crlf() })
 }
 
 /// The hits that are reported, and the count of all.
@@ -89,6 +103,8 @@ struct Page<'a> {
     out: &'a Out,
     search: &'a Search,
     walk: Walk,
+    /// The file, if there is but one: it has nothing below its root.
+    only: Option<&'a Path>,
     /// What files are read into.
     buffer: Vec<u8>,
     pending: Vec<Hit>,
@@ -102,7 +118,27 @@ impl Page<'_> {
         (self.search.offset..self.search.offset.saturating_add(limit)).contains(&number)
     }
 
+    /// The next files with one of the names that are wanted.
+    fn batch(&mut self, globs: &GlobSet) -> Result<Vec<Candidate>, Failure> {
+        let mut batch = Vec::new();
+        while batch.len() < BATCH
+            && let Some(next) = self.walk.next()
+        {
+            self.out.still_wanted()?;
+            let Ok(path) = next else {
+                self.found.unreadable += 1;
+                continue;
+            };
+            let name = Path::new(path.file_name().unwrap_or_default());
+            if globs.is_empty() || globs.is_match(self.only.unwrap_or(&path)) || globs.is_match(name) {
+                batch.push(Candidate { path, verdict: Verdict::Open });
+            }
+        }
+        Ok(batch)
+    }
+
     fn file(&mut self, path: &Path, lines: u64) -> Result<(), Failure> {
+        let path = self.only.unwrap_or(path);
         if self.shows(self.found.hits) {
             self.report(Hit::File { path: ByteBuf::from(path.as_os_str().as_bytes()), lines })?;
         }
@@ -126,29 +162,39 @@ impl Page<'_> {
         self.out.send(FileReply::Searched(self.found))
     }
 
-    fn look_into(
-        &mut self,
-        matcher: &Regex,
-        context: usize,
-        file: &Path,
-        below: &Path,
-    ) -> Result<(), Failure> {
-        let first = self.found.hits;
+    fn visit(&mut self, candidate: &Candidate, matcher: &Matcher, context: usize) -> Result<(), Failure> {
+        self.out.still_wanted()?;
+        match candidate.verdict {
+            Verdict::Open => self.look_into(matcher, context, &candidate.path),
+            Verdict::Nothing => Ok(()),
+            Verdict::Binary => {
+                self.found.binary += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn look_into(&mut self, matcher: &Matcher, context: usize, path: &Path) -> Result<(), Failure> {
+        let opened = self.walk.open(path, read::READ);
         let mut buffer = std::mem::take(&mut self.buffer);
-        let opened = self.walk.open(file, read::READ).map_err(Failure::from).and_then(read::regular);
         let mut lines = Lines {
             page: self,
             matcher,
             context,
-            first,
-            below,
+            first: self.found.hits,
+            below: self.only.unwrap_or(path),
             number: 0,
             matched: 0,
             before: VecDeque::new(),
             after: 0,
             hits: Vec::new(),
         };
-        let looked = opened.and_then(|(file, found)| lines.look(file, found.len(), &mut buffer));
+        let looked = opened.map_err(Failure::from).and_then(|opened| {
+            each_block(opened, &mut buffer, lines.page.out, |block| {
+                lines.block(block);
+                ControlFlow::Continue(())
+            })
+        });
         let (matched, hits) = (lines.matched, lines.hits);
         self.buffer = buffer;
         match looked {
@@ -164,7 +210,7 @@ impl Page<'_> {
             }
         }
         match self.search.target {
-            Target::Files { .. } if matched > 0 => return self.file(below, matched),
+            Target::Files { .. } if matched > 0 => return self.file(path, matched),
             Target::Lines { .. } if matched > 0 => {
                 self.found.hits += matched;
                 self.found.files += 1;
@@ -175,18 +221,10 @@ impl Page<'_> {
     }
 }
 
-/// What a file turned out to be.
-#[derive(Debug, PartialEq, Eq)]
-enum Content {
-    Text,
-    /// It has a zero byte somewhere.
-    Binary,
-}
-
 /// The lines of one file. They are reported when the file is done, because only then is it known to be text.
 struct Lines<'a, 'b> {
     page: &'a Page<'b>,
-    matcher: &'a Regex,
+    matcher: &'a Matcher,
     context: usize,
     /// The number of the first hit in this file.
     first: u64,
@@ -201,57 +239,28 @@ struct Lines<'a, 'b> {
 }
 
 impl Lines<'_, '_> {
-    /// Reads a file through a buffer that the files share: what is incomplete at its end moves to its front. What is
-    /// added meanwhile is not looked at; some files of the system do not know their size and say 0.
-    fn look(&mut self, mut file: File, size: u64, buffer: &mut Vec<u8>) -> Result<Content, Failure> {
-        let (mut kept, mut total) = (0, 0);
-        loop {
-            if kept == buffer.len() {
-                let mut larger = vec![0; (2 * kept).max(limit::CHUNK)];
-                larger.split_at_mut(kept).0.copy_from_slice(buffer);
-                *buffer = larger;
-            }
-            let count = match file.read(buffer.split_at_mut(kept).1) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                read => read?,
-            };
-            total += count as u64;
-            let is_end = count == 0 || total == size;
-            self.page.out.still_wanted()?;
-            let (old, new) = buffer.split_at(kept + count).0.split_at(kept);
-            if memchr::memchr(0, new).is_some() {
-                return Ok(Content::Binary);
-            }
-            let complete = match memchr::memrchr(b'\n', new) {
-                _ if is_end => kept + count,
-                Some(end) => old.len() + end + 1,
-                None if kept + count >= LONGEST_LINE => kept + count,
-                None => 0,
-            };
-            self.block(buffer.split_at(complete).0);
-            if is_end {
-                return Ok(Content::Text);
-            }
-            buffer.copy_within(complete..kept + count, 0);
-            kept = kept + count - complete;
-        }
-    }
-
-    /// Looks at complete lines. Most blocks have no hit, and that is found out for all their lines at once.
+    /// Looks at complete lines. Most blocks have no hit, and that is found out for all their lines at once; in one
+    /// that has, the lines with hits are found by halving it.
     fn block(&mut self, block: &[u8]) {
-        let needed = self.context > 0 || self.matcher.is_match(block);
-        if !needed {
+        if self.context == 0 && !self.matcher.may_match(block) {
             self.number += memchr::memchr_iter(b'\n', block).count() as u64;
             return;
         }
-        for line in block.split_inclusive(|byte| *byte == b'\n') {
-            self.number += 1;
-            self.line(line.strip_suffix(b"\n").unwrap_or(line));
+        match halve(block) {
+            Some((first, second)) => {
+                self.block(first);
+                self.block(second);
+            }
+            None if block.is_empty() => {}
+            None => {
+                self.number += 1;
+                self.line(block.strip_suffix(b"\n").unwrap_or(block));
+            }
         }
     }
 
     fn line(&mut self, line: &[u8]) {
-        if self.matcher.is_match(line) {
+        if self.matcher.regex.is_match(line) {
             let shown = self.wants_lines() && self.page.shows(self.first + self.matched);
             self.matched += 1;
             let before = std::mem::take(&mut self.before);
@@ -280,6 +289,17 @@ impl Lines<'_, '_> {
     fn wants_lines(&self) -> bool {
         matches!(self.page.search.target, Target::Lines { .. })
     }
+}
+
+/// Parts lines near their middle; none if there is only one.
+fn halve(lines: &[u8]) -> Option<(&[u8], &[u8])> {
+    let but_last = lines.strip_suffix(b"\n").unwrap_or(lines);
+    let (first, second) = but_last.split_at(but_last.len() / 2);
+    let end = match memchr::memchr(b'\n', second) {
+        Some(end) => first.len() + end,
+        None => memchr::memrchr(b'\n', first)?,
+    };
+    Some(lines.split_at(end + 1))
 }
 
 fn cut(line: &[u8]) -> Vec<u8> {

@@ -75,6 +75,11 @@ impl Walk {
         }
     }
 
+    /// The tree that is walked through.
+    pub(super) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
     /// Opens a path below the root without following a link.
     pub(super) fn open(&mut self, below: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         Ok(self.tree.open(below, flags)?)

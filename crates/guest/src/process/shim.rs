@@ -102,7 +102,7 @@ fn fork_again(
 
 /// What the shim does all its life.
 fn watch(main: i32, status: BorrowedFd<'_>) -> ! {
-    tell(status, main);
+    tell(status, [main]);
     close_all_but(status);
     loop {
         reap(main, status, libc::WNOHANG);
@@ -116,22 +116,32 @@ fn watch(main: i32, status: BorrowedFd<'_>) -> ! {
 }
 
 /// Reaps children: with `WNOHANG` all that are dead, else the next one to die. Ends the shim with its last child.
+///
+/// A program that leaves nothing behind ends at the same moment as its tree: both are told at once, so that nobody who
+/// is told of the one finds something of the other.
 fn reap(main: i32, status: BorrowedFd<'_>, options: i32) {
+    let mut ended = None;
     loop {
         let mut wait_status = 0;
         // SAFETY: the pointer is to a local.
         match unsafe { libc::waitpid(-1, &raw mut wait_status, options) } {
             -1 => {
-                tell(status, FAREWELL);
+                match ended {
+                    Some(ended) => tell(status, [ended, FAREWELL]),
+                    None => tell(status, [FAREWELL]),
+                }
                 exit();
             }
-            0 => return,
-            pid if pid == main => tell(status, wait_status),
+            0 => break,
+            pid if pid == main => ended = Some(wait_status),
             _ => {}
         }
         if options == 0 {
-            return;
+            break;
         }
+    }
+    if let Some(ended) = ended {
+        tell(status, [ended]);
     }
 }
 
@@ -146,9 +156,9 @@ fn kill_children() {
     }));
 }
 
-fn tell(status: BorrowedFd<'_>, number: i32) {
+fn tell<const COUNT: usize>(status: BorrowedFd<'_>, numbers: [i32; COUNT]) {
     // The pipe has room, and a guest that is gone needs no telling.
-    rustix::io::write(status, &number.to_ne_bytes()).ok();
+    rustix::io::write(status, numbers.map(i32::to_ne_bytes).as_flattened()).ok();
 }
 
 fn close_all_but(kept: BorrowedFd<'_>) {

@@ -31,7 +31,7 @@ fn judged<T: std::fmt::Debug>(path: impl AsRef<Path>, answer: Result<T, Error>) 
 }
 
 /// A path, judged by what the guest says it leads to.
-async fn here(s: &Shell, path: impl AsRef<Path>) -> FilePlace {
+pub(crate) async fn here(s: &Shell, path: impl AsRef<Path>) -> FilePlace {
     let answer = s.client.list(unjudged(&path)).await;
     judged(path, answer)
 }

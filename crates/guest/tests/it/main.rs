@@ -10,5 +10,6 @@ mod life;
 mod output;
 mod place;
 mod process;
+mod search;
 mod shell;
 mod tunnel;

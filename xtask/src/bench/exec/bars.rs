@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::table::{Bar, Row};
-use super::{Bench, Who, word, wrapped};
+use super::wrapped;
+use crate::bench::contest::table::{Bar, Row};
+use crate::bench::contest::{Bench, Who, word};
 
 const ROUNDS: usize = 300;
 /// For what takes a second or more.
@@ -50,8 +51,10 @@ pub(super) fn new_place(bench: &mut Bench) -> Result<Vec<Row>> {
     let masked: Vec<String> = serde_json::from_value(bench.ask(Who::Ours, &["masked"])?)?;
     let alike = wrapped::alike(word(&workspace)?, &masked);
     let alike: Vec<&str> = alike.iter().map(String::as_str).collect();
-    let asked = bench
-        .take_turns(ROUNDS, &[BASH, (Who::Ours, &["new-place"]), (Who::Ours, &alike), (Who::Ours, &plain)])?;
+    let asked = bench.take_turns(
+        ROUNDS,
+        &[BASH, (Who::Ours, &["new-place", "sandbox"]), (Who::Ours, &alike), (Who::Ours, &plain)],
+    )?;
     let [bash, ours, alike, plain] = asked.as_slice() else { return Ok(Vec::new()) };
     eprintln!("{}", wrapped::NOTE);
     Ok(vec![

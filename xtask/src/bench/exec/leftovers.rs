@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -11,8 +10,9 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, wait};
 use serde_json::{Value, json};
 
-use super::table::{Bar, Row};
-use super::{Bench, word};
+use crate::bench::chance;
+use crate::bench::contest::table::{Bar, Row};
+use crate::bench::contest::{Bench, word};
 
 const KILLS: u32 = 100;
 const LIFETIME: Duration = Duration::from_secs(2);
@@ -111,12 +111,6 @@ fn with_home(command: &mut Command) -> &mut Command {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-}
-
-/// A number between 0 and 1.
-fn chance() -> f64 {
-    let bits = RandomState::new().hash_one(0) >> 32;
-    bits as f64 / f64::from(u32::MAX)
 }
 
 /// Waits until this holds of what is there and was not before, and gives what is left in the end.

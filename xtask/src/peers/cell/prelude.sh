@@ -44,3 +44,11 @@ open_devices() {
     fi
     umount -l /mnt
 }
+
+# Lets Podman pull from a registry of a test on loopback without TLS, as Docker does by itself. Of the machine's own
+# registries none is used.
+insecure_loopback() {
+    printf '[[registry]]\nlocation = "127.0.0.1"\ninsecure = true\n' > "$1"
+    chmod 644 "$1"
+    export CONTAINERS_REGISTRIES_CONF="$1"
+}

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hermes_exec::{
-    AtDeadline, Attention, Directory, Input, Outcome, Plan, Sandbox, Sandboxed, Wish, Writable,
+    AtDeadline, Attention, Backend, Bind, Directory, Input, Outcome, Plan, Sandbox, Wish, Writable,
 };
 use hermes_types::{BackendName, Job, Network};
 
@@ -26,7 +26,7 @@ use crate::args::PlaceArgs;
 use crate::ask::{Consent, ask, random};
 use crate::config::keys::Config;
 use crate::failure::Failure;
-use crate::wire::{self, Session};
+use crate::wire::{self, Making, Session};
 
 /// How long one attempt may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -54,14 +54,14 @@ async fn in_a_place(
 ) -> Result<Vec<Finding>, Failure> {
     let name = backend.word();
     let args = PlaceArgs { backend: Some(backend), image: None, session: Some(String::new()) };
-    let session = Session::new(&args)?;
-    let plan = match wire::plan(context, config, &args, &session) {
+    let session = Session::new(&args, config)?;
+    let plan = match wire::plan(context, config, &args, &session, Making::Later) {
         Ok(plan) => plan,
-        Err(failure) => return Ok(vec![broken(name, format!("no command was run: {}", failure.message))]),
+        Err(failure) => return Ok(vec![not_run(name, &failure)]),
     };
     let sandbox = match plan.open().await {
         Ok(sandbox) => sandbox,
-        Err(error) => return Ok(vec![broken(name, format!("no command was run: {error}"))]),
+        Err(error) => return Ok(vec![not_run(name, &wire::fault(error))]),
     };
     let cell = Cell { context, config, consent, name, plan, session, sandbox };
     let tried = cell.try_out(backend).await;
@@ -72,6 +72,14 @@ async fn in_a_place(
         findings.push(broken(name, format!("its place is still there: {error}")));
     }
     Ok(findings)
+}
+
+fn not_run(name: &'static str, failure: &Failure) -> Finding {
+    let detail = format!("no command was run: {}", failure.message);
+    if failure.hints.is_empty() {
+        return broken(name, detail);
+    }
+    Finding::bad(name, State::Broken, detail, failure.hints.join("; "))
 }
 
 fn broken(name: &'static str, detail: String) -> Finding {
@@ -88,6 +96,42 @@ struct Cell<'a> {
     plan: Plan,
     session: Session,
     sandbox: Sandbox,
+}
+
+/// What shall keep a command in.
+struct Walls {
+    kind: Wall,
+    binds: Vec<Bind>,
+    network: Network,
+    /// How many processes there may be.
+    processes: Option<u32>,
+}
+
+/// Whose walls they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wall {
+    Jail,
+    Container,
+}
+
+impl Walls {
+    fn of(backend: &Backend) -> Option<Self> {
+        match backend {
+            Backend::Local(_) => None,
+            Backend::Sandbox(jail) => Some(Self {
+                kind: Wall::Jail,
+                binds: jail.binds.clone(),
+                network: jail.network,
+                processes: jail.limits.processes,
+            }),
+            Backend::Docker(docker) => Some(Self {
+                kind: Wall::Container,
+                binds: docker.binds.clone(),
+                network: docker.network,
+                processes: docker.limits.processes,
+            }),
+        }
+    }
 }
 
 /// What became of an attempt: what it said, or why it was not made.
@@ -110,49 +154,45 @@ impl Cell<'_> {
         let time = start.elapsed().as_secs_f64() * 1000.0;
         let nothing = if backend == BackendName::Local { "; nothing confines it" } else { "" };
         let mut findings = vec![Finding::ok(self.name, format!("ran a command in {time:.1} ms{nothing}"))];
-        if backend == BackendName::Sandbox {
-            let home = self.context.variable("HOME").unwrap_or("/");
-            let settings = wire::sandboxed(self.context, self.config, home)?;
-            findings.extend(self.break_out(&settings).await?);
+        if let Some(walls) = Walls::of(self.plan.settings()) {
+            findings.extend(self.break_out(&walls).await?);
         }
         Ok(findings)
     }
 
     /// Everything a command in a jail shall not be able to do.
-    async fn break_out(&self, settings: &Sandboxed) -> Result<Vec<Finding>, Failure> {
-        let mut findings = vec![
-            self.read_home(settings).await,
-            self.read_keys(settings).await,
-            self.write_outside(settings).await,
-        ];
+    async fn break_out(&self, walls: &Walls) -> Result<Vec<Finding>, Failure> {
+        let mut findings =
+            vec![self.read_home(walls).await, self.read_keys(walls).await, self.write_outside(walls).await];
         findings.extend(self.touch_process().await);
-        match settings.network {
-            Network::None | Network::Proxy => {
-                findings.push(self.reach_loopback().await?);
-                findings.push(self.reach_abstract().await?);
-            }
-            Network::Full => findings.push(Finding::bad(
+        // A container has a loopback of its own whatever else it reaches.
+        if walls.kind == Wall::Container || walls.network != Network::Full {
+            findings.push(self.reach_loopback().await?);
+            findings.push(self.reach_abstract().await?);
+        }
+        if walls.network == Network::Full {
+            findings.push(Finding::bad(
                 self.name,
                 State::Warning,
                 "can reach the services of this machine: terminal.network is full",
                 "hermes config set terminal.network proxy",
-            )),
+            ));
         }
         // That both work from here is shown by the jail itself, which is made of them.
-        findings.push(self.use_tool("make a user namespace", "unshare", "unshare --user true").await);
+        findings.push(self.make_namespace(walls).await);
         findings.push(self.use_tool("mount", "mount", "mount -t tmpfs none /tmp").await);
         // Last, since it leaves no room for others.
-        findings.extend(self.crowd(settings).await);
+        findings.extend(self.crowd(walls).await);
         Ok(findings)
     }
 
-    async fn read_home(&self, settings: &Sandboxed) -> Finding {
+    async fn read_home(&self, walls: &Walls) -> Finding {
         let home = self.context.home.path();
         let files = [".env", "config.yaml", ".install-id"].map(|name| home.join(name));
-        self.read(settings, "hermes' own files", files.into_iter().find(|path| is_readable(path))).await
+        self.read(walls, "hermes' own files", files.into_iter().find(|path| is_readable(path))).await
     }
 
-    async fn read_keys(&self, settings: &Sandboxed) -> Finding {
+    async fn read_keys(&self, walls: &Walls) -> Finding {
         let home = self.context.variable("HOME").unwrap_or("/");
         let entries = fs::read_dir(Path::new(home).join(".ssh")).into_iter().flatten().flatten();
         let mut files: Vec<PathBuf> =
@@ -162,16 +202,16 @@ impl Cell<'_> {
                 && path.extension().is_none()
         };
         files.sort_by_key(|path| (!is_key(path), path.clone()));
-        self.read(settings, "~/.ssh", files.into_iter().next()).await
+        self.read(walls, "~/.ssh", files.into_iter().next()).await
     }
 
     /// Reads the first character of a file that can be read from here, wherever it is to be seen inside. It says no
     /// more than whether it could.
-    async fn read(&self, settings: &Sandboxed, what: &str, file: Option<PathBuf>) -> Finding {
+    async fn read(&self, walls: &Walls, what: &str, file: Option<PathBuf>) -> Finding {
         let Some(file) = file else {
             return self.unknown(&format!("read {what}"), "there is nothing there to try it with");
         };
-        let mounted = settings.binds.iter().filter_map(|bind| {
+        let mounted = walls.binds.iter().filter_map(|bind| {
             let below = file.strip_prefix(&bind.source).ok()?;
             // Joining nothing would make a directory of a file.
             Some(if below.as_os_str().is_empty() { bind.target.clone() } else { bind.target.join(below) })
@@ -186,10 +226,10 @@ impl Cell<'_> {
         self.judge(&format!("read {}", file.display()), &attempt, did)
     }
 
-    async fn write_outside(&self, settings: &Sandboxed) -> Finding {
+    async fn write_outside(&self, walls: &Walls) -> Finding {
         let home = self.context.variable("HOME").map(PathBuf::from);
         let own = |path: &Path| {
-            let mut writable = settings.binds.iter().filter(|bind| bind.writable == Writable::Yes);
+            let mut writable = walls.binds.iter().filter(|bind| bind.writable == Writable::Yes);
             writable.any(|bind| path.starts_with(&bind.source))
         };
         let name = format!(".hermes-doctor-{}", std::process::id());
@@ -246,6 +286,18 @@ impl Cell<'_> {
         Ok(self.judge(what, &attempt, !refuses(listener.accept())))
     }
 
+    /// Engines differ in whether they let one be made. Nothing is gained by it but more of the kernel to attack.
+    async fn make_namespace(&self, walls: &Walls) -> Finding {
+        let what = "make a user namespace";
+        let finding = self.use_tool(what, "unshare", "unshare --user true").await;
+        match (walls.kind, finding.state) {
+            (Wall::Container, State::Broken) => {
+                Finding::warning(self.name, format!("can {what}: the engine's seccomp profile lets it"))
+            }
+            _ => finding,
+        }
+    }
+
     async fn use_tool(&self, what: &str, tool: &str, command: &str) -> Finding {
         let attempt = self.attempt(&script::tool(tool, command)).await;
         let did = said(&attempt);
@@ -253,8 +305,8 @@ impl Cell<'_> {
     }
 
     /// Starts more processes than there may be, and counts how many there are.
-    async fn crowd(&self, settings: &Sandboxed) -> Option<Finding> {
-        let most = u64::from(settings.limits.processes?);
+    async fn crowd(&self, walls: &Walls) -> Option<Finding> {
+        let most = u64::from(walls.processes?);
         let what = format!("start more than {most} processes");
         let allowed = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
         if allowed.is_some_and(|allowed| allowed < CROWD) {

@@ -95,18 +95,21 @@ impl Page {
             let rows = ["files", "network", "processes", "syscalls", "resources"]
                 .map(|what| (what, &confines[what]));
             let nothing_known = rows.iter().all(|(_, hold)| hold["state"] == "unknown");
-            match (backend["usable"] == true, nothing_known && !configured(name) && name != "sandbox") {
-                (false, true) => {
+            let usable = backend["usable"].as_bool();
+            match (usable, nothing_known && !configured(name) && name != "sandbox") {
+                (None, _) => self.row(&format!("  {name}"), &word(&backend["reason"])),
+                (Some(false), true) => {
                     missing.push(name.as_str());
                     continue;
                 }
-                (false, false) => {
+                (Some(false), false) => {
                     let told = format!("cannot be used: {}", word(&backend["reason"]));
                     self.toned(Tone::Bad, &format!("  {name}"), &told);
                     self.row("", &format!("→ {}", word(&backend["remedy"])));
                 }
-                (true, _) => self.toned(Tone::Good, &format!("  {name}"), "can be used"),
+                (Some(true), _) => self.toned(Tone::Good, &format!("  {name}"), "can be used"),
             }
+            self.engine(&backend["engine"]);
             if nothing_known {
                 continue;
             }
@@ -123,6 +126,21 @@ impl Page {
         }
         if !missing.is_empty() {
             self.row("  others", &format!("not part of this version: {}", missing.join(", ")));
+        }
+    }
+
+    fn engine(&mut self, engine: &Value) {
+        if engine.is_null() {
+            return;
+        }
+        let without_root = if engine["rootless"] == true { ", without root" } else { "" };
+        let name = format!("{} {}{without_root}", word(&engine["kind"]), word(&engine["version"]));
+        self.row("    engine", &format!("{name}, {} ({})", word(&engine["address"]), word(&engine["why"])));
+        let image = word(&engine["image"]);
+        if engine["image_present"] == true {
+            self.row("    image", &format!("{image}, present"));
+        } else {
+            self.toned(Tone::Doubtful, "    image", &format!("{image}, not there yet"));
         }
     }
 

@@ -38,11 +38,21 @@ const MOST_ENTRIES: usize = 100_000;
 /// Options that mean nothing for a directory of a machine with Linux.
 const MEANINGLESS: [&str; 4] = ["nocopy", "cached", "delegated", "consistent"];
 
+/// Whether what is in the hermes home for commands is shown to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OfHome {
+    /// It is.
+    Shown,
+    /// An engine on another machine cannot.
+    OutOfSight,
+}
+
 /// All of them: those that are plain paths, and those in the words of the engine.
 pub(super) fn mounts(
     context: &Context,
     config: &Config,
     owner_home: &str,
+    of_home: OfHome,
 ) -> Result<(Vec<Bind>, Vec<Volume>), Failure> {
     let own = Own::new(context, config);
     let (mut binds, volumes) = listed(config, owner_home, &own)?;
@@ -58,8 +68,8 @@ pub(super) fn mounts(
         let source = own.checked(&source, "terminal.docker_mount_cwd_to_workspace")?;
         binds.push(Bind { source, target: PathBuf::from(WORKSPACE), writable: Writable::Yes });
     }
-    if !config.terminal.strict_mounts {
-        for bind in of_home(context, config, &own)? {
+    if of_home == OfHome::Shown && !config.terminal.strict_mounts {
+        for bind in system(context, config, &own)? {
             if !is_taken(&binds, &bind.target) {
                 binds.push(bind);
             }
@@ -71,7 +81,7 @@ pub(super) fn mounts(
 /// What the owner listed.
 fn listed(config: &Config, owner_home: &str, own: &Own) -> Result<(Vec<Bind>, Vec<Volume>), Failure> {
     let (mut binds, mut volumes) = (Vec::new(), Vec::new());
-    for volume in &config.terminal.docker_volumes {
+    for volume in &super::volumes(config)? {
         let key = format!("terminal.docker_volumes: `{volume}`");
         let refused = |why: String| Failure::new(Kind::Configuration, format!("{key}: {why}"));
         let target = PathBuf::from(&volume.target);
@@ -110,7 +120,7 @@ fn start_directory(config: &Config, owner_home: &str) -> Result<PathBuf, Failure
 }
 
 /// What commands may use of the hermes home, as far as it is there.
-fn of_home(context: &Context, config: &Config, own: &Own) -> Result<Vec<Bind>, Failure> {
+fn system(context: &Context, config: &Config, own: &Own) -> Result<Vec<Bind>, Failure> {
     let mut binds = Vec::new();
     for kind in KINDS {
         let path = own.home.join(kind);

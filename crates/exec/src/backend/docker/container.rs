@@ -4,17 +4,22 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bollard::errors::Error as ApiError;
-use bollard::query_parameters::{CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder};
-use hermes_types::BackendName;
+use bollard::models::{ContainerInspectResponse, ContainerState};
+use bollard::query_parameters::{
+    CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder, RemoveVolumeOptions,
+};
 use serde::{Deserialize, Serialize};
 
 use super::engine::{self, Address, Engine};
+use super::road::Road;
 use super::{request, translate};
 use crate::{Error, embed};
 
 /// How long an engine may take to remove a container.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
+/// How often is looked whether a container that does not answer can.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Which container holds a place, written down before it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,39 +30,85 @@ pub struct Container {
     pub name: String,
     /// The name of the place, which its label says too.
     pub place: String,
+    /// What leads to its guest.
+    pub road: Road,
+    /// The engine's own volumes that hold the files of the place.
+    pub volumes: Vec<String>,
     /// What it is made of.
     pub image: String,
     /// Where its guest is kept.
     pub cache: PathBuf,
 }
 
+/// What has the name of a container.
+pub(super) enum Named {
+    Nothing,
+    /// The container of the place.
+    Ours(Box<ContainerInspectResponse>),
+    /// One of somebody else.
+    Another,
+}
+
 impl Container {
     /// Ends it. When this returns it is gone.
     pub(crate) async fn remove(&self) -> Result<(), Error> {
-        self.remove_from(&Engine::connect(&self.engine).await?).await
+        self.remove_from(&Engine::known(&self.engine).await?).await
+    }
+
+    /// Whether it runs.
+    pub(crate) async fn runs(&self) -> Result<bool, Error> {
+        Ok(self.ended(&Engine::known(&self.engine).await?).await?.is_none())
+    }
+
+    /// Returns when its engine says that nothing goes on in it, and never if something does: for those who wait for an
+    /// answer.
+    pub(crate) async fn until_stuck(&self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let Ok(engine) = Engine::known(&self.engine).await else { continue };
+            match self.look(&engine).await {
+                Ok(Named::Ours(found)) if is_going(found.state.as_ref()) => {}
+                Ok(_) => return,
+                // Who does not know cannot say.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Removes the files that outlive it.
+    pub(crate) async fn remove_files(&self) -> Result<(), Error> {
+        if self.volumes.is_empty() {
+            return Ok(());
+        }
+        let engine = Engine::known(&self.engine).await?;
+        for volume in &self.volumes {
+            match engine.api.remove_volume(volume, None::<RemoveVolumeOptions>).await {
+                Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => {}
+                Err(error) => return Err(self.fault(&error)),
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn remove_from(&self, engine: &Engine) -> Result<(), Error> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match engine.api.inspect_container(&self.name, None).await {
-                Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => return Ok(()),
-                Err(error) => return Err(self.fault(&error)),
-                Ok(found) => {
-                    let labels = found.config.and_then(|config| config.labels).unwrap_or_default();
-                    if labels.get(request::PLACE) != Some(&self.place) {
-                        return Err(Error::NameTaken { name: self.name.clone() });
-                    }
+            let seen = match self.inspect(engine).await {
+                Ok(Named::Nothing | Named::Another) => return Ok(()),
+                Ok(Named::Ours(_)) => {
+                    let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+                    engine.api.remove_container(&self.name, Some(options)).await
                 }
-            }
-            let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-            match engine.api.remove_container(&self.name, Some(options)).await {
-                // It is gone already, or being removed by the engine itself.
-                Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404 | 409, .. }) => {}
+                Err(error) => Err(error),
+            };
+            match seen {
+                // It is gone already, or being removed by the engine itself, which Podman finds strange.
+                Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404 | 409 | 500, .. }) => {}
                 Err(error) => return Err(self.fault(&error)),
             }
             if Instant::now() > deadline {
-                return Err(Error::Lingering { name: self.name.clone() });
+                let why = seen.err().map(|error| error.to_string());
+                return Err(Error::Lingering { name: self.name.clone(), why: why.unwrap_or_default() });
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -78,7 +129,7 @@ impl Container {
         };
         let started = started.await.map_err(|error| Error::Uncleared {
             path: directory.to_owned(),
-            reason: engine::explain(&error, &self.image),
+            reason: engine::explain(&self.engine, &error, &[directory.to_owned()]).to_string(),
         });
         let deadline = Instant::now() + PATIENCE;
         while started.is_ok() && cleaner.ended(&engine).await?.is_none() && Instant::now() < deadline {
@@ -90,13 +141,9 @@ impl Container {
 
     /// What it ended with, if it has.
     pub(super) async fn ended(&self, engine: &Engine) -> Result<Option<String>, Error> {
-        let state = match engine.api.inspect_container(&self.name, None).await {
-            Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => {
-                return Ok(Some("it is gone".to_owned()));
-            }
-            found => found.map_err(|error| self.fault(&error))?.state.unwrap_or_default(),
-        };
-        if state.running == Some(true) {
+        let Named::Ours(found) = self.look(engine).await? else { return Ok(Some("it is gone".to_owned())) };
+        let state = found.state.unwrap_or_default();
+        if state.running == Some(true) || state.paused == Some(true) {
             return Ok(None);
         }
         let error = state.error.filter(|error| !error.is_empty());
@@ -104,7 +151,36 @@ impl Container {
         Ok(Some(error.unwrap_or_else(|| format!("exit code {code}"))))
     }
 
-    fn fault(&self, error: &ApiError) -> Error {
-        Error::Unavailable { backend: BackendName::Docker, reason: format!("{}: {error}", self.engine) }
+    /// Looks at what has its name.
+    pub(super) async fn look(&self, engine: &Engine) -> Result<Named, Error> {
+        self.inspect(engine).await.map_err(|error| self.fault(&error))
     }
+
+    async fn inspect(&self, engine: &Engine) -> Result<Named, ApiError> {
+        let found = match engine.api.inspect_container(&self.name, None).await {
+            Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => return Ok(Named::Nothing),
+            Err(ApiError::JsonDataError { contents, message, column }) => {
+                without_status(&contents).ok_or(ApiError::JsonDataError { contents, message, column })?
+            }
+            found => found?,
+        };
+        let labels = found.config.as_ref().and_then(|config| config.labels.as_ref());
+        let place = labels.and_then(|labels| labels.get(request::PLACE));
+        Ok(if place == Some(&self.place) { Named::Ours(Box::new(found)) } else { Named::Another })
+    }
+
+    fn fault(&self, error: &ApiError) -> Error {
+        self.engine.fault(error)
+    }
+}
+
+fn is_going(state: Option<&ContainerState>) -> bool {
+    state.is_some_and(|state| state.running == Some(true) && state.paused != Some(true))
+}
+
+/// Reads what an engine says about a container that is in a state for which the API has no word: Podman has some.
+fn without_status(text: &str) -> Option<ContainerInspectResponse> {
+    let mut found: serde_json::Value = serde_json::from_str(text).ok()?;
+    found.get_mut("State")?.as_object_mut()?.remove("Status");
+    serde_json::from_value(found).ok()
 }

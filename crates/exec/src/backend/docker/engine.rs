@@ -1,19 +1,47 @@
 //! The engine that makes containers.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bollard::{API_DEFAULT_VERSION, Docker};
-use hermes_types::BackendName;
+use bollard::errors::Error as ApiError;
+use bollard::models::{ContainerCreateBody, HostConfig, SystemInfo, SystemInfoCgroupVersionEnum};
+use bollard::query_parameters::{
+    CreateContainerOptionsBuilder, ListImagesOptions, RemoveContainerOptionsBuilder,
+};
+use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 
+use super::fault::EngineFault;
 use crate::Error;
 
+/// The version of the Engine API that is needed.
+pub(super) const NEEDED: (usize, usize) = (1, 41);
 /// How long one answer may take, in seconds: an engine that removes a large layer is slow.
 const ANSWER: u64 = 120;
-/// How long it may take to say what it is.
+/// How long it may take to say that it is there.
 const GREETING: Duration = Duration::from_secs(5);
+/// What an engine says of itself in its greeting is no longer than this.
+const LONGEST_GREETING: u64 = 16 << 10;
+/// What stands behind the last header.
+const HEADERS_END: &[u8] = b"\r\n\r\n";
+/// The user that stands for all who have no number here.
+const NOBODY: u32 = 65534;
+/// This is there with the second version of control groups.
+const CGROUP_2: &str = "/sys/fs/cgroup/cgroup.controllers";
+/// How often an engine is asked what it is.
+const ATTEMPTS: u32 = 5;
+/// The container by which is tried whether a layer can be limited.
+const PROBE: &str = "hermes-probe";
+
+/// What engines have said of themselves, by their addresses. Some take long to say it.
+static KNOWN: Mutex<BTreeMap<String, (ClientVersion, Facts)>> = Mutex::new(BTreeMap::new());
 
 /// Where an engine listens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,26 +61,49 @@ impl fmt::Display for Address {
     }
 }
 
+impl Address {
+    /// What an engine there answered instead of doing what was asked.
+    pub(super) fn fault(&self, error: &ApiError) -> Error {
+        failed(self, error).into()
+    }
+}
+
 /// An engine that answers.
 #[derive(Debug)]
 pub struct Engine {
     /// What to ask.
     pub api: Docker,
-    /// What it said of itself.
+    /// What is known of it.
     pub facts: Facts,
+    address: Address,
 }
 
-/// What an engine says of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// What must be known of an engine to make a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Facts {
     /// What it is.
     pub kind: Kind,
-    /// Its version.
-    pub version: String,
     /// The user it runs as is root inside of its containers.
     pub is_rootless: bool,
-    /// Its architecture, in the words of the engine.
-    pub architecture: String,
+    /// Users inside are others outside.
+    pub remaps_users: bool,
+    /// What it limits.
+    pub enforces: Enforces,
+    /// The layer of a container can be limited. Only known once it was tried.
+    pub has_disk_quota: bool,
+}
+
+/// What else an engine says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Description {
+    /// Its version.
+    pub version: String,
+    /// The version of control groups, by which it limits.
+    pub cgroup: Option<u8>,
+    /// What keeps containers from dangerous system calls.
+    pub seccomp: Seccomp,
+    /// How it keeps layers, and on what.
+    pub storage: String,
 }
 
 /// The engines that are known.
@@ -64,46 +115,362 @@ pub enum Kind {
     Podman,
 }
 
-impl Engine {
-    /// Asks the engine what it is.
-    pub async fn connect(address: &Address) -> Result<Self, Error> {
-        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
-        let failed = |error: bollard::errors::Error| unavailable(format!("{address}: {error}"));
-        let api = match address {
-            Address::Unix(path) => {
-                Docker::connect_with_unix(&path.to_string_lossy(), ANSWER, API_DEFAULT_VERSION)
-            }
-            Address::Tcp(host) => Docker::connect_with_http(host, ANSWER, API_DEFAULT_VERSION),
-        };
-        let greet = async {
-            let api = api?.negotiate_version().await?;
-            let info = api.info().await?;
-            Ok((api, info))
-        };
-        let (api, info) = tokio::time::timeout(GREETING, greet)
-            .await
-            .map_err(|_elapsed| unavailable(format!("{address} did not answer within {GREETING:?}")))?
-            .map_err(failed)?;
-        let options = info.security_options.unwrap_or_default();
-        // Docker has no such logs.
-        let logs = info.plugins.and_then(|plugins| plugins.log).unwrap_or_default();
-        let is_podman = logs.iter().any(|log| log == "k8s-file");
-        let facts = Facts {
-            kind: if is_podman { Kind::Podman } else { Kind::Docker },
-            version: info.server_version.unwrap_or_default(),
-            is_rootless: options.iter().any(|option| option == "name=rootless"),
-            architecture: info.architecture.unwrap_or_default(),
-        };
-        Ok(Self { api, facts })
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Docker => "Docker",
+            Self::Podman => "Podman",
+        })
     }
 }
 
-/// Why no container could be made.
-pub(super) fn explain(error: &bollard::errors::Error, image: &str) -> String {
-    match error {
-        bollard::errors::Error::DockerResponseServerError { status_code: 404, .. } => {
-            format!("the image {image} is not there")
+/// What an engine limits, as far as it can be told without trying.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Enforces {
+    /// Memory.
+    pub memory: Option<bool>,
+    /// Processes and threads.
+    pub processes: Option<bool>,
+    /// Processor time.
+    pub processor: Option<bool>,
+}
+
+/// Whether dangerous system calls are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Seccomp {
+    /// They are.
+    On,
+    /// The engine could, and is told not to.
+    Unconfined,
+    /// The engine cannot.
+    Missing,
+}
+
+/// How an engine greets.
+struct Greeting {
+    kind: Kind,
+    /// The version of the API that is spoken with it.
+    version: ClientVersion,
+    /// It runs as a user of this machine that is not root.
+    is_of_user: bool,
+}
+
+impl Engine {
+    /// One that has been asked before what must be known of it, or is asked now.
+    pub(crate) async fn known(address: &Address) -> Result<Self, EngineFault> {
+        let known = lock().get(&address.to_string()).copied();
+        match known {
+            Some((version, facts)) => {
+                let api = client(address, &version)?;
+                Ok(Self { api, facts, address: address.clone() })
+            }
+            None => Self::connect(address).await,
         }
-        other => other.to_string(),
+    }
+
+    /// Asks the engine what must be known to make a container.
+    pub async fn connect(address: &Address) -> Result<Self, EngineFault> {
+        let (api, greeting) = open(address).await?;
+        let engine = if greeting.kind == Kind::Podman && greeting.is_of_user {
+            // It takes up to a second to say what it is, and here that is known.
+            let limits = if Path::new(CGROUP_2).exists() { None } else { Some(false) };
+            let facts = Facts {
+                kind: Kind::Podman,
+                is_rootless: true,
+                remaps_users: false,
+                enforces: Enforces { memory: limits, processes: limits, processor: limits },
+                has_disk_quota: false,
+            };
+            Self { api, facts, address: address.clone() }
+        } else {
+            examined(api, &greeting, address).await?.0
+        };
+        lock().insert(address.to_string(), (greeting.version, engine.facts));
+        Ok(engine)
+    }
+
+    /// Asks the engine everything that it says of itself.
+    pub async fn examine(address: &Address) -> Result<(Self, Description), EngineFault> {
+        let (api, greeting) = open(address).await?;
+        examined(api, &greeting, address).await
+    }
+
+    /// Tries whether the layer of a container can be limited, with an image that is there.
+    async fn tries_disk_quota(&self) -> Result<bool, EngineFault> {
+        let failed = |error: ApiError| failed(&self.address, &error);
+        let images = self.api.list_images(None::<ListImagesOptions>).await.map_err(failed)?;
+        let Some(image) = images.into_iter().next() else { return Ok(false) };
+        // One that was left behind is in the way.
+        self.remove_probe().await?;
+        let body = ContainerCreateBody {
+            image: Some(image.id),
+            entrypoint: Some(vec!["/none".to_owned()]),
+            host_config: Some(HostConfig {
+                storage_opt: Some(HashMap::from([("size".to_owned(), (64 << 20).to_string())])),
+                ..HostConfig::default()
+            }),
+            ..ContainerCreateBody::default()
+        };
+        let options = CreateContainerOptionsBuilder::new().name(PROBE).build();
+        let has_quota = match self.api.create_container(Some(options), body).await {
+            Ok(_) => true,
+            // It says that it cannot, or somebody else is trying.
+            Err(ApiError::DockerResponseServerError { .. }) => false,
+            Err(error) => return Err(failed(error)),
+        };
+        self.remove_probe().await?;
+        Ok(has_quota)
+    }
+
+    async fn remove_probe(&self) -> Result<(), EngineFault> {
+        let options = RemoveContainerOptionsBuilder::new().force(true).build();
+        match self.api.remove_container(PROBE, Some(options)).await {
+            Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404 | 409, .. }) => Ok(()),
+            Err(error) => Err(failed(&self.address, &error)),
+        }
+    }
+
+    /// Whether it has this image.
+    pub async fn has_image(&self, image: &str) -> Result<bool, EngineFault> {
+        match self.api.inspect_image(image).await {
+            Ok(_) => Ok(true),
+            Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => Ok(false),
+            Err(error) => Err(failed(&self.address, &error)),
+        }
+    }
+}
+
+async fn open(address: &Address) -> Result<(Docker, Greeting), EngineFault> {
+    let greeted = tokio::time::timeout(GREETING, greet(address)).await;
+    let silent = || EngineFault::Silent { address: address.clone(), patience: GREETING };
+    let greeting = greeted.map_err(|_elapsed| silent())??;
+    Ok((client(address, &greeting.version)?, greeting))
+}
+
+fn client(address: &Address, version: &ClientVersion) -> Result<Docker, EngineFault> {
+    let api = match address {
+        Address::Unix(path) => Docker::connect_with_unix(&path.to_string_lossy(), ANSWER, version),
+        Address::Tcp(host) => Docker::connect_with_http(host, ANSWER, version),
+    };
+    api.map_err(|error| failed(address, &error))
+}
+
+fn lock() -> MutexGuard<'static, BTreeMap<String, (ClientVersion, Facts)>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says hello. The answer to that is quick and tells the version, so that nobody need ask for it.
+async fn greet(address: &Address) -> Result<Greeting, EngineFault> {
+    let refused =
+        |error: io::Error| EngineFault::Refused { address: address.clone(), reason: error.to_string() };
+    let strange = |reason: String| EngineFault::Strange { address: address.clone(), reason };
+    let (said, is_of_user) = match address {
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path).await.map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => forbidden(path),
+                io::ErrorKind::NotFound => EngineFault::Absent { socket: path.clone() },
+                _ => refused(error),
+            })?;
+            let user = stream.peer_cred().map_err(refused)?.uid();
+            (hello(stream).await, user != 0 && user != NOBODY)
+        }
+        Address::Tcp(host) => (hello(TcpStream::connect(host).await.map_err(refused)?).await, false),
+    };
+    let said = said.map_err(refused)?;
+    let mut lines = said.lines();
+    let status = lines.next().unwrap_or_default();
+    if !status.starts_with("HTTP/1.") {
+        return Err(strange("what it says is no HTTP".to_owned()));
+    }
+    let headers: HashMap<String, &str> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim()))
+        .collect();
+    let Some(spoken) = headers.get("api-version") else {
+        return Err(strange(format!("it answers with {status}")));
+    };
+    let numbers =
+        spoken.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    let Some(theirs) = numbers else {
+        return Err(strange(format!("its version is {spoken}")));
+    };
+    if theirs < NEEDED {
+        return Err(EngineFault::TooOld { address: address.clone(), version: (*spoken).to_owned() });
+    }
+    let ours = (API_DEFAULT_VERSION.major_version, API_DEFAULT_VERSION.minor_version);
+    let (major_version, minor_version) = theirs.min(ours);
+    let kind = if headers.contains_key("libpod-api-version") { Kind::Podman } else { Kind::Docker };
+    Ok(Greeting { kind, version: ClientVersion { major_version, minor_version }, is_of_user })
+}
+
+async fn hello(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<String> {
+    stream.write_all(b"GET /_ping HTTP/1.1\r\nHost: hermes\r\nConnection: close\r\n\r\n").await?;
+    let mut said = Vec::new();
+    let mut answer = stream.take(LONGEST_GREETING);
+    while !said.windows(HEADERS_END.len()).any(|part| part == HEADERS_END) {
+        if answer.read_buf(&mut said).await? == 0 {
+            break;
+        }
+    }
+    Ok(String::from_utf8_lossy(&said).into_owned())
+}
+
+/// That this user may not use the socket, and who may.
+pub(super) fn forbidden(socket: &Path) -> EngineFault {
+    let group = std::fs::metadata(socket).ok().map(|meta| meta.gid());
+    EngineFault::Forbidden { socket: socket.to_owned(), group }
+}
+
+fn failed(address: &Address, error: &ApiError) -> EngineFault {
+    EngineFault::Failed { address: address.clone(), reason: error.to_string() }
+}
+
+async fn examined(
+    api: Docker,
+    greeting: &Greeting,
+    address: &Address,
+) -> Result<(Engine, Description), EngineFault> {
+    let info = info(&api).await.map_err(|error| failed(address, &error))?;
+    let engine = architecture(info.architecture.as_deref().unwrap_or_default());
+    if engine != std::env::consts::ARCH {
+        let guest = std::env::consts::ARCH.to_owned();
+        return Err(EngineFault::Architecture { engine: engine.to_owned(), guest });
+    }
+    let (facts, description) = describe(greeting, info);
+    let mut engine = Engine { api, facts, address: address.clone() };
+    let may_have_quota = ["overlay2 on xfs", "overlay on xfs"].contains(&description.storage.as_str());
+    engine.facts.has_disk_quota = !facts.is_rootless && may_have_quota && engine.tries_disk_quota().await?;
+    Ok((engine, description))
+}
+
+/// What an engine says of itself. Podman looks at all its containers for that and fails if one ends meanwhile.
+async fn info(api: &Docker) -> Result<SystemInfo, ApiError> {
+    for _ in 1..ATTEMPTS {
+        match api.info().await {
+            Err(ApiError::DockerResponseServerError { status_code: 500, .. }) => {}
+            told => return told,
+        }
+    }
+    api.info().await
+}
+
+/// The processor that an engine names, in the words of Rust.
+fn architecture(word: &str) -> &str {
+    match word {
+        "amd64" => "x86_64",
+        "arm64" => "aarch64",
+        "armv6l" | "armv7l" => "arm",
+        "386" | "i386" | "i686" => "x86",
+        "ppc64le" => "powerpc64",
+        other => other,
+    }
+}
+
+fn describe(greeting: &Greeting, info: SystemInfo) -> (Facts, Description) {
+    let options = info.security_options.unwrap_or_default();
+    let option =
+        |name: &str| options.iter().find(|option| option.split(',').next() == Some(&format!("name={name}")));
+    // Podman 4.3 does not say, but the socket does.
+    let is_rootless = option("rootless").is_some() || greeting.is_of_user;
+    let cgroup = match info.cgroup_version {
+        Some(SystemInfoCgroupVersionEnum::_1) => Some(1),
+        Some(SystemInfoCgroupVersionEnum::_2) => Some(2),
+        Some(SystemInfoCgroupVersionEnum::EMPTY) | None => None,
+    };
+    let enforced = |said: Option<bool>| match (said, cgroup) {
+        (Some(true), Some(1)) if is_rootless => Some(false),
+        // What it may limit was decided when its user logged in; Podman does not ask.
+        (Some(true), _) if is_rootless && greeting.kind == Kind::Podman => None,
+        (said, _) => said,
+    };
+    let status = info.driver_status.unwrap_or_default();
+    let disk = status.iter().find_map(|row| match row.as_slice() {
+        [name, value] if name == "Backing Filesystem" => Some(value.as_str()),
+        _ => None,
+    });
+    let facts = Facts {
+        kind: greeting.kind,
+        is_rootless,
+        remaps_users: option("userns").is_some(),
+        enforces: Enforces {
+            memory: enforced(info.memory_limit),
+            processes: enforced(info.pids_limit),
+            processor: enforced(info.cpu_cfs_quota),
+        },
+        has_disk_quota: false,
+    };
+    let description = Description {
+        version: info.server_version.unwrap_or_default(),
+        cgroup,
+        seccomp: match option("seccomp") {
+            Some(option) if option.contains("profile=unconfined") => Seccomp::Unconfined,
+            Some(_) => Seccomp::On,
+            None => Seccomp::Missing,
+        },
+        storage: format!(
+            "{} on {}",
+            info.driver.unwrap_or_default(),
+            disk.unwrap_or("an unknown file system")
+        ),
+    };
+    (facts, description)
+}
+
+/// Why no container could be made.
+pub(super) fn explain(address: &Address, error: &ApiError, sources: &[PathBuf]) -> EngineFault {
+    let failed = |reason: String| EngineFault::Failed { address: address.clone(), reason };
+    match error {
+        ApiError::DockerResponseServerError { message, .. } => {
+            EngineFault::mount(message, sources).unwrap_or_else(|| failed(message.clone()))
+        }
+        other => failed(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(kind: Kind, is_of_user: bool, info: &str) -> (Facts, Description) {
+        let version = ClientVersion { major_version: 1, minor_version: 41 };
+        let greeting = Greeting { kind, version, is_of_user };
+        describe(&greeting, serde_json::from_str(info).unwrap())
+    }
+
+    #[test]
+    fn what_engines_say_is_understood() {
+        let limits = r#""MemoryLimit": true, "PidsLimit": true, "CpuCfsQuota": false"#;
+        let remapped = format!(
+            r#"{{"ServerVersion": "29", "Driver": "overlay2", "DriverStatus": [["Backing Filesystem", "xfs"]],
+                "CgroupVersion": "2", {limits}, "SecurityOptions": ["name=seccomp,profile=unconfined", "name=userns"]}}"#
+        );
+        let enforces = Enforces { memory: Some(true), processes: Some(true), processor: Some(false) };
+        let facts = Facts {
+            kind: Kind::Docker,
+            is_rootless: false,
+            remaps_users: true,
+            enforces,
+            has_disk_quota: false,
+        };
+        let description = Description {
+            version: "29".to_owned(),
+            cgroup: Some(2),
+            seccomp: Seccomp::Unconfined,
+            storage: "overlay2 on xfs".to_owned(),
+        };
+        assert_eq!(told(Kind::Docker, false, &remapped), (facts, description));
+
+        let without_root = |cgroup: u8| {
+            format!(r#"{{"CgroupVersion": "{cgroup}", {limits}, "SecurityOptions": ["name=rootless"]}}"#)
+        };
+        let (facts, description) = told(Kind::Docker, false, &without_root(2));
+        assert!(facts.is_rootless);
+        assert_eq!((facts.enforces, description.seccomp), (enforces, Seccomp::Missing));
+        // The same of Podman is no more than a hope.
+        let hoped = Enforces { memory: None, processes: None, processor: Some(false) };
+        assert_eq!(told(Kind::Podman, true, &without_root(2)).0.enforces, hoped);
+        let nothing = Enforces { memory: Some(false), processes: Some(false), processor: Some(false) };
+        assert_eq!(told(Kind::Podman, true, &without_root(1)).0.enforces, nothing);
+        assert_eq!([architecture("amd64"), architecture("x86_64")], ["x86_64"; 2]);
     }
 }

@@ -1,14 +1,424 @@
 //! What the owner asked for besides, in the words of `docker run`.
+//!
+//! Each option is read into the field of the request that it means, or refused. Nothing is passed on as text, so
+//! that what a container can reach is known before it is made.
 
-use serde::Serialize;
+mod apply;
+pub mod value;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use hermes_types::{EnvName, Reach, Volume};
+use serde::{Deserialize, Serialize};
+
+use super::Limits;
+use value::{Device, Gpus, Mounted, Port, Ulimit, scaled, size};
+
+/// Rights that reach nothing outside of the container's own namespaces.
+const HARMLESS: [&str; 19] = [
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "IPC_LOCK",
+    "KILL",
+    "LEASE",
+    "MKNOD",
+    "NET_ADMIN",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_RAW",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+    "SYS_NICE",
+];
 
 /// Options with a known meaning.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Extra {}
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Extra {
+    /// `--cap-add`.
+    pub cap_add: Vec<String>,
+    /// `--cap-drop`.
+    pub cap_drop: Vec<String>,
+    /// `--device`.
+    pub devices: Vec<Device>,
+    /// `--gpus`.
+    pub gpus: Option<Gpus>,
+    /// `--privileged`.
+    pub is_privileged: bool,
+    /// `--security-opt`.
+    pub security: Vec<String>,
+    /// `--network`.
+    pub network: Option<String>,
+    /// `--publish`.
+    pub ports: Vec<Port>,
+    /// `--pid`.
+    pub pid: Option<String>,
+    /// `--ipc`.
+    pub ipc: Option<String>,
+    /// `--uts`.
+    pub uts: Option<String>,
+    /// `--userns`.
+    pub userns: Option<String>,
+    /// `--user`.
+    pub user: Option<String>,
+    /// `--group-add`.
+    pub groups: Vec<String>,
+    /// `--hostname`.
+    pub hostname: Option<String>,
+    /// `--add-host`.
+    pub hosts: Vec<String>,
+    /// `--dns`.
+    pub dns: Vec<IpAddr>,
+    /// `--label`.
+    pub labels: BTreeMap<String, String>,
+    /// `--tmpfs`.
+    pub tmpfs: BTreeMap<String, String>,
+    /// `--read-only`.
+    pub is_read_only: bool,
+    /// `--runtime`.
+    pub runtime: Option<String>,
+    /// `--sysctl`.
+    pub sysctls: BTreeMap<String, String>,
+    /// `--ulimit`.
+    pub ulimits: Vec<Ulimit>,
+    /// `--cpuset-cpus`.
+    pub cpuset: Option<String>,
+    /// `--memory-swap`, in bytes, -1 for no limit.
+    pub memory_swap: Option<i64>,
+    /// `--memory`, in bytes, 0 for no limit. This one and those below are for whoever makes the settings.
+    #[serde(skip)]
+    pub memory: Option<u64>,
+    /// `--cpus`, in thousandths, 0 for no limit.
+    #[serde(skip)]
+    pub millicpus: Option<u32>,
+    /// `--pids-limit`, 0 for no limit.
+    #[serde(skip)]
+    pub processes: Option<u32>,
+    /// `--shm-size`, in bytes.
+    #[serde(skip)]
+    pub shm: Option<u64>,
+    /// `--volume` and `--mount`.
+    #[serde(skip)]
+    pub volumes: Vec<Volume>,
+    /// `--env`, for the session and not for the container, whose settings anybody can read.
+    #[serde(skip)]
+    pub env: Vec<(EnvName, String)>,
+}
 
-impl Extra {
-    /// Whether a command could hurt the host through one of them.
-    pub fn reaches_host(&self) -> bool {
-        false
+/// An option that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadExtra {
+    /// Which of the items.
+    pub item: usize,
+    /// What could stand there.
+    pub expected: String,
+    /// What stands there.
+    pub found: String,
+}
+
+impl fmt::Display for BadExtra {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}, found {}", self.expected, self.found)
     }
 }
+
+/// Something that an option opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opening {
+    /// The option, as `docker run` writes it.
+    pub option: String,
+    /// What commands can hurt through it.
+    pub reach: Reach,
+}
+
+impl Extra {
+    /// Reads options. A value may follow its option after `=`, after a space or as the next item.
+    pub fn parse(items: &[String]) -> Result<Self, BadExtra> {
+        let mut extra = Self::default();
+        let mut rest = items.iter();
+        while let Some(text) = rest.next() {
+            let item = items.len() - rest.len() - 1;
+            let (name, inline) = split(text.trim_start());
+            extra.set(Word { item, name, inline, rest: &mut rest })?;
+        }
+        Ok(extra)
+    }
+
+    fn set(&mut self, mut word: Word<'_, '_>) -> Result<(), BadExtra> {
+        const SIZE: &str = "a size such as 512m";
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let named = |text: &str| value::is_name(text).then(|| text.to_owned());
+        match word.name {
+            "--cap-add" => self.cap_add.push(word.read("a capability such as NET_RAW", value::capability)?),
+            "--cap-drop" => self.cap_drop.push(word.read("a capability such as CHOWN", value::capability)?),
+            "--device" => {
+                self.devices.push(word.read("a path such as /dev/kvm, with :path and :rwm", Device::parse)?);
+            }
+            "--gpus" => {
+                let expected = "all, a number from 1 up or device=IDS";
+                self.gpus = Some(word.read(expected, |text| text.parse().ok())?);
+            }
+            "--privileged" => self.is_privileged = word.flag()?,
+            "--read-only" => self.is_read_only = word.flag()?,
+            // The guest is the first process and reaps.
+            "--init" => drop(word.flag()?),
+            "--security-opt" => {
+                let expected = "seccomp=unconfined, apparmor=PROFILE, label=… or no-new-privileges";
+                self.security.extend(word.read(expected, security)?);
+            }
+            "--network" | "--net" => {
+                self.network =
+                    Some(word.read("none, bridge, host or the name of a network", value::network)?);
+            }
+            "--publish" | "-p" => {
+                self.ports.push(word.read("[[address:]port:]port[/protocol], one port", Port::parse)?);
+            }
+            "--pid" => {
+                self.pid = Some(word.read("host or container:NAME", |text| namespace(text, &["host"]))?)
+            }
+            "--ipc" => {
+                let words = ["host", "none", "private", "shareable"];
+                let expected = "host, none, private, shareable or container:NAME";
+                self.ipc = Some(word.read(expected, |text| namespace(text, &words))?);
+            }
+            "--uts" => self.uts = Some(word.read("host", |word| text(word).filter(|word| word == "host"))?),
+            "--userns" => {
+                let words = ["host", "private", "auto", "keep-id", "nomap"];
+                let expected = "host, or private, auto, keep-id or nomap of Podman";
+                self.userns = Some(word.read(expected, |text| namespace(text, &words))?);
+            }
+            "--user" | "-u" => self.user = Some(word.read("a user or user:group", text)?),
+            "--group-add" => self.groups.push(word.read("a group", text)?),
+            "--hostname" | "-h" => self.hostname = Some(word.read("a name", named)?),
+            "--add-host" => self.hosts.push(word.read("name:address", value::host)?),
+            "--dns" => self.dns.push(word.read("an address", |text| text.parse().ok())?),
+            "--label" | "-l" => {
+                let ours = |name: &str| name.starts_with("hermes-");
+                let expected = "name=value, where the name does not begin with hermes-";
+                let label = word.read(expected, |text| value::pair(text).filter(|(name, _)| !ours(name)))?;
+                self.labels.extend([label]);
+            }
+            "--tmpfs" => self.tmpfs.extend([word.read("path[:options], not below /.hermes", value::tmpfs)?]),
+            "--volume" | "-v" => {
+                self.volumes.push(word.read("source:target[:options], not below /.hermes", value::volume)?);
+            }
+            "--mount" => {
+                let expected = "type=bind,source=…,target=…[,readonly], or type=volume or type=tmpfs";
+                match word.read(expected, value::mount)? {
+                    Mounted::Volume(volume) => self.volumes.push(volume),
+                    Mounted::Tmpfs(path, options) => drop(self.tmpfs.insert(path, options)),
+                }
+            }
+            "--env" | "-e" => self.env.push(word.variable()?),
+            "--runtime" => self.runtime = Some(word.read("the name of a runtime", named)?),
+            "--sysctl" => self.sysctls.extend([word.read("name=value", value::pair)?]),
+            "--ulimit" => self.ulimits.push(word.read("a limit such as nofile=1024:2048", Ulimit::parse)?),
+            "--cpuset-cpus" => {
+                let ranges = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b",-".contains(&b));
+                self.cpuset =
+                    Some(word.read("processors such as 0-3,5", |t| text(t).filter(|text| ranges(text)))?);
+            }
+            "--cpus" => {
+                let millis = |text: &str| u32::try_from(scaled(text, 1000)?).ok();
+                self.millicpus = Some(word.read("a number such as 1.5", millis)?);
+            }
+            "--memory" | "-m" => self.memory = Some(word.read(SIZE, size)?),
+            "--memory-swap" => {
+                let swap = |text: &str| if text == "-1" { Some(-1) } else { i64::try_from(size(text)?).ok() };
+                self.memory_swap = Some(word.read("a size such as 2g, or -1", swap)?);
+            }
+            "--pids-limit" => {
+                let number = |text: &str| if text == "-1" { Some(0) } else { text.parse().ok() };
+                self.processes = Some(word.read("a number, or -1", number)?);
+            }
+            "--shm-size" => self.shm = Some(word.read(SIZE, size)?),
+            name => return Err(word.refused(refusal(name))),
+        }
+        Ok(())
+    }
+
+    /// Puts the limits among them in the place of others.
+    pub fn limit(&self, limits: &mut Limits) {
+        if let Some(memory) = self.memory {
+            limits.memory = (memory > 0).then_some(memory);
+        }
+        if let Some(millicpus) = self.millicpus {
+            limits.millicpus = (millicpus > 0).then_some(millicpus);
+        }
+        if let Some(processes) = self.processes {
+            limits.processes = (processes > 0).then_some(processes);
+        }
+        limits.shm = self.shm.or(limits.shm);
+    }
+
+    /// What they open. What a graphics processor or a port that is published reaches is nothing of the owner's files or
+    /// programs, but the owner should see it.
+    pub fn openings(&self) -> Vec<Opening> {
+        let joins = |mode: &str| mode == "host" || mode.starts_with("container:");
+        let of_host = |option: String| Opening { option, reach: Reach::Host };
+        let of_nothing = |option: String| Opening { option, reach: Reach::Nothing };
+        let mut openings = Vec::new();
+        if self.is_privileged {
+            openings.push(of_host("--privileged".to_owned()));
+        }
+        match self.network.as_deref() {
+            None | Some("none" | "bridge") => {}
+            Some(mode) if joins(mode) => openings.push(of_host(format!("--network {mode}"))),
+            Some(mode) => openings.push(of_nothing(format!("--network {mode}"))),
+        }
+        let modes = [("pid", &self.pid), ("ipc", &self.ipc), ("uts", &self.uts), ("userns", &self.userns)];
+        for (name, mode) in modes {
+            let mode = mode.as_deref().filter(|mode| joins(mode));
+            openings.extend(mode.map(|mode| of_host(format!("--{name} {mode}"))));
+        }
+        openings.extend(self.devices.iter().map(|device| of_host(format!("--device {}", device.source))));
+        openings.extend(self.cap_add.iter().map(|right| {
+            let option = format!("--cap-add {right}");
+            if HARMLESS.contains(&right.as_str()) { of_nothing(option) } else { of_host(option) }
+        }));
+        let open = self.security.iter().filter(|option| is_open(option));
+        openings.extend(open.map(|option| of_host(format!("--security-opt {option}"))));
+        openings.extend(self.gpus.iter().map(|gpus| of_nothing(format!("--gpus {gpus}"))));
+        openings.extend(self.ports.iter().map(|port| of_nothing(format!("--publish {port}"))));
+        openings
+    }
+
+    /// Whether a command could hurt the host through one of them.
+    pub fn reaches_host(&self) -> bool {
+        self.openings().iter().any(|opening| opening.reach == Reach::Host)
+    }
+}
+
+/// One option while it is read.
+struct Word<'a, 'b> {
+    item: usize,
+    name: &'a str,
+    inline: Option<&'a str>,
+    rest: &'b mut std::slice::Iter<'a, String>,
+}
+
+impl<'a> Word<'a, '_> {
+    fn value(&mut self) -> Option<&'a str> {
+        self.inline.or_else(|| self.rest.next().map(String::as_str))
+    }
+
+    fn read<T>(&mut self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, BadExtra> {
+        let name = self.name;
+        let found = match self.value() {
+            None => format!("`{name}` alone"),
+            Some(value) => match parse(value.trim()) {
+                Some(read) => return Ok(read),
+                None => format!("`{name} {value}`"),
+            },
+        };
+        Err(BadExtra { item: self.item, expected: format!("`{name}` with {expected}"), found })
+    }
+
+    /// An option that is there or not.
+    fn flag(&self) -> Result<bool, BadExtra> {
+        let name = self.name;
+        match self.inline.map(str::trim) {
+            None | Some("" | "true" | "1") => Ok(true),
+            Some("false" | "0") => Ok(false),
+            Some(other) => Err(BadExtra {
+                item: self.item,
+                expected: format!("`{name}`, with `=true` or `=false` at most"),
+                found: format!("`{name}={other}`"),
+            }),
+        }
+    }
+
+    /// A variable with its value, which is told to nobody.
+    fn variable(&mut self) -> Result<(EnvName, String), BadExtra> {
+        let (item, expected) =
+            (self.item, "a variable as NAME=VALUE (docker_forward_env forwards those of yours)".to_owned());
+        let Some(value) = self.value() else {
+            return Err(BadExtra { item, expected, found: format!("`{}` alone", self.name) });
+        };
+        let read =
+            value.split_once('=').and_then(|(name, value)| Some((name.parse().ok()?, value.to_owned())));
+        let found = if value.contains('=') { "another name".to_owned() } else { format!("`{value}` alone") };
+        read.ok_or(BadExtra { item, expected, found })
+    }
+
+    fn refused(&self, reason: Option<&str>) -> BadExtra {
+        let (item, name) = (self.item, self.name);
+        match reason {
+            Some(reason) => {
+                BadExtra { item, expected: format!("no `{name}` ({reason})"), found: "one".to_owned() }
+            }
+            None => BadExtra {
+                item,
+                expected: "options of `docker run` with a known meaning".to_owned(),
+                found: format!("`{name}`"),
+            },
+        }
+    }
+}
+
+/// An option and what follows it in the same item.
+fn split(text: &str) -> (&str, Option<&str>) {
+    if let Some((name, value)) = text.split_once(|sign: char| sign == '=' || sign.is_whitespace()) {
+        return (name, Some(value));
+    }
+    // As in `-p8080:80`.
+    let short = ["-e", "-h", "-l", "-m", "-p", "-u", "-v"].iter().find_map(|short| {
+        let value = text.strip_prefix(short).filter(|value| !value.is_empty())?;
+        Some((*short, Some(value)))
+    });
+    short.unwrap_or((text, None))
+}
+
+/// Why an option of `docker run` is not for the owner to give, if that is so.
+fn refusal(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "--name" => "the place gives the container its name",
+        "--entrypoint" => "the guest is what starts",
+        "--rm" => "a container that ends is always removed",
+        "--restart" => "a container that ends is made again when it is needed",
+        "--detach" | "-d" => "a container always runs by itself",
+        "--interactive" | "-i" | "--tty" | "-t" | "-it" | "-ti" | "-dit" | "-itd" => {
+            "`hermes shell` gives a terminal"
+        }
+        "--workdir" | "-w" => "terminal.cwd says where a session starts",
+        "--env-file" => "docker_env and docker_forward_env give variables",
+        "--storage-opt" => "terminal.container_disk limits the disk",
+        "--pull" | "--platform" => "the image that is there is used",
+        _ => return None,
+    })
+}
+
+/// A mode of a namespace: one of these words, or another container.
+fn namespace(text: &str, words: &[&str]) -> Option<String> {
+    let known = words.contains(&text) || text.strip_prefix("container:").is_some_and(value::is_name);
+    known.then(|| text.to_owned())
+}
+
+/// An option about security. That there are no new privileges is said anyway.
+fn security(text: &str) -> Option<Option<String>> {
+    let (name, value) = text.split_once(['=', ':']).unwrap_or((text, ""));
+    match (name, value) {
+        ("no-new-privileges", "" | "true") => Some(None),
+        ("seccomp", "unconfined") => Some(Some(format!("{name}={value}"))),
+        ("apparmor", profile) if value::is_name(profile) => Some(Some(format!("{name}={value}"))),
+        ("label", label) if !label.is_empty() => Some(Some(format!("{name}={value}"))),
+        _ => None,
+    }
+}
+
+fn is_open(security: &str) -> bool {
+    // A label of another type or user may be one that nothing is kept from.
+    security.ends_with("=unconfined")
+        || (security.starts_with("label=") && !security.starts_with("label=level:"))
+}
+
+#[cfg(test)]
+mod tests;

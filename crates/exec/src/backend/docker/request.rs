@@ -3,26 +3,44 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountBindOptions, MountType};
+use bollard::models::{
+    ContainerCreateBody, HostConfig, Mount, MountBindOptions, MountType, MountVolumeOptions,
+};
 use hermes_types::Network;
 
 use super::engine::{Facts, Kind};
+use super::road::{Owner, Road};
 use super::{Docker, HOME, User, Volume, WORKSPACE};
 use crate::Plan;
 use crate::backend::bind::Writable;
-use crate::registry::SOCKET;
+use crate::registry::{Room, SOCKET};
 
 /// Where things of hermes are inside.
-const GUEST: &str = "/.hermes/guest";
-const RUN: &str = "/.hermes/run";
+pub(super) const GUEST: &str = "/.hermes/guest";
+pub(super) const RUN: &str = "/.hermes/run";
 
-/// The label with the name of the place.
+/// Labels: that it is ours, of which installation, when it was made, and the name of the place.
+pub(super) const AGENT: &str = "hermes-agent";
+pub(super) const INSTALL: &str = "hermes-install";
+pub(super) const CREATED: &str = "hermes-created";
 pub(super) const PLACE: &str = "hermes-place";
+/// The label with its room.
+pub(super) const ROOM: &str = "hermes-room";
 
 /// Rights that a shell as root needs to be of use: files of others, and their owners.
 const CAPABILITIES: [&str; 3] = ["DAC_OVERRIDE", "CHOWN", "FOWNER"];
 /// Rights to become another user, which nobody needs who is not root.
 const CHANGE_USER: [&str; 2] = ["SETUID", "SETGID"];
+
+/// What is in memory: where, how, and how many bytes if nothing else is said. The last three only where nothing is kept.
+const SCRATCH: [(&str, &str, u64); 6] = [
+    ("/tmp", "rw,nosuid,exec", 512 << 20),
+    ("/var/tmp", "rw,noexec,nosuid", 256 << 20),
+    ("/run", "rw,noexec,nosuid", 64 << 20),
+    ("/home", "rw,exec", 1 << 30),
+    (HOME, "rw,exec", 1 << 30),
+    (WORKSPACE, "rw,exec", 10 << 30),
+];
 
 /// What the container of a place is called.
 pub(super) fn name(plan: &Plan) -> String {
@@ -30,7 +48,22 @@ pub(super) fn name(plan: &Plan) -> String {
     plan.name().chars().take("hermes-".len() + 8).collect()
 }
 
+/// The volumes of a place whose engine shares no directory with us: its home and its workspace.
+pub(super) fn volumes(plan: &Plan) -> Vec<String> {
+    ["home", "workspace"].map(|name| format!("{}-{name}", plan.name())).to_vec()
+}
+
 impl Docker {
+    /// The user of this machine whom commands run as, if they do not run as the image says.
+    pub(super) fn owner(&self, facts: &Facts) -> Option<Owner> {
+        // With an engine of that user, who is meant is root inside.
+        let is_host = self.user == User::Host && !facts.is_rootless;
+        is_host.then(|| Owner {
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+        })
+    }
+
     /// The request for the container of a place, whose guest listens in the directory `inside` of the host.
     pub(super) fn request(
         &self,
@@ -39,14 +72,11 @@ impl Docker {
         guest: &Path,
         inside: &Path,
     ) -> ContainerCreateBody {
-        let user = match self.user {
-            User::Host if !facts.is_rootless => {
-                Some(format!("{}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()))
-            }
-            // There the user of the host is root inside.
-            User::Host | User::Image => None,
-        };
-        let rights = CAPABILITIES.iter().chain(if user.is_none() { &CHANGE_USER[..] } else { &[] });
+        let owner = self.owner(facts).map(|owner| format!("{}:{}", owner.uid, owner.gid));
+        let user = self.extra.user.clone().or(owner);
+        let root = |user: &str| matches!(user.split(':').next(), Some("0" | "root"));
+        let changes = self.extra.user.as_deref().map_or(user.is_none(), root);
+        let rights = CAPABILITIES.iter().chain(if changes { &CHANGE_USER[..] } else { &[] });
         let words = ["serve", "--foreground", "--socket", &format!("{RUN}/{SOCKET}"), "--idle"];
         let idle = plan.spec.lifetime.as_secs().to_string();
         let limits = &self.limits;
@@ -62,7 +92,8 @@ impl Docker {
             pids_limit: limits.processes.map(i64::from),
             nano_cpus: limits.millicpus.map(|millis| i64::from(millis) * 1_000_000),
             memory: bytes(limits.memory),
-            storage_opt: storage.filter(|_| false),
+            storage_opt: storage.filter(|_| facts.has_disk_quota),
+            shm_size: bytes(limits.shm),
             network_mode: Some(
                 match self.network {
                     Network::Full => "bridge",
@@ -74,7 +105,7 @@ impl Docker {
             auto_remove: Some(true),
             ..HostConfig::default()
         };
-        ContainerCreateBody {
+        let mut body = ContainerCreateBody {
             image: Some(self.image.clone()),
             entrypoint: Some(vec![GUEST.to_owned()]),
             cmd: Some(words.into_iter().map(str::to_owned).chain([idle]).collect()),
@@ -84,10 +115,15 @@ impl Docker {
             labels: Some(labels(plan)),
             host_config: Some(host_config),
             ..ContainerCreateBody::default()
-        }
+        };
+        self.extra.apply(&mut body);
+        body
     }
 
     fn mounts(&self, plan: &Plan, guest: &Path, inside: &Path) -> Vec<Mount> {
+        if Road::to(&self.engine) == Road::Exec {
+            return self.far_mounts(plan);
+        }
         let mut mounts = vec![mount(guest, GUEST, Writable::No), mount(inside, RUN, Writable::Yes)];
         for (source, target) in self.kept_mounts(plan) {
             mounts.push(mount(&source, target, Writable::Yes));
@@ -101,8 +137,25 @@ impl Docker {
         mounts
     }
 
+    /// What is mounted where no directory can be.
+    fn far_mounts(&self, plan: &Plan) -> Vec<Mount> {
+        let named = |(volume, target): (String, &str)| Mount {
+            target: Some(target.to_owned()),
+            source: Some(volume),
+            typ: Some(MountType::VOLUME),
+            volume_options: Some(MountVolumeOptions {
+                labels: Some(labels(plan)),
+                ..MountVolumeOptions::default()
+            }),
+            ..Mount::default()
+        };
+        let volumes = if self.files.is_some() { volumes(plan) } else { Vec::new() };
+        volumes.into_iter().zip([HOME, WORKSPACE]).map(named).collect()
+    }
+
     /// What is in memory and ends with the container.
     fn scratch(&self, engine: Kind, user: Option<&str>) -> HashMap<String, String> {
+        let own = [HOME, "/home", WORKSPACE];
         // Whoever is not root could not write there otherwise. Podman knows no option that says whose it is, and Docker
         // gives what is in the image the mode that it has there.
         let owner = match (engine, user.and_then(|user| user.split_once(':'))) {
@@ -110,18 +163,15 @@ impl Docker {
             (Kind::Docker, Some((uid, gid))) => format!(",uid={uid},gid={gid}"),
             (Kind::Podman, Some(_)) => ",mode=1777".to_owned(),
         };
-        let mut scratch = vec![
-            ("/tmp", "rw,nosuid,exec,size=512m".to_owned()),
-            ("/var/tmp", "rw,noexec,nosuid,size=256m".to_owned()),
-            ("/run", "rw,noexec,nosuid,size=64m".to_owned()),
-        ];
-        if self.files.is_none() {
-            for (path, size) in [("/home", "1g"), (HOME, "1g"), (WORKSPACE, "10g")] {
-                scratch.push((path, format!("rw,exec,size={size}{owner}")));
-            }
-        }
-        scratch.retain(|(path, _)| !self.provides(path));
-        scratch.into_iter().map(|(path, options)| (path.to_owned(), options)).collect()
+        let kept = |path: &str| self.files.is_some() && own.contains(&path);
+        let there = SCRATCH.iter().filter(|(path, ..)| !kept(path) && !self.provides(path));
+        there
+            .map(|(path, options, usual)| {
+                let size = self.limits.scratch.get(*path).unwrap_or(usual);
+                let owner = if own.contains(path) { owner.as_str() } else { "" };
+                ((*path).to_owned(), format!("{options},size={size}{owner}"))
+            })
+            .collect()
     }
 }
 
@@ -170,20 +220,159 @@ pub(super) fn cleaner(image: &str, place: &str, guest: &Path, directory: &Path) 
     }
 }
 
+/// A request as it is shown: the same for the same request.
+pub(super) fn shown(body: &ContainerCreateBody) -> serde_json::Value {
+    let mut shown = serde_json::to_value(body).unwrap_or_default();
+    shown.sort_all_objects();
+    shown
+}
+
 /// What tells our containers from others, and from each other.
 fn labels(plan: &Plan) -> HashMap<String, String> {
     let now =
         std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
     [
-        ("hermes-agent", "1".to_owned()),
-        ("hermes-install", plan.host.install.clone()),
+        (AGENT, "1".to_owned()),
+        (INSTALL, plan.host.install.clone()),
         (PLACE, plan.name()),
+        (ROOM, Room::of(plan).path().display().to_string()),
         ("hermes-session", plan.session_hash()),
         ("hermes-digest", plan.id().as_str().to_owned()),
-        ("hermes-created", now.as_secs().to_string()),
+        (CREATED, now.as_secs().to_string()),
         ("hermes-lifetime", plan.spec.lifetime.as_secs().to_string()),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use hermes_types::SessionKey;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::backend::docker::Limits;
+    use crate::backend::docker::engine::{Address, Enforces, Kind};
+    use crate::backend::docker::extra::Extra;
+    use crate::{Backend, Host, Spec};
+
+    fn facts(holds: bool) -> Facts {
+        let enforces = Enforces { memory: Some(holds), processes: Some(holds), processor: None };
+        Facts { kind: Kind::Docker, is_rootless: false, remaps_users: false, enforces, has_disk_quota: holds }
+    }
+
+    fn docker(options: &[&str]) -> Docker {
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        Docker {
+            engine: Address::Unix("/engine".into()),
+            image: "image".to_owned(),
+            files: None,
+            volumes: Vec::new(),
+            binds: Vec::new(),
+            network: Network::Full,
+            limits: Limits::default(),
+            user: User::Image,
+            extra: Box::new(Extra::parse(&options).unwrap()),
+            pool: 0,
+            reaps_orphans: false,
+        }
+    }
+
+    /// What the engine is asked for, as it is shown.
+    fn asked(docker: &Docker, facts: &Facts) -> Value {
+        let path = || PathBuf::from("/h");
+        let host = Host { install: "i".to_owned(), run: path(), cache: path(), home: path(), most_places: 1 };
+        let spec = Spec {
+            backend: Backend::Docker(docker.clone()),
+            cwd: WORKSPACE.to_owned(),
+            home: HOME.to_owned(),
+            env: vec![("TOKEN".to_owned(), "hunter2".to_owned())],
+            init: Vec::new(),
+            lifetime: Duration::from_secs(1),
+        };
+        let plan = Plan::new(host, spec, SessionKey::new("s"));
+        let asked = shown(&docker.request(&plan, facts, Path::new("/guest"), Path::new("/inside")));
+        assert!(!asked.to_string().contains("hunter2"), "{asked}");
+        asked
+    }
+
+    #[test]
+    fn a_limit_that_the_engine_cannot_enforce_is_told_and_one_that_would_stop_it_is_left_out() {
+        let mut docker = docker(&[]);
+        assert_eq!(docker.unenforced(&facts(false)), Vec::<String>::new());
+        docker.limits = Limits {
+            millicpus: Some(1500),
+            memory: Some(7),
+            disk: Some(9),
+            processes: Some(3),
+            shm: Some(5),
+            ..Limits::default()
+        };
+        assert_eq!(docker.unenforced(&facts(true)), Vec::<String>::new());
+        let told = ["disk", "memory", "processes"];
+        let told = told.map(|what| format!("the engine cannot limit the {what} of a container"));
+        assert_eq!(docker.unenforced(&facts(false)), told);
+        let of = |facts: &Facts| {
+            let host = asked(&docker, facts)["HostConfig"].take();
+            let keys = ["NanoCpus", "Memory", "PidsLimit", "ShmSize", "StorageOpt"];
+            keys.map(|key| host.get(key).cloned().unwrap_or_default())
+        };
+        let limits = |disk: Value| [json!(1_500_000_000), json!(7), json!(3), json!(5), disk];
+        assert_eq!(of(&facts(true)), limits(json!({"size": "9"})));
+        assert_eq!(of(&facts(false)), limits(Value::Null));
+    }
+
+    #[test]
+    fn what_is_in_memory_has_its_size_and_gives_way_to_what_is_mounted() {
+        let mut docker = docker(&["--tmpfs=/run:size=1m"]);
+        docker.limits.scratch = [("/tmp".to_owned(), 1 << 20), (HOME.to_owned(), 2 << 20)].into();
+        let of = |docker: &Docker| asked(docker, &facts(true))["HostConfig"]["Tmpfs"].take();
+        let mut expected = json!({
+            "/tmp": "rw,nosuid,exec,size=1048576",
+            "/var/tmp": "rw,noexec,nosuid,size=268435456",
+            "/run": "size=1m",
+            "/home": "rw,exec,size=1073741824",
+            "/root": "rw,exec,size=2097152",
+            "/workspace": "rw,exec,size=10737418240",
+        });
+        assert_eq!(of(&docker), expected);
+        for path in ["/workspace", "/tmp"] {
+            expected.as_object_mut().unwrap().remove(path);
+            let (source, target) = ("/srv".into(), path.into());
+            docker.binds.push(crate::Bind { source, target, writable: Writable::Yes });
+        }
+        assert_eq!(of(&docker), expected);
+        docker.files = Some("/kept".into());
+        assert_eq!(of(&docker), json!({"/var/tmp": expected["/var/tmp"], "/run": "size=1m"}));
+    }
+
+    #[test]
+    fn only_root_can_become_another_user() {
+        let changes = |docker: &Docker| {
+            let asked = asked(docker, &facts(true));
+            let rights = asked["HostConfig"]["CapAdd"].as_array().unwrap();
+            (asked["User"].clone(), rights.contains(&json!("SETUID")) && rights.contains(&json!("SETGID")))
+        };
+        assert_eq!(changes(&docker(&[])), (Value::Null, true));
+        assert_eq!(changes(&docker(&["--user=root:staff"])), (json!("root:staff"), true));
+        assert_eq!(changes(&docker(&["--user=1000"])), (json!("1000"), false));
+        let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        let host = Docker { user: User::Host, ..docker(&[]) };
+        assert_eq!(changes(&host), (json!(format!("{uid}:{gid}")), false));
+    }
+
+    #[test]
+    fn a_privileged_container_is_asked_for_as_such_and_counts_as_the_host() {
+        let docker = docker(&["--privileged", "--network=host", "--pid=host"]);
+        let host = asked(&docker, &facts(true))["HostConfig"].take();
+        assert_eq!(
+            ["Privileged", "NetworkMode", "PidMode"].map(|key| host[key].clone()),
+            [json!(true), json!("host"), json!("host")]
+        );
+        assert_eq!(docker.reach(), hermes_types::Reach::Host);
+    }
 }

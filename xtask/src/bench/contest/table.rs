@@ -5,53 +5,53 @@ use serde_json::json;
 
 /// How the rows are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(in crate::bench) enum Format {
     Table,
     Json,
 }
 
 /// What must hold of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Bar {
+pub(in crate::bench) enum Bar {
     AtMost(f64),
     AtLeast(f64),
 }
 
 /// One figure.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Row {
-    pub(super) name: String,
-    pub(super) unit: &'static str,
-    pub(super) samples: usize,
-    pub(super) median: f64,
-    pub(super) p99: f64,
+pub(in crate::bench) struct Row {
+    pub(in crate::bench) name: String,
+    pub(in crate::bench) unit: &'static str,
+    pub(in crate::bench) samples: usize,
+    pub(in crate::bench) median: f64,
+    pub(in crate::bench) p99: f64,
     /// What it is compared with, and the median of that.
-    pub(super) beside: Option<(String, f64)>,
+    pub(in crate::bench) beside: Option<(String, f64)>,
     /// What the bar is for: the ratio of the medians, or the figure itself where there is nothing beside it.
-    pub(super) ratio: f64,
-    pub(super) bar: Bar,
+    pub(in crate::bench) ratio: f64,
+    pub(in crate::bench) bar: Bar,
 }
 
 impl Row {
     /// How many times longer we take than another, which must not be more than this.
-    pub(super) fn slower(name: &str, ours: &[f64], other: (&str, &[f64]), most: f64) -> Self {
+    pub(in crate::bench) fn slower(name: &str, ours: &[f64], other: (&str, &[f64]), most: f64) -> Self {
         let row = Self::figures(name, "ms", &thousandfold(ours), Bar::AtMost(most));
         row.beside(other, |ours, other| ours / other)
     }
 
     /// How many times longer another takes, which must not be less than this.
-    pub(super) fn faster(name: &str, ours: &[f64], other: (&str, &[f64]), least: f64) -> Self {
+    pub(in crate::bench) fn faster(name: &str, ours: &[f64], other: (&str, &[f64]), least: f64) -> Self {
         let row = Self::figures(name, "ms", &thousandfold(ours), Bar::AtLeast(least));
         row.beside(other, |ours, other| other / ours)
     }
 
     /// How many times longer another takes, for the reader to know.
-    pub(super) fn shown(name: &str, ours: &[f64], other: (&str, &[f64])) -> Self {
+    pub(in crate::bench) fn shown(name: &str, ours: &[f64], other: (&str, &[f64])) -> Self {
         Self::faster(name, ours, other, 0.0)
     }
 
     /// Figures that have a bar themselves.
-    pub(super) fn figures(name: &str, unit: &'static str, figures: &[f64], bar: Bar) -> Self {
+    pub(in crate::bench) fn figures(name: &str, unit: &'static str, figures: &[f64], bar: Bar) -> Self {
         let mut sorted = figures.to_vec();
         sorted.sort_by(f64::total_cmp);
         let at = |share: usize| {
@@ -76,7 +76,7 @@ impl Row {
         self
     }
 
-    pub(super) fn is_met(&self) -> bool {
+    pub(in crate::bench) fn is_met(&self) -> bool {
         match self.bar {
             Bar::AtMost(most) => self.ratio <= most,
             Bar::AtLeast(least) => self.ratio >= least,
@@ -89,7 +89,7 @@ fn thousandfold(seconds: &[f64]) -> Vec<f64> {
     seconds.iter().map(|seconds| seconds * 1000.0).collect()
 }
 
-pub(super) fn print(rows: &[Row], format: Format) -> Result<()> {
+pub(in crate::bench) fn print(rows: &[Row], format: Format) -> Result<()> {
     match format {
         Format::Json => {
             let rows: Vec<_> = rows.iter().map(to_json).collect();

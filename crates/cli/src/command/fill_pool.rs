@@ -1,0 +1,36 @@
+//! `hermes fill-pool`, which `hermes exec` leaves behind: it makes places ready for those who come next, and ends.
+
+use std::process::{Command, ExitCode, Stdio};
+
+use hermes_exec::Plan;
+
+use crate::Context;
+use crate::args::PlaceArgs;
+use crate::command::config::settings;
+use crate::failure::Failure;
+use crate::wire::{self, Making, Session};
+
+/// Lets another process make places ready, if any are wanted.
+pub(crate) fn start(context: &Context, args: &PlaceArgs, plan: &Plan) -> Result<(), Failure> {
+    if !plan.wants_pool() {
+        return Ok(());
+    }
+    #[expect(clippy::disallowed_methods, reason = "this program in another role")]
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--home").arg(context.home.path()).args(["fill-pool", "--backend", plan.backend().word()]);
+    if let Some(image) = &args.image {
+        command.args(["--image", image]);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    Ok(())
+}
+
+pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failure> {
+    // Whatever ends the terminal that this was started from does not end this.
+    rustix::process::setsid().map_err(std::io::Error::from)?;
+    let config = settings(context)?;
+    let plan = wire::plan(context, config, args, &Session::new(args, config)?, Making::Later)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(plan.fill_pool()).map_err(wire::fault)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,35 @@
+//! `hermes sandbox pull`: an image, before it is needed.
+
+use std::process::ExitCode;
+
+use hermes_exec::backend::docker::pull;
+use serde_json::json;
+
+use crate::Context;
+use crate::command::config::settings;
+use crate::failure::Failure;
+use crate::progress::{Plain, Watched, size};
+use crate::screen::Format;
+use crate::wire::{self, engine};
+
+pub(super) async fn pull(image: &str, context: &Context) -> Result<ExitCode, Failure> {
+    let config = settings(context)?;
+    let engine = engine::find(context, config).map_err(|fault| engine::told(&fault))?.address;
+    let means = wire::means(context, config, image).await;
+    let mut watched = Watched::new(image, Plain::Steps);
+    let pulled = pull::pull(&engine, image, &means, |progress| watched.show(progress)).await;
+    watched.finish();
+    let (before, now) = pulled.map_err(wire::fault)?;
+    let is_new = before.is_none_or(|before| before.id != now.id);
+    let screen = context.screen;
+    match screen.format {
+        Format::Json => screen
+            .json(&json!({"image": image, "digest": now.digest, "bytes": now.bytes, "pulled": is_new}))?,
+        Format::Text => {
+            let done = if is_new { "pulled" } else { "already there:" };
+            let digest = now.digest.unwrap_or(now.id);
+            screen.line(&format!("{done} {image}, {}, {digest}", size(now.bytes)))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

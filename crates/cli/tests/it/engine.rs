@@ -1,0 +1,348 @@
+//! Which engine is asked, what is told when it cannot be used, and what the real ones say of themselves.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::Run;
+use crate::doctor::{NOBODY, told, with_key};
+use crate::status::Desk;
+
+const CONFIG: &str =
+    "terminal: {backend: docker, docker_image: \"localhost/hermes-test:bash\", network: none}\n";
+
+/// Something that listens where an engine would.
+struct Fake {
+    folder: tempfile::TempDir,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Fake {
+    /// Says this to everybody, or nothing.
+    fn new(answer: Option<&'static str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let listener = UnixListener::bind(folder.path().join("sock")).unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&connections);
+        thread::spawn(move || {
+            let mut held = Vec::new();
+            for mut stream in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::SeqCst);
+                match answer {
+                    Some(answer) => {
+                        let mut asked = Vec::new();
+                        while !asked.ends_with(b"\r\n\r\n") {
+                            let mut byte = [0];
+                            stream.read_exact(&mut byte).unwrap();
+                            asked.extend(byte);
+                        }
+                        stream.write_all(answer.as_bytes()).unwrap();
+                    }
+                    None => held.push(stream),
+                }
+            }
+        });
+        Self { folder, connections }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("sock")
+    }
+}
+
+fn host(socket: &Path) -> String {
+    format!("unix://{}", socket.display())
+}
+
+fn with_engine(desk: &Desk, host: &str, args: &[&str]) -> Run {
+    Run::of(desk.command(args).env("DOCKER_HOST", host).output().unwrap())
+}
+
+#[test]
+fn an_engine_that_nobody_chose_is_never_touched() {
+    let fake = Fake::new(None);
+    let host = host(&fake.socket());
+    for config in ["", "terminal: {backend: sandbox}\n"] {
+        let desk = Desk::new(config);
+        let commands: [&[&str]; 6] = [
+            &["status", "--json"],
+            &["doctor"],
+            &["doctor", "--live"],
+            &["exec", "--", "true"],
+            &["sandbox", "ls"],
+            &["approvals", "test", "docker ps"],
+        ];
+        for args in commands {
+            with_engine(&desk, &host, args);
+        }
+        let status = with_engine(&desk, &host, &["status", "--json"]);
+        assert_eq!(status.code, Some(0), "{status:?}");
+        let docker = &status.json()["backends"]["docker"];
+        assert_eq!(docker["usable"], json!(null));
+        assert_eq!(docker["reason"], "not looked at, because nothing is set to run there");
+    }
+    assert_eq!(fake.connections.load(Ordering::SeqCst), 0);
+    // The same, chosen.
+    with_engine(&Desk::new(CONFIG), &host, &["status"]);
+    assert_eq!(fake.connections.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn what_is_wrong_with_an_engine_is_told_apart_and_with_a_remedy() {
+    let silent = Fake::new(None);
+    let old = Fake::new(Some("HTTP/1.1 200 OK\r\nApi-Version: 1.20\r\nContent-Length: 2\r\n\r\nOK"));
+    let web = Fake::new(Some("HTTP/1.1 404 Not Found\r\nServer: web\r\n\r\n"));
+    let other = Fake::new(Some("SSH-2.0-OpenSSH_9.2\r\n"));
+    let folder = tempfile::tempdir().unwrap();
+    let nobody_listens = folder.path().join("left");
+    drop(UnixListener::bind(&nobody_listens).unwrap());
+    let absent = folder.path().join("absent");
+    let [silent_at, old_at, web_at, other_at, left_at, absent_at] =
+        [&silent.socket(), &old.socket(), &web.socket(), &other.socket(), &nobody_listens, &absent]
+            .map(|socket| host(socket));
+    let cases = [
+        (&silent_at, format!("{silent_at} did not answer within 5 seconds"), "journalctl", 5),
+        (
+            &old_at,
+            format!("{old_at} speaks version 1.20 of the Engine API, and 1.41 is needed"),
+            "Docker 20.10",
+            5,
+        ),
+        (
+            &web_at,
+            format!("{web_at} does not speak the Engine API: it answers with HTTP/1.1 404 Not Found"),
+            "DOCKER_HOST=unix:///path/of/socket",
+            5,
+        ),
+        (
+            &other_at,
+            format!("{other_at} does not speak the Engine API: what it says is no HTTP"),
+            "DOCKER_HOST=unix:///path/of/socket",
+            5,
+        ),
+        (
+            &left_at,
+            format!("nobody answers at {left_at}: Connection refused (os error 111)"),
+            "systemctl start docker",
+            5,
+        ),
+        (&absent_at, format!("there is no socket {}", absent.display()), "podman system service", 5),
+        (
+            &"ssh://me@far".to_owned(),
+            "DOCKER_HOST is ssh://me@far, and engines are not reached through ssh".to_owned(),
+            "ssh -nNT -L",
+            3,
+        ),
+        (
+            &"https://far:2376".to_owned(),
+            "DOCKER_HOST is https://far:2376, and engines are not reached through TLS".to_owned(),
+            "ssh -nNT -L",
+            3,
+        ),
+    ];
+    let desk = Desk::new(CONFIG);
+    for (host, message, hint, code) in cases {
+        let status = with_engine(&desk, host, &["status", "--json"]);
+        assert_eq!(status.code, Some(5), "{status:?}");
+        let docker = &status.json()["backends"]["docker"];
+        assert_eq!(docker["usable"], false);
+        assert_eq!(docker["reason"], message);
+        assert!(docker["remedy"].as_str().unwrap().contains(hint), "{docker}");
+        let exec = with_engine(&desk, host, &["exec", "--json", "--", "true"]);
+        assert_eq!(exec.code, Some(code), "{exec:?}");
+        let error = &exec.json()["error"];
+        assert_eq!(error["message"], format!("the docker backend cannot be used: {message}"));
+        assert!(error["hints"].to_string().contains(hint), "{error}");
+    }
+}
+
+#[test]
+fn an_engine_that_was_named_otherwise_is_found_or_told_of() {
+    let fake = Fake::new(None);
+    let desk = Desk::new("terminal: {backend: docker, docker_binary: podman}\n");
+    let run = Run::of(
+        desk.command(&["status", "--json"]).env("CONTAINER_HOST", host(&fake.socket())).output().unwrap(),
+    );
+    let reason = run.json()["backends"]["docker"]["reason"].as_str().unwrap().to_owned();
+    assert_eq!(reason, format!("{} did not answer within 5 seconds", host(&fake.socket())));
+
+    let desk = Desk::new("terminal: {backend: docker, docker_binary: nerdctl}\n");
+    let reason = desk.run(&["status", "--json"]).json()["backends"]["docker"]["reason"].clone();
+    assert_eq!(reason, "terminal.docker_binary is nerdctl, which is neither docker nor podman");
+
+    let desk = Desk::new(CONFIG);
+    let mut command = desk.command(&["exec", "--json", "--", "true"]);
+    let run = Run::of(command.env("DOCKER_CONTEXT", "far").output().unwrap());
+    assert_eq!(run.code, Some(3), "{run:?}");
+    let message = run.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("the docker backend cannot be used: the docker context far "), "{message}");
+}
+
+#[test]
+fn a_socket_for_others_is_told_with_the_group_that_may_use_it() {
+    let fake = Fake::new(None);
+    let socket = fake.socket();
+    fs::set_permissions(&socket, Permissions::from_mode(0o000)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        chown(&socket, Some(0), Some(1)).unwrap();
+    }
+    let group = fs::metadata(&socket).unwrap().gid().to_string();
+    let groups = fs::read_to_string("/etc/group").unwrap();
+    let named = |line: &str| line.split(':').nth(2) == Some(&group);
+    let name = groups.lines().find(|line| named(line)).unwrap().split(':').next().unwrap().to_owned();
+    let desk = Desk::new(CONFIG);
+    let mut command = desk.command_as(NOBODY, &["status", "--json"]);
+    let run = Run::of(command.env("DOCKER_HOST", host(&socket)).output().unwrap());
+    assert_eq!(run.code, Some(5), "{run:?}");
+    let docker = &run.json()["backends"]["docker"];
+    assert_eq!(docker["reason"], format!("{} is there, but this user may not use it", socket.display()));
+    let remedy = docker["remedy"].as_str().unwrap();
+    assert!(remedy.contains(&format!("`sudo usermod -aG {name} $USER`")), "{remedy}");
+    assert!(remedy.contains("systemctl --user start podman.socket"), "{remedy}");
+    assert_eq!(fake.connections.load(Ordering::SeqCst), 0);
+}
+
+/// A real engine.
+struct Peer {
+    socket: PathBuf,
+    kind: &'static str,
+    /// Whose it is, if it is not root's.
+    user: Option<u32>,
+}
+
+/// The engine of this name, or nothing if it is not there and need not be.
+#[expect(clippy::disallowed_methods, reason = "where the peers are, and whether they must be")]
+fn peer(name: &str, kind: &'static str) -> Option<Peer> {
+    let directory = std::env::var_os("HERMES_PEERS_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"), PathBuf::from);
+    let text = fs::read_to_string(directory.join("peers.json")).unwrap_or_else(|_| "{}".to_owned());
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let found = report["peers"].as_array().into_iter().flatten().find(|peer| peer["name"] == name);
+    let Some(socket) = found.and_then(|peer| peer["access"]["socket"].as_str()) else {
+        let missing =
+            format!("MISSING PEER {name}: NOTHING WAS TESTED; get it with: cargo xtask peers up {name}\n");
+        assert!(!std::env::var("CI").is_ok_and(|value| value == "true"), "{missing}");
+        // Not a printing macro: what those print in a test that passes is never seen.
+        io::stderr().write_all(missing.as_bytes()).unwrap();
+        return None;
+    };
+    let user = report["user"]["uid"].as_u64().and_then(|uid| u32::try_from(uid).ok());
+    Some(Peer { socket: socket.into(), kind, user: user.filter(|_| name == "podman-rootless") })
+}
+
+impl Peer {
+    fn run(&self, desk: &Desk, args: &[&str]) -> Run {
+        let mut command = match self.user {
+            Some(user) => desk.command_as(user, args),
+            None => desk.command(args),
+        };
+        Run::of(command.env("DOCKER_HOST", host(&self.socket)).output().unwrap())
+    }
+
+    /// The containers of this home that the engine has.
+    fn containers(&self, desk: &Desk) -> Value {
+        let install = desk.home.read(".install-id").unwrap();
+        let filter = format!("%7B%22label%22%3A%5B%22hermes-install%3D{}%22%5D%7D", install.trim());
+        let mut stream = UnixStream::connect(&self.socket).unwrap();
+        let path = format!("/v1.41/containers/json?all=true&filters={filter}");
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: engine\r\n\r\n").unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        let (head, body) = said.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(" 200 OK"), "{head}");
+        serde_json::from_str(body).unwrap()
+    }
+}
+
+/// What the engine says of itself, and that nothing gets out of its containers.
+fn try_out(name: &str, kind: &'static str) {
+    let Some(peer) = peer(name, kind) else { return };
+    let desk = with_key(CONFIG);
+    let status = peer.run(&desk, &["status", "--json"]);
+    assert_eq!(status.code, Some(0), "{status:?}");
+    let docker = &status.json()["backends"]["docker"];
+    assert_eq!(docker["usable"], true);
+    let engine = &docker["engine"];
+    let facts = ["address", "why", "kind", "rootless", "image", "image_present"].map(|fact| &engine[fact]);
+    let expected = [
+        json!(host(&peer.socket)),
+        json!("DOCKER_HOST"),
+        json!(peer.kind),
+        json!(peer.user.is_some()),
+        json!("localhost/hermes-test:bash"),
+        json!(true),
+    ];
+    assert_eq!(facts, expected.each_ref());
+    let states = ["files", "network", "processes", "syscalls", "resources"]
+        .map(|what| docker["confines"][what]["state"].as_str().unwrap());
+    // Without root and with the first version of control groups nothing is limited.
+    let is_limited = peer.user.is_none() || engine["cgroup"] == 2;
+    let resources = if is_limited { "held" } else { "not held" };
+    assert_eq!(states, ["held", "held", "held", "held", resources], "{docker:#}");
+
+    let doctor = peer.run(&desk, &["doctor", "--live", "--json"]);
+    assert_eq!(doctor.code, Some(0), "{doctor:?}");
+    let found = told(&doctor, "docker");
+    let user = desk.user.path().display();
+    let ok = |detail: String| ("ok".to_owned(), detail);
+    let warning = |detail: &str| ("warning".to_owned(), detail.to_owned());
+    let expected = [
+        ok("ran a command".to_owned()),
+        ok(format!("cannot read {}/config.yaml", desk.home.path().display())),
+        ok(format!("cannot read {user}/.ssh/id_test")),
+        ok(format!("cannot write {user}/FILE")),
+        ok("cannot see a process outside".to_owned()),
+        ok("cannot signal a process outside".to_owned()),
+        ok("cannot reach a service on this machine's loopback".to_owned()),
+        ok("cannot reach an abstract socket of this machine".to_owned()),
+        match peer.kind {
+            "Podman" => warning("can make a user namespace: the engine's seccomp profile lets it"),
+            _ => ok("cannot make a user namespace".to_owned()),
+        },
+        warning("unknown whether it can mount: it takes mount"),
+        match is_limited {
+            true => ok("cannot start more than 256 processes".to_owned()),
+            false => warning("can start more than 256 processes: this machine does not let us limit them"),
+        },
+    ];
+    assert_eq!(found[found.len() - expected.len()..], expected, "{found:#?}");
+    assert_eq!(peer.containers(&desk), json!([]));
+}
+
+#[test]
+fn docker_tells_what_it_is_and_nothing_gets_out() {
+    try_out("docker", "Docker");
+}
+
+#[test]
+fn podman_tells_what_it_is_and_nothing_gets_out() {
+    try_out("podman", "Podman");
+}
+
+#[test]
+fn podman_without_root_tells_what_it_is_and_nothing_gets_out() {
+    try_out("podman-rootless", "Podman");
+}
+
+#[test]
+fn a_path_that_the_engine_cannot_enter_is_named() {
+    let Some(peer) = peer("podman-rootless", "Podman") else { return };
+    // Everything of this hermes belongs to root, into whose directories that engine cannot go.
+    let desk = Desk::new(CONFIG);
+    let run = with_engine(&desk, &host(&peer.socket), &["exec", "--json", "--session", "s", "--", "true"]);
+    assert_eq!(run.code, Some(5), "{run:?}");
+    let error = &run.json()["error"];
+    let message = error["message"].as_str().unwrap();
+    let mounted = format!("the engine cannot mount {}/", desk.home.path().display());
+    assert!(message.contains(&mounted) && message.ends_with(": it may not go there"), "{message}");
+    assert!(error["hints"].to_string().contains("runs as another user"), "{error}");
+    assert_eq!(peer.containers(&desk), json!([]));
+}

@@ -1,0 +1,350 @@
+//! Images, pulled from a real registry by real engines.
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::registry::{Engine, KEY, Lock, Registry, engines, until};
+use crate::{Home, Run};
+
+const ALL: [&str; 3] = ["docker", "podman", "podman-rootless"];
+/// Those that may look into a directory of root.
+const OF_ROOT: [&str; 2] = ["docker", "podman"];
+
+/// A home whose containers are of this engine; they end with it.
+struct Desk {
+    home: Home,
+    engine: Engine,
+}
+
+impl Desk {
+    fn new(engine: &Engine) -> Self {
+        Self { home: Home::with_config(""), engine: engine.clone() }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.home.command(args);
+        let run = self.home.path().join("run");
+        std::fs::create_dir_all(&run).unwrap();
+        command
+            .env("XDG_RUNTIME_DIR", run)
+            .env("HOME", self.home.path())
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("DOCKER_HOST", format!("unix://{}", self.engine.socket.display()))
+            // Not every engine has such a limit, and one that has none is told of.
+            .env("TERMINAL_CONTAINER_DISK", "0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// One that Ctrl-C ends, whoever runs this test.
+    fn at_terminal(&self, args: &[&str]) -> Command {
+        let hermes = self.command(args);
+        #[expect(clippy::disallowed_methods, reason = "it becomes the program under test")]
+        let mut env = Command::new("env");
+        env.arg("--default-signal=INT").arg(hermes.get_program()).args(args).env_clear();
+        env.envs(hermes.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        env.stdout(Stdio::piped()).stderr(Stdio::piped());
+        env
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        Run::of(self.command(args).output().unwrap())
+    }
+
+    fn pull(&self, image: &str) -> Run {
+        self.run(&["sandbox", "pull", image])
+    }
+
+    /// Runs a command in a place of its own.
+    fn exec(&self, image: &str, session: &str) -> Child {
+        let words = ["exec", "--backend", "docker", "--image", image, "--session", session, "--json", "--"];
+        self.command(&[&words[..], &["ls /noise"]].concat()).spawn().unwrap()
+    }
+
+    fn log_in(&self, host: &str, key: &str) {
+        let folder = self.home.path().join(".docker");
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = json!({"auths": {host: {"auth": key}}}).to_string();
+        std::fs::write(folder.join("config.json"), file).unwrap();
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let listed = self.run(&["sandbox", "ls", "--json"]).json();
+        for place in listed["places"].as_array().unwrap() {
+            let removed = self.run(&["sandbox", "rm", "--force", place["name"].as_str().unwrap()]);
+            assert_eq!(removed.code, Some(0), "{removed:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pull_tells_its_layers_and_what_it_got() {
+    for engine in engines(&ALL) {
+        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        let image = registry.push("one", "amd64", 3);
+        let name = &image.name;
+        let pulled = desk.pull(name);
+        assert_eq!(pulled.code, Some(0), "{}: {pulled:?}", engine.name);
+        assert!(
+            pulled.out.starts_with(&format!("pulled {name}, ")) && pulled.out.contains(&image.digest),
+            "{}: {pulled:?}",
+            engine.name
+        );
+        let lines: Vec<&str> = pulled.err.lines().collect();
+        let last = lines.last().unwrap();
+        let layers = last.split(' ').next().unwrap();
+        assert!(
+            lines[0] == format!("pulling {name}")
+                && last.starts_with(&format!("{layers} of {layers} layers, ")),
+            "{}: {pulled:?}",
+            engine.name
+        );
+        let again = desk.run(&["sandbox", "pull", name, "--json"]).json();
+        assert_eq!(
+            json!([again["image"], again["digest"], again["pulled"]]),
+            json!([name, image.digest, false]),
+            "{}",
+            engine.name
+        );
+        assert!(again["bytes"].as_u64().unwrap() > 3 << 20, "{again}");
+        // The same name, and another image behind it.
+        let newer = registry.push("one", "amd64", 1);
+        let changed = desk.run(&["sandbox", "pull", name, "--json"]).json();
+        assert_eq!(
+            json!([changed["digest"], changed["pulled"]]),
+            json!([newer.digest, true]),
+            "{}",
+            engine.name
+        );
+    }
+}
+
+#[test]
+fn a_terminal_shows_a_bar() {
+    for engine in engines(&["docker"]) {
+        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        let image = registry.push("one", "amd64", 1).name;
+        let hermes = desk.command(&[]);
+        let line = format!("{} sandbox pull {image}", hermes.get_program().display());
+        #[expect(clippy::disallowed_methods, reason = "a terminal around the program under test")]
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--command", &line, "/dev/null"]).env_clear();
+        script.envs(hermes.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let shown = Run::of(script.stdin(Stdio::null()).output().unwrap());
+        assert!(
+            shown.code == Some(0)
+                && shown.out.contains("\r\u{1b}[K[")
+                && shown.out.contains(&format!("\r\u{1b}[Kpulled {image}")),
+            "{shown:?}"
+        );
+    }
+}
+
+#[test]
+fn a_missing_image_is_pulled_for_a_command_and_one_that_is_there_never() {
+    for engine in engines(&OF_ROOT) {
+        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        let image = registry.push("one", "amd64", 1).name;
+        let first = Run::of(desk.exec(&image, "first").wait_with_output().unwrap());
+        assert_eq!(
+            (first.code, first.json()["output"].as_str(), &first.err),
+            (Some(0), Some("/noise\n"), &format!("pulling {image}\n")),
+            "{}",
+            engine.name
+        );
+        let asked = registry.reads("");
+        let second = Run::of(desk.exec(&image, "second").wait_with_output().unwrap());
+        assert_eq!((second.code, second.err.as_str()), (Some(0), ""), "{}", engine.name);
+        assert_eq!(registry.reads(""), asked, "{}", engine.name);
+    }
+}
+
+#[test]
+fn two_commands_that_miss_an_image_get_it_from_one_pull() {
+    for engine in engines(&OF_ROOT) {
+        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        let (image, alone) = (registry.push("one", "amd64", 2), registry.push("alone", "amd64", 1));
+        assert_eq!(desk.pull(&alone.name).code, Some(0), "{}", engine.name);
+        registry.make_narrow();
+        let mut both = ["one", "two"].map(|session| desk.exec(&image.name, session));
+        for child in &mut both {
+            let mut said = vec![0; "pulling ".len()];
+            child.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
+            assert_eq!(String::from_utf8(said).unwrap(), "pulling ");
+        }
+        // Only now can either of them get it.
+        registry.make_wide();
+        for child in both {
+            let run = Run::of(child.wait_with_output().unwrap());
+            assert_eq!(run.code, Some(0), "{}: {run:?}", engine.name);
+        }
+        assert_eq!(registry.reads(&image.layer), 1, "{}", engine.name);
+        // Whoever came second did not even ask which image it is.
+        let asked = ["/one/manifests/", "/alone/manifests/"].map(|path| registry.reads(path));
+        assert_eq!(asked[0], asked[1], "{}", engine.name);
+    }
+}
+
+#[test]
+fn each_reason_is_told_apart_and_says_what_to_do() {
+    for engine in engines(&ALL) {
+        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        registry.push("one", "amd64", 1);
+        let other = registry.push("other", "s390x", 1).name;
+        let host = registry.host.clone();
+        let cases = [
+            (format!("{host}/one:v2"), "no such image or tag", "name and tag"),
+            (format!("{host}/nothing:v1"), "no such image or tag", "`docker load -i FILE`"),
+            (format!("{host}/Large:v1"), "no image can have that name", "small letters"),
+            ("with space".to_owned(), "no image can have that name", "small letters"),
+            ("../containers".to_owned(), "no image can have that name", "small letters"),
+            ("127.0.0.1:1/one:v1".to_owned(), "registry cannot be reached", "`docker load -i FILE`"),
+            ("nowhere.invalid/one:v1".to_owned(), "registry cannot be reached", "tries again"),
+            (
+                other.clone(),
+                "is built for linux/s390x, but the engine runs linux/",
+                "`terminal.docker_image`",
+            ),
+        ];
+        for (image, reason, advice) in cases {
+            let failed = desk.pull(&image);
+            assert!(
+                failed.code == Some(5) && failed.err.contains(reason) && failed.err.contains(advice),
+                "{}: {image}: {failed:?}",
+                engine.name
+            );
+        }
+        let run = Run::of(desk.exec(&other, "s").wait_with_output().unwrap());
+        let message = run.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(
+            run.code == Some(5) && message.contains("is built for linux/s390x"),
+            "{}: {run:?}",
+            engine.name
+        );
+    }
+}
+
+#[test]
+fn a_locked_registry_is_told_who_asks_and_nobody_else_is() {
+    for engine in engines(&ALL) {
+        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Locked));
+        let (image, host) = (registry.push("one", "amd64", 1).name, registry.host.clone());
+        let login = format!("`docker login {host}`");
+        // "user:wrong"
+        for key in [None, Some("dXNlcjp3cm9uZw==")] {
+            if let Some(key) = key {
+                desk.log_in(&host, key);
+            }
+            let denied = desk.pull(&image);
+            assert!(
+                denied.code == Some(5) && denied.err.contains("logged in") && denied.err.contains(&login),
+                "{}: {key:?}: {denied:?}",
+                engine.name
+            );
+        }
+        desk.log_in("elsewhere.example", KEY);
+        assert_eq!(desk.pull(&image).code, Some(5), "{}", engine.name);
+        desk.log_in(&host, KEY);
+        let pulled = desk.pull(&image);
+        assert_eq!(pulled.code, Some(0), "{}: {pulled:?}", engine.name);
+        // "user:a?b>c~d", of which the header would lose something
+        desk.log_in(&host, "dXNlcjphP2I+Y35k");
+        let unsendable = desk.pull(&image);
+        assert!(
+            unsendable.code == Some(5) && unsendable.err.contains("cannot be sent"),
+            "{}: {unsendable:?}",
+            engine.name
+        );
+    }
+}
+
+#[test]
+fn a_helper_program_is_asked_for_the_password() {
+    for engine in engines(&["docker"]) {
+        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Locked));
+        let image = registry.push("one", "amd64", 1).name;
+        let folder = desk.home.path().join(".docker");
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = json!({"credsStore": "test"}).to_string();
+        std::fs::write(folder.join("config.json"), file).unwrap();
+        let program = folder.join("docker-credential-test");
+        let host = &registry.host;
+        let script = format!(
+            "#!/bin/sh\n[ \"$1 $(cat)\" = \"get {host}\" ] || exit 1\n\
+             echo '{{\"ServerURL\":\"{host}\",\"Username\":\"user\",\"Secret\":\"hunter2\"}}'\n"
+        );
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let path = format!("{}:/usr/bin:/bin", folder.display());
+        let pulled = Run::of(desk.command(&["sandbox", "pull", &image]).env("PATH", path).output().unwrap());
+        assert_eq!(pulled.code, Some(0), "{pulled:?}");
+        let missing = desk.pull(&image);
+        assert!(missing.code == Some(5) && missing.err.contains("docker-credential-test"), "{missing:?}");
+    }
+}
+
+/// Ends a hermes in the middle of a pull.
+fn cut_off(registry: &Registry, mut child: Child, signal: Signal) {
+    let before = registry.carried();
+    until("the pull is under way", || registry.carried() > before + (100 << 10));
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    assert_eq!(child.wait().unwrap().code(), None);
+    // At this speed the engine would go on for longer than anybody waits here.
+    until("the engine stops", || registry.callers() == 0);
+}
+
+#[test]
+fn a_pull_that_is_cut_off_stops_the_engine_and_leaves_nothing() {
+    for engine in engines(&ALL) {
+        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        for signal in [Signal::KILL, Signal::INT] {
+            let name = if signal == Signal::INT { "int" } else { "kill" };
+            let image = registry.push(name, "amd64", 5).name;
+            registry.make_narrow();
+            cut_off(&registry, desk.at_terminal(&["sandbox", "pull", &image]).spawn().unwrap(), signal);
+            assert!(!engine.has(&image), "{}", engine.name);
+            registry.make_wide();
+            assert_eq!(desk.pull(&image).code, Some(0), "{}", engine.name);
+        }
+    }
+}
+
+#[test]
+fn a_command_that_is_killed_while_its_image_comes_leaves_no_place() {
+    for engine in engines(&OF_ROOT) {
+        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        let image = registry.push("one", "amd64", 5).name;
+        registry.make_narrow();
+        cut_off(&registry, desk.exec(&image, "s"), Signal::KILL);
+        let listed = desk.run(&["sandbox", "ls", "--json"]).json();
+        assert_eq!(listed, json!({"places": []}), "{}", engine.name);
+        registry.make_wide();
+        let run = Run::of(desk.exec(&image, "s").wait_with_output().unwrap());
+        assert_eq!(run.code, Some(0), "{}: {run:?}", engine.name);
+    }
+}
+
+#[test]
+fn a_pull_has_its_own_time_limit() {
+    for engine in engines(&ALL) {
+        let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
+        desk.home.write("config.yaml", "terminal:\n  docker_pull_timeout: 1\n");
+        let image = registry.push("one", "amd64", 5).name;
+        registry.make_narrow();
+        let late = desk.pull(&image);
+        assert!(
+            late.code == Some(5)
+                && late.err.contains("not there after 1 s")
+                && late.err.contains("terminal.docker_pull_timeout"),
+            "{}: {late:?}",
+            engine.name
+        );
+        until("the engine stops", || registry.callers() == 0);
+    }
+}

@@ -1,0 +1,319 @@
+//! A real registry with images that no engine has seen. In front of it is a door, where the engine finds it, which can be
+//! narrow.
+
+use std::fs::{self, File};
+use std::io::{Read, Write, copy};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+/// The one who may enter a locked registry: "user" with the password "hunter2".
+const USERS: &str = "user:$2b$04$tQMXGayGSSrSj/B1F9deFO6VnGOJw6dGGdDkwjEPHOEK2Z2/7WSn2\n";
+/// The same as `docker login` writes it down.
+pub(crate) const KEY: &str = "dXNlcjpodW50ZXIy";
+
+const MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+/// How long anything here may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An engine among the peers.
+#[derive(Debug, Clone)]
+pub(crate) struct Engine {
+    pub(crate) name: String,
+    pub(crate) socket: PathBuf,
+    busybox: PathBuf,
+}
+
+/// The engines that are up. One that is missing fails in CI and is loud elsewhere.
+#[expect(clippy::disallowed_methods, reason = "where the peers are, and whether all must be there")]
+pub(crate) fn engines(names: &[&str]) -> Vec<Engine> {
+    let near = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
+    let folder = std::env::var_os("HERMES_PEERS_DIR").map_or_else(near, PathBuf::from);
+    let text = fs::read_to_string(folder.join("peers.json")).unwrap_or_else(|_| "{}".to_owned());
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let named = |list: &str, name: &str| {
+        let all = report[list].as_array().cloned().unwrap_or_default();
+        all.into_iter().find(|one| one["name"] == name).unwrap_or_default()
+    };
+    let busybox = PathBuf::from(named("images", "busybox")["tarball"].as_str().unwrap_or_default());
+    let mut found = Vec::new();
+    for name in names {
+        match named("peers", name)["access"]["socket"].as_str() {
+            Some(socket) => found.push(Engine {
+                name: (*name).to_owned(),
+                socket: PathBuf::from(socket),
+                busybox: busybox.clone(),
+            }),
+            None if std::env::var("CI").is_ok_and(|value| value == "true") => {
+                panic!("peer {name} is missing")
+            }
+            None => {
+                let told =
+                    format!("MISSING PEER {name}: NOTHING WAS TESTED: try cargo xtask peers up {name}\n");
+                std::io::stderr().write_all(told.as_bytes()).unwrap();
+            }
+        }
+    }
+    found
+}
+
+impl Engine {
+    pub(crate) fn has(&self, image: &str) -> bool {
+        http(&self.socket, "GET", &format!("/images/{image}/json"), &[], b"").0 == 200
+    }
+
+    pub(crate) fn forget(&self, image: &str) {
+        http(&self.socket, "DELETE", &format!("/images/{image}?force=true"), &[], b"");
+    }
+}
+
+/// Whether a registry asks who somebody is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lock {
+    Open,
+    Locked,
+}
+
+/// A registry that one engine can reach.
+pub(crate) struct Registry {
+    engine: Engine,
+    folder: tempfile::TempDir,
+    server: Child,
+    door: Arc<Door>,
+    pub(crate) host: String,
+    pushed: Vec<String>,
+}
+
+#[derive(Default)]
+struct Door {
+    is_narrow: AtomicBool,
+    open: AtomicUsize,
+    carried: AtomicUsize,
+}
+
+/// An image in a registry.
+pub(crate) struct Pushed {
+    pub(crate) name: String,
+    pub(crate) digest: String,
+    /// The digest of its largest layer.
+    pub(crate) layer: String,
+}
+
+impl Registry {
+    pub(crate) fn new(engine: &Engine, lock: Lock) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mut config = json!({
+            "version": 0.1,
+            "storage": {"filesystem": {"rootdirectory": path("store")}},
+            "http": {"net": "unix", "addr": path("sock"), "secret": "of a test"},
+        });
+        if lock == Lock::Locked {
+            fs::write(path("users"), USERS).unwrap();
+            config["auth"] = json!({"htpasswd": {"realm": "test", "path": path("users")}});
+        }
+        fs::write(path("config.yml"), config.to_string()).unwrap();
+        let log = File::create(path("log")).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the peer")]
+        let mut command = Command::new("docker-registry");
+        command.arg("serve").arg(path("config.yml")).stdin(Stdio::null());
+        let server = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        until("the registry answers", || UnixStream::connect(path("sock")).is_ok());
+        let door = Arc::new(Door::default());
+        let port = Door::hang(&door, engine, path("sock"));
+        Self {
+            engine: engine.clone(),
+            folder,
+            server,
+            door,
+            host: format!("127.0.0.1:{port}"),
+            pushed: Vec::new(),
+        }
+    }
+
+    /// Puts in an image with a shell in it and some megabytes that nobody has seen.
+    pub(crate) fn push(&mut self, name: &str, processor: &str, megabytes: usize) -> Pushed {
+        let layers = [fs::read(&self.engine.busybox).unwrap(), self.noise(megabytes << 20)];
+        let digests = layers.each_ref().map(|layer| self.upload(name, layer));
+        let config = json!({
+            "architecture": processor,
+            "os": "linux",
+            "config": {},
+            "rootfs": {"type": "layers", "diff_ids": digests},
+        })
+        .to_string();
+        let part = |kind: &str, bytes: &[u8], digest: &str| {
+            let kind = format!("application/vnd.docker.{kind}");
+            json!({"mediaType": kind, "size": bytes.len(), "digest": digest})
+        };
+        let image = self.upload(name, config.as_bytes());
+        let list: Vec<_> = layers
+            .iter()
+            .zip(&digests)
+            .map(|(layer, digest)| part("image.rootfs.diff.tar.gzip", layer, digest))
+            .collect();
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": part("container.image.v1+json", config.as_bytes(), &image),
+            "layers": list,
+        })
+        .to_string();
+        let kind = format!("Content-Type: {MANIFEST}");
+        let path = format!("/v2/{name}/manifests/v1");
+        let (status, answer) = self.ask("PUT", &path, &[&kind], manifest.as_bytes());
+        assert_eq!(status, 201, "{answer}");
+        let (image, digest) = (format!("{}/{name}:v1", self.host), digest(manifest.as_bytes()));
+        // One that lost its name to a newer one is still there by its digest.
+        self.pushed.extend([image.clone(), format!("{}/{name}@{digest}", self.host)]);
+        Pushed { name: image, digest, layer: digests[1].clone() }
+    }
+
+    /// A layer with one file that holds nothing anybody could have.
+    fn noise(&self, bytes: usize) -> Vec<u8> {
+        let mut noise = vec![0; bytes];
+        File::open("/dev/urandom").unwrap().read_exact(&mut noise).unwrap();
+        fs::write(self.folder.path().join("noise"), noise).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "makes the layer")]
+        let mut tar = Command::new("tar");
+        tar.args(["--create", "--file=-", "noise"]).current_dir(self.folder.path());
+        tar.output().unwrap().stdout
+    }
+
+    fn upload(&self, name: &str, blob: &[u8]) -> String {
+        let (status, answer) = self.ask("POST", &format!("/v2/{name}/blobs/uploads/"), &[], b"");
+        assert_eq!(status, 202, "{answer}");
+        let location = answer.lines().find_map(|line| line.strip_prefix("Location: ")).unwrap();
+        let (_, path) = location.split_once("/v2/").unwrap();
+        let digest = digest(blob);
+        let (status, answer) = self.ask("PUT", &format!("/v2/{path}&digest={digest}"), &[], blob);
+        assert_eq!(status, 201, "{answer}");
+        digest
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> (u16, String) {
+        let key = format!("Authorization: Basic {KEY}");
+        let headers: Vec<&str> = headers.iter().copied().chain([key.as_str()]).collect();
+        http(&self.folder.path().join("sock"), method, path, &headers, body)
+    }
+
+    /// How often a part of it was read.
+    pub(crate) fn reads(&self, path: &str) -> usize {
+        let log = fs::read_to_string(self.folder.path().join("log")).unwrap();
+        let read = |line: &&str| line.contains("\"GET /v2/") || line.contains("\"HEAD /v2/");
+        log.lines().filter(read).filter(|line| line.contains(path)).count()
+    }
+
+    pub(crate) fn make_narrow(&self) {
+        self.door.is_narrow.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn make_wide(&self) {
+        self.door.is_narrow.store(false, Ordering::SeqCst);
+    }
+
+    /// How many bytes went out through the door.
+    pub(crate) fn carried(&self) -> usize {
+        self.door.carried.load(Ordering::SeqCst)
+    }
+
+    /// How many are going through the door.
+    pub(crate) fn callers(&self) -> usize {
+        self.door.open.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        self.make_wide();
+        for image in &self.pushed {
+            self.engine.forget(image);
+        }
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+    }
+}
+
+impl Door {
+    /// Listens where the engine is, on its own loopback.
+    fn hang(door: &Arc<Self>, engine: &Engine, registry: PathBuf) -> u16 {
+        let call = UnixStream::connect(&engine.socket).unwrap();
+        let pid = rustix::net::sockopt::socket_peercred(&call).unwrap().pid;
+        let network = File::open(format!("/proc/{}/ns/net", pid.as_raw_nonzero())).unwrap();
+        let door = Arc::clone(door);
+        let (port, told) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            port.send(listener.local_addr().unwrap().port()).unwrap();
+            for caller in listener.incoming() {
+                let (door, Ok(server)) = (Arc::clone(&door), UnixStream::connect(&registry)) else { return };
+                thread::spawn(move || door.carry(caller.unwrap(), server));
+            }
+        });
+        told.recv().unwrap()
+    }
+
+    fn carry(&self, caller: TcpStream, server: UnixStream) {
+        self.open.fetch_add(1, Ordering::SeqCst);
+        let (mut from, mut to) = (caller.try_clone().unwrap(), server.try_clone().unwrap());
+        thread::spawn(move || {
+            copy(&mut from, &mut to).ok();
+            to.shutdown(Shutdown::Both).ok();
+            from.shutdown(Shutdown::Both).ok();
+        });
+        let (mut from, mut to) = (server, caller);
+        let mut buffer = [0; 16 << 10];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            if to.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+            self.carried.fetch_add(count, Ordering::SeqCst);
+            if self.is_narrow.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(250));
+            }
+        }
+        from.shutdown(Shutdown::Both).ok();
+        to.shutdown(Shutdown::Both).ok();
+        self.open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+/// One request over a socket: the status and the rest of the answer.
+fn http(socket: &Path, method: &str, path: &str, headers: &[&str], body: &[u8]) -> (u16, String) {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let length = body.len();
+    let head =
+        format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n{headers}\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer).replace("\r\n", "\n");
+    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+}
+
+/// Waits for something that takes a moment.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}

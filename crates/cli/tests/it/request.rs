@@ -1,0 +1,335 @@
+//! What is asked of an engine to make a container, on real ones.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use serde_json::{Value, json};
+
+use crate::{Home, Run};
+
+/// The engines that root talks to.
+const ENGINES: [&str; 2] = ["docker", "podman"];
+
+/// The socket of an engine that was started for tests.
+#[expect(clippy::disallowed_methods, reason = "where the peers are is said by whoever starts the tests")]
+fn socket(engine: &str) -> PathBuf {
+    let usual = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
+    let peers = env::var_os("HERMES_PEERS_DIR").map_or_else(usual, PathBuf::from).join("peers.json");
+    let text = fs::read(&peers).unwrap_or_else(|error| {
+        panic!("{}: {error}; `cargo xtask peers up` starts engines", peers.display())
+    });
+    let peers: Value = serde_json::from_slice(&text).unwrap();
+    let found = peers["peers"].as_array().unwrap().iter().find(|peer| peer["name"] == engine).unwrap();
+    PathBuf::from(found["access"]["socket"].as_str().unwrap_or_else(|| panic!("{engine} is not up: {found}")))
+}
+
+/// A home whose places are containers of one engine. They end with it.
+struct Yard {
+    home: Home,
+    socket: PathBuf,
+}
+
+impl Yard {
+    fn new(engine: &str, settings: &str) -> Self {
+        let image = "localhost/hermes-test:bash";
+        let config = format!("terminal:\n  backend: docker\n  docker_image: {image}\n{settings}");
+        Self { home: Home::with_config(&config), socket: socket(engine) }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.home.command(args);
+        command
+            .env("XDG_RUNTIME_DIR", self.home.path().join("run"))
+            .env("DOCKER_HOST", format!("unix://{}", self.socket.display()))
+            .env("PATH", "/usr/bin:/bin");
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        Run::of(self.command(args).output().unwrap())
+    }
+
+    /// A line typed into `hermes shell`.
+    fn shell(&self, session: &str, line: &str) -> Run {
+        let hermes = self.command(&[]);
+        let command = format!("{} shell --session {session}", hermes.get_program().display());
+        #[expect(clippy::disallowed_methods, reason = "a terminal around the program under test")]
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--command", &command, "/dev/null"]).env_clear();
+        script.envs(hermes.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let mut child =
+            script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        writeln!(stdin, "{line}").unwrap();
+        let done = Run::of(child.wait_with_output().unwrap());
+        drop(stdin);
+        done
+    }
+
+    /// What the engine answers, with its status.
+    fn ask(&self, path: &str) -> (String, String) {
+        let mut stream = UnixStream::connect(&self.socket).unwrap();
+        write!(stream, "GET /v1.41{path} HTTP/1.0\r\nHost: engine\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())
+    }
+}
+
+impl Drop for Yard {
+    fn drop(&mut self) {
+        self.run(&["sandbox", "prune", "--files"]);
+    }
+}
+
+/// A request without the moment at which it was made, and that moment.
+fn timeless(request: &Value) -> (String, u64) {
+    let mut request = request.clone();
+    let created = request["Labels"]["hermes-created"].take();
+    (request.to_string(), created.as_str().unwrap().parse().unwrap())
+}
+
+#[test]
+fn every_door_asks_for_the_same_container() {
+    let settings = "  network: none
+  docker_env: {GREETING: hello}
+  docker_extra_args: ['--cap-add=NET_RAW', '-e TOKEN=hunter2', '--label', team=a, '--dns', 10.0.0.1]
+";
+    for engine in ENGINES {
+        let yard = Yard::new(engine, settings);
+        let shown = |session: &str| {
+            let place = yard.run(&["sandbox", "show", session, "--json"]).json();
+            assert_eq!(place["unenforced"], json!(["the engine cannot limit the disk of a container"]));
+            place
+        };
+        let made = yard.run(&["exec", "--session", "s", "--", "echo $TOKEN"]);
+        assert_eq!((made.code, made.out.as_str()), (Some(0), "hunter2\n"), "{made:?}");
+        assert_eq!(made.err, "warning: the engine cannot limit the disk of a container\n");
+        let by_exec = shown("s");
+        assert_eq!(yard.run(&["exec", "--session", "s", "--", "true"]).err, "");
+        let dry = yard.run(&["exec", "--session", "s", "--dry-run", "--json", "--", "true"]).json();
+        for key in ["engine", "container", "request", "unenforced", "reach"] {
+            if key != "request" {
+                assert_eq!(dry[key], by_exec[key], "{key}");
+            }
+        }
+        // What the engine was really asked for is what it says now.
+        let (status, found) = yard.ask(&format!("/containers/{}/json", dry["container"].as_str().unwrap()));
+        assert_eq!(status, "200", "{found}");
+        assert!(!found.contains("hunter2"), "{found}");
+        let found: Value = serde_json::from_str(&found).unwrap();
+        let asked = &by_exec["request"];
+        for (name, value) in asked["Labels"].as_object().unwrap() {
+            assert_eq!(&found["Config"]["Labels"][name], value, "{name}");
+        }
+        for key in ["Memory", "NanoCpus", "PidsLimit", "NetworkMode"] {
+            assert_eq!(found["HostConfig"][key], asked["HostConfig"][key], "{engine}: {key}");
+        }
+        assert_eq!(yard.run(&["sandbox", "rm", "--force", "s"]).code, Some(0));
+        assert_eq!(yard.ask(&format!("/containers/{}/json", dry["container"].as_str().unwrap())).0, "404");
+        let shell = yard.shell("s", "test -t 0 && echo \"[$TOKEN]\"; exit 7");
+        assert!(shell.code == Some(7) && shell.out.contains("[hunter2]"), "{shell:?}");
+        let by_shell = shown("s");
+        let [(exec, then), (shell, later), (dry, _)] =
+            [&by_exec, &by_shell, &dry].map(|place| timeless(&place["request"]));
+        assert_eq!(exec, shell, "{engine}");
+        assert_eq!(exec, dry, "{engine}");
+        assert!(then <= later && by_exec["created"].as_u64().unwrap() <= then);
+        let told = yard.run(&["sandbox", "show", "s"]).out;
+        assert!(told.contains("\"hermes-created\"") && !told.contains("hunter2"), "{told}");
+    }
+}
+
+#[test]
+fn a_dry_run_leaves_nothing_anywhere() {
+    for engine in ENGINES {
+        let yard = Yard::new(engine, "");
+        let dry = yard.run(&["exec", "--dry-run", "--json", "--session", "s", "--", "rm -rf /"]);
+        let new = "warning: this home is new: what is named after it will have other names\n";
+        assert_eq!((dry.code, dry.err.as_str()), (Some(0), new), "{dry:?}");
+        let container = dry.json()["container"].as_str().unwrap().to_owned();
+        assert_eq!(yard.ask(&format!("/containers/{container}/json")).0, "404");
+        let left: Vec<_> =
+            fs::read_dir(yard.home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["config.yaml"]);
+        let text = yard.run(&["exec", "--dry-run", "--session", "s", "--", "true"]);
+        assert!(text.out.contains(&format!("container  {container}\n")), "{text:?}");
+        assert_eq!(text.err, format!("{new}warning: the engine cannot limit the disk of a container\n"));
+    }
+}
+
+#[test]
+fn a_dry_run_elsewhere_says_how_the_place_is_wanted() {
+    let home = Home::new();
+    let dry = home
+        .run(&["exec", "--dry-run", "--json", "--backend", "sandbox", "--session", "s", "--", "true"])
+        .json();
+    assert_eq!(dry["request"]["backend"]["Sandbox"]["network"], "proxy");
+    assert_eq!((&dry["engine"], &dry["container"]), (&Value::Null, &Value::Null));
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn limits_and_options_hold_inside() {
+    let settings = "  container_pids: 77
+  docker_shm_size: 32m
+  docker_tmpfs: {/tmp: 16m}
+  docker_extra_args:
+    - --hostname=box
+    - --add-host
+    - db:10.1.2.3
+    - --ulimit nofile=99
+    # Whoever names one gets this one too from Podman, higher than the machine may allow.
+    - --ulimit nproc=1000
+    - --tmpfs=/scratch:size=8m
+    - --cap-drop=CHOWN
+    - --cap-add=NET_RAW
+    - --memory=300m
+    - --init
+";
+    let script = "hostname; grep -c 10.1.2.3 /etc/hosts; ulimit -n; grep CapEff /proc/self/status
+        df -k /dev/shm /tmp /scratch | awk 'NR > 1 { print $2 }'
+        cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null
+        cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null; true";
+    for engine in ENGINES {
+        let yard = Yard::new(engine, settings);
+        let done = yard.run(&["exec", "--session", "s", "--", script]);
+        // DAC_OVERRIDE, FOWNER, SETGID, SETUID, NET_RAW.
+        let expected = format!(
+            "box\n1\n99\nCapEff:\t{:016x}\n32768\n16384\n8192\n314572800\n77\n",
+            1 << 1 | 1 << 3 | 1 << 6 | 1 << 7 | 1 << 13
+        );
+        assert_eq!((done.code, done.out), (Some(0), expected), "{engine}: {}", done.err);
+        let status = yard.run(&["status", "--json"]).json();
+        let holes = json!([
+            {"kind": "network", "network": "full"},
+            {"kind": "option", "option": "--cap-add NET_RAW"},
+        ]);
+        assert_eq!(status["places"][0]["holes"], holes);
+    }
+}
+
+#[test]
+fn a_read_only_container_works_and_a_published_port_is_there() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let settings = format!(
+        "  docker_extra_args: [--read-only, -p, '127.0.0.1:{port}:80', -v, '/usr/share:/shared:ro']\n"
+    );
+    for engine in ENGINES {
+        let yard = Yard::new(engine, &settings);
+        let done = yard.run(&[
+            "exec",
+            "--session",
+            "s",
+            "--",
+            "touch /x; touch /shared/x; touch here && ls /shared | head -1",
+        ]);
+        assert!(done.code == Some(0) && done.out.matches("Read-only file system").count() == 2, "{done:?}");
+        let place = yard.run(&["sandbox", "show", "s", "--json"]).json();
+        let (_, found) = yard.ask(&format!("/containers/{}/json", place["container"].as_str().unwrap()));
+        let found: Value = serde_json::from_str(&found).unwrap();
+        let bound = &found["HostConfig"]["PortBindings"]["80/tcp"];
+        assert_eq!(*bound, json!([{"HostIp": "127.0.0.1", "HostPort": port.to_string()}]), "{engine}");
+        let holes = json!([
+            {"kind": "network", "network": "full"},
+            {"kind": "mount", "source": "/usr/share", "target": "/shared", "access": "read-only"},
+            {"kind": "option", "option": format!("--publish 127.0.0.1:{port}:80/tcp")},
+        ]);
+        assert_eq!(place["holes"], holes);
+    }
+}
+
+#[test]
+fn options_that_cannot_be_meant_stop_the_start_and_say_where() {
+    let check = |args: &str| {
+        let home =
+            Home::with_config(&format!("terminal:\n  docker_extra_args:\n    - --init\n    - {args}\n"));
+        let checked = home.run(&["config", "check", "--json"]);
+        assert_eq!(checked.code, Some(3), "{checked:?}");
+        let problem = checked.json()["problems"][0].clone();
+        json!([problem["key"], problem["line"], problem["message"]])
+    };
+    let message = "expected options of `docker run` with a known meaning, found `--frobnicate`";
+    assert_eq!(check("--frobnicate"), json!(["terminal.docker_extra_args", 4, message]));
+    let message = "expected `--memory` with a size such as 512m, found `--memory lots`";
+    assert_eq!(check("--memory lots"), json!(["terminal.docker_extra_args", 4, message]));
+    let message = "expected no `--name` (the place gives the container its name), found one";
+    assert_eq!(check("--name=x"), json!(["terminal.docker_extra_args", 4, message]));
+}
+
+#[test]
+fn sizes_are_checked_and_shown_as_they_are_written() {
+    let home = Home::with_config("terminal: {docker_shm_size: 1024k, docker_tmpfs: {/tmp: 1073741824}}\n");
+    let get = |key: &str| home.run(&["config", "get", key, "--json"]).json();
+    assert_eq!(get("terminal.docker_shm_size"), "1m");
+    assert_eq!(get("terminal.docker_tmpfs"), json!({"/tmp": "1g"}));
+    for wrong in [
+        "docker_shm_size: 0",
+        "docker_shm_size: big",
+        "docker_gpus: 0",
+        "docker_tmpfs: {/etc: 1m}",
+        "docker_tmpfs: {/tmp: x}",
+    ] {
+        let checked = Home::with_config(&format!("terminal: {{{wrong}}}\n")).run(&["config", "check"]);
+        assert_eq!(checked.code, Some(3), "{wrong}: {checked:?}");
+    }
+}
+
+#[test]
+fn an_option_cannot_give_more_network_than_the_setting() {
+    for (network, option, refused) in [
+        ("none", "--network=host", true),
+        ("none", "--net=bridge", true),
+        ("proxy", "--network=mine", true),
+        ("proxy", "-p=80", true),
+        ("none", "--network=none", false),
+        ("proxy", "--network=none", false),
+        ("full", "--network=mine", false),
+    ] {
+        let settings = format!("  network: {network}\n  docker_extra_args: ['{option}']\n");
+        let dry = Yard::new("docker", &settings).run(&[
+            "exec",
+            "--dry-run",
+            "--session",
+            "s",
+            "--json",
+            "--",
+            "true",
+        ]);
+        if refused {
+            assert_eq!(dry.code, Some(3), "{network} {option}: {dry:?}");
+            let message = dry.json()["error"]["message"].as_str().unwrap().to_owned();
+            assert!(message.ends_with(&format!("but the network is {network}")), "{message}");
+        } else {
+            let mode = option.split_once('=').unwrap().1;
+            assert_eq!(dry.json()["request"]["HostConfig"]["NetworkMode"], mode, "{dry:?}");
+        }
+    }
+    let twice = "  docker_volumes: ['/a:/x']\n  docker_extra_args: ['-v /b:/x']\n";
+    let dry = Yard::new("docker", twice).run(&["exec", "--dry-run", "--session", "s", "--", "true"]);
+    assert!(dry.code == Some(3) && dry.err.contains("mounts `/x` a second time"), "{dry:?}");
+}
+
+#[test]
+fn what_reaches_the_host_is_asked_about_and_known_before_it_is_made() {
+    for (option, reach) in [
+        ("--privileged", json!("host")),
+        ("--pid=host", json!("host")),
+        ("--device=/dev/fuse", json!("host")),
+        ("--volume=/run:/x:ro", json!("host")),
+        ("--cap-add=SYS_ADMIN", json!("host")),
+        ("--volume=/srv:/x", json!({"directories": ["/x"]})),
+        ("--cap-add=NET_RAW", json!("nothing")),
+    ] {
+        let yard = Yard::new("docker", &format!("  docker_extra_args: ['{option}']\n"));
+        let dry = yard.run(&["exec", "--dry-run", "--session", "s", "--json", "--", "true"]);
+        assert_eq!(dry.json()["reach"], reach, "{option}");
+        let asked = yard.run(&["approvals", "test", "git push --force", "--json"]).json();
+        let expected = if reach == "nothing" { "allow" } else { "ask" };
+        assert_eq!(asked["verdict"], expected, "{option}: {asked}");
+    }
+}

@@ -1,0 +1,97 @@
+//! From options to the fields of the request.
+
+use std::collections::{BTreeSet, HashMap};
+
+use bollard::models::{
+    ContainerCreateBody, DeviceMapping, DeviceRequest, HostConfig, PortBinding, ResourcesUlimits,
+};
+
+use super::Extra;
+use super::value::Gpus;
+
+impl Extra {
+    /// Adds what they ask for to a request.
+    pub(in crate::backend::docker) fn apply(&self, body: &mut ContainerCreateBody) {
+        body.hostname.clone_from(&self.hostname);
+        let exposed: BTreeSet<_> = self.ports.iter().map(|port| port.inside.clone()).collect();
+        body.exposed_ports = list(exposed.into_iter());
+        let labels = body.labels.get_or_insert_default();
+        labels.extend(self.labels.clone());
+        self.apply_to_host(body.host_config.get_or_insert_default());
+    }
+
+    fn apply_to_host(&self, host: &mut HostConfig) {
+        let all = |right: &String| right == "ALL";
+        if self.cap_add.iter().any(all) {
+            // Podman refuses to drop and to add all of them.
+            host.cap_add = Some(vec!["ALL".to_owned()]);
+            host.cap_drop = list(self.cap_drop.iter().filter(|right| !all(right)).cloned());
+        } else {
+            let rights = host.cap_add.get_or_insert_default();
+            rights.retain(|right| !self.cap_drop.contains(right));
+            for right in &self.cap_add {
+                if !rights.contains(right) {
+                    rights.push(right.clone());
+                }
+            }
+        }
+        host.security_opt.get_or_insert_default().extend(self.security.clone());
+        host.tmpfs.get_or_insert_default().extend(self.tmpfs.clone());
+        if let Some(network) = &self.network {
+            host.network_mode = Some(network.clone());
+        }
+        host.devices = list(self.devices.iter().map(|device| DeviceMapping {
+            path_on_host: Some(device.source.clone()),
+            path_in_container: Some(device.target.clone()),
+            cgroup_permissions: Some(device.rights.clone()),
+        }));
+        host.device_requests = self.gpus.as_ref().map(|gpus| vec![device_request(gpus)]);
+        host.ulimits = list(self.ulimits.iter().map(|ulimit| ResourcesUlimits {
+            name: Some(ulimit.name.clone()),
+            soft: Some(ulimit.soft),
+            hard: Some(ulimit.hard),
+        }));
+        host.port_bindings = (!self.ports.is_empty()).then(|| self.port_bindings());
+        host.privileged = self.is_privileged.then_some(true);
+        host.readonly_rootfs = self.is_read_only.then_some(true);
+        host.pid_mode.clone_from(&self.pid);
+        host.ipc_mode.clone_from(&self.ipc);
+        host.uts_mode.clone_from(&self.uts);
+        host.userns_mode.clone_from(&self.userns);
+        host.group_add = list(self.groups.iter().cloned());
+        host.extra_hosts = list(self.hosts.iter().cloned());
+        host.dns = list(self.dns.iter().map(ToString::to_string));
+        host.runtime.clone_from(&self.runtime);
+        host.sysctls = (!self.sysctls.is_empty()).then(|| self.sysctls.clone().into_iter().collect());
+        host.cpuset_cpus.clone_from(&self.cpuset);
+        host.memory_swap = self.memory_swap;
+    }
+
+    fn port_bindings(&self) -> HashMap<String, Option<Vec<PortBinding>>> {
+        let mut bindings = HashMap::<_, Option<Vec<_>>>::new();
+        for port in &self.ports {
+            bindings.entry(port.inside.clone()).or_default().get_or_insert_default().push(PortBinding {
+                host_ip: port.address.map(|address| address.to_string()),
+                host_port: port.outside.map(|port| port.to_string()),
+            });
+        }
+        bindings
+    }
+}
+
+fn device_request(gpus: &Gpus) -> DeviceRequest {
+    let (count, device_ids) = match gpus {
+        // What the engine takes for all of them.
+        Gpus::All => (Some(-1), None),
+        Gpus::Count(count) => (Some(i64::from(*count)), None),
+        Gpus::Devices(ids) => (None, Some(ids.clone())),
+    };
+    let capabilities = Some(vec![vec!["gpu".to_owned()]]);
+    DeviceRequest { count, device_ids, capabilities, ..DeviceRequest::default() }
+}
+
+/// A list, unless it is empty: what nobody asked for is not in the request.
+fn list<T>(items: impl Iterator<Item = T>) -> Option<Vec<T>> {
+    let items: Vec<T> = items.collect();
+    (!items.is_empty()).then_some(items)
+}

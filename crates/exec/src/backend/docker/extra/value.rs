@@ -1,0 +1,382 @@
+//! The values of options, as `docker run` writes them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use hermes_types::{Volume, VolumeSource};
+use serde::{Deserialize, Serialize};
+
+/// Every right that Linux tells apart.
+const CAPABILITIES: [&str; 41] = [
+    "AUDIT_CONTROL",
+    "AUDIT_READ",
+    "AUDIT_WRITE",
+    "BLOCK_SUSPEND",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "KILL",
+    "LEASE",
+    "LINUX_IMMUTABLE",
+    "MAC_ADMIN",
+    "MAC_OVERRIDE",
+    "MKNOD",
+    "NET_ADMIN",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_RAW",
+    "PERFMON",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYSLOG",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_CHROOT",
+    "SYS_MODULE",
+    "SYS_NICE",
+    "SYS_PACCT",
+    "SYS_PTRACE",
+    "SYS_RAWIO",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "WAKE_ALARM",
+];
+
+const ULIMITS: [&str; 15] = [
+    "core",
+    "cpu",
+    "data",
+    "fsize",
+    "locks",
+    "memlock",
+    "msgqueue",
+    "nice",
+    "nofile",
+    "nproc",
+    "rss",
+    "rtprio",
+    "rttime",
+    "sigpending",
+    "stack",
+];
+
+/// Where the files of hermes are inside, which nothing may cover.
+const OURS: &str = "/.hermes";
+
+/// Graphics processors of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Gpus {
+    /// Every one.
+    All,
+    /// So many, whichever.
+    Count(u32),
+    /// These.
+    Devices(Vec<String>),
+}
+
+impl FromStr for Gpus {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = "all, a number from 1 up, or device= and the ids between commas";
+        let text = text.trim().trim_matches(['"', '\'']);
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        if let Some(ids) = text.strip_prefix("device=") {
+            let ids: Vec<String> = ids.split(',').map(|id| id.trim().to_owned()).collect();
+            return if ids.iter().any(String::is_empty) { Err(wrong) } else { Ok(Self::Devices(ids)) };
+        }
+        text.parse().ok().filter(|count| *count > 0).map(Self::Count).ok_or(wrong)
+    }
+}
+
+impl fmt::Display for Gpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => write!(f, "all"),
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Devices(ids) => write!(f, "device={}", ids.join(",")),
+        }
+    }
+}
+
+/// A device of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its path on the host.
+    pub source: String,
+    /// Its path inside.
+    pub target: String,
+    /// Some of `rwm`: read, write, make the node.
+    pub rights: String,
+}
+
+impl Device {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let is_rights = |word: &str| !word.is_empty() && word.chars().all(|right| "rwm".contains(right));
+        let (source, target, rights) = match parts.as_slice() {
+            [source] => (source, source, "rwm"),
+            [source, rights] if is_rights(rights) => (source, source, *rights),
+            [source, target] => (source, target, "rwm"),
+            [source, target, rights] if is_rights(rights) => (source, target, *rights),
+            _ => return None,
+        };
+        let device =
+            Self { source: (*source).to_owned(), target: (*target).to_owned(), rights: rights.to_owned() };
+        (source.starts_with('/') && target.starts_with('/')).then_some(device)
+    }
+}
+
+/// A limit on each process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ulimit {
+    /// Of what.
+    pub name: String,
+    /// What holds.
+    pub soft: i64,
+    /// Up to where a process may raise it.
+    pub hard: i64,
+}
+
+impl Ulimit {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (name, numbers) = text.split_once('=')?;
+        let (soft, hard) = numbers.split_once(':').unwrap_or((numbers, numbers));
+        let number = |text: &str| text.parse::<i64>().ok().filter(|number| *number >= -1);
+        let ulimit = Self { name: name.to_owned(), soft: number(soft)?, hard: number(hard)? };
+        ULIMITS.contains(&name).then_some(ulimit)
+    }
+}
+
+/// A port of the container that is a port of the host too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Port {
+    /// Which address of the host; all of them without one.
+    pub address: Option<IpAddr>,
+    /// The port there; any without one.
+    pub outside: Option<u16>,
+    /// The port inside, with its protocol, as in `80/tcp`.
+    pub inside: String,
+}
+
+impl Port {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (rest, protocol) = text.split_once('/').unwrap_or((text, "tcp"));
+        let number = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+        let (rest, inside) = rest.rsplit_once(':').map_or(("", rest), |(rest, inside)| (rest, inside));
+        let (address, outside) = rest.rsplit_once(':').map_or(("", rest), |(address, port)| (address, port));
+        let address = address.trim_start_matches('[').trim_end_matches(']');
+        Some(Self {
+            address: if address.is_empty() { None } else { Some(address.parse().ok()?) },
+            outside: if outside.is_empty() { None } else { Some(number(outside)?) },
+            inside: format!("{}/{protocol}", number(inside)?),
+        })
+        .filter(|_| ["tcp", "udp", "sctp"].contains(&protocol))
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(IpAddr::V6(address)) => write!(f, "[{address}]:")?,
+            Some(IpAddr::V4(address)) => write!(f, "{address}:")?,
+            None => {}
+        }
+        match (self.outside, self.address) {
+            (Some(port), _) => write!(f, "{port}:")?,
+            (None, Some(_)) => write!(f, ":")?,
+            (None, None) => {}
+        }
+        write!(f, "{}", self.inside)
+    }
+}
+
+/// Bytes: `512m`, `1.5g`, `64k`, `1048576`.
+pub fn size(text: &str) -> Option<u64> {
+    let text = text.trim().to_ascii_lowercase();
+    let number = text.trim_end_matches(|end: char| end.is_ascii_alphabetic());
+    let unit = match text.strip_prefix(number)? {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
+        _ => return None,
+    };
+    scaled(number, unit)
+}
+
+/// The same as text.
+pub fn shown_size(bytes: u64) -> String {
+    let units = [(40, "t"), (30, "g"), (20, "m"), (10, "k")];
+    let fits = |(shift, _): &(u32, &str)| bytes > 0 && bytes.is_multiple_of(1 << shift);
+    units
+        .into_iter()
+        .find(fits)
+        .map_or(bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
+/// A number that may have a fraction, in so many parts of one, rounded up.
+pub(super) fn scaled(text: &str, unit: u64) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.len() <= 15 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) || whole.len() + fraction.len() == 0 {
+        return None;
+    }
+    let number = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u128>().ok() };
+    let parts = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let all = (number(whole)?.checked_mul(parts)? + number(fraction)?).checked_mul(u128::from(unit))?;
+    u64::try_from(all.div_ceil(parts)).ok()
+}
+
+/// A right by its name, in capitals and without `CAP_`.
+pub(super) fn capability(text: &str) -> Option<String> {
+    let name = text.to_ascii_uppercase();
+    let name = name.strip_prefix("CAP_").unwrap_or(&name);
+    (name == "ALL" || CAPABILITIES.contains(&name)).then(|| name.to_owned())
+}
+
+/// A network by the word of the engine.
+pub(super) fn network(text: &str) -> Option<String> {
+    let name = text.strip_prefix("container:").unwrap_or(text);
+    is_name(name).then(|| text.to_owned())
+}
+
+/// Something that an engine knows by name.
+pub(super) fn is_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+}
+
+/// `name:address`, and as newer versions have it, `name=address`.
+pub(super) fn host(text: &str) -> Option<String> {
+    let (name, address) = text.split_once('=').or_else(|| text.split_once(':'))?;
+    let address = address.trim_start_matches('[').trim_end_matches(']');
+    let known = address == "host-gateway" || address.parse::<IpAddr>().is_ok();
+    (known && is_name(name)).then(|| format!("{name}:{address}"))
+}
+
+/// `name=value`; a name alone has an empty value.
+pub(super) fn pair(text: &str) -> Option<(String, String)> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    (!name.is_empty()).then(|| (name.to_owned(), value.to_owned()))
+}
+
+/// `source:target[:options]`.
+pub(super) fn volume(text: &str) -> Option<Volume> {
+    Volume::parse(text).ok().filter(|volume| is_free(&volume.target))
+}
+
+/// `path[:options]`.
+pub(super) fn tmpfs(text: &str) -> Option<(String, String)> {
+    let (path, options) = text.split_once(':').unwrap_or((text, ""));
+    let path = path.trim_end_matches('/');
+    let climbs = path.split('/').any(|part| part == "..");
+    (path.starts_with('/') && !climbs && is_free(path)).then(|| (path.to_owned(), options.to_owned()))
+}
+
+/// Whether nothing of ours is there.
+fn is_free(path: &str) -> bool {
+    path.strip_prefix(OURS).is_none_or(|rest| !rest.is_empty() && !rest.starts_with('/'))
+}
+
+/// What `--mount` puts inside.
+pub(super) enum Mounted {
+    Volume(Volume),
+    Tmpfs(String, String),
+}
+
+/// `type=…,source=…,target=…` and so on.
+pub(super) fn mount(text: &str) -> Option<Mounted> {
+    let (mut kind, mut source, mut target) = ("volume", "", "");
+    let (mut options, mut memory) = (Vec::new(), Vec::new());
+    for field in text.split(',') {
+        match field.split_once('=').unwrap_or((field, "true")) {
+            ("type", value) => kind = value,
+            ("source" | "src", value) => source = value,
+            ("target" | "dst" | "destination", value) => target = value,
+            ("readonly" | "ro", "true" | "1") => options.push("ro"),
+            ("readonly" | "ro", "false" | "0") => {}
+            ("bind-propagation", value) => options.push(value),
+            ("tmpfs-size", value) => memory.push(format!("size={}", size(value)?)),
+            ("tmpfs-mode", value) => memory.push(format!("mode={value}")),
+            _ => return None,
+        }
+    }
+    match kind {
+        "tmpfs" if source.is_empty() && options.is_empty() => {
+            tmpfs(target).map(|(path, _)| Mounted::Tmpfs(path, memory.join(",")))
+        }
+        "bind" | "volume" if memory.is_empty() => {
+            let volume = volume(&format!("{source}:{target}:{}", options.join(",")))?;
+            let is_path = matches!(volume.source, VolumeSource::Path(_));
+            ((kind == "bind") == is_path).then_some(Mounted::Volume(volume))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_docker_writes_them_and_shown_so() {
+        let cases = [
+            ("0", 0),
+            ("1048576", 1 << 20),
+            ("64k", 64 << 10),
+            ("512m", 512 << 20),
+            ("512MB", 512 << 20),
+            ("1.5g", 3 << 29),
+            (".5GiB", 1 << 29),
+            ("2t", 2 << 40),
+            ("10b", 10),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(size(text), Some(bytes), "{text}");
+            assert_eq!(size(&shown_size(bytes)), Some(bytes), "{text}");
+        }
+        assert_eq!(shown_size(512 << 20), "512m");
+        for wrong in ["", "m", ".", "-1", "+1", "1 2", "1mm", "1x", "1.2.3", "999999999999999t", "1e3"] {
+            assert_eq!(size(wrong), None, "{wrong}");
+        }
+        assert_eq!((scaled("1.5", 1000), scaled(".0001", 1000)), (Some(1500), Some(1)));
+    }
+
+    #[test]
+    fn a_port_is_shown_as_it_was_written() {
+        for text in
+            ["80/tcp", "8080:80/tcp", "127.0.0.1:8080:53/udp", "127.0.0.1::80/tcp", "[::1]:8080:80/tcp"]
+        {
+            assert_eq!(Port::parse(text).map(|port| port.to_string()).as_deref(), Some(text), "{text}");
+        }
+        assert_eq!(Port::parse("80").map(|port| port.inside).as_deref(), Some("80/tcp"));
+        for wrong in ["", "0", "a", "80-90", "80/icmp", "x:80:80", "1:2:3:4", "70000", "80:80/"] {
+            assert_eq!(Port::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn gpus_are_shown_as_they_were_written() {
+        for text in ["all", "2", "device=0,GPU-3a"] {
+            assert_eq!(text.parse::<Gpus>().map(|gpus| gpus.to_string()).as_deref(), Ok(text));
+        }
+        assert_eq!("\"device=0,1\"".parse(), Ok(Gpus::Devices(vec!["0".to_owned(), "1".to_owned()])));
+        for wrong in ["", "0", "-1", "some", "device=", "device=0,"] {
+            assert!(wrong.parse::<Gpus>().is_err(), "{wrong}");
+        }
+    }
+}

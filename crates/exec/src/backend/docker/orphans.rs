@@ -1,0 +1,71 @@
+//! Containers of ours that nobody knows any more.
+//!
+//! A place is known by its room, and whoever finds the room of one that is gone removes its container. But rooms are
+//! lost when the machine starts anew or a user logs out, and then only the labels tell whose a container is.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bollard::models::ContainerSummary;
+use bollard::query_parameters::ListContainersOptionsBuilder;
+
+use super::container::Container;
+use super::engine::{Address, Engine};
+use super::request::{AGENT, CREATED, INSTALL, PLACE};
+use super::road::Road;
+use crate::Error;
+use crate::registry::Room;
+
+/// One that is younger may be made right now by somebody whose rooms are elsewhere.
+const YOUNG: Duration = Duration::from_secs(120);
+
+/// Removes those of this installation that do not run and have no room. One that runs ends by itself when idle: it may
+/// be in use under another run directory. This is done once per process.
+pub(super) async fn remove(
+    engine: &Engine,
+    address: &Address,
+    install: &str,
+    run: &Path,
+) -> Result<(), Error> {
+    static DONE: Mutex<BTreeSet<(String, PathBuf)>> = Mutex::new(BTreeSet::new());
+    let whose = (address.to_string(), run.to_owned());
+    if !DONE.lock().unwrap_or_else(PoisonError::into_inner).insert(whose) {
+        return Ok(());
+    }
+    let labels = [(AGENT, "1"), (INSTALL, install)].map(|(name, value)| format!("{name}={value}"));
+    let states = ["created", "exited"].map(str::to_owned);
+    let filters = [("label".to_owned(), labels.to_vec()), ("status".to_owned(), states.to_vec())];
+    let options = ListContainersOptionsBuilder::new().all(true).filters(&filters.into()).build();
+    for found in engine.api.list_containers(Some(options)).await.map_err(|error| address.fault(&error))? {
+        let Some((name, place)) = orphan(&found) else { continue };
+        let room = Room::named(run, &place);
+        // Whoever has the lock makes or removes it; what has a room is swept away with that.
+        if room.path().exists() {
+            continue;
+        }
+        let Some(lock) = room.try_lock() else { continue };
+        let container = Container {
+            engine: address.clone(),
+            name,
+            place,
+            road: Road::to(address),
+            volumes: Vec::new(),
+            image: String::new(),
+            cache: PathBuf::new(),
+        };
+        container.remove_from(engine).await?;
+        lock.discard()?;
+    }
+    Ok(())
+}
+
+/// What a container is called and the name of its place, if it is old enough.
+fn orphan(found: &ContainerSummary) -> Option<(String, String)> {
+    let labels = found.labels.as_ref()?;
+    let made = SystemTime::UNIX_EPOCH + Duration::from_secs(labels.get(CREATED)?.parse().ok()?);
+    let age = SystemTime::now().duration_since(made).ok()?;
+    let name = found.names.as_ref()?.first()?.trim_start_matches('/').to_owned();
+    (age > YOUNG).then(|| Some((name, labels.get(PLACE)?.clone())))?
+}

@@ -1,0 +1,226 @@
+//! What may happen to a container besides what may happen to any place.
+
+use std::fs;
+
+use bollard::models::{ContainerConfig, ContainerCreateBody};
+use bollard::query_parameters::{
+    CommitContainerOptionsBuilder, CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder,
+    RemoveImageOptions,
+};
+use hermes_exec::backend::docker::Limits;
+use hermes_exec::{Backend, Bind, Docker, Error, Plan, Reset, Sandbox, Spec, Writable};
+use hermes_types::SessionKey;
+
+use crate::bed::{Bed, Peer};
+use crate::session::{Ground, Session, text, until};
+
+impl Bed {
+    fn engine(&self) -> &Peer {
+        self.peer.as_ref().unwrap()
+    }
+
+    /// A plan with other settings of containers.
+    pub(crate) fn plan_with(&self, session: &str, change: impl FnOnce(&mut Docker)) -> Plan {
+        let mut docker = self.docker();
+        change(&mut docker);
+        let spec = Spec { backend: Backend::Docker(docker), ..self.spec() };
+        Plan::new(self.host(), spec, SessionKey::new(session))
+    }
+
+    /// A session with other settings of containers.
+    pub(crate) async fn open_with(&self, session: &str, change: impl FnOnce(&mut Docker)) -> Session {
+        let plan = self.plan_with(session, change);
+        Session { sandbox: plan.open().await.unwrap(), plan, key: session.to_owned() }
+    }
+
+    /// Whether containers have a cgroup, by which they are limited and paused: rootless Podman has none where cgroups are of version 1.
+    pub(crate) async fn has_cgroups(&self) -> bool {
+        let info = self.engine().engine().await.api.info().await.unwrap();
+        let version = info.cgroup_version.map(|version| version.to_string());
+        rustix::process::getuid().is_root() || version.as_deref() != Some("1")
+    }
+}
+
+/// What the container of a session is called.
+fn name(plan: &Plan) -> String {
+    plan.name().chars().take("hermes-".len() + 8).collect()
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Blow {
+    Removed,
+    Stopped,
+    Killed,
+    Paused,
+}
+
+pub(crate) async fn one_that_was_removed_stopped_killed_or_paused_is_made_again_and_says_so_once(
+    ground: &Ground,
+) {
+    let api = ground.engine().engine().await.api;
+    let s = ground.open("s").await;
+    let name = name(&s.plan);
+    s.out("echo kept >file").await;
+    let mut blows = vec![Blow::Removed, Blow::Stopped, Blow::Killed];
+    if ground.has_cgroups().await {
+        blows.push(Blow::Paused);
+    }
+    for blow in blows {
+        s.out("export A=1; cd /").await;
+        let force = RemoveContainerOptionsBuilder::new().force(true).build();
+        match blow {
+            Blow::Removed => api.remove_container(&name, Some(force)).await,
+            Blow::Stopped => api.stop_container(&name, None).await,
+            Blow::Killed => api.kill_container(&name, None).await,
+            Blow::Paused => api.pause_container(&name).await,
+        }
+        .unwrap_or_else(|error| panic!("{blow:?}: {error}"));
+        let seen = s.run("echo [$A]; cat file").await;
+        assert_eq!((text(&seen).as_str(), seen.reset), ("[]\nkept\n", Reset::Yes), "{blow:?}");
+        assert_eq!(s.run("true").await.reset, Reset::No, "{blow:?}");
+        assert_eq!(ground.containers().await.len(), 1, "{blow:?}");
+    }
+}
+
+pub(crate) async fn one_that_is_paused_is_replaced_for_whoever_opens_it(ground: &Ground) {
+    let s = ground.open("s").await;
+    s.out("export A=1").await;
+    let api = ground.engine().engine().await.api;
+    let paused = api.pause_container(&name(&s.plan)).await;
+    if !ground.has_cgroups().await {
+        assert!(paused.is_err(), "without cgroups nothing is paused");
+        return;
+    }
+    paused.unwrap();
+    drop(s);
+    let outcome = ground.open("s").await.run("echo [$A]").await;
+    assert_eq!((text(&outcome).as_str(), outcome.reset), ("[]\n", Reset::Yes));
+}
+
+pub(crate) async fn somebody_elses_with_our_name_is_left_alone(ground: &Ground) {
+    let api = ground.engine().engine().await.api;
+    let name = name(&ground.plan("s"));
+    let options = CreateContainerOptionsBuilder::new().name(&name).build();
+    let body = ContainerCreateBody {
+        image: Some(ground.engine().image.clone()),
+        cmd: Some(vec!["true".to_owned()]),
+        ..ContainerCreateBody::default()
+    };
+    let id = api.create_container(Some(options), body).await.unwrap().id;
+    let refused = ground.try_open("s").await;
+    assert!(matches!(&refused, Err(Error::NameTaken { name: taken }) if *taken == name), "{refused:?}");
+    ground.nothing_is_left().await;
+    assert!(api.inspect_container(&id, None).await.is_ok());
+    api.remove_container(&id, None).await.unwrap();
+    assert_eq!(ground.open("s").await.out("echo fine").await, "fine\n");
+}
+
+pub(crate) async fn one_that_cannot_be_made_leaves_nothing_and_says_why(ground: &Ground) {
+    let missing = ground.folder.join("missing").display().to_string();
+    let file = ground.folder.join("file");
+    fs::write(&file, "").unwrap();
+    let bind = |target: &str| Bind { source: file.clone(), target: target.into(), writable: Writable::No };
+    type Change<'a> = Box<dyn Fn(&mut Docker) + 'a>;
+    let cases: [(&str, Change<'_>); 3] = [
+        (
+            "localhost/no-such-image:1",
+            Box::new(|docker| docker.image = "localhost/no-such-image:1".to_owned()),
+        ),
+        // A file cannot be mounted on a directory.
+        ("/etc", Box::new(|docker| docker.binds = vec![bind("/etc")])),
+        (
+            &missing,
+            Box::new(|docker| {
+                docker.engine = hermes_exec::backend::docker::engine::Address::Unix(missing.clone().into())
+            }),
+        ),
+    ];
+    for (told, change) in &cases {
+        let refused: Result<Sandbox, Error> = ground.plan_with("s", change).open().await;
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Engine(_)), "{told}: {error}");
+        assert!(error.to_string().contains(told), "{told}: {error}");
+        ground.nothing_is_left().await;
+    }
+}
+
+pub(crate) async fn whatever_an_image_wants_to_start_and_as_whom_the_guest_is_started(ground: &Ground) {
+    let api = ground.engine().engine().await.api;
+    let s = ground.open("s").await;
+    let tag = ground.folder.file_name().unwrap().to_string_lossy().replace('.', "").to_lowercase();
+    let image = format!("localhost/hermes-test-odd:{tag}");
+    // Podman heeds only what is said in the words of a Dockerfile.
+    let changes = "ENTRYPOINT [\"/bin/false\"]\nCMD [\"no\"]\nWORKDIR /nowhere\nUSER 1000:1000";
+    let options = CommitContainerOptionsBuilder::new()
+        .container(&name(&s.plan))
+        .repo("localhost/hermes-test-odd")
+        .tag(&tag)
+        .changes(changes)
+        .pause(false)
+        .build();
+    api.commit_container(options, ContainerConfig::default()).await.unwrap();
+    let made = api.inspect_image(&image).await.unwrap().config.unwrap();
+    assert_eq!(
+        (made.user.as_deref(), made.entrypoint),
+        (Some("1000:1000"), Some(vec!["/bin/false".to_owned()]))
+    );
+    let odd = ground.open_with("odd", |docker| docker.image.clone_from(&image)).await;
+    let ran = odd
+        .run("pwd; id -u; echo x >file; echo y >~/file; cat file ~/file; tr '\\0' ' ' </proc/1/cmdline")
+        .await;
+    odd.sandbox.remove().await.unwrap();
+    api.remove_image(&image, None::<RemoveImageOptions>, None).await.unwrap();
+    let ran = text(&ran);
+    assert!(ran.starts_with("/workspace\n1000\nx\ny\n") && ran.contains(" serve --foreground "), "{ran}");
+}
+
+pub(crate) async fn the_first_process_buries_the_dead(ground: &Ground) {
+    let s = ground.open("s").await;
+    s.out("for i in 1 2 3 4 5 6 7 8 9; do (setsid sh -c 'sleep 0.1 & exit' &); done").await;
+    let zombies = "grep -lsE '^State:.[ZX]' /proc/[0-9]*/status | wc -l; ls -d /proc/[0-9]* | wc -l";
+    let gone = async {
+        // The shell, what it counts with, whoever looks after it, and the first process.
+        while !s.out(zombies).await.starts_with("0\n") {}
+    };
+    tokio::time::timeout(crate::session::PATIENCE, gone).await.unwrap();
+    let dead = async { while !s.processes().await.list().await.unwrap().is_empty() {} };
+    tokio::time::timeout(crate::session::PATIENCE, dead).await.unwrap();
+}
+
+pub(crate) async fn one_that_uses_too_much_memory_is_killed_and_the_place_goes_on(ground: &Ground) {
+    let hog = "exec python3 -c \"print(len(bytearray(300 << 20)))\"";
+    let free = ground.open("free").await;
+    assert_eq!(free.out(hog).await, "314572800\n");
+    let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
+    let s = ground.open_with("s", |docker| docker.limits = limits).await;
+    s.out("echo kept >file").await;
+    if !ground.has_cgroups().await {
+        assert_eq!(s.out(hog).await, "314572800\n");
+        return;
+    }
+    let mut command = s.start(hog, crate::bed::wish(hermes_exec::Attention::AtEnd)).await;
+    match command.end().await {
+        Ok(outcome) => assert_eq!(outcome.code, 137, "{}", text(&outcome)),
+        // The kernel may have chosen the guest.
+        Err(error) => assert!(matches!(error, Error::Guest(_)), "{error}"),
+    }
+    assert_eq!(s.out("cat file").await, "kept\n");
+}
+
+pub(crate) async fn a_hermes_killed_at_any_moment_of_a_container_leaves_none(ground: &Ground) {
+    let bed = ground.short_lived();
+    let acts = [("show", "true"), ("end", "")];
+    let began = std::time::Instant::now();
+    assert!(bed.another_hermes("first", &acts).wait().unwrap().success());
+    let all = began.elapsed();
+    const MOMENTS: u32 = 10;
+    for moment in 0..MOMENTS {
+        let mut hermes = bed.another_hermes(&moment.to_string(), &acts);
+        tokio::time::sleep(all * moment / MOMENTS).await;
+        hermes.kill().unwrap();
+        hermes.wait().unwrap();
+    }
+    // Nobody opens them again: what lives ends by itself, the rest is swept.
+    until("they are gone", || ground.running().is_empty()).await;
+    ground.nothing_is_left().await;
+}

@@ -1,0 +1,314 @@
+//! What commands in a container may try on the host. Each attempt is also made where it succeeds, or shows in another
+//! way that it would be seen if it did.
+
+use std::fs;
+use std::io::Read;
+use std::net::TcpListener;
+
+use hermes_exec::Attention;
+use hermes_exec::backend::docker::Limits;
+use hermes_types::Network;
+
+use crate::bed::wish;
+use crate::session::{Ground, Session, text};
+
+/// CHOWN, DAC_OVERRIDE, FOWNER, SETGID and SETUID, as the kernel numbers them.
+const RIGHTS: &str = "00000000000000cb";
+
+/// The numbers of what has nothing of a right.
+const NONE: &str = "0000000000000000";
+
+pub(crate) async fn commands_have_the_rights_they_were_given_and_no_others(ground: &Ground) {
+    let s = ground.open("s").await;
+    let field = async |name: &str, of: &str| {
+        let found = s.out(&format!("sed -n 's/^{name}:.//p' /proc/{of}/status")).await;
+        found.trim().to_owned()
+    };
+    for of in ["self", "1"] {
+        for name in ["CapPrm", "CapEff", "CapBnd"] {
+            assert_eq!(field(name, of).await, RIGHTS, "{name} of {of}");
+        }
+        assert_eq!(field("CapAmb", of).await, NONE);
+        assert_eq!(field("NoNewPrivs", of).await, "1");
+        // The engine's filter of system calls is on.
+        assert_eq!(field("Seccomp", of).await, "2");
+    }
+    // Where nothing confines it, root has more.
+    let here = fs::read_to_string("/proc/self/status").unwrap();
+    let bounds = here.lines().find_map(|line| line.strip_prefix("CapBnd:\t")).unwrap();
+    assert_ne!(bounds, RIGHTS);
+}
+
+pub(crate) async fn nothing_of_the_host_is_there(ground: &Ground) {
+    let s = ground.open("s").await;
+    let secret = ground.folder.join("secret");
+    fs::write(&secret, "of the host").unwrap();
+    let peer = ground.peer.clone().unwrap();
+    // What the host can see, and the same names inside.
+    for path in [&secret, &ground.kept(), &ground.host().run, &peer.socket] {
+        assert!(path.exists(), "{}", path.display());
+        assert_ne!(s.run(&format!("test -e {}", path.display())).await.code, 0, "{}", path.display());
+    }
+    let sockets = s.out("find / -xdev -type s 2>/dev/null; find /run /.hermes /tmp -type s").await;
+    let mut sockets: Vec<&str> = sockets.lines().collect();
+    sockets.dedup();
+    assert_eq!(sockets, ["/.hermes/run/sock"]);
+    // Everything that is mounted from the host is ours to give.
+    let folder = ground.folder.display().to_string();
+    let shown = s.out("grep ' - ' /proc/self/mountinfo").await;
+    let mut targets: Vec<&str> = shown
+        .lines()
+        .filter(|line| line.contains(&folder) || line.contains("hermes-guest"))
+        .map(|line| line.split(' ').nth(4).unwrap())
+        .collect();
+    targets.sort_unstable();
+    assert_eq!(targets, ["/.hermes/guest", "/.hermes/run", "/root", "/workspace"]);
+    // The guest itself cannot be changed.
+    assert_ne!(s.run("echo x >>/.hermes/guest").await.code, 0);
+    assert_ne!(s.run("rm -f /.hermes/guest").await.code, 0);
+    // No process but those of the place.
+    assert_eq!(s.out("tr '\\0' ' ' </proc/1/cmdline | grep -c ' serve '").await, "1\n");
+    let processes = s.out("ls -d /proc/[0-9]* | wc -l").await;
+    assert!(processes.trim().parse::<u32>().unwrap() < 10, "{processes}");
+}
+
+/// Runs a program text of Python and gives what it prints.
+async fn python(s: &Session, program: &str) -> String {
+    s.out(&format!("exec python3 - <<'END'\n{program}\nEND")).await
+}
+
+pub(crate) async fn devices_and_the_kernel_are_out_of_reach(ground: &Ground) {
+    let s = ground.open("s").await;
+    let devices =
+        s.out("cd /dev; for name in * mqueue/* shm/*; do [ -L $name ] || { [ -c $name -o -b $name ] && echo $name; }; done; true").await;
+    let known = ["console", "full", "null", "ptmx", "random", "tty", "urandom", "zero"];
+    let strange = devices.lines().filter(|name| !known.contains(name));
+    assert_eq!(strange.collect::<Vec<_>>(), Vec::<&str>::new());
+    assert!(devices.lines().any(|name| name == "null"), "{devices}");
+    // A node of one's own: of the disk, of memory, of the log of the kernel.
+    let attempts = "import os, stat\n\
+        for kind, major, minor in [(stat.S_IFBLK, 254, 0), (stat.S_IFBLK, 8, 0), (stat.S_IFCHR, 1, 1), (stat.S_IFCHR, 1, 11)]:\n\
+        \x20   for place in ['/tmp', '/workspace', '/']:\n\
+        \x20       path = os.path.join(place, 'node')\n\
+        \x20       try:\n\
+        \x20           os.mknod(path, kind | 0o600, os.makedev(major, minor))\n\
+        \x20           print('made', path, major, minor)\n\
+        \x20           os.unlink(path)\n\
+        \x20       except PermissionError: pass\n\
+        os.mknod('/tmp/pipe', stat.S_IFIFO | 0o600); print('a pipe can be made')";
+    assert_eq!(python(&s, attempts).await, "a pipe can be made\n");
+    for path in [
+        "/proc/sysrq-trigger",
+        "/proc/sys/kernel/core_pattern",
+        "/proc/sys/kernel/modprobe",
+        "/proc/sys/vm/drop_caches",
+        "/sys/kernel/uevent_helper",
+        "/sys/power/state",
+    ] {
+        assert_ne!(s.run(&format!("echo 1 >{path}")).await.code, 0, "{path}");
+    }
+    assert_eq!(s.out("echo 1 >/tmp/written; cat /tmp/written").await, "1\n");
+    for path in ["/proc/kcore", "/proc/keys", "/proc/timer_list"] {
+        assert_eq!(s.run(&format!("head -c 100 {path} 2>/dev/null")).await.output, b"", "{path}");
+    }
+    assert_ne!(s.run("dmesg").await.code, 0);
+}
+
+/// What only root of the host may ask of the kernel. Prints what was done, or refused for another reason than that.
+const CALLS: &str = r"import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+new = {'mount': 0x20000, 'network': 0x40000000, 'processes': 0x20000000, 'cgroup': 0x2000000}
+calls = {
+    'mount tmpfs': lambda: libc.mount(b'none', b'/mnt', b'tmpfs', 0, None),
+    'mount cgroup': lambda: libc.mount(b'none', b'/mnt', b'cgroup', 0, b'memory'),
+    'mount proc': lambda: libc.mount(b'none', b'/mnt', b'proc', 0, None),
+    'bind': lambda: libc.mount(b'/', b'/mnt', None, 4096, None),
+    'remount': lambda: libc.mount(b'none', b'/proc/sys', None, 32 | 4096, None),
+    'unmount what hides': lambda: libc.umount2(b'/proc/sys', 2),
+    'unmount the guest': lambda: libc.umount2(b'/.hermes/guest', 2),
+    'chroot': lambda: libc.chroot(b'/'),
+    'name': lambda: libc.sethostname(b'other', 5),
+    'enter a namespace': lambda: libc.setns(os.open('/proc/1/ns/mnt', os.O_RDONLY), 0),
+    'open by handle': lambda: libc.open_by_handle_at(0, None, 0),
+    'load a module': lambda: libc.init_module(None, 0, b''),
+    'swap': lambda: libc.swapon(b'/tmp', 0),
+    'reboot': lambda: libc.reboot(0),
+    'keep time': lambda: libc.clock_settime(0, (ctypes.c_long * 2)(0, 0)),
+}
+for name, flag in new.items():
+    calls['new ' + name] = lambda flag=flag: libc.unshare(flag)
+for name, call in calls.items():
+    try:
+        if call() != -1: print(name, 'was done')
+        elif ctypes.get_errno() not in (1, 13, 38): print(name, os.strerror(ctypes.get_errno()))
+    except PermissionError: pass
+print(libc.getpid() == os.getpid())";
+
+/// The same as root of a user namespace of one's own, which Podman lets everybody have. It is root of nothing else.
+const AS_ROOT_OF_NOTHING: &str = r"import ctypes, os, stat
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(0x10000000 | 0x20000) == -1:
+    print(os.strerror(ctypes.get_errno()))
+else:
+    attempts = {
+        'mount proc': lambda: libc.mount(b'none', b'/mnt', b'proc', 0, None),
+        'mount cgroup': lambda: libc.mount(b'none', b'/mnt', b'cgroup', 0, b'memory'),
+        'unmount what hides': lambda: libc.umount2(b'/proc/sys', 2),
+        'unmount the guest': lambda: libc.umount2(b'/.hermes/guest', 2),
+        'open by handle': lambda: libc.open_by_handle_at(0, None, 0),
+        'load a module': lambda: libc.init_module(None, 0, b''),
+        'a device': lambda: os.mknod('/tmp/disk', stat.S_IFBLK | 0o600, os.makedev(254, 0)),
+        'the kernel': lambda: open('/proc/sys/kernel/core_pattern', 'w').close(),
+    }
+    for name, attempt in attempts.items():
+        try:
+            if attempt() != -1: print(name, 'was done')
+        except OSError: pass
+    print('root of nothing')";
+
+pub(crate) async fn cgroups_and_mounts_cannot_be_changed(ground: &Ground) {
+    let s = ground.open("s").await;
+    assert_eq!(python(&s, CALLS).await, "True\n");
+    let said = python(&s, AS_ROOT_OF_NOTHING).await;
+    assert!(["Operation not permitted\n", "root of nothing\n"].contains(&said.as_str()), "{said}");
+    // By way of a cgroup of one's own the kernel would run a program of the host; the same can be done to a directory.
+    let attempt = |directories: &str| {
+        format!(
+            "for at in {directories}; do mkdir $at/mine && echo made $at; \
+             echo /tmp/x >$at/release_agent && echo told $at; echo 1 >$at/notify_on_release && echo asked $at; done; true"
+        )
+    };
+    let quietly = |command: String| format!("{{ {command}; }} 2>/dev/null");
+    let cgroups = "$(grep -- ' - cgroup' /proc/self/mountinfo | cut -d' ' -f5)";
+    assert_eq!(s.out(&quietly(attempt(cgroups))).await, "");
+    assert_eq!(s.out(&quietly(attempt("/tmp"))).await, "made /tmp\ntold /tmp\nasked /tmp\n");
+}
+
+pub(crate) async fn a_program_that_is_another_users_gives_nothing(ground: &Ground) {
+    let s = ground.open("s").await;
+    // As nobody, with a program of root's that runs as its owner.
+    let report = "cp /usr/bin/python3 /workspace/rooted; chmod 4755 /workspace/rooted /workspace; chmod 755 /workspace; \
+        cat >/workspace/who.py <<'END'\nimport os\nprint(os.geteuid())\nEND\n\
+        stat -c %a /workspace/rooted; \
+        exec python3 -c \"import os; os.setgroups([]); os.setgid(65534); os.setuid(65534); \
+        os.execv('/workspace/rooted', ['rooted', '/workspace/who.py'])\"";
+    assert_eq!(s.out(report).await, "4755\n65534\n");
+}
+
+pub(crate) async fn the_guest_of_another_place_is_not_there(ground: &Ground) {
+    let (s, other) = (ground.open("s").await, ground.open("other").await);
+    other.out("export SECRET=1; echo x >/workspace/mine").await;
+    assert_eq!(s.out("ls -A /workspace").await, "");
+    // The memory of the first process is no more than this place: whoever takes it over is still in here.
+    let seen = s.run("head -c 1 /proc/1/root/workspace/mine; cat /proc/1/root/etc/hostname").await;
+    assert_eq!(s.out("cat /etc/hostname").await.trim(), text(&seen).lines().last().unwrap());
+    assert_eq!(other.out("echo $SECRET; cat /workspace/mine").await, "1\nx\n");
+    // A listener of one's own where the guest was is only ever believed for this place.
+    let fake = "import os, socket\n\
+        os.unlink('/.hermes/run/sock'); s = socket.socket(socket.AF_UNIX); s.bind('/.hermes/run/sock'); s.listen()\n\
+        os.chmod('/.hermes/run/sock', 0o777); print('listening', flush=True)\n\
+        while True: c, _ = s.accept(); c.sendall(b'hermes-guest' + b'x' * 100); c.close()";
+    let id = s.background(&format!("exec python3 -u - <<'END'\n{fake}\nEND")).await;
+    assert_eq!(crate::process::output_of(&s, id, 1).await, "listening\n");
+    drop(s);
+    assert_eq!(ground.open("s").await.out("ls -A /workspace; echo $SECRET").await, "\n");
+    assert_eq!(other.out("echo $SECRET").await, "1\n");
+}
+
+pub(crate) async fn a_bomb_of_processes_stays_below_its_limit(ground: &Ground) {
+    const MOST: usize = 64;
+    let bomb = "import os, time\nmade = 0\n\
+        for _ in range(200):\n\
+        \x20   try: pid = os.fork()\n\
+        \x20   except OSError: break\n\
+        \x20   if pid == 0: time.sleep(1000); os._exit(0)\n\
+        \x20   made += 1\n\
+        print(made)";
+    let limits = |most| Limits { processes: Some(most), ..Limits::default() };
+    let free = ground.open_with("free", |docker| docker.limits = limits(1000)).await;
+    assert_eq!(python_left(&free, bomb).await, 200);
+    let s = ground.open_with("s", |docker| docker.limits = limits(64)).await;
+    let made = python_left(&s, bomb).await;
+    if ground.has_cgroups().await {
+        assert!((1..MOST).contains(&made), "{made}");
+    } else {
+        assert_eq!(made, 200);
+    }
+    assert_eq!(s.out("echo fine").await, "fine\n");
+}
+
+/// What a program prints that leaves others behind, which are killed.
+async fn python_left(s: &Session, program: &str) -> usize {
+    let command = format!("exec python3 - <<'END'\n{program}\nEND");
+    let outcome = s.end(&command, wish(Attention::AtEnd)).await;
+    s.processes().await.kill(outcome.left.unwrap()).await.unwrap();
+    text(&outcome).trim().parse().unwrap()
+}
+
+pub(crate) async fn without_a_network_there_is_only_loopback(ground: &Ground) {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let service = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut said = [0; 4];
+        stream.read_exact(&mut said).unwrap();
+        said
+    });
+    let addresses = own_addresses();
+    assert!(addresses.contains(&"127.0.0.1".to_owned()), "{addresses:?}");
+    let attempt = |address: &str| {
+        format!(
+            "import socket\ns = socket.socket(); s.settimeout(5)\n\
+             try: s.connect(('{address}', {port})); s.sendall(b'told'); print('reached')\n\
+             except ConnectionRefusedError: print('refused')\n\
+             except OSError: print('unreachable')"
+        )
+    };
+    for network in [Network::None, Network::Proxy] {
+        let s = ground.open_with(network.word(), |docker| docker.network = network).await;
+        assert_eq!(s.out("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '").await, "lo\n", "{network:?}");
+        let elsewhere = ["169.254.169.254", "10.0.2.2", "172.17.0.1"];
+        for address in addresses.iter().map(String::as_str).chain(elsewhere) {
+            // Its own loopback is there, and nobody listens.
+            let expected = if address.starts_with("127.") { "refused\n" } else { "unreachable\n" };
+            assert_eq!(python(&s, &attempt(address)).await, expected, "{network:?} {address}");
+            if network == Network::Proxy {
+                let answer = python(&s, &through_proxy(address, port)).await;
+                assert!(answer.starts_with("HTTP/1.1 403 "), "{address}: {answer}");
+            }
+        }
+    }
+    // With a network there is a way out, at whose end is the machine of the engine.
+    let s = ground.open_with("full", |docker| docker.network = Network::Full).await;
+    let gateway = "import socket, struct\n\
+        for line in open('/proc/net/route').read().splitlines()[1:]:\n\
+        \x20   fields = line.split()\n\
+        \x20   if fields[1] == '00000000': print(socket.inet_ntoa(struct.pack('<I', int(fields[2], 16))))";
+    let gateway = python(&s, gateway).await;
+    assert_ne!(python(&s, &attempt(gateway.trim())).await, "unreachable\n", "{gateway}");
+    let mut reached = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    std::io::Write::write_all(&mut reached, b"told").unwrap();
+    assert_eq!(&service.join().unwrap(), b"told", "the service was there all the time");
+}
+
+/// Asks what serves the proxy for a connection, and prints the answer.
+fn through_proxy(address: &str, port: u16) -> String {
+    format!(
+        "import socket\ns = socket.create_connection(('127.0.0.1', 13128), 10)\n\
+         s.sendall(b'CONNECT {address}:{port} HTTP/1.1\\r\\nHost: {address}\\r\\n\\r\\n'); print(s.recv(100).decode())"
+    )
+}
+
+/// The addresses of this machine.
+fn own_addresses() -> Vec<String> {
+    let routes = fs::read_to_string("/proc/net/fib_trie").unwrap();
+    let lines: Vec<&str> = routes.lines().collect();
+    let local = lines.windows(2).filter(|pair| pair[1].contains("/32 host LOCAL"));
+    let mut found: Vec<String> = local
+        .filter_map(|pair| pair[0].rsplit("-- ").next())
+        .map(|address| address.trim().to_owned())
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}

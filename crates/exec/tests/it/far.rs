@@ -1,0 +1,82 @@
+//! An engine that is reached over TCP, as one on another machine is: it shares no directory with us.
+
+use std::path::PathBuf;
+
+use bollard::query_parameters::ListVolumesOptions;
+use hermes_exec::backend::docker::engine::Address;
+use hermes_exec::{Bind, Error, Reset, Writable};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, UnixStream};
+use tokio::task::JoinHandle;
+
+use crate::session::{Ground, text};
+
+/// Passes on what is said to an engine.
+struct Far {
+    address: Address,
+    task: JoinHandle<()>,
+}
+
+impl Far {
+    async fn new(socket: PathBuf) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = Address::Tcp(listener.local_addr().unwrap().to_string());
+        let task = tokio::spawn(async move {
+            loop {
+                let (mut from, _) = listener.accept().await.unwrap();
+                let socket = socket.clone();
+                tokio::spawn(async move {
+                    let mut to = UnixStream::connect(socket).await.unwrap();
+                    drop(copy_bidirectional(&mut from, &mut to).await);
+                });
+            }
+        });
+        Self { address, task }
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+pub(crate) async fn one_on_another_machine_is_a_place_like_any_other(ground: &Ground) {
+    let peer = ground.peer.clone().unwrap();
+    let far = Far::new(peer.socket.clone()).await;
+    let open = async || ground.open_with("s", |docker| docker.engine = far.address.clone()).await;
+    let s = open().await;
+    assert_eq!(s.out("export A=1; cd /tmp; echo kept >/workspace/file; pwd").await, "/tmp\n");
+    s.background("sleep 100").await;
+    drop(s);
+    // Another handle, as of the next process, finds it as it was.
+    let s = open().await;
+    assert_eq!(s.out("echo $A $PWD; cat /workspace/file").await, "1 /tmp\nkept\n");
+    assert_eq!(s.processes().await.list().await.unwrap().len(), 1);
+    let found = ground.places().list().await.unwrap();
+    assert_eq!(found.len(), 1);
+    found[0].end().await.unwrap();
+    assert_eq!(ground.containers().await, Vec::<String>::new());
+    // Its files are volumes of the engine, and outlive it.
+    let again = s.run("cat /workspace/file").await;
+    assert_eq!((text(&again).as_str(), again.reset), ("kept\n", Reset::Yes));
+    let named = s.plan.name();
+    s.sandbox.remove().await.unwrap();
+    let volumes = peer.engine().await.api.list_volumes(None::<ListVolumesOptions>).await.unwrap();
+    let left = volumes.volumes.into_iter().flatten().filter(|volume| volume.name.starts_with(&named));
+    assert_eq!(left.count(), 0);
+}
+
+pub(crate) async fn what_an_engine_on_another_machine_cannot_show_is_refused(ground: &Ground) {
+    let far = Far::new(ground.peer.clone().unwrap().socket).await;
+    let source = ground.folder.join("work");
+    let plan = ground.plan_with("s", |docker| {
+        docker.engine = far.address.clone();
+        docker.binds = vec![Bind { source: source.clone(), target: "/x".into(), writable: Writable::No }];
+    });
+    let error = plan.open().await.unwrap_err();
+    assert!(matches!(&error, Error::Unavailable { .. }), "{error:?}");
+    let shown = error.to_string();
+    assert!(shown.contains(&source.display().to_string()), "{shown}");
+    assert_eq!(ground.containers().await, Vec::<String>::new());
+}

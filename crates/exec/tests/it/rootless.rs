@@ -1,0 +1,47 @@
+//! The same tests as the user whose Podman needs no root: whoever makes a container there must be that user.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::peers;
+
+/// Set for the process that runs as that user: where it finds what it needs.
+const COPIES: &str = "HERMES_TEST_COPIES";
+/// What the program that makes jails is called there.
+pub(crate) const HELPER: &str = "exec-jailer";
+/// Tests that are only run there. Each has one of these in its name.
+const ROWS: [&str; 2] = ["podman_rootless::", "podman_rootless_busybox::"];
+
+/// Where the programs of this test are that the user of rootless Podman can run, for that user.
+#[expect(clippy::disallowed_methods, reason = "the test starts itself again, as somebody else")]
+pub(crate) fn copies() -> Option<PathBuf> {
+    std::env::var_os(COPIES).map(PathBuf::from)
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test starts itself again, as somebody else")]
+fn the_user_of_rootless_podman_can_do_all_of_it() {
+    let peers = peers::read();
+    let number = |name: &str| u32::try_from(peers["user"][name].as_u64().unwrap()).unwrap();
+    let (user, group) = (number("uid"), number("gid"));
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |from: &Path, name: &str| {
+        let copied = Command::new("cp").arg(from).arg(folder.path().join(name)).status().unwrap();
+        assert!(copied.success(), "{name}");
+    };
+    copy(&std::env::current_exe().unwrap(), "it");
+    copy(Path::new(env!("CARGO_BIN_EXE_exec-jailer")), HELPER);
+    copy(&peers::directory().join("peers.json"), "peers.json");
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    chown(folder.path(), Some(user), Some(group)).unwrap();
+    let mut command = Command::new("setpriv");
+    command.arg(format!("--reuid={user}")).arg(format!("--regid={group}")).arg("--clear-groups");
+    command.arg(folder.path().join("it")).arg("--ignored").args(ROWS).current_dir(folder.path());
+    command.env("HERMES_PEERS_DIR", folder.path()).env(COPIES, folder.path());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains(" 0 passed"), "{said}\n{errors}");
+}

@@ -1,0 +1,226 @@
+//! Sides that are measured beside each other.
+//!
+//! Every side is a process that answers questions with figures, see [`side`]. They are asked in turns, and what
+//! counts is the ratio of the medians.
+
+mod side;
+pub(super) mod table;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::{python_hermes, target};
+use crate::root;
+use side::Side;
+use table::{Format, Row};
+
+/// Tells the installation that is measured from others; hermes has it in a file of its home.
+const INSTALL: &str = "be4c4000000000000000000000000000";
+
+pub(super) type Group = fn(&mut Bench) -> Result<Vec<Row>>;
+
+/// What is measured.
+pub(super) struct Contest {
+    /// The word after `bench`.
+    pub(super) name: &'static str,
+    /// The Python program, which times what it is asked for.
+    pub(super) driver: &'static str,
+    pub(super) groups: &'static [(&'static str, Group)],
+    /// What all sides find in their environment.
+    pub(super) env: Vec<(&'static str, OsString)>,
+}
+
+impl Contest {
+    pub(super) fn hold(self, args: &[String]) -> Result<ExitCode> {
+        let usage = format!("usage: cargo xtask bench {} [--only NAME] [--json]", self.name);
+        let (mut only, mut format) = (None, Format::Table);
+        let mut words = args.iter().map(String::as_str);
+        while let Some(word) = words.next() {
+            match word {
+                "--json" => format = Format::Json,
+                "--only" => only = Some(words.next().with_context(|| usage.clone())?),
+                _ => bail!(usage),
+            }
+        }
+        let chosen: Vec<_> =
+            self.groups.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)).collect();
+        if chosen.is_empty() {
+            let names: Vec<&str> = self.groups.iter().map(|(name, _)| *name).collect();
+            bail!("{usage}\nnames: {}", names.join(", "));
+        }
+        let mut bench = Bench::new(self.driver, self.env)?;
+        let mut rows = Vec::new();
+        for (name, measure) in chosen {
+            eprintln!("measuring {name}");
+            rows.extend(measure(&mut bench).with_context(|| (*name).to_owned())?);
+        }
+        table::print(&rows, format)?;
+        warn_of_load()?;
+        Ok(if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Steps that wait for each other suffer more from others than a single one.
+fn warn_of_load() -> Result<()> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    let load: f64 = text.split(' ').next().unwrap_or_default().parse()?;
+    let processors = std::thread::available_parallelism()?.get();
+    // Of the last minute, to which we contribute one or two ourselves.
+    if load > processors as f64 + 1.0 {
+        eprintln!(
+            "the machine is busy (load {load} on {processors} processors): ratios look worse than they are"
+        );
+    }
+    Ok(())
+}
+
+/// Everything that is measured, with a home of its own.
+pub(super) struct Bench {
+    /// This `hermes`, linked into a program that answers.
+    ours: Side,
+    /// The Python program, once it is wanted.
+    theirs: Option<Side>,
+    driver: &'static str,
+    env: Vec<(&'static str, OsString)>,
+    pub(super) hermes: PathBuf,
+    pub(super) folder: Folder,
+}
+
+/// Who is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    Ours,
+    Theirs,
+}
+
+impl Bench {
+    fn new(driver: &'static str, env: Vec<(&'static str, OsString)>) -> Result<Self> {
+        build()?;
+        let release = target().join("release");
+        let folder = Folder::new()?;
+        fs::write(folder.home().join(".install-id"), INSTALL)?;
+        let install: String = INSTALL.chars().take(8).collect();
+        let mut command = Command::new(release.join("examples").join("contestant"));
+        command.arg(folder.home()).arg(folder.run().join(format!("hermes-{install}")));
+        command.env("HERMES_HOME", folder.home()).env("XDG_RUNTIME_DIR", folder.run());
+        command.current_dir(folder.workspace("workspace")?);
+        command.envs(env.clone());
+        let ours = Side::start(&mut command)?;
+        Ok(Self { ours, theirs: None, driver, env, hermes: release.join("hermes"), folder })
+    }
+
+    /// What all sides find in their environment.
+    pub(super) fn env(&self) -> &[(&'static str, OsString)] {
+        &self.env
+    }
+
+    /// One of these, as text.
+    pub(super) fn variable(&self, name: &str) -> Result<String> {
+        let found = self.env.iter().find(|(known, _)| *known == name).context("no such variable")?;
+        Ok(found.1.to_str().context("a variable that is not text")?.to_owned())
+    }
+
+    pub(super) fn ask(&mut self, who: Who, words: &[&str]) -> Result<Value> {
+        match who {
+            Who::Ours => self.ours.ask(words),
+            Who::Theirs => self.theirs()?.ask(words),
+        }
+    }
+
+    fn theirs(&mut self) -> Result<&mut Side> {
+        if self.theirs.is_none() {
+            let workspace = self.folder.workspace("theirs")?;
+            let mut command = Command::new(python_hermes()?.with_file_name("python"));
+            command.args(["-c", self.driver]).current_dir(&workspace).envs(self.env.clone());
+            command.env("HERMES_HOME", &workspace).env("HOME", &workspace);
+            self.theirs = Some(Side::start(&mut command)?);
+        }
+        self.theirs.as_mut().context("the Python program")
+    }
+
+    /// Asks everybody in turns and gives the answers of each, in seconds.
+    pub(super) fn take_turns(
+        &mut self,
+        rounds: usize,
+        questions: &[(Who, &[&str])],
+    ) -> Result<Vec<Vec<f64>>> {
+        let mut answers = vec![Vec::new(); questions.len()];
+        for round in 0..=rounds {
+            for ((who, words), answers) in questions.iter().zip(&mut answers) {
+                let seconds = self.ask(*who, words)?["seconds"].as_f64().context("no time")?;
+                // The first round finds caches cold and places not yet made.
+                if round > 0 {
+                    answers.push(seconds);
+                }
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// Built together, so that what they share is built once.
+fn build() -> Result<()> {
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--quiet", "--package", "hermes-cli", "--bin", "hermes"])
+        .args(["--package", "hermes-exec", "--example", "contestant"])
+        .current_dir(root())
+        .status()
+        .context("cargo build")?;
+    ensure!(status.success(), "cargo build --release failed");
+    Ok(())
+}
+
+/// A directory that is gone in the end. Its path is short, since those of sockets are.
+pub(super) struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    fn new() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("hermes-bench-{}", std::process::id()));
+        let folder = Self { path };
+        fs::create_dir_all(folder.home())?;
+        fs::create_dir_all(folder.run())?;
+        Ok(folder)
+    }
+
+    pub(super) fn home(&self) -> PathBuf {
+        self.path.join("home")
+    }
+
+    fn run(&self) -> PathBuf {
+        self.path.join("run")
+    }
+
+    /// A directory with a tree to search and a file to patch.
+    pub(super) fn workspace(&self, name: &str) -> Result<PathBuf> {
+        let workspace = self.home().join(name);
+        fs::create_dir_all(workspace.join("tree"))?;
+        let text = |file: usize| -> String {
+            (0..200).map(|line| format!("line {line} of file {file}\n")).collect()
+        };
+        for file in 0..100 {
+            fs::write(workspace.join("tree").join(format!("file{file}.txt")), text(file))?;
+        }
+        fs::write(workspace.join("patched.txt"), format!("{}alpha\n{}", text(1), text(2)))?;
+        Ok(workspace)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("{}: {error}", self.path.display());
+        }
+    }
+}
+
+/// A path as a word of a question.
+pub(super) fn word(path: &Path) -> Result<&str> {
+    path.to_str().context("a path that is not text")
+}

@@ -1,0 +1,40 @@
+//! What containers cost, beside bash, the `docker` command and the Python program: `cargo xtask bench docker`.
+//!
+//! All of them use the engine of the peer `docker`.
+
+mod bars;
+mod leftovers;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use super::contest::{Contest, Group};
+use crate::peers;
+
+const GROUPS: &[(&str, Group)] = &[
+    ("no-op", bars::no_op),
+    ("new-container", bars::new_container),
+    ("crowd", bars::crowd),
+    ("leftovers", leftovers::rows),
+];
+
+/// The variables that tell every side which engine and which image.
+const ENGINE: &str = "DOCKER_HOST";
+const IMAGE: &str = "TERMINAL_DOCKER_IMAGE";
+
+pub(super) fn main(args: &[String]) -> Result<ExitCode> {
+    let (socket, image) =
+        peers::docker().context("the peer `docker`; start it with: cargo xtask peers up docker")?;
+    let driver = include_str!("docker/hermes.py");
+    let env = vec![(ENGINE, address(&socket)), (IMAGE, image.into())];
+    Contest { name: "docker", driver, groups: GROUPS, env }.hold(args)
+}
+
+fn address(socket: &Path) -> OsString {
+    let mut address = OsString::from("unix://");
+    address.push(socket);
+    address
+}

@@ -1,0 +1,159 @@
+//! What containers are left when hermes is killed, at any moment, and one idle time has passed: those in use.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::bench::chance;
+use crate::bench::contest::Bench;
+use crate::bench::contest::table::{Bar, Row};
+
+const KILLS: u32 = 100;
+const LIFETIME: Duration = Duration::from_secs(2);
+/// What runs in the background takes this long.
+const BACKGROUND: &str = "sleep 1";
+/// What the engine may take on top, busy as it is, and how long two sweeps may be apart.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Sessions in which something runs when all is counted.
+const LIVE: [&str; 3] = ["live 1", "live 2", "live 3"];
+
+pub(super) fn rows(bench: &mut Bench) -> Result<Vec<Row>> {
+    let home = bench.folder.home().join("killed");
+    fs::create_dir_all(&home)?;
+    let hermes = Hermes { program: bench.hermes.clone(), home, env: bench.env().to_vec() };
+    let began = Instant::now();
+    hermes.run(&["exec", "--backend", "docker", "--session", "first", "--", "true"])?;
+    let usual = began.elapsed();
+    let (mut running, mut seen) = (0, 0);
+    for number in 0..KILLS {
+        let session = format!("session {}", number % 8);
+        let (session, words, span): (_, &[&str], _) = match number % 4 {
+            0 => (format!("new {number}"), &["--", "true"], usual),
+            1 => (session, &["--", "sleep 60"], 2 * usual),
+            2 => (session, &["--background", "--", BACKGROUND], usual),
+            _ => {
+                hermes.run(&["exec", "--backend", "docker", "--session", "ending", "--", "true"])?;
+                ("ending".to_owned(), &[], usual)
+            }
+        };
+        let mut command = match words {
+            [] => hermes.command(&["sandbox", "rm", &session]),
+            words => hermes
+                .command(&[&["exec", "--backend", "docker", "--session", session.as_str()], words].concat()),
+        };
+        let mut child = command.spawn()?;
+        std::thread::sleep(span.mul_f64(chance()));
+        running += u32::from(child.try_wait()?.is_none());
+        child.kill()?;
+        child.wait()?;
+        seen = seen.max(hermes.containers()?.len());
+    }
+    eprintln!(
+        "{running} of {KILLS} were still running when killed; up to {seen} containers were there at once"
+    );
+    ensure!(running > 0 && seen > 0, "nothing was killed, so nothing is proved");
+    for session in LIVE {
+        hermes.run(&[
+            "exec",
+            "--backend",
+            "docker",
+            "--session",
+            session,
+            "--background",
+            "--",
+            "sleep 600",
+        ])?;
+    }
+    let (left, missing) = hermes.settle()?;
+    left.iter().for_each(|one| eprintln!("left: {one}"));
+    hermes.run(&[&["sandbox", "rm", "--force"], &LIVE[..]].concat())?;
+    hermes.run(&["sandbox", "prune", "--files"])?;
+    let pruned = hermes.containers()?;
+    pruned.iter().for_each(|one| eprintln!("left after `hermes sandbox prune`: {one}"));
+    let count = |name: &str, count: usize| -> Result<Row> {
+        let count = f64::from(u32::try_from(count)?);
+        Ok(Row::figures(&format!("{KILLS} kills: {name}"), "", &[count], Bar::AtMost(0.0)))
+    };
+    Ok(vec![
+        count("containers that no session has", left.len())?,
+        count("sessions without their container", missing)?,
+        count("containers after `prune`", pruned.len())?,
+    ])
+}
+
+/// An installation of its own.
+struct Hermes {
+    program: PathBuf,
+    home: PathBuf,
+    env: Vec<(&'static str, OsString)>,
+}
+
+impl Hermes {
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(words)
+            .envs(self.env.clone())
+            .env("HERMES_HOME", &self.home)
+            .env_remove("XDG_RUNTIME_DIR");
+        command.env("TERMINAL_LIFETIME_SECONDS", LIFETIME.as_secs().to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Result<()> {
+        let output = self.command(words).stderr(Stdio::piped()).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "hermes {words:?} ended with {}: {said}", output.status);
+        Ok(())
+    }
+
+    /// The names of the places whose containers the engine has, running or not.
+    fn containers(&self) -> Result<BTreeSet<String>> {
+        let install = fs::read_to_string(self.home.join(".install-id"))?;
+        let label = format!("label=hermes-install={}", install.trim());
+        let mut command = Command::new("docker");
+        command.args([
+            "ps",
+            "--all",
+            "--filter",
+            &label,
+            "--format",
+            "{{.Label \"hermes-place\"}} {{.Status}}",
+        ]);
+        let output = command.envs(self.env.clone()).stderr(Stdio::inherit()).output().context("docker ps")?;
+        ensure!(output.status.success(), "{command:?} ended with {}", output.status);
+        Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+    }
+
+    /// Waits for an idle time, and until the containers are those of live sessions. Gives those that are of nobody, and how many sessions have none.
+    fn settle(&self) -> Result<(BTreeSet<String>, usize)> {
+        // Nothing is believed before: what the engine was asked for last may still be under way.
+        std::thread::sleep(LIFETIME);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut left = self.containers()?;
+            let mut missing = 0;
+            for session in LIVE {
+                let output =
+                    self.command(&["--json", "sandbox", "show", session]).stdout(Stdio::piped()).output()?;
+                let place: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+                let name = place["name"].as_str().unwrap_or("?");
+                let before = left.len();
+                left.retain(|one| !one.starts_with(&format!("{name} Up")));
+                missing += usize::from(left.len() == before);
+            }
+            if (left.is_empty() && missing == 0) || Instant::now() > deadline {
+                return Ok((left, missing));
+            }
+            // Whoever goes on using hermes gives it the occasion to sweep.
+            self.run(&["exec", "--backend", "docker", "--session", "live 1", "--", "true"])?;
+            std::thread::sleep(LIFETIME / 2);
+        }
+    }
+}
