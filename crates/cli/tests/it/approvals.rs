@@ -35,8 +35,13 @@ fn the_report_has_the_fields_of_the_design() {
 
 #[test]
 fn the_verdict_depends_on_what_the_place_reaches() {
-    let mounted = "terminal:\n  docker_volumes: ['~/work:/work']\n";
-    let socket = "terminal:\n  docker_volumes: ['/run/docker.sock:/x:ro']\n";
+    let folder = tempfile::tempdir().unwrap();
+    let engine = folder.path().join("docker.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&engine).unwrap();
+    let mounting = |what: &str| format!("terminal:\n  docker_volumes: ['{what}']\n");
+    let mounted = &mounting(&format!("{}:/work", folder.path().display()));
+    let readable = &mounting(&format!("{}:/work:ro", folder.path().display()));
+    let socket = &mounting(&format!("{}:/x:ro", engine.display()));
     let cases = [
         ("", "local", "git push --force", "ask"),
         ("", "ssh", "git push --force", "ask"),
@@ -45,7 +50,7 @@ fn the_verdict_depends_on_what_the_place_reaches() {
         (mounted, "docker", "rm -rf /work", "deny"),
         (mounted, "docker", "git push --force", "ask"),
         (mounted, "docker", "apt-get install -y jq", "allow"),
-        ("terminal: {docker_volumes: ['~/work:/work:ro']}\n", "docker", "git push --force", "allow"),
+        (readable, "docker", "git push --force", "allow"),
         (socket, "docker", "git push --force", "ask"),
         (socket, "sandbox", "apt-get install -y jq", "ask"),
         (mounted, "sandbox", "rm -rf /work", "deny"),

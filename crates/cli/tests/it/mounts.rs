@@ -450,13 +450,13 @@ fn hermes_in_a_container_mounts_what_the_engine_sees() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     fs::create_dir_all(data.join("project")).unwrap();
-    fs::create_dir(data.join("run")).unwrap();
     fs::write(data.join("project/file"), "seen").unwrap();
     fs::copy(env!("CARGO_BIN_EXE_hermes"), data.join("hermes")).unwrap();
     relay(&engine, &data);
     let name = format!("hermes-test-outer-{}", std::process::id());
-    // The same program, the same home: only the directory of the sockets is on a mount or is not.
-    let outer = |run: &str| {
+    // The same program, the same home: what the guest shares with hermes is beside the kept files, which are on a mount,
+    // or in the directory of the sockets, which is not.
+    let outer = |persistent: bool| {
         let words = ["/data/hermes", "exec", "--backend", "docker", "--yes", "--session", "s", "--"];
         let mut words = words.to_vec();
         words.push("cat /project/file; touch ~/written; id -u");
@@ -466,7 +466,7 @@ fn hermes_in_a_container_mounts_what_the_engine_sees() {
             format!("TERMINAL_DOCKER_IMAGE={IMAGE}"),
             "TERMINAL_DOCKER_VOLUMES=[\"/data/project:/project:ro\"]".to_owned(),
             "TERMINAL_LIFETIME_SECONDS=2".to_owned(),
-            format!("XDG_RUNTIME_DIR={run}"),
+            format!("TERMINAL_CONTAINER_PERSISTENT={persistent}"),
         ];
         let body = json!({"Image": IMAGE, "Entrypoint": [], "Cmd": words, "Env": env, "WorkingDir": "/data",
             "HostConfig": {"Binds": [format!("{}:/data", data.display())]}});
@@ -478,12 +478,12 @@ fn hermes_in_a_container_mounts_what_the_engine_sees() {
         let waited: Value = serde_json::from_slice(&waited).unwrap();
         (waited["StatusCode"].clone(), String::from_utf8_lossy(&logs).into_owned())
     };
-    let (code, output) = outer("/data/run");
+    let (code, output) = outer(true);
     assert!(code == json!(0) && output.contains("seen") && output.contains('0'), "{code}: {output}");
     let kept = fs::read_dir(data.join("home/sandboxes/docker")).unwrap().flatten().next().unwrap();
     assert!(kept.path().join("home/written").exists());
 
-    let (code, output) = outer("");
+    let (code, output) = outer(false);
     assert!(code == json!(5) && output.contains("/tmp/hermes-0-"), "{code}: {output}");
     until("the inner container is gone", || {
         let all = ask(&engine, "GET", "/containers/json?all=1", &Value::Null);

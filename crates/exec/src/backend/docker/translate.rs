@@ -54,7 +54,7 @@ impl Own {
 
     /// What the engine calls this path.
     fn seen(&self, path: &str) -> Result<String, Error> {
-        let real = fs::canonicalize(path).map_err(Error::file(Path::new(path)))?;
+        let real = real(Path::new(path));
         let around = self.mounts.iter().filter_map(|mount| {
             let below = real.strip_prefix(mount.destination.as_deref()?).ok()?;
             Some((below, mount))
@@ -71,6 +71,15 @@ impl Own {
         let source: PathBuf = source.ok_or_else(unseen)?.components().collect();
         Ok(source.to_string_lossy().into_owned())
     }
+}
+
+/// A path without links, as far as it is there already.
+fn real(path: &Path) -> PathBuf {
+    let there = path.ancestors().find_map(|there| {
+        let rest = path.strip_prefix(there).ok()?;
+        Some(fs::canonicalize(there).ok()?.join(rest).components().collect())
+    });
+    there.unwrap_or_else(|| path.to_owned())
 }
 
 /// The id of the container that this process is in, by what is mounted in it.
