@@ -204,8 +204,11 @@ impl Docker {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
         }
         self.prepare_targets(plan)?;
-        if let (Road::Exec, Some(bind)) = (container.road, self.binds.first()) {
-            let path = bind.source.display();
+        let with_options = self.volumes.iter().map(|volume| Path::new(&volume.source));
+        let ours = with_options.filter(|source| source.is_absolute());
+        let mut ours = self.binds.iter().map(|bind| bind.source.as_path()).chain(ours);
+        if let (Road::Exec, Some(path)) = (container.road, ours.next()) {
+            let path = path.display();
             return Err(unavailable(format!(
                 "its engine at {} cannot show {path} of this machine",
                 self.engine

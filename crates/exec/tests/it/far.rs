@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bollard::query_parameters::ListVolumesOptions;
+use hermes_exec::backend::docker::Volume;
 use hermes_exec::backend::docker::engine::Address;
 use hermes_exec::{Bind, Error, Reset, Writable};
 use tokio::io::copy_bidirectional;
@@ -70,13 +71,19 @@ pub(crate) async fn one_on_another_machine_is_a_place_like_any_other(ground: &Gr
 pub(crate) async fn what_an_engine_on_another_machine_cannot_show_is_refused(ground: &Ground) {
     let far = Far::new(ground.peer.clone().unwrap().socket).await;
     let source = ground.folder.join("work");
-    let plan = ground.plan_with("s", |docker| {
-        docker.engine = far.address.clone();
-        docker.binds = vec![Bind { source: source.clone(), target: "/x".into(), writable: Writable::No }];
-    });
-    let error = plan.open().await.unwrap_err();
-    assert!(matches!(&error, Error::Unavailable { .. }), "{error:?}");
-    let shown = error.to_string();
-    assert!(shown.contains(&source.display().to_string()), "{shown}");
+    let (path, target) = (source.display().to_string(), PathBuf::from("/x"));
+    let bind = Bind { source: source.clone(), target: target.clone(), writable: Writable::No };
+    let options = vec!["z".to_owned()];
+    let volume = Volume { source: path.clone(), target, writable: Writable::No, options };
+    for (binds, volumes) in [(vec![bind], Vec::new()), (Vec::new(), vec![volume])] {
+        let plan = ground.plan_with("s", |docker| {
+            docker.engine = far.address.clone();
+            (docker.binds, docker.volumes) = (binds, volumes);
+        });
+        let error = plan.open().await.unwrap_err();
+        assert!(matches!(&error, Error::Unavailable { .. }), "{error:?}");
+        let shown = error.to_string();
+        assert!(shown.contains(&path), "{shown}");
+    }
     assert_eq!(ground.containers().await, Vec::<String>::new());
 }
