@@ -28,6 +28,8 @@ use crate::{Error, Plan, proxy};
 
 /// How often whoever makes a place also sweeps away what is left of others.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// How long an engine may take to make a container that nobody waits for any more.
+const COMES: Duration = Duration::from_secs(10);
 /// The file whose age tells when that was done last.
 const SWEPT: &str = ".swept";
 const RECORD: &str = "place.json";
@@ -76,6 +78,13 @@ impl Record {
     /// Whether it is nobody's yet.
     pub fn is_ready(&self) -> bool {
         self.session.starts_with(READY)
+    }
+
+    /// Whether an engine may still be making its container for a hermes that was killed: who looked now would find
+    /// nothing, and nobody would look again.
+    fn may_still_come(&self) -> bool {
+        let asked = SystemTime::UNIX_EPOCH + Duration::from_secs(self.created);
+        self.request.is_none() && SystemTime::now().duration_since(asked).is_ok_and(|age| age < COMES)
     }
 
     /// What the gate must know of the place; nothing if another version of hermes made it.
@@ -371,8 +380,8 @@ pub enum Engines {
 /// Removes what is left of places that are gone. A place that somebody is making right now is left alone.
 pub(crate) fn sweep(run: &Path, engines: Engines) -> Result<(), Error> {
     for room in rooms(run)? {
-        let in_container = room.record().is_some_and(|record| record.container.is_some());
-        if in_container && engines == Engines::Leave {
+        let in_container = room.record().filter(|record| record.container.is_some());
+        if in_container.is_some_and(|record| engines == Engines::Leave || record.may_still_come()) {
             continue;
         }
         if room.lives() {

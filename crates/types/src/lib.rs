@@ -9,6 +9,7 @@
 //! [`origin`] for who asks for a [`Job`], from where, and what it could hurt.
 
 pub mod backend;
+pub mod chat;
 pub mod door;
 pub mod env_name;
 pub mod job;
@@ -22,6 +23,7 @@ pub mod timestamp;
 pub mod volume;
 
 pub use backend::{BackendName, Network};
+pub use chat::{Arguments, Call, CallId, Message, Part, Reasoning, ToolSpec, Usage};
 pub use door::Door;
 pub use env_name::EnvName;
 pub use job::{FileAccess, FileUse, Job, Work};

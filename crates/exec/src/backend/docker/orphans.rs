@@ -13,12 +13,12 @@ use bollard::query_parameters::ListContainersOptionsBuilder;
 
 use super::container::Container;
 use super::engine::{Address, Engine};
-use super::request::{AGENT, CREATED, INSTALL, PLACE};
+use super::request::{AGENT, CREATED, INSTALL, PLACE, ROOM};
 use super::road::Road;
 use crate::Error;
 use crate::registry::Room;
 
-/// One that is younger may be made right now by somebody whose rooms are elsewhere.
+/// One that is younger and whose room is elsewhere may be made right now.
 const YOUNG: Duration = Duration::from_secs(120);
 
 /// Removes those of this installation that do not run and have no room. One that runs ends by itself when idle: it may
@@ -39,7 +39,7 @@ pub(super) async fn remove(
     let filters = [("label".to_owned(), labels.to_vec()), ("status".to_owned(), states.to_vec())];
     let options = ListContainersOptionsBuilder::new().all(true).filters(&filters.into()).build();
     for found in engine.api.list_containers(Some(options)).await.map_err(|error| address.fault(&error))? {
-        let Some((name, place)) = orphan(&found) else { continue };
+        let Some((name, place)) = orphan(&found, run) else { continue };
         let room = Room::named(run, &place);
         // Whoever has the lock makes or removes it; what has a room is swept away with that.
         if room.path().exists() {
@@ -61,11 +61,16 @@ pub(super) async fn remove(
     Ok(())
 }
 
-/// What a container is called and the name of its place, if it is old enough.
-fn orphan(found: &ContainerSummary) -> Option<(String, String)> {
+/// What a container is called and the name of its place, if nobody may be making it: the room is there before the
+/// container, so one whose room would be here and is not has nobody, and one whose room is elsewhere must be old enough.
+fn orphan(found: &ContainerSummary, run: &Path) -> Option<(String, String)> {
     let labels = found.labels.as_ref()?;
-    let made = SystemTime::UNIX_EPOCH + Duration::from_secs(labels.get(CREATED)?.parse().ok()?);
-    let age = SystemTime::now().duration_since(made).ok()?;
     let name = found.names.as_ref()?.first()?.trim_start_matches('/').to_owned();
-    (age > YOUNG).then(|| Some((name, labels.get(PLACE)?.clone())))?
+    let place = labels.get(PLACE)?;
+    if labels.get(ROOM).map(Path::new) != Some(Room::named(run, place).path()) {
+        let made = SystemTime::UNIX_EPOCH + Duration::from_secs(labels.get(CREATED)?.parse().ok()?);
+        let age = SystemTime::now().duration_since(made).ok()?;
+        (age > YOUNG).then_some(())?;
+    }
+    Some((name, place.clone()))
 }

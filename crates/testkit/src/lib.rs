@@ -1,0 +1,1 @@
+//! Scripted models and strict fake servers. Only tests use this crate.
