@@ -33,7 +33,7 @@ const AFTERMATH: Duration = Duration::from_secs(5);
 pub(crate) struct Failed {
     pub(crate) fault: Fault,
     /// What had come, if words of it were shown.
-    pub(crate) partial: Option<Partial>,
+    pub(crate) partial: Option<Box<Partial>>,
 }
 
 pub(crate) struct Partial {
@@ -129,7 +129,7 @@ fn concluded(
     };
     let partial = draft.has_shown().then(|| {
         let open_call = draft.has_open_call();
-        Partial { reply: draft.seal(endpoint, Finish::Dropped(fault.message.clone())), open_call }
+        Box::new(Partial { reply: draft.seal(endpoint, Finish::Dropped(fault.message.clone())), open_call })
     });
     Err(Failed { fault, partial })
 }
@@ -197,7 +197,7 @@ pub(crate) async fn headers(endpoint: &Endpoint) -> Result<HeaderMap, Fault> {
     for (name, value) in &endpoint.headers {
         let wrong = || Fault::new(Class::Format, format!("{name} is not an HTTP header that can be sent"));
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-        headers.insert(name, HeaderValue::from_str(value).map_err(|_| wrong())?);
+        headers.insert(name, HeaderValue::from_str(value.expose()).map_err(|_| wrong())?);
     }
     Ok(headers)
 }
