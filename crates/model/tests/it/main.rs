@@ -1,5 +1,5 @@
 //! The client against a scripted model, over HTTP.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod aimock;
 mod fallback;

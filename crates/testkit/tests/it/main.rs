@@ -1,9 +1,5 @@
 //! The fake, judged by the clients of the vendors it stands for.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test that cannot go on should stop, and it starts a client"
-)]
+#![expect(clippy::disallowed_methods, reason = "the client is a process of its own")]
 
 use std::process::Command;
 
