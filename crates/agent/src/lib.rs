@@ -13,4 +13,4 @@ pub mod tool;
 
 pub use hands::{Hands, Limits, MeansOf, No, Setup};
 pub use people::{Ask, Asking, Clarification};
-pub use tool::{Done, Effects, Tool};
+pub use tool::{Done, Effects, Occasion, Scene, Tool};
