@@ -187,16 +187,16 @@ impl Hands {
         let Some(occasion) = scene.occasion.filter(|occasion| occasion.resumed) else { return Ok(None) };
         for kept in self.setup.store.questions_of(&occasion.session).await? {
             let Ok(stored) = serde_json::from_value::<StoredQuestion>(kept.stored) else { continue };
-            if kept.call.as_ref() != Some(scene.call) || stored.job != *job || stored.expires <= now() {
+            if kept.call.as_ref() != Some(scene.call) || stored.job != *job {
                 continue;
             }
             match kept.state {
-                QuestionState::Open => return Ok(Some((stored, None))),
-                QuestionState::Answered(answer) => {
+                QuestionState::Open if stored.expires > now() => return Ok(Some((stored, None))),
+                QuestionState::Answered(answer) if !kept.is_used => {
                     let answer = given(&stored.id, answer);
                     return Ok(Some((stored, Some(answer))));
                 }
-                QuestionState::Expired | QuestionState::Withdrawn => {}
+                _ => {}
             }
         }
         Ok(None)
@@ -256,6 +256,8 @@ impl Hands {
         let Some(answer) = answer else { return Err(No::Refused(Refusal::Expired)) };
         if matches!(answer.choice, Choice::Deny(_)) {
             lock(&self.denied).denied(&question);
+        } else if !self.setup.store.use_answer(question.id().as_str(), now()).await? {
+            return Err(No::Unkept("its answer was used already".to_owned()));
         }
         let permit = question.answered(answer).map_err(No::Refused)?;
         let mut grants = Vec::new();
