@@ -13,13 +13,13 @@ use tokio::task::JoinHandle;
 use crate::session::{Ground, text};
 
 /// Passes on what is said to an engine.
-struct Far {
-    address: Address,
+pub(crate) struct Far {
+    pub(crate) address: Address,
     task: JoinHandle<()>,
 }
 
 impl Far {
-    async fn new(socket: PathBuf) -> Self {
+    pub(crate) async fn new(socket: PathBuf) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = Address::Tcp(listener.local_addr().unwrap().to_string());
         let task = tokio::spawn(async move {

@@ -322,7 +322,30 @@ pub(super) fn forbidden(socket: &Path) -> EngineFault {
 }
 
 fn failed(address: &Address, error: &ApiError) -> EngineFault {
-    EngineFault::Failed { address: address.clone(), reason: error.to_string() }
+    let fault = match (error, address) {
+        (ApiError::SocketNotFoundError(_), Address::Unix(socket)) => {
+            EngineFault::Absent { socket: socket.clone() }
+        }
+        (ApiError::HyperLegacyError { err }, _) if err.is_connect() => {
+            EngineFault::Refused { address: address.clone(), reason: cause(err) }
+        }
+        (ApiError::RequestTimeoutError, _) => {
+            EngineFault::Silent { address: address.clone(), patience: Duration::from_secs(ANSWER) }
+        }
+        _ => return EngineFault::Failed { address: address.clone(), reason: error.to_string() },
+    };
+    // The one that comes back may be another.
+    lock().remove(&address.to_string());
+    fault
+}
+
+/// What is at the bottom of an error.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut bottom = error;
+    while let Some(below) = bottom.source() {
+        bottom = below;
+    }
+    bottom.to_string()
 }
 
 async fn examined(
@@ -418,12 +441,12 @@ fn describe(greeting: &Greeting, info: SystemInfo) -> (Facts, Description) {
 
 /// Why no container could be made.
 pub(super) fn explain(address: &Address, error: &ApiError, sources: &[PathBuf]) -> EngineFault {
-    let failed = |reason: String| EngineFault::Failed { address: address.clone(), reason };
     match error {
         ApiError::DockerResponseServerError { message, .. } => {
-            EngineFault::mount(message, sources).unwrap_or_else(|| failed(message.clone()))
+            let failed = || EngineFault::Failed { address: address.clone(), reason: message.clone() };
+            EngineFault::mount(message, sources).unwrap_or_else(failed)
         }
-        other => failed(other.to_string()),
+        other => failed(address, other),
     }
 }
 
