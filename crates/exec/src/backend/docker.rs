@@ -36,6 +36,7 @@ use crate::{Error, Plan, embed};
 use container::{Container, Named};
 use engine::{Address, Engine, Facts};
 use extra::Extra;
+use fault::EngineFault;
 use road::Road;
 
 /// The home directory of commands, inside.
@@ -150,6 +151,11 @@ impl Docker {
         missing.map(|(what, ..)| format!("the engine cannot limit the {what} of a container")).collect()
     }
 
+    /// Whether users inside are others outside, as they are not if the owner wants that.
+    fn is_remapped(&self, facts: &Facts) -> bool {
+        facts.remaps_users && self.extra.userns.as_deref() != Some("host")
+    }
+
     /// Where the files of the place are kept on the host.
     pub(super) fn kept(&self, plan: &Plan) -> Option<PathBuf> {
         Some(self.files.as_ref()?.join(KEPT).join(plan.name()))
@@ -194,6 +200,9 @@ impl Docker {
     pub(super) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<Fresh, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
         let (engine, body) = self.wanted(plan).await?;
+        if self.user == User::Host && self.is_remapped(&engine.facts) {
+            return Err(EngineFault::Remapped { address: self.engine.clone() }.into());
+        }
         pull::check(&engine, &self.image).await?;
         let guest = embed::guest(&plan.host.cache)?;
         let container = self.container(plan);
@@ -229,7 +238,8 @@ impl Docker {
         if container.road == Road::Socket {
             let (room, kept, owner) = (room.clone(), self.kept(plan), container.clone());
             let shared = blocking(move || room.share(kept.as_deref(), Some(&owner))).await?;
-            if self.user == User::Image && names_a_user(&engine, &self.image).await {
+            let is_root = !self.is_remapped(&engine.facts) && !names_a_user(&engine, &self.image).await;
+            if self.user == User::Image && !is_root {
                 let kept = ["workspace", "home"].iter().filter_map(|name| Some(self.kept(plan)?.join(name)));
                 open_to_all(kept.chain([shared]).filter(|path| path.exists()))?;
             }

@@ -3,7 +3,10 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use hermes_exec::{Bind, Reset, Writable};
+use hermes_exec::backend::docker::User;
+use hermes_exec::backend::docker::extra::Extra;
+use hermes_exec::backend::docker::fault::EngineFault;
+use hermes_exec::{Bind, Error, Reset, Writable};
 
 use crate::peers;
 use crate::private::{Kind, Private};
@@ -51,6 +54,25 @@ async fn what_is_mounted_keeps_its_owner_whom_root_inside_is_not() {
     let ground = Ground::of(engine.peer.clone());
     let s = ground.open_with("s", |docker| docker.files = None).await;
     assert_eq!(s.out("echo x >~/file; echo y >file; cat ~/file file; pwd").await, "x\ny\n/workspace\n");
+    ground.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_owners_own_user_is_refused_unless_the_container_has_the_users_of_the_machine() {
+    let engine = Private::new(Kind::Docker(REMAPPED)).await;
+    let ground = Ground::of(engine.peer.clone());
+    let refused = ground.plan_with("s", |docker| docker.user = User::Host).open().await.unwrap_err();
+    assert!(matches!(refused, Error::Engine(EngineFault::Remapped { .. })), "{refused:?}");
+    ground.nothing_is_left().await;
+    let s = ground
+        .open_with("s", |docker| {
+            docker.user = User::Host;
+            docker.extra = Box::new(Extra::parse(&["--userns=host".to_owned()]).unwrap());
+        })
+        .await;
+    s.out("echo x >file").await;
+    let kept = ground.places().kept[0].join(s.plan.name());
+    assert_eq!(fs::metadata(kept.join("workspace/file")).unwrap().uid(), rustix::process::getuid().as_raw());
     ground.leave().await;
 }
 
