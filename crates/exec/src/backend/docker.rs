@@ -178,17 +178,21 @@ impl Docker {
     }
 
     /// The engine, and what it is asked for, by whoever wants the container.
-    async fn wanted(&self, plan: &Plan) -> Result<(Engine, ContainerCreateBody), Error> {
+    async fn wanted(&self, plan: &Plan) -> Result<(Engine, Inmate, ContainerCreateBody), Error> {
         let engine = Engine::known(&self.engine).await?;
+        let inmate = match self.chosen_user(&engine.facts) {
+            Some(user) => Inmate::of(&user),
+            None => Inmate::of(&user_of_image(&engine, &self.image).await),
+        };
         let shared = Room::of(plan).shared(self.kept(plan).as_deref());
-        let mut body = self.request(plan, &engine.facts, &embed::path(&plan.host.cache), &shared);
+        let mut body = self.request(plan, &engine.facts, &inmate, &embed::path(&plan.host.cache), &shared);
         translate::apply(&engine, &mut body).await?;
-        Ok((engine, body))
+        Ok((engine, inmate, body))
     }
 
     /// What would be asked of the engine. Nothing is made.
     pub(super) async fn sketch(&self, plan: &Plan) -> Result<Request, Error> {
-        let (engine, body) = self.wanted(plan).await?;
+        let (engine, _, body) = self.wanted(plan).await?;
         Ok(Request {
             engine: Some(self.engine.to_string()),
             container: Some(request::name(plan)),
@@ -199,7 +203,7 @@ impl Docker {
 
     pub(super) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<Fresh, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
-        let (engine, body) = self.wanted(plan).await?;
+        let (engine, inmate, body) = self.wanted(plan).await?;
         if self.user == User::Host && self.is_remapped(&engine.facts) {
             return Err(EngineFault::Remapped { address: self.engine.clone() }.into());
         }
@@ -238,8 +242,9 @@ impl Docker {
         if container.road == Road::Socket {
             let (room, kept, owner) = (room.clone(), self.kept(plan), container.clone());
             let shared = blocking(move || room.share(kept.as_deref(), Some(&owner))).await?;
-            let is_root = !self.is_remapped(&engine.facts) && !names_a_user(&engine, &self.image).await;
-            if self.user == User::Image && !is_root {
+            // The user that hermes runs as owns them.
+            let is_owner = self.user == User::Host && self.extra.user.is_none();
+            if self.is_remapped(&engine.facts) || (inmate != Inmate::Root && !is_owner) {
                 let kept = ["workspace", "home"].iter().filter_map(|name| Some(self.kept(plan)?.join(name)));
                 open_to_all(kept.chain([shared]).filter(|path| path.exists()))?;
             }
@@ -289,11 +294,35 @@ impl Docker {
     }
 }
 
-/// Whether the processes of an image are not root's. Of one that is not there nobody knows; that is told later.
-async fn names_a_user(engine: &Engine, image: &str) -> bool {
+/// Whom commands run as, by what is known of that user before anything runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Inmate {
+    Root,
+    /// By numbers.
+    Number {
+        uid: u32,
+        gid: Option<u32>,
+    },
+    /// By a name that only the image knows.
+    Name,
+}
+
+impl Inmate {
+    /// The one that engines take for this text.
+    fn of(user: &str) -> Self {
+        let (name, group) = user.split_once(':').unwrap_or((user, ""));
+        match (name, name.parse()) {
+            ("" | "root", _) | (_, Ok(0)) => Self::Root,
+            (_, Ok(uid)) => Self::Number { uid, gid: group.parse().ok() },
+            (_, Err(_name)) => Self::Name,
+        }
+    }
+}
+
+/// The user that an image names. Of one that is not there nobody knows; that is told later.
+async fn user_of_image(engine: &Engine, image: &str) -> String {
     let config = engine.api.inspect_image(image).await.ok().and_then(|found| found.config);
-    let user = config.and_then(|config| config.user).unwrap_or_default();
-    !["", "0", "root"].contains(&user.split(':').next().unwrap_or_default())
+    config.and_then(|config| config.user).unwrap_or_default()
 }
 
 /// Lets every user of a container write there. Who that is on this machine only the engine knows; all others stop at

@@ -138,6 +138,7 @@ macro_rules! behaviors_of_containers {
             container::somebody_elses_with_our_name_is_left_alone
             container::one_that_cannot_be_made_leaves_nothing_and_says_why
             container::whatever_an_image_wants_to_start_and_as_whom_the_guest_is_started
+            container::whoever_commands_run_as_can_write_at_home_and_at_work
             container::the_first_process_buries_the_dead
             container::one_that_uses_too_much_memory_is_killed_and_the_place_goes_on
             container::a_hermes_killed_at_any_moment_of_a_container_leaves_none
