@@ -256,6 +256,18 @@ pub(crate) async fn whoever_commands_run_as_can_write_at_home_and_at_work(ground
     named.remove(ground).await;
 }
 
+pub(crate) async fn of_a_layer_that_is_read_only_nothing_can_be_written_and_all_else_can(ground: &Ground) {
+    let write = "for at in / /etc /usr /home /workspace /root /tmp /var/tmp /run /dev/shm; do \
+        if ( : >$at/x ) 2>/dev/null; then echo $at; fi; done";
+    // The own directories of hermes are mounts too, and of no use to commands.
+    let open = ["/workspace", "/root", "/tmp", "/var/tmp", "/run", "/dev/shm"];
+    let s = ground.open("s").await;
+    assert_eq!(s.out(write).await.lines().collect::<Vec<_>>(), open);
+    let s = ground.open_with("unkept", |docker| docker.files = None).await;
+    let open = ["/home"].iter().chain(&open).copied().collect::<Vec<_>>();
+    assert_eq!(s.out(write).await.lines().collect::<Vec<_>>(), open);
+}
+
 pub(crate) async fn the_first_process_buries_the_dead(ground: &Ground) {
     let s = ground.open("s").await;
     s.out("for i in 1 2 3 4 5 6 7 8 9; do (setsid sh -c 'sleep 0.1 & exit' &); done").await;

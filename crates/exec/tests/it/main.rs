@@ -185,6 +185,18 @@ macro_rules! behaviors_of_sh {
     };
 }
 
+/// Those of a container whose own layer cannot be written.
+macro_rules! behaviors_of_read_only {
+    ($mark:tt $ground:expr) => {
+        behaviors_of_sh!($mark $ground);
+        behaviors! { $mark $ground =>
+            container::of_a_layer_that_is_read_only_nothing_can_be_written_and_all_else_can
+            life::the_files_of_a_place_outlive_it_and_nobody_elses_are_touched
+            life::a_place_that_was_removed_leaves_nothing
+        }
+    };
+}
+
 mod local {
     behaviors!([cfg(test)] crate::Ground::new(crate::BackendName::Local));
 }
@@ -204,6 +216,14 @@ mod docker_busybox {
     behaviors_of_sh!([cfg(test)] crate::Ground::of(crate::Peer::named("docker", crate::BUSYBOX)));
 }
 
+mod docker_read_only {
+    behaviors_of_read_only!([cfg(test)] crate::Ground::of(crate::Peer::read_only("docker", crate::BASH)));
+}
+
+mod docker_read_only_busybox {
+    behaviors_of_read_only!([cfg(test)] crate::Ground::of(crate::Peer::read_only("docker", crate::BUSYBOX)));
+}
+
 mod podman {
     behaviors!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BASH)));
     behaviors_of_containers!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BASH)));
@@ -212,6 +232,14 @@ mod podman {
 
 mod podman_busybox {
     behaviors_of_sh!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BUSYBOX)));
+}
+
+mod podman_read_only {
+    behaviors_of_read_only!([cfg(test)] crate::Ground::of(crate::Peer::read_only("podman", crate::BASH)));
+}
+
+mod podman_read_only_busybox {
+    behaviors_of_read_only!([cfg(test)] crate::Ground::of(crate::Peer::read_only("podman", crate::BUSYBOX)));
 }
 
 mod podman_rootless {
@@ -233,5 +261,12 @@ mod podman_rootless_busybox {
     behaviors_of_sh!(
         [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
         crate::Ground::of(crate::Peer::named("podman-rootless", crate::BUSYBOX))
+    );
+}
+
+mod podman_rootless_read_only {
+    behaviors_of_read_only!(
+        [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
+        crate::Ground::of(crate::Peer::read_only("podman-rootless", crate::BASH))
     );
 }

@@ -67,8 +67,13 @@ impl Private {
             .spawn()
             .unwrap();
         let socket = folder.path().join("run/engine.sock");
-        let mut private =
-            Self { kind, keeper, daemon: None, peer: Peer { socket, image: String::new() }, folder };
+        let mut private = Self {
+            kind,
+            keeper,
+            daemon: None,
+            peer: Peer { socket, image: String::new(), options: Vec::new() },
+            folder,
+        };
         until("the cell is there", || private.inside("true", &[]).output().unwrap().status.success()).await;
         private.start().await;
         private.import().await;

@@ -146,8 +146,8 @@ impl Bed {
         let mut program = Program::new(&self.helper);
         program.arg(self.backend.word()).arg(&self.folder);
         match &self.peer {
-            Some(peer) => program.arg(&peer.socket).arg(&peer.image),
-            None => program.args(["", ""]),
+            Some(peer) => program.arg(&peer.socket).arg(&peer.image).arg(peer.options.join("\n")),
+            None => program.args(["", "", ""]),
         };
         program.arg(&self.cache);
         program.arg(self.lifetime.as_millis().to_string()).arg(session);
