@@ -48,6 +48,9 @@ pub const KEPT: &str = "docker";
 
 /// How long the guest may take to answer once its container is started.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// What only its owner may use, and what everybody may.
+const PRIVATE: u32 = 0o700;
+const OPEN: u32 = 0o777;
 /// How often is looked.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -239,12 +242,14 @@ impl Docker {
             // What a hermes that was killed left behind.
             Named::Ours(_) | Named::Nothing => container.remove_from(&engine).await?,
         }
+        // The user that hermes runs as owns what hermes makes, and root may do anything; but not the root of other users.
+        let is_owner = self.user == User::Host && self.extra.user.is_none();
+        let is_private = is_owner || inmate == Inmate::Root;
+        let run_mode = if is_private && !self.is_remapped(&engine.facts) { PRIVATE } else { OPEN };
         if container.road == Road::Socket {
             let (room, kept, owner) = (room.clone(), self.kept(plan), container.clone());
             let shared = blocking(move || room.share(kept.as_deref(), Some(&owner))).await?;
-            // The user that hermes runs as owns them.
-            let is_owner = self.user == User::Host && self.extra.user.is_none();
-            if self.is_remapped(&engine.facts) || (inmate != Inmate::Root && !is_owner) {
+            if run_mode != PRIVATE {
                 let kept = ["workspace", "home"].iter().filter_map(|name| Some(self.kept(plan)?.join(name)));
                 open_to_all(kept.chain([shared]).filter(|path| path.exists()))?;
             }
@@ -267,7 +272,7 @@ impl Docker {
             }
             created.map_err(explain)?;
             if container.road == Road::Exec {
-                let brought = container.bring(&engine, &guest, owner.unwrap_or_default()).await;
+                let brought = container.bring(&engine, &guest, run_mode, owner.unwrap_or_default()).await;
                 brought.map_err(|error| unavailable(error.to_string()))?;
             }
             api.start_container(&container.name, None).await.map_err(explain)
@@ -329,7 +334,7 @@ async fn user_of_image(engine: &Engine, image: &str) -> String {
 /// the directory above, which is ours alone.
 fn open_to_all(paths: impl Iterator<Item = PathBuf>) -> Result<(), Error> {
     for path in paths {
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).map_err(Error::file(&path))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(OPEN)).map_err(Error::file(&path))?;
     }
     Ok(())
 }

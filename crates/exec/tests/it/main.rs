@@ -143,6 +143,7 @@ macro_rules! behaviors_of_containers {
             container::one_that_uses_too_much_memory_is_killed_and_the_place_goes_on
             container::a_hermes_killed_at_any_moment_of_a_container_leaves_none
             far::one_on_another_machine_is_a_place_like_any_other
+            far::whoever_commands_run_as_has_a_guest_on_another_machine
             far::what_an_engine_on_another_machine_cannot_show_is_refused
             ready::a_new_session_gets_a_container_that_was_ready_and_nobody_elses
             ready::one_that_is_not_as_wanted_or_was_used_is_handed_to_nobody
@@ -191,6 +192,7 @@ macro_rules! behaviors_of_read_only {
         behaviors_of_sh!($mark $ground);
         behaviors! { $mark $ground =>
             container::of_a_layer_that_is_read_only_nothing_can_be_written_and_all_else_can
+            far::one_on_another_machine_is_a_place_like_any_other
             life::the_files_of_a_place_outlive_it_and_nobody_elses_are_touched
             life::a_place_that_was_removed_leaves_nothing
         }

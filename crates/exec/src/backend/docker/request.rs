@@ -17,6 +17,7 @@ use crate::backend::bind::Writable;
 use crate::registry::{Room, SOCKET};
 
 /// Where things of hermes are inside.
+pub(super) const OURS: &str = "/.hermes";
 pub(super) const GUEST: &str = "/.hermes/guest";
 pub(super) const RUN: &str = "/.hermes/run";
 
@@ -170,7 +171,9 @@ impl Docker {
             ..Mount::default()
         };
         let volumes = if self.files.is_some() { volumes(plan) } else { Vec::new() };
-        volumes.into_iter().zip([HOME, WORKSPACE]).map(named).collect()
+        // One without a name ends with the container. The layer may be read-only.
+        let ours = Mount { target: Some(OURS.to_owned()), typ: Some(MountType::VOLUME), ..Mount::default() };
+        volumes.into_iter().zip([HOME, WORKSPACE]).map(named).chain([ours]).collect()
     }
 
     /// What is in memory and ends with the container.
