@@ -154,6 +154,7 @@ macro_rules! behaviors_of_containers {
             escape::cgroups_and_mounts_cannot_be_changed
             escape::a_program_that_is_another_users_gives_nothing
             escape::the_guest_of_another_place_is_not_there
+            escape::of_the_first_process_commands_see_all_and_that_is_nothing_but_their_own
             escape::a_bomb_of_processes_stays_below_its_limit
             escape::without_a_network_there_is_only_loopback
         }
