@@ -108,7 +108,8 @@ fn every_door_asks_for_the_same_container() {
         };
         let made = yard.run(&["exec", "--session", "s", "--", "echo $TOKEN"]);
         assert_eq!((made.code, made.out.as_str()), (Some(0), "hunter2\n"), "{made:?}");
-        assert_eq!(made.err, "warning: the engine cannot limit the disk of a container\n");
+        // Nobody asked for the limit that is not there.
+        assert_eq!(made.err, "");
         let by_exec = shown("s");
         assert_eq!(yard.run(&["exec", "--session", "s", "--", "true"]).err, "");
         let dry = yard.run(&["exec", "--session", "s", "--dry-run", "--json", "--", "true"]).json();
@@ -141,6 +142,26 @@ fn every_door_asks_for_the_same_container() {
         assert!(then <= later && by_exec["created"].as_u64().unwrap() <= then);
         let told = yard.run(&["sandbox", "show", "s"]).out;
         assert!(told.contains("\"hermes-created\"") && !told.contains("hunter2"), "{told}");
+    }
+}
+
+#[test]
+fn a_disk_without_a_limit_is_told_to_whoever_wants_one_and_in_status_to_everybody() {
+    for engine in ENGINES {
+        let yard = Yard::new(engine, "  container_disk: 1000\n");
+        let first = yard.run(&["exec", "--session", "s", "--", "true"]);
+        assert_eq!(first.err, "warning: the engine cannot limit the disk of a container\n", "{engine}");
+        assert_eq!(yard.run(&["exec", "--session", "s", "--", "true"]).err, "", "{engine}");
+        let told = |settings: &str| {
+            let status = Yard::new(engine, settings).run(&["status", "--json"]).json();
+            let reason = &status["backends"]["docker"]["confines"]["resources"]["reason"];
+            reason.as_str().unwrap_or_else(|| panic!("{status}")).rsplit("; ").next().unwrap().to_owned()
+        };
+        for settings in ["  container_disk: 1000\n", ""] {
+            assert_eq!(told(settings), "disk is not limited: the engine's storage has no quota", "{engine}");
+        }
+        // Whoever wants none misses none.
+        assert_eq!(told("  container_disk: 0\n"), "disk is not limited", "{engine}");
     }
 }
 

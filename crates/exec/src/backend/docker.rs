@@ -46,6 +46,9 @@ pub const WORKSPACE: &str = "/workspace";
 /// The directory of this backend among those with kept files.
 pub const KEPT: &str = "docker";
 
+/// What is told of a disk that has no limit: few engines can give one.
+pub const NO_DISK_LIMIT: &str = "the engine cannot limit the disk of a container";
+
 /// How long the guest may take to answer once its container is started.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// What only its owner may use, and what everybody may.
@@ -145,13 +148,21 @@ impl Docker {
     pub fn unenforced(&self, facts: &Facts) -> Vec<String> {
         let Limits { millicpus, memory, disk, processes, .. } = &self.limits;
         let limits = [
-            ("disk", disk.is_some(), Some(facts.has_disk_quota)),
-            ("memory", memory.is_some(), facts.enforces.memory),
-            ("processors", millicpus.is_some(), facts.enforces.processor),
-            ("processes", processes.is_some(), facts.enforces.processes),
+            (NO_DISK_LIMIT, disk.is_some(), Some(facts.has_disk_quota)),
+            ("the engine cannot limit the memory of a container", memory.is_some(), facts.enforces.memory),
+            (
+                "the engine cannot limit the processors of a container",
+                millicpus.is_some(),
+                facts.enforces.processor,
+            ),
+            (
+                "the engine cannot limit the processes of a container",
+                processes.is_some(),
+                facts.enforces.processes,
+            ),
         ];
         let missing = limits.into_iter().filter(|(_, wanted, held)| *wanted && *held == Some(false));
-        missing.map(|(what, ..)| format!("the engine cannot limit the {what} of a container")).collect()
+        missing.map(|(told, ..)| told.to_owned()).collect()
     }
 
     /// Whether users inside are others outside, as they are not if the owner wants that.

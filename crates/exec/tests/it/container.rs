@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use bollard::errors::Error as ApiError;
 use bollard::models::{ContainerConfig, ContainerCreateBody};
 use bollard::query_parameters::{
-    CommitContainerOptionsBuilder, CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder,
-    RemoveImageOptions,
+    CommitContainerOptionsBuilder, CreateContainerOptionsBuilder, ListContainersOptionsBuilder,
+    RemoveContainerOptionsBuilder, RemoveImageOptions,
 };
 use hermes_exec::backend::docker::extra::Extra;
 use hermes_exec::backend::docker::{Limits, User};
@@ -15,6 +15,7 @@ use hermes_exec::{Backend, Bind, Docker, Error, Plan, Reset, Sandbox, Spec, Writ
 use hermes_types::SessionKey;
 
 use crate::bed::{Bed, Peer};
+use crate::private::{Disk, Kind, Private};
 use crate::session::{Ground, Session, text, until};
 
 impl Bed {
@@ -317,4 +318,28 @@ pub(crate) async fn a_hermes_killed_at_any_moment_of_a_container_leaves_none(gro
     // Nobody opens them again: what lives ends by itself, the rest is swept.
     until("they are gone", || ground.running().is_empty()).await;
     ground.nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_whose_engine_can_limit_the_disk_fills_no_more_than_its_share() {
+    let engine = Private::on(Kind::Docker(&[]), Disk::Btrfs).await;
+    let ground = Ground::of(engine.peer.clone());
+    // A quota is found by trying, without leaving what it was tried with.
+    let facts = engine.peer.engine().await.facts;
+    assert!(facts.has_disk_quota, "{facts:?}");
+    let fill =
+        "dd if=/dev/zero of=/filled bs=1M count=100 2>&1; ls -l /filled | awk '{ print $5 }'; rm /filled";
+    let limits = |disk| Limits { disk, ..Limits::default() };
+    let free = ground.open_with("free", |docker| docker.limits = limits(None)).await;
+    assert_eq!(free.out(fill).await.lines().last(), Some("104857600"));
+    let s = ground.open_with("s", |docker| docker.limits = limits(Some(32 << 20))).await;
+    assert_eq!(s.sandbox.unenforced().await, Vec::<String>::new());
+    let said = s.out(fill).await;
+    let written: u64 = said.lines().last().unwrap().parse().unwrap();
+    assert!(said.contains("quota") && written < 32 << 20, "{said}");
+    assert_eq!(s.out("echo fine >/again; cat /again").await, "fine\n");
+    ground.leave().await;
+    let api = engine.peer.engine().await.api;
+    let all = ListContainersOptionsBuilder::new().all(true).build();
+    assert_eq!(api.list_containers(Some(all)).await.unwrap(), Vec::new());
 }

@@ -28,6 +28,17 @@ pub(crate) enum Kind {
     Podman,
 }
 
+/// What its layers are on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disk {
+    OfMachine,
+    /// One of its own that can limit them.
+    Btrfs,
+}
+
+/// How large that is, in bytes.
+const DISK: u64 = 1 << 30;
+
 /// How it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blow {
@@ -48,8 +59,13 @@ pub(crate) struct Private {
 
 impl Private {
     /// Starts one that has an image.
-    #[expect(clippy::disallowed_methods, reason = "an engine is started by programs")]
     pub(crate) async fn new(kind: Kind) -> Self {
+        Self::on(kind, Disk::OfMachine).await
+    }
+
+    /// Starts one that keeps its layers on a disk of this kind.
+    #[expect(clippy::disallowed_methods, reason = "an engine is started by programs")]
+    pub(crate) async fn on(kind: Kind, disk: Disk) -> Self {
         let folder = tempfile::Builder::new().prefix("engine-").tempdir().unwrap();
         // With other users inside than outside, those are to get at their layers.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o711)).unwrap();
@@ -60,12 +76,16 @@ impl Private {
         let mut unshare = Command::new("unshare");
         unshare.args(["--mount", "--propagation", "slave", "--pid", "--mount-proc", "--net"]);
         unshare.args(["--fork", "--kill-child", "sh", "-euc"]).arg(format!("{PRELUDE}\n{CELL}")).arg("cell");
-        let keeper = unshare
-            .arg(folder.path().join("run"))
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        unshare.arg(folder.path().join("run"));
+        if disk == Disk::Btrfs {
+            let path = folder.path().join("disk");
+            File::create(&path).unwrap().set_len(DISK).unwrap();
+            let made = Command::new("mkfs.btrfs").arg("--quiet").arg(&path).output();
+            let made = made.unwrap_or_else(|error| panic!("mkfs.btrfs of btrfs-progs: {error}"));
+            assert!(made.status.success(), "{made:?}");
+            unshare.arg(path).arg(folder.path().join("data"));
+        }
+        let keeper = unshare.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let socket = folder.path().join("run/engine.sock");
         let mut private = Self {
             kind,

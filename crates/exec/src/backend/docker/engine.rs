@@ -37,6 +37,8 @@ const NOBODY: u32 = 65534;
 const CGROUP_2: &str = "/sys/fs/cgroup/cgroup.controllers";
 /// How often an engine is asked what it is.
 const ATTEMPTS: u32 = 5;
+/// The storages whose layers have a limit, or would have if the disk below were set up for it.
+const QUOTA: [&str; 5] = ["overlay2 on xfs", "overlay on xfs", "btrfs on ", "zfs on ", "devicemapper on "];
 /// The container by which is tried whether a layer can be limited.
 const PROBE: &str = "hermes-probe";
 
@@ -361,7 +363,7 @@ async fn examined(
     }
     let (facts, description) = describe(greeting, info);
     let mut engine = Engine { api, facts, address: address.clone() };
-    let may_have_quota = ["overlay2 on xfs", "overlay on xfs"].contains(&description.storage.as_str());
+    let may_have_quota = QUOTA.iter().any(|storage| description.storage.starts_with(storage));
     engine.facts.has_disk_quota = !facts.is_rootless && may_have_quota && engine.tries_disk_quota().await?;
     Ok((engine, description))
 }
