@@ -2,9 +2,8 @@
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::{Home, Run};
+use crate::{Home, ORDINARY, Run};
 
 const IMAGE: &str = "localhost/hermes-test:bash";
 /// How long something may take on a busy machine.
@@ -49,56 +48,23 @@ struct Desk {
     home: Home,
     work: tempfile::TempDir,
     engine: PathBuf,
-    /// Whom hermes runs as, if not as whoever tests.
-    user: Option<u32>,
 }
 
 impl Desk {
     fn new(engine: &Path, config: &str) -> Self {
         let work = tempfile::tempdir().unwrap();
-        Self { home: Home::with_config(config), work, engine: engine.to_owned(), user: None }
+        Self { home: Home::with_config(config), work, engine: engine.to_owned() }
     }
 
     /// For an ordinary user.
-    fn of_user(engine: &Path, uid: u32, config: &str) -> Self {
-        let mut desk = Self::new(engine, config);
-        for path in [desk.home.path(), &desk.home.path().join("config.yaml"), desk.work.path()] {
-            chown(path, Some(uid), Some(uid)).unwrap();
-        }
-        // Where the program was built only its builder may look.
-        fs::copy(env!("CARGO_BIN_EXE_hermes"), desk.work.path().join("hermes")).unwrap();
-        desk.user = Some(uid);
-        desk
+    fn of_user(engine: &Path, config: &str) -> Self {
+        let work = tempfile::tempdir().unwrap();
+        Self { home: Home::of_user(config), work, engine: engine.to_owned() }
     }
 
-    /// Gives the user what the test has put there; not what commands have made.
-    fn give(&self, uid: u32) {
-        let mut paths = vec![self.home.path().to_owned(), self.work.path().to_owned()];
-        while let Some(path) = paths.pop() {
-            if path == self.kept() {
-                continue;
-            }
-            let meta = fs::symlink_metadata(&path).unwrap();
-            if meta.uid() == 0 {
-                lchown(&path, Some(uid), Some(uid)).unwrap();
-            }
-            if meta.is_dir() {
-                paths.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-            }
-        }
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "the program under test")]
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = match self.user {
-            None => self.home.command(args),
-            Some(uid) => {
-                self.give(uid);
-                let mut command = Command::new(self.work.path().join("hermes"));
-                command.args(args).env_clear().env("HERMES_HOME", self.home.path()).uid(uid).gid(uid);
-                command
-            }
-        };
+        let mut command = self.home.command(args);
+        self.home.give(self.work.path(), &self.kept());
         command
             .env("DOCKER_HOST", format!("unix://{}", self.engine.display()))
             .env("TERMINAL_DOCKER_IMAGE", IMAGE)
@@ -131,7 +97,7 @@ impl Desk {
     /// Where sockets and records are.
     fn rooms(&self) -> PathBuf {
         let install = self.home.read(".install-id").unwrap();
-        let uid = self.user.unwrap_or_else(|| fs::metadata("/proc/self").unwrap().uid());
+        let uid = fs::metadata(self.home.path()).unwrap().uid();
         let short: String = install.chars().take(8).collect();
         PathBuf::from(format!("/tmp/hermes-{uid}-{short}"))
     }
@@ -288,7 +254,7 @@ fn mounts_are_where_they_belong_on_podman() {
 
 #[test]
 fn mounts_are_where_they_belong_without_root() {
-    let desk = Desk::of_user(&socket("podman-rootless"), ORDINARY, "");
+    let desk = Desk::of_user(&socket("podman-rootless"), "");
     mounts_are_where_they_belong(&desk);
     // What was made to mount upon, and what was written there, is the owner's.
     let [name] = desk.places().try_into().unwrap();
@@ -362,7 +328,7 @@ fn skills_are_shown_with_what_they_need_on_podman() {
 
 #[test]
 fn skills_are_shown_with_what_they_need_without_root() {
-    skills_are_shown_with_what_they_need(&Desk::of_user(&socket("podman-rootless"), ORDINARY, ""));
+    skills_are_shown_with_what_they_need(&Desk::of_user(&socket("podman-rootless"), ""));
 }
 
 /// Every file below a directory that holds these bytes.
@@ -471,16 +437,13 @@ fn values_are_in_the_command_and_nowhere_else_on_podman() {
 
 #[test]
 fn values_are_in_the_command_and_nowhere_else_without_root() {
-    values_are_in_the_command_and_nowhere_else(&Desk::of_user(&socket("podman-rootless"), ORDINARY, ""));
+    values_are_in_the_command_and_nowhere_else(&Desk::of_user(&socket("podman-rootless"), ""));
 }
-
-/// The user of the rootless peer, or anybody else who is not root.
-const ORDINARY: u32 = 1001;
 
 fn an_ordinary_user_gets_rid_of_what_root_wrote(engine: &str) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-    let desk = Desk::of_user(&relay(&socket(engine), folder.path()), ORDINARY, "");
+    let desk = Desk::of_user(&relay(&socket(engine), folder.path()), "");
     let made = desk.exec("mkdir -p ~/a/b /.hermes/run/c/d; touch ~/a/b/c; chmod 0 ~/a; id -u", &[]);
     assert_eq!(made.out, "0\n", "{made:?}");
     let [place] = desk.places().try_into().unwrap();
@@ -507,7 +470,7 @@ fn the_owners_user_can_write_at_home_and_at_work(engine: &str) {
     for persistent in [true, false] {
         let config =
             json!({"terminal": {"docker_run_as_host_user": true, "container_persistent": persistent}});
-        let desk = Desk::of_user(&engine, ORDINARY, &config.to_string());
+        let desk = Desk::of_user(&engine, &config.to_string());
         let done = desk.exec(
             "touch ~/x /workspace/y /tmp/z && id -u && stat -c %u ~/x && echo $HOME && \
              python3 -c 'import os; print(os.path.expanduser(\"~\"))'",
@@ -529,7 +492,7 @@ fn the_owners_user_can_write_at_home_and_at_work_on_podman() {
 
 #[test]
 fn without_root_files_in_mounts_are_the_owners() {
-    let desk = Desk::of_user(&socket("podman-rootless"), ORDINARY, "");
+    let desk = Desk::of_user(&socket("podman-rootless"), "");
     let done = desk.exec("id -u; touch ~/mine; mkdir ~/other; touch ~/other/x; chown -R 7:7 ~/other", &[]);
     assert_eq!(done.out, "0\n", "{done:?}");
     let [place] = desk.places().try_into().unwrap();

@@ -34,7 +34,7 @@ use super::{Fresh, Request};
 use crate::registry::{Record, Room, blocking};
 use crate::{Error, Plan, embed};
 use container::{Container, Named};
-use engine::{Address, Engine, Facts};
+use engine::{Address, Engine, Facts, Kind};
 use extra::Extra;
 use fault::EngineFault;
 use road::Road;
@@ -147,6 +147,7 @@ impl Docker {
     /// The limits that were asked for and that the engine cannot enforce.
     pub fn unenforced(&self, facts: &Facts) -> Vec<String> {
         let Limits { millicpus, memory, disk, processes, .. } = &self.limits;
+        let forgets = facts.kind == Kind::Podman && facts.is_rootless;
         let limits = [
             (NO_DISK_LIMIT, disk.is_some(), Some(facts.has_disk_quota)),
             ("the engine cannot limit the memory of a container", memory.is_some(), facts.enforces.memory),
@@ -159,6 +160,11 @@ impl Docker {
                 "the engine cannot limit the processes of a container",
                 processes.is_some(),
                 facts.enforces.processes,
+            ),
+            (
+                "the engine forgets `--ulimit`, as Podman does without root",
+                !self.extra.ulimits.is_empty(),
+                Some(!forgets),
             ),
         ];
         let missing = limits.into_iter().filter(|(_, wanted, held)| *wanted && *held == Some(false));
