@@ -171,9 +171,13 @@ impl Docker {
         missing.map(|(told, ..)| told.to_owned()).collect()
     }
 
-    /// Whether users inside are others outside, as they are not if the owner wants that.
+    /// Whether users inside are others outside, root too.
     fn is_remapped(&self, facts: &Facts) -> bool {
-        facts.remaps_users && self.extra.userns.as_deref() != Some("host")
+        match self.extra.userns.as_deref() {
+            Some("host" | "keep-id") => false,
+            Some("auto" | "nomap" | "private") => true,
+            _ => facts.remaps_users,
+        }
     }
 
     /// Where the files of the place are kept on the host.
@@ -202,6 +206,8 @@ impl Docker {
         let engine = Engine::known(&self.engine).await?;
         let inmate = match self.chosen_user(&engine.facts) {
             Some(user) => Inmate::of(&user),
+            // With its own number, unless the image names another.
+            None if self.extra.userns.as_deref() == Some("keep-id") => Inmate::Name,
             None => Inmate::of(&user_of_image(&engine, &self.image).await),
         };
         let shared = Room::of(plan).shared(self.kept(plan).as_deref());

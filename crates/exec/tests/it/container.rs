@@ -257,6 +257,24 @@ pub(crate) async fn whoever_commands_run_as_can_write_at_home_and_at_work(ground
     named.remove(ground).await;
 }
 
+/// Ways to number the users inside that only Podman has, and who commands are then.
+pub(crate) async fn however_podman_numbers_its_users_commands_can_write(ground: &Ground) {
+    for (mode, uid) in [("keep-id", rustix::process::getuid().as_raw()), ("nomap", 0)] {
+        for is_kept in [true, false] {
+            let options = [format!("--userns={mode}")];
+            let s = ground
+                .open_with("s", |docker| {
+                    docker.extra = Box::new(Extra::parse(&options).unwrap());
+                    docker.files = docker.files.take().filter(|_| is_kept);
+                })
+                .await;
+            let said = s.out("id -u; echo x >file; echo y >~/file; cat file ~/file").await;
+            assert_eq!(said, format!("{uid}\nx\ny\n"), "{mode} {is_kept}");
+            s.sandbox.remove().await.unwrap();
+        }
+    }
+}
+
 pub(crate) async fn of_a_layer_that_is_read_only_nothing_can_be_written_and_all_else_can(ground: &Ground) {
     let write = "for at in / /etc /usr /home /workspace /root /tmp /var/tmp /run /dev/shm; do \
         if ( : >$at/x ) 2>/dev/null; then echo $at; fi; done";

@@ -267,6 +267,14 @@ mod podman_rootless_busybox {
     );
 }
 
+mod podman_rootless_users {
+    behaviors! {
+        [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
+        crate::Ground::of(crate::Peer::named("podman-rootless", crate::BASH)) =>
+            container::however_podman_numbers_its_users_commands_can_write
+    }
+}
+
 mod podman_rootless_read_only {
     behaviors_of_read_only!(
         [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]

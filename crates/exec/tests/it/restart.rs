@@ -39,6 +39,13 @@ async fn ends_with_all_in_there(running: &mut Command) {
     }
 }
 
+/// That an engine is not there is told as such, and not in the words of whoever was talking to it.
+fn says_that_nobody_answers<T: std::fmt::Debug>(refused: Result<T, Error>) {
+    let is_plain =
+        |fault: &EngineFault| matches!(fault, EngineFault::Refused { .. } | EngineFault::Absent { .. });
+    assert!(matches!(&refused, Err(Error::Engine(fault)) if is_plain(fault)), "{refused:?}");
+}
+
 async fn an_engine_begins_again(kind: Kind, blow: Blow, fate: Fate) {
     let mut engine = Private::new(kind).await;
     let ground = Ground::of(engine.peer.clone());
@@ -49,14 +56,12 @@ async fn an_engine_begins_again(kind: Kind, blow: Blow, fate: Fate) {
     if fate == Fate::Ends {
         ends_with_all_in_there(&mut running).await;
         // Nobody is there who could make another one, and that is what is said.
-        let refused = soon("a command without an engine", s.sandbox.cwd()).await.unwrap_err();
-        let is_plain =
-            |fault: &EngineFault| matches!(fault, EngineFault::Refused { .. } | EngineFault::Absent { .. });
-        assert!(matches!(&refused, Error::Engine(fault) if is_plain(fault)), "{refused:?}");
+        says_that_nobody_answers(soon("a command without an engine", s.sandbox.cwd()).await);
     } else {
         let seen = soon("a command without an engine", s.run("echo $A $PWD")).await;
         assert_eq!((text(&seen).as_str(), seen.reset), ("1 /\n", Reset::No));
     }
+    says_that_nobody_answers(soon("a new session", ground.try_open("other")).await);
     engine.start().await;
     let seen = soon("the first command", s.run("echo [$A] $PWD; cat /workspace/file")).await;
     let (said, reset) = match fate {
@@ -116,8 +121,8 @@ async fn an_engine_on_another_machine_may_begin_again_too() {
         // All that is said goes through the engine.
         let lost = soon("a command without its engine", running.end()).await;
         assert!(matches!(lost, Err(Error::Guest(_))), "{lost:?}");
-        let refused = soon("a command without an engine", s.sandbox.cwd()).await.unwrap_err();
-        assert!(matches!(refused, Error::Engine(_)), "{refused:?}");
+        let refused = soon("a command without an engine", s.sandbox.cwd()).await;
+        assert!(matches!(refused, Err(Error::Engine(_))), "{refused:?}");
         engine.start().await;
         let seen = soon("the first command", s.run("cat /workspace/file; echo [$A]")).await;
         let state = if reset == Reset::Yes { "[]" } else { "[1]" };

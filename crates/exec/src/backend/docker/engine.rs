@@ -232,6 +232,11 @@ impl Engine {
         }
     }
 
+    /// What it answered instead of doing what was asked.
+    pub(super) fn fault(&self, error: &ApiError) -> EngineFault {
+        failed(&self.address, error)
+    }
+
     /// Whether it has this image.
     pub async fn has_image(&self, image: &str) -> Result<bool, EngineFault> {
         match self.api.inspect_image(image).await {

@@ -133,6 +133,8 @@ impl Docker {
             env: Some(vec![format!("HOME={HOME}")]),
             user,
             working_dir: Some("/".to_owned()),
+            // An image may name one that means nothing to the guest.
+            stop_signal: Some("SIGTERM".to_owned()),
             labels: Some(labels(plan)),
             host_config: Some(host_config),
             ..ContainerCreateBody::default()
@@ -356,6 +358,8 @@ mod tests {
         let asked = docker.request(&plan, facts, &inmate, Path::new("/guest"), Path::new("/inside"));
         let asked = shown(&asked);
         assert!(!asked.to_string().contains("hunter2"), "{asked}");
+        // Whatever an image says, this is what a guest understands.
+        assert_eq!(asked["StopSignal"], "SIGTERM");
         asked
     }
 
@@ -388,6 +392,18 @@ mod tests {
     #[test]
     fn what_is_in_memory_has_its_size_and_gives_way_to_what_is_mounted() {
         let mut docker = docker(&["--tmpfs=/run:size=1m"]);
+        docker.files = Some("/kept".into());
+        let targets = |docker: &Docker| {
+            let mounts = asked(docker, &facts(true))["HostConfig"]["Mounts"].take();
+            let targets =
+                mounts.as_array().unwrap().iter().map(|mount| mount["Target"].as_str().unwrap().to_owned());
+            targets.filter(|target| !target.starts_with(OURS)).collect::<Vec<_>>()
+        };
+        assert_eq!(targets(&docker), ["/root", "/workspace"]);
+        docker.extra.tmpfs.insert("/workspace".to_owned(), "size=2m".to_owned());
+        assert_eq!(targets(&docker), ["/root"]);
+        docker.extra.tmpfs.remove("/workspace");
+        docker.files = None;
         docker.limits.scratch = [("/tmp".to_owned(), 1 << 20), (HOME.to_owned(), 2 << 20)].into();
         let of = |docker: &Docker| asked(docker, &facts(true))["HostConfig"]["Tmpfs"].take();
         let mut expected = json!({
