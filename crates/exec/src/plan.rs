@@ -96,6 +96,16 @@ impl Plan {
         self.name.clone()
     }
 
+    /// The directory in which sessions there begin.
+    pub fn directory(&self) -> &str {
+        &self.spec.cwd
+    }
+
+    /// The session it is for.
+    pub fn session(&self) -> &SessionKey {
+        &self.session
+    }
+
     /// Tells its session from others without saying which it is.
     pub(crate) fn session_hash(&self) -> String {
         hash(&[&self.host.install, self.session.as_str()], 8)

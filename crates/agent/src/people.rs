@@ -1,0 +1,28 @@
+//! The people behind a door, as tools see them.
+
+use std::fmt;
+use std::pin::Pin;
+
+use hermes_policy::{Answer, Question};
+
+/// Something that is waited for.
+pub type Asking<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Puts questions to people. Every door has its own way to do so.
+pub trait Ask: Send + Sync + fmt::Debug {
+    /// Puts a question of the gate and waits for the answer; none if nobody answers in time. Whoever stops waiting takes
+    /// nothing back: the question stays open until it expires.
+    fn permission<'a>(&'a self, question: &'a Question) -> Asking<'a, Option<Answer>>;
+
+    /// Puts a question of the model and waits for the answer; none if nobody answers in time, or nobody is there.
+    fn clarify<'a>(&'a self, question: &'a Clarification) -> Asking<'a, Option<String>>;
+}
+
+/// What a model wants to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clarification {
+    /// The question.
+    pub question: String,
+    /// What can be chosen; the person may also answer in their own words. Often empty.
+    pub choices: Vec<String>,
+}

@@ -1,0 +1,227 @@
+//! The tools a model can call.
+//!
+//! What a tool is called, what it takes and what it answers are those of the Python program, so that prompts, skills and
+//! habits carry over.
+
+pub mod terminal;
+pub mod todo;
+
+use std::borrow::Cow;
+
+use hermes_policy::redact::Redactor;
+use hermes_store::{SessionId, TurnId};
+use hermes_types::{CallId, ToolSpec};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Hands, No};
+
+/// Every tool there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tool {
+    /// Runs a command.
+    Terminal,
+    /// Keeps a list of what is to be done.
+    Todo,
+}
+
+/// What a call touches. Calls that touch nothing in common may run at the same time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effects {
+    /// It looks, at no file of the place that others could change, or does not care.
+    Looks,
+    /// It reads this path of the place, and what is below.
+    Reads(String),
+    /// It changes this path of the place.
+    Writes(String),
+    /// It may do anything in the place.
+    Everything,
+    /// It takes a person's attention, so that it is alone.
+    Alone,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Done {
+    /// What the model is told, an object.
+    pub answer: Value,
+    /// Whether it worked, as far as people are shown.
+    pub worked: bool,
+    /// Whether the turn is over.
+    pub ends_turn: bool,
+}
+
+/// One call, on its way.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene<'a> {
+    /// Which call it is.
+    pub call: &'a CallId,
+    /// Ends it early. What it has done so far is told.
+    pub stop: &'a CancellationToken,
+    /// The turn it belongs to, if it belongs to one.
+    pub occasion: Option<&'a Occasion>,
+}
+
+/// The turn of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occasion {
+    /// The session.
+    pub session: SessionId,
+    /// The turn.
+    pub turn: TurnId,
+    /// Whether it began before hermes was restarted, so that the call may have asked somebody already.
+    pub resumed: bool,
+}
+
+impl Tool {
+    /// All of them, in the order in which a model sees them.
+    pub const ALL: [Self; 2] = [Self::Terminal, Self::Todo];
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Terminal => "terminal",
+            Self::Todo => "todo",
+        }
+    }
+
+    /// The tool with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// What a model is told about it.
+    pub fn spec(self) -> ToolSpec {
+        let (description, parameters) = match self {
+            Self::Terminal => terminal::spec(),
+            Self::Todo => todo::spec(),
+        };
+        ToolSpec { name: self.name().to_owned(), description: description.to_owned(), parameters }
+    }
+
+    /// What a call with these arguments touches.
+    pub fn effects(self, _arguments: &Map<String, Value>) -> Effects {
+        match self {
+            Self::Terminal => Effects::Everything,
+            Self::Todo => Effects::Alone,
+        }
+    }
+}
+
+impl Effects {
+    /// Whether two calls can be under way at once without one noticing the other.
+    pub fn agree_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Alone, _) | (_, Self::Alone) => false,
+            (Self::Looks, _) | (_, Self::Looks) => true,
+            (Self::Everything, _) | (_, Self::Everything) => false,
+            (Self::Reads(_), Self::Reads(_)) => true,
+            (Self::Reads(one) | Self::Writes(one), Self::Reads(other) | Self::Writes(other)) => {
+                !is_within(one, other) && !is_within(other, one)
+            }
+        }
+    }
+}
+
+/// Whether a path is another one or below it, by their words alone.
+fn is_within(path: &str, above: &str) -> bool {
+    path.strip_prefix(above.trim_end_matches('/'))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Done {
+    /// An answer that shows what was done.
+    pub fn worked(answer: Value) -> Self {
+        Self { answer, worked: true, ends_turn: false }
+    }
+
+    /// An answer about something that did not work.
+    pub fn failed(answer: Value) -> Self {
+        Self { answer, worked: false, ends_turn: false }
+    }
+
+    /// An answer that only says what went wrong.
+    pub fn error(what: impl std::fmt::Display) -> Self {
+        Self::failed(json!({"error": what.to_string()}))
+    }
+
+    /// An answer to what was not allowed.
+    pub fn refused(no: &No) -> Self {
+        let answer = json!({"status": "blocked", "error": format!("not allowed: {no}")});
+        Self { answer, worked: false, ends_turn: matches!(no, No::EndOfTurn(_)) }
+    }
+}
+
+impl Hands {
+    /// Does what a model asked for. Whatever goes wrong is told to the model.
+    pub async fn call(&self, tool: Tool, arguments: Map<String, Value>, scene: Scene<'_>) -> Done {
+        let mut done = match tool {
+            Tool::Terminal => terminal::call(self, arguments, scene).await,
+            Tool::Todo => todo::call(self, arguments),
+        };
+        redact(&mut done.answer, &self.setup().redactor);
+        done
+    }
+}
+
+/// Takes the secrets out of every text in an answer. Names are ours.
+fn redact(answer: &mut Value, redactor: &Redactor) {
+    match answer {
+        Value::String(text) => {
+            if let Cow::Owned(clean) = redactor.text(text) {
+                *text = clean;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, redactor)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| redact(field, redactor)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The arguments of a tool, or what is wrong with them.
+pub(crate) fn arguments<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Done> {
+    serde_json::from_value(Value::Object(arguments))
+        .map_err(|error| Done::error(format!("arguments: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_agree_unless_one_may_notice_the_other() {
+        use Effects::{Alone, Everything, Looks};
+        let reads = |path: &str| Effects::Reads(path.to_owned());
+        let writes = |path: &str| Effects::Writes(path.to_owned());
+        let cases = [
+            (Looks, Looks, true),
+            (Looks, Everything, true),
+            (Looks, Alone, false),
+            (Alone, Alone, false),
+            (Everything, Everything, false),
+            (Everything, reads("/a"), false),
+            (reads("/a"), reads("/a"), true),
+            (reads("/a"), writes("/a"), false),
+            (reads("/a"), writes("/a/b"), false),
+            (reads("/a/b"), writes("/a"), false),
+            (reads("/"), writes("/a"), false),
+            (writes("/a"), writes("/ab"), true),
+            (writes("/a/b"), writes("/a/c"), true),
+        ];
+        for (one, other, agree) in cases {
+            assert_eq!(one.agree_with(&other), agree, "{one:?} {other:?}");
+            assert_eq!(other.agree_with(&one), agree, "{other:?} {one:?}");
+        }
+    }
+
+    #[test]
+    fn every_tool_is_found_by_its_name_and_describes_an_object() {
+        for tool in Tool::ALL {
+            assert_eq!(Tool::named(tool.name()), Some(tool));
+            let spec = tool.spec();
+            assert_eq!(spec.parameters["type"], "object", "{tool:?}");
+            assert!(!spec.description.is_empty(), "{tool:?}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! `terminal`: a command in the session's place.
+
+use std::time::Duration;
+
+use hermes_exec::{
+    AtDeadline, AtEnd, Attention, Command, Directory, Ending, Error, Handle, Input, Outcome, Reset, Sandbox,
+    Wish,
+};
+use hermes_policy::shell::{Surroundings, understand};
+use hermes_types::Job;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Done, Scene, arguments};
+use crate::{Hands, No};
+
+/// How often a session may move away under a command that waits for its permit.
+const ATTEMPTS: u32 = 5;
+
+#[derive(Deserialize)]
+struct Arguments {
+    command: String,
+    #[serde(default)]
+    background: bool,
+    timeout: Option<u64>,
+    workdir: Option<String>,
+    #[serde(default)]
+    notify_on_complete: bool,
+    #[serde(default)]
+    watch_patterns: Vec<String>,
+}
+
+pub(super) fn spec() -> (&'static str, Value) {
+    let description = "Run a shell command. The working directory, exported variables, functions and files stay for the \
+        next command. Read, write and search files with the file tools instead of cat, sed, echo or grep. Commands \
+        that end belong in the foreground, with a larger `timeout` if they take long; servers and watchers belong in \
+        the background, where `process` reads, waits for and ends them. Do not use programs that want a person at the \
+        keyboard.";
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "description": "The command."},
+            "background": {
+                "type": "boolean",
+                "description": "Let it go on and answer at once with a session_id for `process`.",
+                "default": false,
+            },
+            "timeout": {"type": "integer", "description": "Seconds it may run in the foreground.", "minimum": 1},
+            "workdir": {"type": "string", "description": "Another directory, for this command only."},
+            "pty": {
+                "type": "boolean",
+                "description": "Give it a terminal, for programs that insist on one. Only in the background.",
+                "default": false,
+            },
+            "notify_on_complete": {
+                "type": "boolean",
+                "description": "Tell me when a background command has ended.",
+                "default": false,
+            },
+            "watch_patterns": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Tell me of lines with one of these words in the output of a background command.",
+            },
+        },
+        "required": ["command"],
+    });
+    (description, parameters)
+}
+
+pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Done {
+    let given: Arguments = match arguments(given) {
+        Ok(given) => given,
+        Err(wrong) => return wrong,
+    };
+    let limits = &hands.setup().limits;
+    let longest = limits.max_foreground;
+    let timeout = match given.timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs) {
+        Some(wanted) if wanted > longest && !given.background => {
+            return Done::error(format!(
+                "a command in the foreground may take {} seconds; use background=true for longer ones",
+                longest.as_secs()
+            ));
+        }
+        wanted => wanted.unwrap_or(limits.timeout),
+    };
+    let wish = Wish {
+        timeout: (!given.background).then_some(timeout),
+        at_deadline: AtDeadline::Kill,
+        keep: limits.output_bytes,
+        input: if given.background { Input::Later } else { Input::Nothing },
+        env: Vec::new(),
+        attention: if given.background {
+            let at_end = if given.notify_on_complete { AtEnd::Notify } else { AtEnd::Quiet };
+            let watch = if given.notify_on_complete { Vec::new() } else { given.watch_patterns.clone() };
+            Attention::Background { label: scene.call.as_str().to_owned(), watch, at_end }
+        } else {
+            Attention::AtEnd
+        },
+        directory: if given.workdir.is_some() { Directory::Other } else { Directory::Session },
+    };
+    let sandbox = match hands.sandbox().await {
+        Ok(sandbox) => sandbox,
+        Err(error) => return Done::error(error),
+    };
+    let mut command = match start(hands, sandbox, &given, &wish, scene).await {
+        Ok(command) => command,
+        Err(Stopped::No(no)) => return Done::refused(&no),
+        Err(Stopped::Fault(error)) => return Done::error(error),
+    };
+    let outcome = tokio::select! {
+        outcome = command.end() => outcome,
+        () = scene.stop.cancelled() => match command.interrupt().await {
+            Ok(()) => command.end().await,
+            Err(error) => Err(error),
+        },
+    };
+    match outcome {
+        Ok(outcome) => told(hands, &given, &outcome),
+        Err(error) => Done::error(error),
+    }
+}
+
+/// Why a command did not start.
+enum Stopped {
+    No(No),
+    Fault(Error),
+}
+
+async fn start(
+    hands: &Hands,
+    sandbox: &Sandbox,
+    given: &Arguments,
+    wish: &Wish,
+    scene: Scene<'_>,
+) -> Result<Command, Stopped> {
+    let mut attempts = 0;
+    loop {
+        let cwd = match &given.workdir {
+            Some(directory) => {
+                let home = hands.setup().plan.place().home;
+                let here = sandbox.cwd().await.map_err(Stopped::Fault)?;
+                hermes_exec::files::lexical(directory, &here, &home)
+            }
+            None => sandbox.cwd().await.map_err(Stopped::Fault)?,
+        };
+        let permit =
+            hands.permit(Job::shell(given.command.as_str(), cwd), scene).await.map_err(Stopped::No)?;
+        attempts += 1;
+        match sandbox.start(permit, wish.clone()).await {
+            // Another command of the session was faster; the gate must hear of the new directory.
+            Err(Error::Moved) if attempts < ATTEMPTS => {}
+            started => return started.map_err(Stopped::Fault),
+        }
+    }
+}
+
+fn told(hands: &Hands, given: &Arguments, outcome: &Outcome) -> Done {
+    let mut answer = Map::new();
+    let mut tell = |name: &str, value: Value| drop(answer.insert(name.to_owned(), value));
+    if let Ending::Background(id) = outcome.ending {
+        tell("session_id", json!(Handle::new(hands.setup().plan.id(), id).to_string()));
+        tell("pid", json!(id.pid));
+        tell("output", json!("started in the background"));
+        tell("exit_code", json!(0));
+        tell("error", Value::Null);
+        if given.notify_on_complete {
+            tell("notify_on_complete", json!(true));
+            if !given.watch_patterns.is_empty() {
+                tell("watch_patterns_ignored", json!("its end is told; lines are not watched besides"));
+            }
+        } else if !given.watch_patterns.is_empty() {
+            tell("watch_patterns", json!(given.watch_patterns));
+        } else {
+            tell("hint", json!("nothing tells you when it ends; use `process` with poll, log or wait"));
+        }
+        return Done::worked(Value::Object(answer));
+    }
+    tell("exit_code", json!(outcome.code));
+    if outcome.code != 0
+        && let Some(meaning) = meaning(&given.command, outcome.code)
+    {
+        tell("exit_code_meaning", json!(meaning));
+    }
+    tell("output", json!(shown(outcome)));
+    let error = match outcome.ending {
+        Ending::TimedOut => Some("stopped at its time limit; all it started is gone"),
+        Ending::Interrupted => Some("interrupted"),
+        Ending::BadDirectory => Some("its directory is not there; nothing was run"),
+        Ending::Exited | Ending::Background(_) => None,
+    };
+    tell("error", json!(error));
+    if outcome.omitted > 0 {
+        tell("total_bytes", json!(outcome.total));
+        tell("full_output", json!(outcome.spool));
+    }
+    if outcome.reset == Reset::Yes {
+        tell("note", json!("the place was made anew: its directory, variables and processes begin again"));
+    }
+    if let Some(left) = outcome.left {
+        let id = Handle::new(hands.setup().plan.id(), left).to_string();
+        tell("session_id", json!(id));
+        tell("hint", json!("it left something running, which `process` can show and end"));
+    } else if outcome.ending == Ending::TimedOut && is_server(&given.command) {
+        tell("hint", json!("what serves or watches does not end; run it with background=true"));
+    }
+    let answer = Value::Object(answer);
+    if outcome.code == 0 { Done::worked(answer) } else { Done::failed(answer) }
+}
+
+/// The output with a mark where the middle is missing.
+fn shown(outcome: &Outcome) -> String {
+    if outcome.omitted == 0 {
+        return String::from_utf8_lossy(&outcome.output).into_owned();
+    }
+    // What is kept is the beginning and the end, half each.
+    let (head, tail) = outcome.output.split_at(outcome.output.len() / 2);
+    format!(
+        "{}\n[… {} of {} bytes left out …]\n{}",
+        String::from_utf8_lossy(head),
+        outcome.omitted,
+        outcome.total,
+        String::from_utf8_lossy(tail)
+    )
+}
+
+/// What a code says that is no failure, by the command that gave it: the last one of the line.
+fn meaning(command: &str, code: i32) -> Option<&'static str> {
+    let script = understand(command, &Surroundings { cwd: "/", home: "/", hermes_home: "/" });
+    Some(match (script.segments.last()?.name.as_str(), code) {
+        ("grep" | "egrep" | "fgrep" | "rg" | "ag" | "ack", 1) => "nothing matched (no error)",
+        ("diff", 1) => "the files differ (no error)",
+        ("find", 1) => "some directories could not be read; the rest is there",
+        ("test" | "[", 1) => "the condition is false (no error)",
+        ("curl", 6) => "the host name could not be resolved",
+        ("curl", 7) => "the host did not accept the connection",
+        ("curl", 22) => "the server answered with an error",
+        ("curl", 28) => "it took too long",
+        ("git", 1) => "often no error, for example when there are differences",
+        _ => return None,
+    })
+}
+
+/// Whether a command is one of those that serve until somebody ends them.
+fn is_server(command: &str) -> bool {
+    const WORDS: [&[&str]; 9] = [
+        &["npm", "run", "dev"],
+        &["npm", "start"],
+        &["vite"],
+        &["next", "dev"],
+        &["nodemon"],
+        &["uvicorn"],
+        &["gunicorn"],
+        &["http.server"],
+        &["compose", "up"],
+    ];
+    let words: Vec<&str> = command.split_whitespace().collect();
+    WORDS.iter().any(|server| words.windows(server.len()).any(|window| window == *server))
+}
