@@ -264,7 +264,7 @@ pub(crate) async fn however_podman_numbers_its_users_commands_can_write(ground: 
             let options = [format!("--userns={mode}")];
             let s = ground
                 .open_with("s", |docker| {
-                    docker.extra = Box::new(Extra::parse(&options).unwrap());
+                    *docker.extra = Extra::parse(&options).unwrap();
                     docker.files = docker.files.take().filter(|_| is_kept);
                 })
                 .await;

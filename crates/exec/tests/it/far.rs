@@ -81,7 +81,7 @@ pub(crate) async fn whoever_commands_run_as_has_a_guest_on_another_machine(groun
         let s = ground
             .open_with("s", |docker| {
                 docker.engine = far.address.clone();
-                docker.extra = Box::new(Extra::parse(&[option.to_owned()]).unwrap());
+                *docker.extra = Extra::parse(&[option.to_owned()]).unwrap();
                 docker.files = None;
             })
             .await;

@@ -67,7 +67,7 @@ async fn the_owners_own_user_is_refused_unless_the_container_has_the_users_of_th
     let s = ground
         .open_with("s", |docker| {
             docker.user = User::Host;
-            docker.extra = Box::new(Extra::parse(&["--userns=host".to_owned()]).unwrap());
+            *docker.extra = Extra::parse(&["--userns=host".to_owned()]).unwrap();
         })
         .await;
     s.out("echo x >file").await;
