@@ -295,13 +295,9 @@ async fn print(context: &Context, store: &Store, id: &SessionId) -> Result<(), F
 }
 
 async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> Result<ExitCode, Failure> {
+    // All names are looked up before anything is gone: `last` would be another one after that.
     let mut found: Vec<SessionId> = Vec::new();
     for word in words {
-        // The last one is another one after each removal; that is no way to say what shall be gone.
-        if word == "last" {
-            return Err(Failure::new(Kind::Usage, "name the session to remove by its id or its title")
-                .hint("`hermes sessions ls` lists them"));
-        }
         let id = one(store, word).await?.id;
         if !found.contains(&id) {
             found.push(id);
