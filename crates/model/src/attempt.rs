@@ -129,7 +129,8 @@ fn concluded(
     };
     let partial = draft.has_shown().then(|| {
         let open_call = draft.has_open_call();
-        Box::new(Partial { reply: draft.seal(endpoint, Finish::Dropped(fault.message.clone())), open_call })
+        let reply = draft.seal(endpoint, Finish::Dropped(fault.message.clone()));
+        Box::new(Partial { reply, open_call })
     });
     Err(Failed { fault, partial })
 }

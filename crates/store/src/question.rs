@@ -69,6 +69,8 @@ pub struct Question {
     pub expires: Timestamp,
     /// What became of it.
     pub state: QuestionState,
+    /// Whether its answer was acted upon.
+    pub is_used: bool,
 }
 
 /// What became of a question.
@@ -210,6 +212,16 @@ impl Store {
         .await
     }
 
+    /// Takes an answer to act upon it. Of all who try one gets it, also if hermes was restarted in between.
+    pub async fn use_answer(&self, id: &str, at: Timestamp) -> Result<bool, Error> {
+        let id = id.to_owned();
+        self.write(move |transaction| {
+            let sql = "UPDATE questions SET used = ?2 WHERE id = ?1 AND state = 'answered' AND used IS NULL";
+            Ok(transaction.prepare_cached(sql)?.execute(params![id, at.seconds()])? == 1)
+        })
+        .await
+    }
+
     /// Asks no longer. Tells what became of the question: an answer that came first stands. `None` when there is no such question.
     pub async fn withdraw(&self, id: &str, at: Timestamp) -> Result<Option<QuestionState>, Error> {
         self.settle(id, "withdrawn", at).await
@@ -261,7 +273,7 @@ impl Store {
 
 const SELECT: &str =
     "SELECT q.id, q.key, s.id, q.call, q.stored, q.shown, q.approvers, q.created, q.expires, q.state,
-    q.decided, q.decided_by, q.choice, q.reason FROM questions q LEFT JOIN sessions s ON s.n = q.session";
+    q.decided, q.decided_by, q.choice, q.reason, q.used FROM questions q LEFT JOIN sessions s ON s.n = q.session";
 
 fn insert(connection: &Connection, question: &NewQuestion) -> Result<(), Fault> {
     let session = match &question.asked_by {
@@ -354,6 +366,7 @@ fn read(row: &Row<'_>) -> Result<Question, Fault> {
         created: Timestamp::from_seconds(row.get(7)?),
         expires: Timestamp::from_seconds(row.get(8)?),
         state,
+        is_used: row.get::<_, Option<u64>>(14)?.is_some(),
         id,
     })
 }

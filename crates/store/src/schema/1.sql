@@ -90,7 +90,9 @@ CREATE TABLE questions (
     decided INTEGER,
     decided_by TEXT,
     choice TEXT,
-    reason TEXT
+    reason TEXT,
+    -- When the answer was acted upon.
+    used INTEGER
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX open_questions ON questions (created) WHERE state = 'open';
 CREATE INDEX questions_by_session ON questions (session) WHERE session IS NOT NULL;
