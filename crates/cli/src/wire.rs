@@ -5,6 +5,8 @@ mod docker;
 pub(crate) mod engine;
 mod image;
 mod local;
+pub(crate) mod model;
+pub(crate) mod store;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

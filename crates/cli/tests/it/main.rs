@@ -11,11 +11,14 @@ mod exec;
 mod hostile;
 mod layers;
 mod local;
+mod model;
 mod mounts;
 mod places;
 mod pull;
+mod questions;
 mod registry;
 mod request;
+mod sessions;
 mod status;
 
 use std::collections::BTreeMap;
