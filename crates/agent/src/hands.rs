@@ -13,7 +13,9 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::Tool;
+use crate::http::Web;
 use crate::people::{Ask, Asking};
+use crate::tool::notes::Notes;
 use crate::tool::todo::Todo;
 
 /// How much tools take and give.
@@ -59,6 +61,8 @@ pub struct Setup {
     pub tools: Vec<Tool>,
     /// What a pull is allowed.
     pub means: MeansOf,
+    /// How pages are fetched.
+    pub web: Arc<Web>,
 }
 
 impl fmt::Debug for Setup {
@@ -74,6 +78,15 @@ pub struct Hands {
     sandbox: OnceCell<Sandbox>,
     denied: Mutex<Turn>,
     pub(crate) todo: Mutex<Todo>,
+    pub(crate) notes: Mutex<Notes>,
+}
+
+/// A permit, and whose word it took.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) permit: Permit,
+    /// Who said yes; nobody was asked if there is none.
+    pub(crate) by: Option<Person>,
 }
 
 /// A no that the model hears.
@@ -98,12 +111,18 @@ impl Hands {
             sandbox: OnceCell::new(),
             denied: Mutex::new(Turn::default()),
             todo: Mutex::new(Todo::default()),
+            notes: Mutex::new(Notes::default()),
         }
     }
 
     /// What they were made of.
     pub fn setup(&self) -> &Setup {
         &self.setup
+    }
+
+    /// The place that was opened, if any tool needed it, for whoever is to end it.
+    pub fn into_sandbox(self) -> Option<Sandbox> {
+        self.sandbox.into_inner()
     }
 
     /// What was denied in the turn before may be asked about again.
@@ -129,11 +148,13 @@ impl Hands {
     /// Asks the gate, and the people it sends us to. A question waits until it is answered, expires, or `stop` is
     /// called.
     pub async fn permit(&self, job: Job, stop: &CancellationToken) -> Result<Permit, No> {
-        let origin = self.origin();
-        let moment = Moment { now: now(), seed: seed().map_err(No::NoChance)? };
-        let verdict = read(&self.setup.gate).judge(job, &origin, moment);
-        let question = match verdict {
-            Verdict::Allow(permit) => return Ok(permit),
+        Ok(self.decide(job, stop).await?.permit)
+    }
+
+    /// The same, and whose word it took.
+    pub(crate) async fn decide(&self, job: Job, stop: &CancellationToken) -> Result<Granted, No> {
+        let question = match self.judge(job).map_err(No::NoChance)? {
+            Verdict::Allow(permit) => return Ok(Granted { permit, by: None }),
             Verdict::Deny(refusal) => return Err(No::Refused(refusal)),
             Verdict::Ask(question) => question,
         };
@@ -145,7 +166,20 @@ impl Hands {
         self.put(question, stop).await
     }
 
-    async fn put(&self, question: Question, stop: &CancellationToken) -> Result<Permit, No> {
+    /// A permit for what nobody has to be asked about.
+    pub(crate) fn unasked(&self, job: Job) -> Option<Permit> {
+        match self.judge(job) {
+            Ok(Verdict::Allow(permit)) => Some(permit),
+            Ok(Verdict::Deny(_) | Verdict::Ask(_)) | Err(_) => None,
+        }
+    }
+
+    fn judge(&self, job: Job) -> Result<Verdict, getrandom::Error> {
+        let moment = Moment { now: now(), seed: seed()? };
+        Ok(read(&self.setup.gate).judge(job, &self.origin(), moment))
+    }
+
+    async fn put(&self, question: Question, stop: &CancellationToken) -> Result<Granted, No> {
         let answer = tokio::select! {
             answer = self.setup.ask.permission(&question) => answer,
             () = stop.cancelled() => None,
@@ -156,13 +190,14 @@ impl Hands {
         if matches!(answer.choice, Choice::Deny(_)) {
             lock(&self.denied).denied(&question);
         }
+        let by = Some(answer.by.clone());
         let permit = question.answered(answer).map_err(No::Refused)?;
         let grants = permit.grants();
         if !grants.is_empty() {
             let mut gate = self.setup.gate.write().unwrap_or_else(PoisonError::into_inner);
             gate.grants.add(grants);
         }
-        Ok(permit)
+        Ok(Granted { permit, by })
     }
 
     /// The circumstances of everything that is done here.

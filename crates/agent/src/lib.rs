@@ -5,12 +5,14 @@
 //! in the place it does with a permit that [`Hands::permit`] got from the gate, so that no tool can forget to ask.
 //!
 //! *Where to start reading.* [`hands`] for the way from a tool call to a permit, [`tool`] for the list of tools, and one
-//! file below it for each.
+//! file below it for each, [`http`] for the one way to the web.
 
 pub mod hands;
+pub mod http;
 pub mod people;
 pub mod tool;
 
 pub use hands::{Hands, Limits, MeansOf, No, Setup};
+pub use http::Web;
 pub use people::{Ask, Asking, Clarification};
 pub use tool::{Done, Effects, Tool};

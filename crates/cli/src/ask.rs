@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use hermes_policy::{Answer, Choice, Moment, Permit, Question, Refusal, Verdict};
-use hermes_types::{Attendance, Door, Job, Origin, Person, Place, SessionKey, Timestamp};
+use hermes_types::{Attendance, Door, Job, Origin, Place, SessionKey, Timestamp};
 use serde_json::json;
 
 use crate::Context;
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
-use crate::screen::{Format, Tone};
+use crate::people::owner;
+use crate::screen::{Format, Screen, Tone};
 use crate::wire;
 
 /// Who answers a question.
@@ -53,7 +54,7 @@ pub(crate) fn ask(
     job: Job,
     consent: Consent,
 ) -> Result<Result<Permit, Refused>, Failure> {
-    let owner = Person::new("cli");
+    let owner = owner();
     let origin = Origin {
         attendance: Attendance::Attended(vec![owner.clone()]),
         person: owner.clone(),
@@ -84,7 +85,7 @@ pub(crate) fn ask(
         Consent::Ask if io::stdin().is_terminal() && io::stderr().is_terminal() => put(context, &question)?,
         Consent::Ask | Consent::Nobody => {
             if context.screen.format == Format::Text {
-                reasons(context, &question);
+                reasons(context.screen, &question);
             }
             Choice::Deny(Some("there is no terminal to ask on; `--yes` says yes".to_owned()))
         }
@@ -102,15 +103,15 @@ pub(crate) fn ask(
 /// Shows a question and reads the answer; anything but a clear yes is a no.
 fn put(context: &Context, question: &Question) -> Result<Choice, Failure> {
     context.screen.aside(&question.shown().plain());
-    reasons(context, question);
+    reasons(context.screen, question);
     Ok(if confirm(context, "run it? [y/N]")? { Choice::Once } else { Choice::Deny(None) })
 }
 
 /// Says why there is a question.
-fn reasons(context: &Context, question: &Question) {
-    let mark = context.screen.paint(Tone::Doubtful, "!");
+pub(crate) fn reasons(screen: Screen, question: &Question) {
+    let mark = screen.paint(Tone::Doubtful, "!");
     for found in question.matches() {
-        context.screen.aside(&format!("  {mark} {}", found.reason));
+        screen.aside(&format!("  {mark} {}", found.reason));
     }
 }
 

@@ -11,3 +11,4 @@ pub(crate) mod process;
 pub(crate) mod sandbox;
 pub(crate) mod shell;
 pub(crate) mod status;
+pub(crate) mod tool;
