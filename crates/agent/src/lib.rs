@@ -7,12 +7,21 @@
 //! *Where to start reading.* [`hands`] for the way from a tool call to a permit, [`tool`] for the list of tools, and one
 //! file below it for each, [`http`] for the one way to the web.
 
+mod batch;
+pub mod conversation;
+mod guard;
 pub mod hands;
 pub mod http;
 pub mod people;
+mod preview;
+pub mod prompt;
 pub mod tool;
+mod turn;
 
+pub use conversation::{Control, Conversation, Ended, Error, Event, Exit, Mind, Watch};
+pub use guard::{GuardRules, Repeats};
 pub use hands::{Hands, Limits, MeansOf, No, Setup};
 pub use http::Web;
 pub use people::{Ask, Asking, Clarification};
-pub use tool::{Done, Effects, Tool};
+pub use prompt::{Opening, Told};
+pub use tool::{Done, Effects, Occasion, Scene, Tool};

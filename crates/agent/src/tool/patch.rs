@@ -183,7 +183,7 @@ async fn put(
         let mut content = bytes.as_slice();
         shelf.files.write(permit, &mut content, how).await
     };
-    let touched = shelf.touch(FileAccess::Write, path, scene.stop, act).await.map_err(Done::from)?;
+    let touched = shelf.touch(FileAccess::Write, path, scene, act).await.map_err(Done::from)?;
     match touched.got {
         Ok(_written) => Ok(()),
         Err(Error::NotDone(FileFault::NoMatch { .. } | FileFault::Ambiguous { .. })) => {
@@ -212,7 +212,7 @@ async fn unseen(
     scene: Scene<'_>,
 ) -> Result<Done, Done> {
     let act = |permit| shelf.files.patch(permit, vec![edit(Style::default(), old, new, wanted)]);
-    let touched = shelf.touch(FileAccess::Write, path, scene.stop, act).await.map_err(Done::from)?;
+    let touched = shelf.touch(FileAccess::Write, path, scene, act).await.map_err(Done::from)?;
     match touched.got {
         Ok((counts, written)) => Ok(Done::worked(json!({
             "success": true,

@@ -279,7 +279,7 @@ impl One<'_> {
         }
         let count = text.len();
         let job = Job { work: Work::Input(text), cwd: String::from_utf8_lossy(&self.view.cwd).into_owned() };
-        let permit = self.hands.permit(job, scene.stop).await.map_err(|no| Done::from(Stopped::No(no)))?;
+        let permit = self.hands.permit(job, scene).await.map_err(|no| Done::from(Stopped::No(no)))?;
         self.processes.write(self.view.process, permit).await.map_err(|error| input_fault(&error))?;
         Ok(Done::worked(json!({"status": "ok", "bytes_written": count})))
     }

@@ -65,8 +65,7 @@ async fn read(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Res
     let shelf = Shelf::open(hands).await.map_err(Done::from)?;
     let part = Part::Lines { first, count };
     let act = |permit| async { shelf.files.read(permit, part).await?.all(MOST_BYTES).await };
-    let Touched { got, real } =
-        shelf.touch(FileAccess::Read, path, scene.stop, act).await.map_err(Done::from)?;
+    let Touched { got, real } = shelf.touch(FileAccess::Read, path, scene, act).await.map_err(Done::from)?;
     let (bytes, end) = match got {
         Ok(read) => read,
         Err(error) if shelf::is_missing(&error) => return Err(missing(&shelf, path).await),

@@ -130,7 +130,7 @@ async fn search(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> R
     };
     let shelf = Shelf::open(hands).await.map_err(Done::from)?;
     let act = |permit| shelf.files.search(permit, search.clone());
-    let touched = shelf.touch(FileAccess::Read, path, scene.stop, act).await;
+    let touched = shelf.touch(FileAccess::Read, path, scene, act).await;
     let Touched { got, real } = touched.map_err(Done::from)?;
     let Listing { items, end } = match got {
         Ok(listing) => listing,

@@ -4,9 +4,8 @@ use hermes_exec::files::{FileFault, lexical};
 use hermes_exec::{Error, Files};
 use hermes_policy::Permit;
 use hermes_types::{FileAccess, FileUse, Job, Work};
-use tokio_util::sync::CancellationToken;
 
-use super::{Done, Stopped};
+use super::{Done, Scene, Stopped};
 use crate::Hands;
 use crate::hands::Granted;
 
@@ -48,24 +47,24 @@ impl<'a> Shelf<'a> {
         lexical(path, &self.cwd, &self.home)
     }
 
-    /// Does something to a file, with a permit for each path that it turns out to be. Looking ends early when `stop` is
-    /// called; a change is brought to its end.
+    /// Does something to a file, with a permit for each path that it turns out to be. Looking ends early when the
+    /// call is stopped; a change is brought to its end.
     pub(super) async fn touch<T, F: Future<Output = Result<T, Error>>>(
         &self,
         access: FileAccess,
         path: &str,
-        stop: &CancellationToken,
+        scene: Scene<'_>,
         act: impl Fn(Permit) -> F,
     ) -> Result<Touched<T>, Stopped> {
         let mut real = self.lexical(path);
         let mut attempts = 0;
         loop {
             let Granted { permit, by: _ } =
-                self.hands.decide(self.job(access, path, &real), stop).await.map_err(Stopped::No)?;
+                self.hands.decide(self.job(access, path, &real), scene).await.map_err(Stopped::No)?;
             let got = match access {
                 FileAccess::Read => tokio::select! {
                     got = act(permit) => got,
-                    () = stop.cancelled() => return Err(Stopped::Interrupted),
+                    () = scene.stop.cancelled() => return Err(Stopped::Interrupted),
                 },
                 FileAccess::Write | FileAccess::Delete => act(permit).await,
             };
@@ -100,9 +99,9 @@ impl<'a> Shelf<'a> {
         access: FileAccess,
         path: &str,
         real: &str,
-        stop: &CancellationToken,
+        scene: Scene<'_>,
     ) -> Result<Permit, Stopped> {
-        self.hands.permit(self.job(access, path, real), stop).await.map_err(Stopped::No)
+        self.hands.permit(self.job(access, path, real), scene).await.map_err(Stopped::No)
     }
 
     /// Whether a file may be read without a question.

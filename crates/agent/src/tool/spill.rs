@@ -69,7 +69,7 @@ async fn put(hands: &Hands, content: &[u8], scene: Scene<'_>) -> Result<String, 
         let mut content = content;
         shelf.files.write(permit, &mut content, how).await
     };
-    let touched = shelf.touch(FileAccess::Write, &path, scene.stop, act).await;
+    let touched = shelf.touch(FileAccess::Write, &path, scene, act).await;
     let written = touched.map_err(|stopped| told(stopped.into()))?.got;
     written.map(|_| path.clone()).map_err(|error| shelf::fault(&path, &error))
 }

@@ -149,7 +149,7 @@ async fn start(
             None => sandbox.cwd().await.map_err(Stopped::Fault)?,
         };
         let job = Job::shell(given.command.as_str(), cwd);
-        let Granted { permit, by } = hands.decide(job, scene.stop).await.map_err(Stopped::No)?;
+        let Granted { permit, by } = hands.decide(job, scene).await.map_err(Stopped::No)?;
         attempts += 1;
         match sandbox.start(permit, wish.clone()).await {
             // Another command of the session was faster; the gate must hear of the new directory.

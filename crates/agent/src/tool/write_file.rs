@@ -73,7 +73,7 @@ async fn write(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Re
             let mut content = bytes.as_slice();
             shelf.files.write(permit, &mut content, how).await
         };
-        shelf.touch(FileAccess::Write, path, scene.stop, act).await.map_err(Done::from)
+        shelf.touch(FileAccess::Write, path, scene, act).await.map_err(Done::from)
     };
     let mut dirs_created = false;
     let mut touched = put(Parents::Require).await?;

@@ -70,7 +70,7 @@ pub(super) async fn apply(hands: &Hands, text: &str, scene: Scene<'_>) -> Result
             What::Put { .. } => FileAccess::Write,
             What::Remove => FileAccess::Delete,
         };
-        permits.push(shelf.permit(access, &step.path, &step.real, scene.stop).await.map_err(Done::from)?);
+        permits.push(shelf.permit(access, &step.path, &step.real, scene).await.map_err(Done::from)?);
     }
     let mut done: Vec<&Step> = Vec::new();
     for (step, permit) in steps.iter().zip(permits) {
@@ -166,7 +166,7 @@ fn new_file(path: &str, real: String, after: String, bytes: Vec<u8>) -> Step {
 /// Removing a link removes the link itself, so its own path is what counts.
 async fn removal(shelf: &Shelf<'_>, path: &str, before: String, scene: Scene<'_>) -> Result<Step, Done> {
     let act = |permit| shelf.files.stat(permit);
-    let touched = shelf.touch(FileAccess::Read, path, scene.stop, act).await.map_err(Done::from)?;
+    let touched = shelf.touch(FileAccess::Read, path, scene, act).await.map_err(Done::from)?;
     let stat = touched.got.map_err(|error| Done::error(shelf::fault(path, &error)))?;
     if stat.kind == Kind::Directory {
         return Err(Done::error(format!("{path} is a directory")));
@@ -193,7 +193,7 @@ async fn existing(shelf: &Shelf<'_>, path: &str, scene: Scene<'_>) -> Result<(Or
 async fn look(shelf: &Shelf<'_>, path: &str, scene: Scene<'_>) -> Result<There, Done> {
     let path = checked(path)?;
     let act = |permit| async { shelf.files.read(permit, Part::Whole).await?.all(MOST_BYTES).await };
-    let touched = shelf.touch(FileAccess::Read, path, scene.stop, act).await.map_err(Done::from)?;
+    let touched = shelf.touch(FileAccess::Read, path, scene, act).await.map_err(Done::from)?;
     let Touched { got, real } = touched;
     match got {
         Ok((bytes, end)) => {
