@@ -5,13 +5,12 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use hermes_policy::{Answer, Choice, Moment, Permit, Question, Refusal, Verdict};
-use hermes_types::{Attendance, Door, Job, Origin, Place, SessionKey, Timestamp};
+use hermes_types::{Attendance, Door, Job, Origin, Person, Place, SessionKey, Timestamp};
 use serde_json::json;
 
 use crate::Context;
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
-use crate::people::owner;
 use crate::screen::{Format, Screen, Tone};
 use crate::wire;
 
@@ -61,10 +60,6 @@ pub(crate) fn ask(
         door: Door::Cli,
         session: session.clone(),
         place,
-    };
-    let now = || {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_seconds(since.as_secs())
     };
     let moment = Moment { now: now(), seed: random()? };
     let question = match wire::gate(config).judge(job, &origin, moment) {
@@ -136,6 +131,17 @@ pub(crate) fn refuse(context: &Context, refused: &Refused) -> Result<ExitCode, F
         }
     }
     Ok(Kind::Refused.code())
+}
+
+/// Whoever sits at this terminal.
+pub(crate) fn owner() -> Person {
+    Person::new("cli")
+}
+
+/// The time of this machine.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_seconds(since.as_secs())
 }
 
 /// Sixteen bytes that nobody can guess.

@@ -9,6 +9,7 @@ pub(crate) mod fill_pool;
 pub(crate) mod keep_proxy;
 pub(crate) mod process;
 pub(crate) mod sandbox;
+pub(crate) mod sessions;
 pub(crate) mod shell;
 pub(crate) mod status;
 pub(crate) mod tool;

@@ -1,21 +1,14 @@
 //! The person at this terminal, as tools ask them.
 
 use std::io::{self, IsTerminal};
-use std::time::SystemTime;
 
 use hermes_agent::{Ask, Asking, Clarification};
 use hermes_policy::visible::visible;
 use hermes_policy::{Answer, Choice, Question};
-use hermes_types::{Person, Timestamp};
 use tokio::sync::{Mutex, oneshot};
 
-use crate::ask::{Consent, reasons};
+use crate::ask::{Consent, now, owner, reasons};
 use crate::screen::{Format, Screen, Tone};
-
-/// Whoever typed the command.
-pub(crate) fn owner() -> Person {
-    Person::new("cli")
-}
 
 /// Puts questions at the terminal, one at a time. Without one, the answer is no.
 #[derive(Debug)]
@@ -90,9 +83,7 @@ impl Ask for AtTerminal {
     fn permission<'a>(&'a self, question: &'a Question) -> Asking<'a, Option<Answer>> {
         Box::pin(async move {
             let choice = self.choose(question).await;
-            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let at = Timestamp::from_seconds(since.as_secs());
-            Some(Answer { question: question.id().clone(), by: owner(), at, choice })
+            Some(Answer { question: question.id().clone(), by: owner(), at: now(), choice })
         })
     }
 

@@ -10,8 +10,8 @@ const MOST: usize = 512;
 /// What one session has looked at and tried.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// The last look, and how often it was made in a row.
-    last: Option<(String, u32)>,
+    /// The last look.
+    last: Option<String>,
     /// The content of files as the model last saw or wrote them.
     known: HashMap<String, Digest>,
     /// Edits of a file that failed in a row.
@@ -19,14 +19,9 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// How often this look was made in a row, this time included.
-    pub(super) fn look(&mut self, what: String) -> u32 {
-        let count = match &self.last {
-            Some((last, count)) if *last == what => count.saturating_add(1),
-            _ => 1,
-        };
-        self.last = Some((what, count));
-        count
+    /// Whether this is what was looked at last.
+    pub(super) fn repeats(&mut self, what: String) -> bool {
+        self.last.replace(what.clone()).is_some_and(|last| last == what)
     }
 
     /// The model knows the file as it is now.
@@ -63,10 +58,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_look_in_a_row_is_counted() {
+    fn only_the_same_look_in_a_row_is_a_repeat() {
         let mut notes = Notes::default();
-        let counts: Vec<u32> = ["a", "a", "b", "a", "a", "a"].map(|what| notes.look(what.to_owned())).into();
-        assert_eq!(counts, [1, 2, 1, 1, 2, 3]);
+        let repeats = ["a", "a", "b", "a", "a"].map(|what| notes.repeats(what.to_owned()));
+        assert_eq!(repeats, [false, true, false, false, true]);
     }
 
     #[test]

@@ -93,15 +93,8 @@ async fn read(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Res
     let mut notes = lock(&hands.notes);
     if let Some(whole) = end.whole {
         notes.know(&real, whole.digest);
-        match notes.look(format!("read {real} {first} {count} {:?}", whole.digest)) {
-            1 => {}
-            2 => answer["loop_note"] = json!("you have read this part before; it has not changed"),
-            times => {
-                let told = format!(
-                    "this is the {times}th time in a row that you read this part; it has not changed"
-                );
-                answer["loop_note"] = json!(told);
-            }
+        if notes.repeats(format!("{real} {first} {count} {:?}", whole.digest)) {
+            answer["loop_note"] = json!("this part has not changed since you last read it");
         }
     }
     Ok(Done::worked(answer))

@@ -13,7 +13,6 @@ use super::read_file::missing;
 use super::shelf::{self, Shelf, Touched, checked};
 use super::{Done, Scene, arguments, cut};
 use crate::Hands;
-use crate::hands::lock;
 
 const DEFAULT_LIMIT: u64 = 50;
 const MOST: u64 = 1_000;
@@ -83,20 +82,13 @@ pub(super) fn spec() -> (&'static str, Value) {
 }
 
 pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Done {
-    let words = Value::Object(given.clone()).to_string();
-    let mut done = match tokio::time::timeout(PATIENCE, search(hands, given, scene)).await {
+    match tokio::time::timeout(PATIENCE, search(hands, given, scene)).await {
         Ok(Ok(done) | Err(done)) => done,
         Err(_elapsed) => Done::error(format!(
             "the search took longer than {} seconds; search a smaller directory, or use file_glob",
             PATIENCE.as_secs()
         )),
-    };
-    let times = lock(&hands.notes).look(format!("search {words} {}", done.answer));
-    if times > 2 {
-        done.answer["loop_note"] =
-            json!(format!("this is the {times}th time in a row that you search this; nothing has changed"));
     }
-    done
 }
 
 async fn search(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Result<Done, Done> {

@@ -6,22 +6,20 @@ use std::sync::Arc;
 
 use hermes_agent::tool::Scene;
 use hermes_agent::{Done, Hands, Tool};
-use hermes_exec::{Plan, Tree};
-use hermes_types::{CallId, Door};
+use hermes_types::{Attendance, CallId, Door};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::Context;
 use crate::args::{ToolAction, ToolCallArgs};
-use crate::ask::{Consent, random};
+use crate::ask::{Consent, owner, random};
 use crate::command::config::settings;
-use crate::command::{fill_pool, keep_proxy};
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
-use crate::people::{AtTerminal, owner};
+use crate::people::AtTerminal;
 use crate::screen::Format;
 use crate::wire::agent::{self, Visitor};
-use crate::wire::{self, Keep, Making, Session};
+use crate::wire::{self, Making, Session};
 
 /// The most that is read from standard input.
 const MOST_INPUT: u64 = 64 << 20;
@@ -100,10 +98,12 @@ async fn call(
         (false, _) => Consent::Ask,
     };
     let ask = Arc::new(AtTerminal::new(context.screen, consent));
-    let visitor = Visitor { person: owner(), door: Door::Cli, ask };
-    let hands = Hands::new(agent::setup(context, config, plan.clone(), visitor));
+    let attendance = Attendance::Attended(vec![owner()]);
+    let visitor = Visitor { person: owner(), door: Door::Cli, attendance, ask };
+    let store = wire::store::open(context).await?;
+    let hands = Hands::new(agent::setup(context, config, plan.clone(), visitor, store).await?);
     let done = do_it(&hands, tool, arguments).await?;
-    leave(hands, &plan, &session, args, context).await?;
+    agent::leave(context, &args.place, &plan, &session, Some(hands)).await?;
     // What it could not remove the next one tries again; the call has its own outcome.
     if let Err(error) = reaper.finish().await {
         tracing::warn!(%error, "leftovers of places could not be removed");
@@ -119,7 +119,7 @@ async fn call(
 async fn do_it(hands: &Hands, tool: Tool, arguments: Map<String, Value>) -> Result<Done, Failure> {
     let id = CallId::new(format!("call_{:032x}", u128::from_le_bytes(random()?)));
     let stop = CancellationToken::new();
-    let called = hands.call(tool, arguments, Scene { call: &id, stop: &stop });
+    let called = hands.call(tool, arguments, Scene { call: &id, stop: &stop, occasion: None });
     tokio::pin!(called);
     loop {
         tokio::select! {
@@ -129,32 +129,5 @@ async fn do_it(hands: &Hands, tool: Tool, arguments: Map<String, Value>) -> Resu
                 stop.cancel();
             }
         }
-    }
-}
-
-/// Leaves the place as its session wants it left.
-async fn leave(
-    hands: Hands,
-    plan: &Plan,
-    session: &Session,
-    args: &ToolCallArgs,
-    context: &Context,
-) -> Result<(), Failure> {
-    let Some(sandbox) = hands.into_sandbox() else { return Ok(()) };
-    wire::warn_of_limits(context, &sandbox).await;
-    fill_pool::start(context, &args.place, plan)?;
-    let views = match sandbox.processes().await {
-        Ok(processes) => processes.list().await.unwrap_or_default(),
-        Err(_gone) => Vec::new(),
-    };
-    let goes_on = views.iter().any(|view| view.tree == Tree::Alive);
-    if goes_on {
-        keep_proxy::start(context, plan)
-    } else if session.keep == Keep::Nothing {
-        sandbox.remove().await.map_err(wire::fault)
-    } else if session.keep == Keep::Files {
-        sandbox.leave().await.map_err(wire::fault)
-    } else {
-        Ok(())
     }
 }

@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 use crate::ground::Ground;
 
 pub(crate) async fn the_exit_code_comes_first_and_the_state_stays(ground: &Ground) {
-    let s = ground.hands();
-    let done = s.call(Tool::Terminal, json!({"command": "mkdir d; cd d; export A=1; f() { echo f; }; exit 3"})).await;
+    let s = ground.hands().await;
+    let done = s
+        .call(Tool::Terminal, json!({"command": "mkdir d; cd d; export A=1; f() { echo f; }; exit 3"}))
+        .await;
     let names: Vec<&str> = done.answer.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(names, ["exit_code", "output", "error"]);
     assert_eq!((&done.answer["exit_code"], done.worked), (&json!(3), false));
@@ -19,13 +21,15 @@ pub(crate) async fn the_exit_code_comes_first_and_the_state_stays(ground: &Groun
     let late = s.call(Tool::Terminal, json!({"command": "echo begun; sleep 60", "timeout": 1})).await.answer;
     assert_eq!((&late["exit_code"], &late["output"]), (&json!(124), &json!("begun")));
     assert!(late["error"].as_str().unwrap().contains("1 seconds"), "{late}");
-    assert!(s.error(Tool::Terminal, json!({"command": "true", "timeout": 601})).await.contains("background=true"));
+    assert!(
+        s.error(Tool::Terminal, json!({"command": "true", "timeout": 601})).await.contains("background=true")
+    );
     assert!(s.error(Tool::Terminal, json!({"command": " "})).await.contains("empty"));
     assert!(s.error(Tool::Terminal, json!({"command": 5})).await.contains("arguments"));
 }
 
 pub(crate) async fn a_directory_for_one_command_may_have_any_name_and_does_not_stick(ground: &Ground) {
-    let s = ground.hands();
+    let s = ground.hands().await;
     let before = s.shell("pwd").await;
     let name = "ä (b) $c 'd\" e";
     s.shell("mkdir \"ä (b) \\$c 'd\\\" e\"").await;
@@ -38,7 +42,7 @@ pub(crate) async fn a_directory_for_one_command_may_have_any_name_and_does_not_s
 }
 
 pub(crate) async fn a_long_output_is_shown_by_its_ends_and_can_be_read_whole(ground: &Ground) {
-    let s = ground.hands();
+    let s = ground.hands().await;
     let done = s.told(Tool::Terminal, json!({"command": "seq 1 40000"})).await;
     let output = done["output"].as_str().unwrap();
     assert!(output.starts_with("1\n2\n") && output.ends_with("\n39999\n40000"), "{output}");
@@ -53,24 +57,26 @@ pub(crate) async fn a_long_output_is_shown_by_its_ends_and_can_be_read_whole(gro
 }
 
 pub(crate) async fn what_detaches_or_serves_is_run_and_advised_about(ground: &Ground) {
-    let s = ground.hands();
-    let detached = s.told(Tool::Terminal, json!({"command": "nohup sleep 60 >/dev/null 2>&1 & echo done"})).await;
+    let s = ground.hands().await;
+    let detached =
+        s.told(Tool::Terminal, json!({"command": "nohup sleep 60 >/dev/null 2>&1 & echo done"})).await;
     assert_eq!(detached["output"], "done");
     assert!(detached["hint"].as_str().unwrap().contains("process"), "{detached}");
     let id = detached["session_id"].clone();
     assert_eq!(s.told(Tool::Process, json!({"action": "kill", "session_id": id})).await["status"], "killed");
-    let quiet = s.told(Tool::Terminal, json!({"command": "echo pip install uvicorn; true & true & wait"})).await;
+    let quiet =
+        s.told(Tool::Terminal, json!({"command": "echo pip install uvicorn; true & true & wait"})).await;
     assert_eq!((quiet.get("hint"), &quiet["exit_code"]), (None, &json!(0)), "{quiet}");
 }
 
 pub(crate) async fn an_interrupt_ends_a_command_and_keeps_what_it_said(ground: &Ground) {
-    let s = ground.hands();
+    let s = ground.hands().await;
     s.shell("true").await;
     let stop = s.stop.clone();
     let call = s.call(Tool::Terminal, json!({"command": "echo begun; touch there; sleep 60"}));
     let watch = async {
         // The end of the command depends on this, and on no clock.
-        let other = ground.hands();
+        let other = ground.hands().await;
         while other.call(Tool::Terminal, json!({"command": "test -e there"})).await.answer["exit_code"] != 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -82,7 +88,7 @@ pub(crate) async fn an_interrupt_ends_a_command_and_keeps_what_it_said(ground: &
 }
 
 pub(crate) async fn a_place_that_was_made_anew_says_so(ground: &Ground) {
-    let s = ground.hands();
+    let s = ground.hands().await;
     s.shell("export A=1").await;
     let places = hermes_exec::Places { run: ground.folder.join("run"), kept: Vec::new() };
     let found = places.list().await.unwrap();
@@ -94,12 +100,12 @@ pub(crate) async fn a_place_that_was_made_anew_says_so(ground: &Ground) {
 }
 
 pub(crate) async fn what_is_for_a_screen_is_left_out(ground: &Ground) {
-    let s = ground.hands();
+    let s = ground.hands().await;
     assert_eq!(s.shell("printf '\\033[31mred\\033[0m \\033]0;t\\007x\\n'").await, "red x");
 }
 
 pub(crate) async fn an_answer_too_long_for_a_conversation_is_put_into_a_file(ground: &Ground) {
-    let s = ground.hands();
+    let s = ground.hands().await;
     let line = "x".repeat(90);
     let command = format!("for i in $(seq 1 3000); do echo $i {line}; done");
     let started = s.told(Tool::Terminal, json!({"command": command, "background": true})).await;

@@ -9,6 +9,7 @@ use hermes_agent::{Ask, Asking, Clarification, Done, Hands, Limits, Setup, Tool,
 use hermes_exec::{Backend, Host, Local, Plan, Sandboxed, Spec, backend};
 use hermes_policy::redact::Redactor;
 use hermes_policy::{Answer, Choice, Gate, Mode, Question};
+use hermes_store::Store;
 use hermes_types::{Attendance, CallId, Door, Network, Person, Secret, SessionKey, Timestamp};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -149,7 +150,7 @@ impl Bed {
         self.folder.join("hermes")
     }
 
-    pub(crate) fn hands(&self) -> Session {
+    pub(crate) async fn hands(&self) -> Session {
         let person = Arc::new(Somebody::default());
         let setup = Setup {
             plan: self.plan(),
@@ -168,6 +169,7 @@ impl Bed {
                 read_chars: self.read_chars,
             },
             tools: self.tools.clone(),
+            store: Store::open(self.folder.join("hermes.db")).await.unwrap(),
             means: Arc::new(|image| panic!("nobody pulls {image}")),
             web: self.web.clone(),
         };
@@ -180,6 +182,6 @@ impl Session {
         let Value::Object(arguments) = arguments else { panic!("{arguments}") };
         let arguments: Map<String, Value> = arguments;
         let id = CallId::new("call");
-        self.hands.call(tool, arguments, Scene { call: &id, stop: &self.stop }).await
+        self.hands.call(tool, arguments, Scene { call: &id, stop: &self.stop, occasion: None }).await
     }
 }

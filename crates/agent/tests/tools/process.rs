@@ -6,7 +6,7 @@ use hermes_agent::Tool;
 use hermes_types::Secret;
 use serde_json::{Value, json};
 
-use crate::bed::Session;
+use crate::bed::{Bed, Session};
 use crate::ground::Ground;
 
 async fn start(s: &Session, arguments: Value) -> String {
@@ -33,9 +33,9 @@ async fn until(s: &Session, id: &str, wanted: &str) -> Value {
 }
 
 pub(crate) async fn a_background_command_can_be_followed_to_its_end(ground: &Ground) {
-    let mut ground = ground.clone();
+    let mut ground = Bed::clone(ground);
     ground.secrets = vec![Secret::new("hunter2-hunter2")];
-    let s = ground.hands();
+    let s = ground.hands().await;
     s.shell("mkdir -p d; cd d; export A=inherited").await;
     let command = "echo hunter2-hunter2 $A; pwd; while ! test -e go; do sleep 0.01; done; seq 1 300; exit 4";
     let id = start(&s, json!({"command": command})).await;
@@ -63,18 +63,22 @@ pub(crate) async fn a_background_command_can_be_followed_to_its_end(ground: &Gro
 }
 
 pub(crate) async fn what_is_killed_is_gone_with_all_it_started(ground: &Ground) {
-    let s = ground.hands();
+    let s = ground.hands().await;
     let id = start(&s, json!({"command": "(setsid sleep 4711 &); sleep 4711 & echo ready; wait"})).await;
     until(&s, &id, "ready").await;
     let killed = act(&s, "kill", &id).await;
     assert_eq!(killed["status"], "killed", "{killed}");
     assert_eq!(s.shell("ps -eo args 2>/dev/null | grep -c '^sleep 4711' || true").await, "0");
     let polled = act(&s, "poll", &id).await;
-    assert_eq!((&polled["status"], &polled["completion_reason"]), (&json!("exited"), &json!("killed")), "{polled}");
+    assert_eq!(
+        (&polled["status"], &polled["completion_reason"]),
+        (&json!("exited"), &json!("killed")),
+        "{polled}"
+    );
 }
 
 pub(crate) async fn input_is_written_with_and_without_a_terminal(ground: &Ground) {
-    let s = ground.hands();
+    let s = ground.hands().await;
     let id = start(&s, json!({"command": "tty; cat; echo end"})).await;
     let type_in = |action: &str, data: &str| json!({"action": action, "session_id": id, "data": data});
     assert_eq!(s.told(Tool::Process, type_in("write", "a")).await["bytes_written"], 1);
@@ -93,7 +97,7 @@ pub(crate) async fn input_is_written_with_and_without_a_terminal(ground: &Ground
 }
 
 pub(crate) async fn a_command_that_cannot_start_is_no_background_process(ground: &Ground) {
-    let s = ground.hands();
+    let s = ground.hands().await;
     let wrong = json!({"command": "true", "background": true, "workdir": "/not/there"});
     let done = s.call(Tool::Terminal, wrong).await;
     assert_eq!((&done.answer["exit_code"], done.worked), (&json!(126), false), "{}", done.answer);
@@ -101,7 +105,7 @@ pub(crate) async fn a_command_that_cannot_start_is_no_background_process(ground:
 }
 
 pub(crate) async fn only_what_was_asked_for_is_found(ground: &Ground) {
-    let s = ground.hands();
+    let s = ground.hands().await;
     let id = start(&s, json!({"command": "sleep 60"})).await;
     let polled = act(&s, "poll", &id).await;
     let by_number = s.told(Tool::Process, json!({"action": "poll", "session_id": polled["pid"]})).await;
@@ -110,14 +114,17 @@ pub(crate) async fn only_what_was_asked_for_is_found(ground: &Ground) {
     assert_eq!(act(&s, "poll", &beginning).await["session_id"], json!(id));
     let done = s.call(Tool::Process, json!({"action": "kill", "session_id": "proc_00000000_1_1"})).await;
     assert_eq!((&done.answer["status"], done.worked), (&json!("not_found"), false));
-    assert_eq!(s.call(Tool::Process, json!({"action": "kill", "session_id": 1})).await.answer["status"], "not_found");
+    assert_eq!(
+        s.call(Tool::Process, json!({"action": "kill", "session_id": 1})).await.answer["status"],
+        "not_found"
+    );
     assert!(s.error(Tool::Process, json!({"action": "poll"})).await.contains("session_id"));
     assert!(s.error(Tool::Process, json!({"action": "dance"})).await.contains("arguments"));
     assert_eq!(act(&s, "kill", &id).await["status"], "killed");
 }
 
 pub(crate) async fn a_wait_ends_with_the_turn(ground: &Ground) {
-    let s = ground.hands();
+    let s = ground.hands().await;
     let id = start(&s, json!({"command": "echo begun; sleep 60"})).await;
     until(&s, &id, "begun").await;
     let short = json!({"action": "wait", "session_id": id, "timeout": 1});
