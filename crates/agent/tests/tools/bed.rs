@@ -20,6 +20,8 @@ pub(crate) struct Bed {
     pub(crate) kind: Kind,
     /// Everything of its places is below this directory.
     pub(crate) folder: PathBuf,
+    /// What the owner of this machine has is below this one.
+    pub(crate) owner: PathBuf,
     pub(crate) cache: PathBuf,
     pub(crate) helper: PathBuf,
     pub(crate) mode: Mode,
@@ -89,10 +91,11 @@ impl Somebody {
 }
 
 impl Bed {
-    pub(crate) fn new(kind: Kind, folder: &Path, cache: &Path, helper: &Path) -> Self {
+    pub(crate) fn new(kind: Kind, folder: &Path, owner: &Path, cache: &Path, helper: &Path) -> Self {
         Self {
             kind,
             folder: folder.to_owned(),
+            owner: owner.to_owned(),
             cache: cache.to_owned(),
             helper: helper.to_owned(),
             mode: Mode::Off,
@@ -138,16 +141,16 @@ impl Bed {
 
     /// Where a session on this machine works.
     pub(crate) fn work(&self) -> PathBuf {
-        self.folder.join("owner/work")
+        self.owner.join("home/work")
     }
 
     /// The home of the owner of this machine.
     pub(crate) fn home(&self) -> PathBuf {
-        self.folder.join("owner")
+        self.owner.join("home")
     }
 
     pub(crate) fn hermes_home(&self) -> PathBuf {
-        self.folder.join("hermes")
+        self.owner.join("hermes")
     }
 
     pub(crate) async fn hands(&self) -> Session {

@@ -135,8 +135,8 @@ pub(crate) async fn the_home_is_the_same_for_every_tool(ground: &Ground) {
     assert_eq!(home, format!("text\n{}", told["resolved_path"].as_str().unwrap().trim_end_matches("/note")));
     assert_eq!(read(&s, "~/note").await["content"], "1|text");
     // What a place does not have it does not have, whatever is on this machine.
-    fs::write(ground.home().join("book.ipynb"), "{\"cells\": []}").unwrap();
-    let book = ground.home().join("book.ipynb").display().to_string();
+    fs::write(ground.folder.join("book.ipynb"), "{\"cells\": []}").unwrap();
+    let book = ground.folder.join("book.ipynb").display().to_string();
     let done = s.call(Tool::ReadFile, json!({"path": book})).await;
     assert_eq!(done.worked, ground.kind == crate::bed::Kind::Local, "{}", done.answer);
 }

@@ -13,8 +13,8 @@ use crate::bed::{Bed, Kind, Session};
 #[derive(Debug)]
 pub(crate) struct Ground {
     bed: Bed,
-    /// Removed when it is dropped.
-    _folder: tempfile::TempDir,
+    /// Removed when they are dropped.
+    _folders: [tempfile::TempDir; 2],
 }
 
 impl Deref for Ground {
@@ -42,12 +42,15 @@ impl Ground {
 
     fn new(kind: Kind) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        // What is in a temporary directory of the system is nobody's.
+        let owner = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest");
         let helper = Path::new(env!("CARGO_BIN_EXE_agent-jailer"));
-        let bed = Bed::new(kind, &folder.path().canonicalize().unwrap(), &cache, helper);
+        let real = |folder: &tempfile::TempDir| folder.path().canonicalize().unwrap();
+        let bed = Bed::new(kind, &real(&folder), &real(&owner), &cache, helper);
         fs::create_dir_all(bed.work()).unwrap();
         fs::create_dir_all(bed.hermes_home()).unwrap();
-        Self { bed, _folder: folder }
+        Self { bed, _folders: [folder, owner] }
     }
 
     /// Ends all places.

@@ -50,16 +50,13 @@ async fn is_asked_once(ground: &Ground, tool: Tool, arguments: Value, untouched:
 async fn secrets_are_read_and_changed_only_after_one_question() {
     let ground = owner();
     let (home, hermes) = (ground.home(), ground.hermes_home());
-    std::os::unix::fs::symlink(home.join(".ssh/id_ed25519"), ground.work().join("harmless")).unwrap();
-    let s = ground.hands().await;
-    s.shell("true").await;
-    for path in ["~/.ssh/id_ed25519", "../.aws/credentials", "/proc/self/environ"] {
+    for path in ["~/.ssh/id_ed25519", "../.aws/credentials"] {
         is_asked_once(&ground, Tool::ReadFile, json!({"path": path}), || true).await;
     }
     for path in [hermes.join(".env"), hermes.join("auth.json")] {
         is_asked_once(&ground, Tool::ReadFile, json!({"path": path}), || true).await;
     }
-    for path in [home.join(".bashrc"), home.join(".ssh/authorized_keys"), hermes.join("config.yaml")] {
+    for path in [home.join(".bashrc"), home.join(".ssh/authorized_keys")] {
         let before = fs::read(&path).ok();
         let arguments = json!({"path": path, "content": "x"});
         is_asked_once(&ground, Tool::WriteFile, arguments, || fs::read(&path).ok() == before).await;
@@ -70,6 +67,26 @@ async fn secrets_are_read_and_changed_only_after_one_question() {
     is_asked_once(&ground, Tool::Patch, edit, || fs::read(&key).unwrap() == b"key").await;
     assert_eq!(fs::read(&key).unwrap(), b"other");
     is_asked_once(&ground, Tool::SearchFiles, json!({"pattern": "o", "path": "~/.ssh"}), || true).await;
+    let s = ground.hands().await;
+    // What decides over hermes itself nobody can allow.
+    s.person.will_say(Choice::Once);
+    let own = json!({"path": hermes.join("config.yaml"), "content": "x"});
+    assert!(s.call(Tool::WriteFile, own).await.is_refused());
+    assert_eq!(
+        (s.person.questions().len(), fs::read(hermes.join("config.yaml")).unwrap()),
+        (0, b"{}".to_vec())
+    );
+    s.person.will_say(Choice::Deny(None));
+    for path in ["/proc/self/environ", "/proc/1/environ", "/etc/shadow"] {
+        s.hands.begin_turn();
+        let done = s.call(Tool::ReadFile, json!({"path": path})).await;
+        assert!(done.is_refused(), "{path}: {}", done.answer);
+    }
+    for path in ["/etc/passwd", "/usr/lib/systemd/system/x.service", "/boot/x", "/etc/sudoers.d/x"] {
+        s.hands.begin_turn();
+        let done = s.call(Tool::WriteFile, json!({"path": path, "content": "x"})).await;
+        assert!(done.is_refused(), "{path}: {}", done.answer);
+    }
     ground.leave().await;
 }
 
@@ -115,13 +132,13 @@ async fn a_patch_is_judged_by_what_it_says_however_it_is_written() {
 async fn a_search_of_a_directory_does_not_show_the_secrets_below_it() {
     let ground = owner();
     fs::write(ground.hermes_home().join("auth.json"), "{\"word\": 1}").unwrap();
-    fs::write(ground.folder.join("notes"), "a word").unwrap();
+    fs::write(ground.owner.join("notes"), "a word").unwrap();
     let s = ground.hands().await;
     s.person.will_say(Choice::Deny(None));
-    let told = s.told(Tool::SearchFiles, json!({"pattern": "word", "path": ground.folder})).await;
+    let told = s.told(Tool::SearchFiles, json!({"pattern": "word", "path": ground.owner})).await;
     let paths: Vec<&str> =
         told["matches"].as_array().unwrap().iter().map(|line| line["path"].as_str().unwrap()).collect();
-    assert_eq!(paths, [ground.folder.join("notes").to_str().unwrap()], "{told}");
+    assert_eq!(paths, [ground.owner.join("notes").to_str().unwrap()], "{told}");
     assert_eq!(told["withheld"], 1, "{told}");
     assert_eq!(s.person.questions(), Vec::<String>::new());
     ground.leave().await;
@@ -132,7 +149,9 @@ async fn what_is_typed_into_a_program_is_judged_like_a_command() {
     let ground = owner();
     let s = ground.hands().await;
     let shell = json!({"command": "bash", "background": true});
+    s.person.will_say(Choice::Once);
     let id = s.told(Tool::Terminal, shell).await["session_id"].clone();
+    s.person.questions();
     s.person.will_say(Choice::Deny(None));
     let typed = |text: &str| json!({"action": "submit", "session_id": id, "data": text});
     let done = s.call(Tool::Process, typed("rm -rf ~/.ssh")).await;

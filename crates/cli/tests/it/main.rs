@@ -19,6 +19,7 @@ mod registry;
 mod request;
 mod sessions;
 mod status;
+mod tool;
 
 use std::collections::BTreeMap;
 use std::path::Path;
