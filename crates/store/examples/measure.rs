@@ -71,7 +71,7 @@ async fn main() {
             session = create(&store).await;
         }
         let words = 20 + dice.roll(200);
-        let text = dice.text(words);
+        let text = format!("the {}", dice.text(words));
         bytes += text.len();
         let step = Step::one(Message::User { text }, at(number as u64));
         let begun = Instant::now();
@@ -86,6 +86,7 @@ async fn main() {
     for (kind, text) in [
         ("a rare word", word(25_000)),
         ("a common word", word(3)),
+        ("a word of every message", "the".to_owned()),
         ("two words", format!("{} {}", word(200), word(400))),
         ("a beginning", format!("{}*", word(5_000))),
         ("no word at all", "🚀".to_owned()),
@@ -101,6 +102,18 @@ async fn main() {
         }
         println!("search for {kind}, {hits} hits: {}", quantiles(times));
     }
+    // What a killed process leaves: the file with a log beside it.
+    let crashed = folder.path().join("crashed.db");
+    for ending in ["", "-wal"] {
+        std::fs::copy(format!("{}{ending}", path.display()), format!("{}{ending}", crashed.display()))
+            .unwrap();
+    }
+    let log = std::fs::metadata(folder.path().join("crashed.db-wal")).unwrap().len();
+    let begun = Instant::now();
+    let recovered = Store::open(&crashed).await.unwrap();
+    let took = begun.elapsed().as_secs_f64() * 1e3;
+    println!("opening after a crash, with a log of {:.1} MB: {took:.2} ms", log as f64 / 1e6);
+    recovered.close().await;
     let begun = Instant::now();
     let history = store.history(&session).await.unwrap().len();
     println!("history of {history} messages: {:.2} ms", begun.elapsed().as_secs_f64() * 1e3);

@@ -63,6 +63,10 @@ pub(crate) fn now() -> Timestamp {
 
 impl Bed {
     pub(crate) async fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        Self::with(ScriptedModel::start(steps).unwrap()).await
+    }
+
+    pub(crate) async fn with(model: ScriptedModel) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["work", "hermes"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
@@ -70,7 +74,7 @@ impl Bed {
         Self {
             store: Store::open(folder.path().join("hermes.db")).await.unwrap(),
             folder,
-            model: ScriptedModel::start(steps).unwrap(),
+            model,
             people: Arc::default(),
             guard: GuardRules::default(),
             budget: 20,
