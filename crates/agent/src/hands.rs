@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Tool;
 use crate::people::{Ask, Asking};
+use crate::tool::code::CodeExecution;
 use crate::tool::todo::Todo;
 
 /// How much tools take and give.
@@ -31,6 +32,8 @@ pub struct Limits {
     pub line_length: usize,
     /// Characters that one read of a file gives.
     pub read_chars: usize,
+    /// What scripts are allowed.
+    pub code_execution: CodeExecution,
 }
 
 /// What a pull of an image is allowed, found out when one is needed.

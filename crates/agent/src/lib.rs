@@ -13,4 +13,5 @@ pub mod tool;
 
 pub use hands::{Hands, Limits, MeansOf, No, Setup};
 pub use people::{Ask, Asking, Clarification};
+pub use tool::code::{CodeExecution, CodeMode};
 pub use tool::{Done, Effects, Tool};

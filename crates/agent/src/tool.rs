@@ -3,6 +3,7 @@
 //! What a tool is called, what it takes and what it answers are those of the Python program, so that prompts, skills and
 //! habits carry over.
 
+pub mod code;
 pub mod terminal;
 pub mod todo;
 
@@ -21,6 +22,8 @@ use crate::{Hands, No};
 pub enum Tool {
     /// Runs a command.
     Terminal,
+    /// Runs a Python program that can call tools.
+    ExecuteCode,
     /// Keeps a list of what is to be done.
     Todo,
 }
@@ -62,12 +65,13 @@ pub struct Scene<'a> {
 
 impl Tool {
     /// All of them, in the order in which a model sees them.
-    pub const ALL: [Self; 2] = [Self::Terminal, Self::Todo];
+    pub const ALL: [Self; 3] = [Self::Terminal, Self::ExecuteCode, Self::Todo];
 
     /// What it is called.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Terminal => "terminal",
+            Self::ExecuteCode => "execute_code",
             Self::Todo => "todo",
         }
     }
@@ -81,6 +85,7 @@ impl Tool {
     pub fn spec(self) -> ToolSpec {
         let (description, parameters) = match self {
             Self::Terminal => terminal::spec(),
+            Self::ExecuteCode => code::spec(),
             Self::Todo => todo::spec(),
         };
         ToolSpec { name: self.name().to_owned(), description: description.to_owned(), parameters }
@@ -89,7 +94,7 @@ impl Tool {
     /// What a call with these arguments touches.
     pub fn effects(self, _arguments: &Map<String, Value>) -> Effects {
         match self {
-            Self::Terminal => Effects::Everything,
+            Self::Terminal | Self::ExecuteCode => Effects::Everything,
             Self::Todo => Effects::Alone,
         }
     }
@@ -144,6 +149,7 @@ impl Hands {
     pub async fn call(&self, tool: Tool, arguments: Map<String, Value>, scene: Scene<'_>) -> Done {
         let mut done = match tool {
             Tool::Terminal => terminal::call(self, arguments, scene).await,
+            Tool::ExecuteCode => code::call(self, arguments, scene).await,
             Tool::Todo => todo::call(self, arguments),
         };
         redact(&mut done.answer, &self.setup().redactor);
