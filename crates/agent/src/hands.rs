@@ -7,13 +7,21 @@ use std::time::{Duration, SystemTime};
 use hermes_exec::backend::docker::pull::Means;
 use hermes_exec::{Error, Plan, Sandbox};
 use hermes_policy::redact::Redactor;
-use hermes_policy::{Choice, Considered, Gate, Moment, Permit, Question, Refusal, Turn, Verdict};
+use hermes_policy::{
+    Answer, Choice, Considered, Gate, GrantScope, Moment, Permit, Question, QuestionId, Refusal,
+    StoredQuestion, Turn, Verdict,
+};
+use hermes_store::{
+    Answer as KeptAnswer, Answering, AskedBy, Choice as KeptChoice, GrantScope as Lasting, NewGrant,
+    NewQuestion, QuestionState, Store,
+};
 use hermes_types::{Attendance, Door, Job, Origin, Person, Timestamp};
+use serde_json::json;
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
 
 use crate::Tool;
 use crate::people::{Ask, Asking};
+use crate::tool::Scene;
 use crate::tool::code::CodeExecution;
 use crate::tool::todo::Todo;
 
@@ -60,6 +68,8 @@ pub struct Setup {
     pub limits: Limits,
     /// The tools of this session.
     pub tools: Vec<Tool>,
+    /// Where questions and what people allowed are kept.
+    pub store: Store,
     /// What a pull is allowed.
     pub means: MeansOf,
 }
@@ -91,6 +101,15 @@ pub enum No {
     /// Nobody could be asked, because this machine gives no random numbers.
     #[error("no question can be put: {0}")]
     NoChance(getrandom::Error),
+    /// Nobody could be asked, because the question could not be kept.
+    #[error("no question can be put: {0}")]
+    Unkept(String),
+}
+
+impl From<hermes_store::Error> for No {
+    fn from(error: hermes_store::Error) -> Self {
+        Self::Unkept(error.to_string())
+    }
 }
 
 impl Hands {
@@ -129,12 +148,18 @@ impl Hands {
         self.sandbox.get_or_try_init(open).await
     }
 
-    /// Asks the gate, and the people it sends us to. A question waits until it is answered, expires, or `stop` is
-    /// called.
-    pub async fn permit(&self, job: Job, stop: &CancellationToken) -> Result<Permit, No> {
-        let origin = self.origin();
+    /// Asks the gate, and the people it sends us to. A question is kept before anybody is asked; it waits until it is
+    /// answered, by whatever door, until it expires, or until the call is stopped.
+    pub async fn permit(&self, job: Job, scene: Scene<'_>) -> Result<Permit, No> {
         let moment = Moment { now: now(), seed: seed().map_err(No::NoChance)? };
-        let verdict = read(&self.setup.gate).judge(job, &origin, moment);
+        let asked = self.asked_before(&job, scene).await?;
+        let verdict = {
+            let gate = read(&self.setup.gate);
+            match &asked {
+                Some((stored, _)) => gate.reopen(stored.clone(), &self.origin(), moment),
+                None => gate.judge(job, &self.origin(), moment),
+            }
+        };
         let question = match verdict {
             Verdict::Allow(permit) => return Ok(permit),
             Verdict::Deny(refusal) => return Err(No::Refused(refusal)),
@@ -145,25 +170,115 @@ impl Hands {
             Considered::Repeated(refusal) => return Err(No::Refused(refusal)),
             Considered::EndTurn(refusal) => return Err(No::EndOfTurn(refusal)),
         };
-        self.put(question, stop).await
+        let answer = match asked {
+            Some((_, Some(answer))) => Some(answer),
+            Some((_, None)) => self.put(&question, scene).await?,
+            None => {
+                self.setup.store.ask(self.kept(&question, scene)?).await?;
+                self.put(&question, scene).await?
+            }
+        };
+        self.settle(question, answer).await
     }
 
-    async fn put(&self, question: Question, stop: &CancellationToken) -> Result<Permit, No> {
-        let answer = tokio::select! {
-            answer = self.setup.ask.permission(&question) => answer,
-            () = stop.cancelled() => None,
+    /// The question that this very call asked before hermes was restarted, with its answer if there is one by now.
+    async fn asked_before(
+        &self,
+        job: &Job,
+        scene: Scene<'_>,
+    ) -> Result<Option<(StoredQuestion, Option<Answer>)>, No> {
+        let Some(occasion) = scene.occasion.filter(|occasion| occasion.resumed) else { return Ok(None) };
+        for kept in self.setup.store.questions_of(&occasion.session).await? {
+            let Ok(stored) = serde_json::from_value::<StoredQuestion>(kept.stored) else { continue };
+            if kept.call.as_ref() != Some(scene.call) || stored.job != *job {
+                continue;
+            }
+            match kept.state {
+                QuestionState::Open if stored.expires > now() => return Ok(Some((stored, None))),
+                QuestionState::Answered(answer) if !kept.is_used => {
+                    let answer = given(&stored.id, answer);
+                    return Ok(Some((stored, Some(answer))));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is kept of a question.
+    fn kept(&self, question: &Question, scene: Scene<'_>) -> Result<NewQuestion, No> {
+        let fault = |error: serde_json::Error| No::Unkept(error.to_string());
+        Ok(NewQuestion {
+            id: question.id().as_str().to_owned(),
+            key: self.setup.plan.session().clone(),
+            asked_by: scene.occasion.map(|occasion| AskedBy {
+                session: occasion.session.clone(),
+                turn: occasion.turn,
+                call: scene.call.clone(),
+            }),
+            stored: serde_json::to_value(question.stored()).map_err(fault)?,
+            shown: json!({
+                "text": question.shown().plain(),
+                "reasons": question.matches().iter().map(|found| found.reason).collect::<Vec<_>>(),
+                "backend": self.setup.plan.backend().word(),
+                "cwd": question.job().cwd,
+            }),
+            approvers: question.approvers().to_vec(),
+            created: now(),
+            expires: question.expires(),
+        })
+    }
+
+    /// Puts a question to whoever is at the door, while somebody may answer it elsewhere. The first answer counts.
+    async fn put(&self, question: &Question, scene: Scene<'_>) -> Result<Option<Answer>, No> {
+        let store = &self.setup.store;
+        let id = question.id().as_str();
+        let patience = Duration::from_secs(question.expires().seconds().saturating_sub(now().seconds()));
+        let state = tokio::select! {
+            biased;
+            () = scene.stop.cancelled() => store.withdraw(id, now()).await?,
+            answer = self.setup.ask.permission(question) => match answer {
+                Some(answer) => match store.answer(id, taken(&answer)).await? {
+                    Answering::Counts => return Ok(Some(answer)),
+                    Answering::TooLate(state) => Some(state),
+                    Answering::NotAsked | Answering::Unknown => None,
+                },
+                None => store.expire(id, now()).await?,
+            },
+            state = store.decided(id) => state?,
+            () = tokio::time::sleep(patience) => store.expire(id, now()).await?,
         };
-        let Some(answer) = answer else {
-            return Err(No::Refused(Refusal::Expired));
-        };
+        Ok(match state {
+            Some(QuestionState::Answered(answer)) => Some(given(question.id(), answer)),
+            _ => None,
+        })
+    }
+
+    /// Turns an answer into a permit, and keeps what it allows beyond this once.
+    async fn settle(&self, question: Question, answer: Option<Answer>) -> Result<Permit, No> {
+        let Some(answer) = answer else { return Err(No::Refused(Refusal::Expired)) };
         if matches!(answer.choice, Choice::Deny(_)) {
             lock(&self.denied).denied(&question);
+        } else if !self.setup.store.use_answer(question.id().as_str(), now()).await? {
+            return Err(No::Unkept("its answer was used already".to_owned()));
         }
         let permit = question.answered(answer).map_err(No::Refused)?;
-        let grants = permit.grants();
+        let mut grants = Vec::new();
+        for grant in permit.grants() {
+            grants.push(NewGrant {
+                id: grant.id.as_str().to_owned(),
+                scope: match &grant.scope {
+                    GrantScope::Session(key) => Lasting::Session(key.clone()),
+                    GrantScope::Always => Lasting::Always,
+                },
+                json: serde_json::to_value(grant).map_err(|error| No::Unkept(error.to_string()))?,
+                given_by: grant.given_by.clone(),
+                given_at: grant.given_at,
+            });
+        }
         if !grants.is_empty() {
-            let mut gate = self.setup.gate.write().unwrap_or_else(PoisonError::into_inner);
-            gate.grants.add(grants);
+            self.setup.store.grant(grants).await?;
+            self.setup.gate.write().unwrap_or_else(PoisonError::into_inner).grants.add(permit.grants());
         }
         Ok(permit)
     }
@@ -180,7 +295,29 @@ impl Hands {
     }
 }
 
-fn now() -> Timestamp {
+/// An answer that was kept, as the gate knows it.
+fn given(question: &QuestionId, answer: KeptAnswer) -> Answer {
+    let choice = match answer.choice {
+        KeptChoice::Once => Choice::Once,
+        KeptChoice::Session => Choice::Session,
+        KeptChoice::Always => Choice::Always,
+        KeptChoice::Deny { reason } => Choice::Deny(reason),
+    };
+    Answer { question: question.clone(), by: answer.by, at: answer.at, choice }
+}
+
+/// An answer as it is kept.
+fn taken(answer: &Answer) -> KeptAnswer {
+    let choice = match &answer.choice {
+        Choice::Once => KeptChoice::Once,
+        Choice::Session => KeptChoice::Session,
+        Choice::Always => KeptChoice::Always,
+        Choice::Deny(reason) => KeptChoice::Deny { reason: reason.clone() },
+    };
+    KeptAnswer { by: answer.by.clone(), at: answer.at, choice }
+}
+
+pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_seconds(since.as_secs())
 }

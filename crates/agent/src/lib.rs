@@ -7,11 +7,20 @@
 //! *Where to start reading.* [`hands`] for the way from a tool call to a permit, [`tool`] for the list of tools, and one
 //! file below it for each.
 
+mod batch;
+pub mod conversation;
+mod guard;
 pub mod hands;
 pub mod people;
+mod preview;
+pub mod prompt;
 pub mod tool;
+mod turn;
 
+pub use conversation::{Control, Conversation, Ended, Error, Event, Exit, Mind, Watch};
+pub use guard::{GuardRules, Repeats};
 pub use hands::{Hands, Limits, MeansOf, No, Setup};
 pub use people::{Ask, Asking, Clarification};
+pub use prompt::{Opening, Told};
 pub use tool::code::{CodeExecution, CodeMode};
-pub use tool::{Done, Effects, Tool};
+pub use tool::{Done, Effects, Occasion, Scene, Tool};

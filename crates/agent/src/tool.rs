@@ -10,6 +10,7 @@ pub mod todo;
 use std::borrow::Cow;
 
 use hermes_policy::redact::Redactor;
+use hermes_store::{SessionId, TurnId};
 use hermes_types::{CallId, ToolSpec};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -61,6 +62,19 @@ pub struct Scene<'a> {
     pub call: &'a CallId,
     /// Ends it early. What it has done so far is told.
     pub stop: &'a CancellationToken,
+    /// The turn it belongs to, if it belongs to one.
+    pub occasion: Option<&'a Occasion>,
+}
+
+/// The turn of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occasion {
+    /// The session.
+    pub session: SessionId,
+    /// The turn.
+    pub turn: TurnId,
+    /// Whether it began before hermes was restarted, so that the call may have asked somebody already.
+    pub resumed: bool,
 }
 
 impl Tool {

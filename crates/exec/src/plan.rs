@@ -96,6 +96,11 @@ impl Plan {
         self.name.clone()
     }
 
+    /// The directory in which sessions there begin.
+    pub fn directory(&self) -> &str {
+        &self.spec.cwd
+    }
+
     /// The session it is for.
     pub fn session(&self) -> &SessionKey {
         &self.session

@@ -1,1 +1,11 @@
 //! Scripted models and strict fake servers. Only tests use this crate.
+//!
+//! A fake is strict: it refuses what the vendor would refuse, in the vendor's words, and remembers that it had to, so that a test
+//! which looks only at its own result still fails. That it is a good fake is shown by the vendors' own clients, which talk to it in
+//! `tests/`.
+//!
+//! Start with [`ScriptedModel`].
+
+pub mod model;
+
+pub use model::{Answer, Received, Said, ScriptedModel, Step};

@@ -138,7 +138,7 @@ async fn start(
             CodeMode::Strict => (ScriptDirectory::Private, PRIVATE.to_owned()),
         };
         let job = Job { work: Work::Python(code.to_owned()), cwd };
-        let permit = hands.permit(job, scene.stop).await.map_err(Stopped::No)?;
+        let permit = hands.permit(job, scene).await.map_err(Stopped::No)?;
         let wish = ScriptWish {
             timeout: limits.timeout,
             keep: OUTPUT,

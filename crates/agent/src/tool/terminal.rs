@@ -145,7 +145,7 @@ async fn start(
             None => sandbox.cwd().await.map_err(Stopped::Fault)?,
         };
         let permit =
-            hands.permit(Job::shell(given.command.as_str(), cwd), scene.stop).await.map_err(Stopped::No)?;
+            hands.permit(Job::shell(given.command.as_str(), cwd), scene).await.map_err(Stopped::No)?;
         attempts += 1;
         match sandbox.start(permit, wish.clone()).await {
             // Another command of the session was faster; the gate must hear of the new directory.

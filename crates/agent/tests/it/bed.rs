@@ -11,6 +11,7 @@ use hermes_exec::backend::docker::{self, User};
 use hermes_exec::{Backend, Docker, Host, Local, Plan, Sandboxed, Spec, backend};
 use hermes_policy::redact::Redactor;
 use hermes_policy::{Answer, Choice, Gate, Mode, Question};
+use hermes_store::Store;
 use hermes_types::{Attendance, CallId, Door, Network, Person, SessionKey, Timestamp};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -145,7 +146,7 @@ impl Bed {
         Plan::new(host, spec, SessionKey::new("s"))
     }
 
-    pub(crate) fn hands(&self) -> Session {
+    pub(crate) async fn hands(&self) -> Session {
         let person = Arc::new(Somebody::default());
         let owner = Person::new("cli");
         let setup = Setup {
@@ -166,6 +167,7 @@ impl Bed {
                 code_execution: self.code,
             },
             tools: self.tools.clone(),
+            store: Store::open(self.folder.join("store.db")).await.unwrap(),
             means: Arc::new(|image| panic!("nobody pulls {image}")),
         };
         Session { hands: Hands::new(setup), person, stop: CancellationToken::new() }
@@ -182,6 +184,6 @@ impl Session {
         let Value::Object(arguments) = arguments else { panic!("{arguments}") };
         let arguments: Map<String, Value> = arguments;
         let id = CallId::new("call");
-        self.hands.call(tool, arguments, Scene { call: &id, stop: &self.stop }).await
+        self.hands.call(tool, arguments, Scene { call: &id, stop: &self.stop, occasion: None }).await
     }
 }

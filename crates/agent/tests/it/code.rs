@@ -75,7 +75,7 @@ fn success(output: &str, calls: u32) -> Value {
 }
 
 pub(crate) async fn what_a_script_prints_and_what_its_calls_answer_comes_back(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     let done = s.run("print('ä', 1 + 1)").await;
     assert_eq!((told(&done), done.worked), (success("ä 2\n", 0), true));
     let code = r#"
@@ -91,7 +91,7 @@ print(terminal("pwd", workdir="/")["output"].strip(), terminal("sleep 100", time
 }
 
 pub(crate) async fn what_is_wrong_with_a_script_is_told(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     for (code, error) in [(" \n", "no code"), (&*"#".repeat((1 << 20) + 1), "1048577 bytes")] {
         let done = s.run(code).await;
         assert!(done.answer["error"].as_str().unwrap().contains(error) && !done.worked, "{done:?}");
@@ -116,7 +116,7 @@ pub(crate) async fn what_is_wrong_with_a_script_is_told(bed: &Bed) {
 pub(crate) async fn answers_are_never_crossed_between_threads_and_processes(bed: &Bed) {
     let mut bed = bed.clone();
     bed.code.max_tool_calls = 2000;
-    let s = bed.hands();
+    let s = bed.hands().await;
     let code = r#"
 import hermes_tools, os, sys, threading
 crossed = []
@@ -147,7 +147,7 @@ print(crossed, os.waitpid(child, 0)[1])
 }
 
 pub(crate) async fn a_script_has_the_conveniences_of_its_module(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     let code = r#"
 from hermes_tools import json_parse, shell_quote, retry
 print(json_parse('{"a": "b\tc"}'), shell_quote("it's"))
@@ -171,7 +171,7 @@ print(subprocess.run([sys.executable, "-c", "from hermes_tools import terminal; 
 }
 
 pub(crate) async fn a_connection_without_the_token_of_the_run_gets_nothing(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     let code = RAW.to_owned()
         + r#"
 call = frame(b'{"id": 1, "tool": "terminal", "arguments": {"command": "touch stolen"}}')
@@ -201,7 +201,7 @@ print(json.loads(rest(one)[4:]))
 }
 
 pub(crate) async fn whatever_a_client_sends_costs_nothing_but_its_connection(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     let code = RAW.to_owned()
         + r#"
 import hermes_tools
@@ -239,7 +239,7 @@ print(hermes_tools._call("terminal", command="echo " + "x" * 2000000))
 }
 
 pub(crate) async fn calls_that_are_refused_are_counted_too(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     let code = r#"
 import hermes_tools
 answers = [hermes_tools._call("execute_code", code="print(1)")["error"] for _ in range(200)]
@@ -257,7 +257,7 @@ print(answers[0], len(set(answers[:50])), set(answers[50:]), hermes_tools.termin
 pub(crate) async fn a_session_without_tools_runs_a_script_that_can_call_none(bed: &Bed) {
     let mut bed = bed.clone();
     bed.tools = vec![Tool::ExecuteCode, Tool::Todo];
-    let s = bed.hands();
+    let s = bed.hands().await;
     let code = r#"
 import hermes_tools
 print([name for name in ("terminal", "read_file", "write_file", "patch", "todo") if hasattr(hermes_tools, name)])
@@ -270,7 +270,7 @@ print([hermes_tools._call(name, command="touch got", todos=[])["error"] for name
 }
 
 pub(crate) async fn what_outlives_a_call_cannot_be_asked_for(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     let code = r#"
 import hermes_tools
 for name in ("background", "pty", "notify_on_complete", "watch_patterns", "force"):
@@ -287,7 +287,7 @@ for name in ("background", "pty", "notify_on_complete", "watch_patterns", "force
 }
 
 pub(crate) async fn nothing_of_a_script_outlives_it(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     let mark = nap();
     // One that sleeps, and one that goes on calling with a connection that it has.
     let sleeper = runaway(&format!("os.execvp('sleep', ['sleep', '{mark}'])"));
@@ -305,7 +305,7 @@ pub(crate) async fn nothing_of_a_script_outlives_it(bed: &Bed) {
 pub(crate) async fn at_its_deadline_a_script_and_its_calls_are_killed_and_what_it_printed_is_kept(bed: &Bed) {
     let mut bed = bed.clone();
     bed.code.timeout = Duration::from_secs(2);
-    let s = bed.hands();
+    let s = bed.hands().await;
     let (mark, call) = (nap(), nap());
     let code = runaway(&format!("os.execvp('sleep', ['sleep', '{mark}'])"))
         + &format!("print('before')\nimport hermes_tools\nhermes_tools.terminal('sleep {call}')");
@@ -321,7 +321,7 @@ pub(crate) async fn at_its_deadline_a_script_and_its_calls_are_killed_and_what_i
 }
 
 pub(crate) async fn an_interrupt_ends_a_script_and_the_call_it_waits_for(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     let (mark, call) = (nap(), nap());
     let code = runaway(&format!("os.execvp('sleep', ['sleep', '{mark}'])"))
         + &format!(
@@ -338,7 +338,7 @@ pub(crate) async fn an_interrupt_ends_a_script_and_the_call_it_waits_for(bed: &B
 }
 
 pub(crate) async fn of_a_long_output_beginning_and_end_are_shown_and_errors_only_if_it_failed(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     let code = "import sys\nsys.stdout.write('a' * 40000 + 'b' * 60000)\nsys.stderr.write('warning')";
     let done = s.run(code).await;
     let expected = "a".repeat(20_000) + "\n[… 50000 of 100000 bytes left out …]\n" + &"b".repeat(30_000);
@@ -351,7 +351,7 @@ pub(crate) async fn of_a_long_output_beginning_and_end_are_shown_and_errors_only
 }
 
 pub(crate) async fn a_script_sees_what_was_given_and_not_what_the_session_exported(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     s.shell("export SECRET_OF_SESSION=1 PYTHONPATH=/evil PYTHONSTARTUP=/evil USER_PIN=1 PATH=$PATH:/added; f() { :; }; export -f f").await;
     let code = "import os\nprint(sorted(os.environ))\nprint(os.environ['GIVEN'], os.environ['PATH'].endswith(':/added'))\n\
         print(os.environ['PYTHONPATH'] == os.path.dirname(__file__))";
@@ -367,7 +367,7 @@ pub(crate) async fn a_script_sees_what_was_given_and_not_what_the_session_export
 }
 
 pub(crate) async fn a_script_changes_nothing_in_its_session(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     s.shell("mkdir sub; cd sub").await;
     let before = s.shell("pwd").await;
     let code = "import os\nprint(os.getcwd())\nos.environ['LEFT'] = '1'\nos.chdir('/')";
@@ -382,7 +382,7 @@ pub(crate) async fn a_script_changes_nothing_in_its_session(bed: &Bed) {
 pub(crate) async fn a_strict_script_has_an_empty_directory_that_is_gone_afterwards(bed: &Bed) {
     let mut bed = bed.clone();
     bed.code.mode = CodeMode::Strict;
-    let s = bed.hands();
+    let s = bed.hands().await;
     s.shell("touch mine; export VIRTUAL_ENV=/nowhere PATH=/nowhere:$PATH").await;
     let code = "import os\nprint(os.listdir('.'), 'VIRTUAL_ENV' in os.environ, 'nowhere' in os.environ['PATH'])\n\
         os.makedirs('a/b'); open('a/b/c', 'w').write('x'); os.chmod('a/b', 0); print(os.getcwd())";
@@ -395,7 +395,7 @@ pub(crate) async fn a_strict_script_has_an_empty_directory_that_is_gone_afterwar
 }
 
 pub(crate) async fn without_python_nothing_runs_and_the_remedy_is_told(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     s.shell("export PATH=/nowhere").await;
     let done = s.run("print(1)").await;
     let error = done.answer["error"].as_str().unwrap();
@@ -441,11 +441,11 @@ pub(crate) async fn when_hermes_is_killed_nothing_of_a_script_is_left(ground: &G
         running(&mark).is_empty() && ground.files_of_scripts().is_empty()
     })
     .await;
-    assert_eq!(told(&ground.hands().run("print(1)").await)["output"], "1\n");
+    assert_eq!(told(&ground.hands().await.run("print(1)").await)["output"], "1\n");
 }
 
 pub(crate) async fn a_module_beside_a_script_can_be_imported_and_stands_in_for_none_of_pythons(bed: &Bed) {
-    let s = bed.hands();
+    let s = bed.hands().await;
     s.shell("echo 'print(\"mine\")' > of_the_project.py; echo 'print(\"evil\")' > json.py").await;
     let code = "import json, multiprocessing\ndef twice(n): return 2 * n\n\
         if __name__ == '__main__':\n    import of_the_project\n    print(json.dumps([1]))\n    with multiprocessing.get_context('spawn').Pool(1) as pool: print(pool.map(twice, [1, 2]))";
@@ -456,18 +456,18 @@ pub(crate) async fn a_module_beside_a_script_can_be_imported_and_stands_in_for_n
 const CALLS_DANGER: &str = "from hermes_tools import terminal\nprint(terminal('r' + 'm -rf .git'))";
 
 /// A session whose owner is asked, with something to lose.
-fn attended() -> (Ground, Session, PathBuf) {
+async fn attended() -> (Ground, Session, PathBuf) {
     let mut ground = Ground::local();
     ground.mode = Mode::Manual;
     let precious = ground.folder.join("work/.git");
     std::fs::create_dir(&precious).unwrap();
-    let session = ground.hands();
+    let session = ground.hands().await;
     (ground, session, precious)
 }
 
 #[tokio::test]
 async fn what_a_script_calls_is_asked_about_as_if_the_model_had_called_it() {
-    let (ground, s, precious) = attended();
+    let (ground, s, precious) = attended().await;
     *s.person.says.lock().unwrap() = Some(Choice::Deny(Some("not that".to_owned())));
     let done = s.run(CALLS_DANGER).await;
     assert_eq!(*s.person.heard.lock().unwrap(), ["rm -rf .git"]);
@@ -485,7 +485,7 @@ async fn what_a_script_calls_is_asked_about_as_if_the_model_had_called_it() {
 
 #[tokio::test]
 async fn a_script_is_asked_about_as_a_whole_before_any_of_it_runs() {
-    let (ground, s, precious) = attended();
+    let (ground, s, precious) = attended().await;
     let code = "open('begun', 'w')\nimport subprocess\nsubprocess.run('rm -rf .git', shell=True)";
     *s.person.says.lock().unwrap() = Some(Choice::Deny(None));
     let done = s.run(code).await;
@@ -507,7 +507,7 @@ async fn a_script_is_asked_about_as_a_whole_before_any_of_it_runs() {
 
 #[tokio::test]
 async fn a_script_that_tries_what_was_denied_again_and_again_ends_the_turn() {
-    let (ground, s, precious) = attended();
+    let (ground, s, precious) = attended().await;
     *s.person.says.lock().unwrap() = Some(Choice::Deny(None));
     let code = "import time\nfrom hermes_tools import terminal\nfor _ in range(20): terminal('r' + 'm -rf .git')\ntime.sleep(1000)";
     let done = s.run(code).await;
@@ -521,14 +521,14 @@ async fn a_script_in_a_jail_has_the_proxy_of_its_place() {
     let mut ground = Ground::sandbox();
     ground.network = Network::Proxy;
     let code = "import os\nfrom hermes_tools import terminal\nprint(os.environ['HTTPS_PROXY'], terminal('echo 1')['output'])";
-    assert_eq!(told(&ground.hands().run(code).await), success("http://127.0.0.1:13128 1\n\n", 1));
+    assert_eq!(told(&ground.hands().await.run(code).await), success("http://127.0.0.1:13128 1\n\n", 1));
     ground.leave().await;
 }
 
 #[tokio::test]
 async fn an_image_without_python_is_named() {
     let ground = Ground::docker("busybox");
-    let done = ground.hands().run("print(1)").await;
+    let done = ground.hands().await.run("print(1)").await;
     let error = done.answer["error"].as_str().unwrap();
     assert!(error.contains("no python3 in the image localhost/hermes-test:busybox"), "{error}");
     ground.leave().await;

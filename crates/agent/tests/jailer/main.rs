@@ -18,9 +18,11 @@ fn main() {
     let bed = read(&word());
     let code = word();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let hermes = bed.hands();
-    *hermes.person.says.lock().unwrap() = Some(Choice::Once);
-    runtime.block_on(async { drop(hermes.run(&code).await) });
+    runtime.block_on(async {
+        let hermes = bed.hands().await;
+        *hermes.person.says.lock().unwrap() = Some(Choice::Once);
+        drop(hermes.run(&code).await);
+    });
 }
 
 /// What we were told.

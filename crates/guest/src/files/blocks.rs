@@ -1,5 +1,6 @@
 //! Reads a file as blocks of whole lines.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
@@ -23,21 +24,20 @@ pub(super) enum Content {
     Binary,
 }
 
-/// Reads what was opened through a buffer that files share: what is incomplete at its end moves to its front. What is
-/// added meanwhile is not looked at; some files of the system do not know their size and say 0.
+/// Reads what was opened through a buffer that files share: what is incomplete at its end moves to its front. Whatever
+/// was listed as a regular file is read; only one that does not fit into the buffer is looked at first, because what is
+/// added to it meanwhile is not read.
 pub(super) fn each_block(
     opened: OwnedFd,
     buffer: &mut Vec<u8>,
     out: &Out,
     mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
 ) -> Result<Content, Failure> {
-    let (mut file, found) = read::regular(opened)?;
-    // Most files are small, and a large buffer takes longer to get than such a file to read.
-    let fitting = usize::try_from(found.len()).unwrap_or(limit::CHUNK).clamp(SMALLEST, limit::CHUNK);
-    if buffer.len() < fitting {
-        buffer.resize(fitting.next_power_of_two(), 0);
+    let mut file = File::from(opened);
+    if buffer.is_empty() {
+        buffer.resize(SMALLEST, 0);
     }
-    let (mut kept, mut total) = (0, 0);
+    let (mut kept, mut total, mut size) = (0, 0, None);
     loop {
         if kept == buffer.len() {
             buffer.resize(2 * kept, 0);
@@ -46,23 +46,36 @@ pub(super) fn each_block(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read?,
         };
-        total += count as u64;
-        let is_end = count == 0 || total == found.len();
         out.still_wanted()?;
-        let (old, new) = buffer.split_at(kept + count).0.split_at(kept);
-        if memchr::memchr(0, new).is_some() {
+        total += count as u64;
+        let is_end = count == 0 || size.is_some_and(|size| total >= size);
+        if memchr::memchr(0, buffer.split_at(kept + count).0.split_at(kept).1).is_some() {
             return Ok(Content::Binary);
         }
-        let complete = match memchr::memrchr(b'\n', new) {
-            _ if is_end => kept + count,
-            Some(end) => old.len() + end + 1,
-            None if kept + count >= LONGEST_LINE => kept + count,
+        kept += count;
+        if !is_end && kept < buffer.len() {
+            // Mostly that was all, and the next read says so.
+            continue;
+        }
+        if !is_end && size.is_none() {
+            let found = read::regular(&file)?.len();
+            // Some files of the system do not know their size.
+            size = (found > 0).then_some(found);
+            let fitting = usize::try_from(found).unwrap_or(limit::CHUNK).clamp(SMALLEST, limit::CHUNK);
+            if buffer.len() < fitting {
+                buffer.resize(fitting.next_power_of_two(), 0);
+            }
+        }
+        let complete = match memchr::memrchr(b'\n', buffer.split_at(kept).0) {
+            _ if is_end => kept,
+            Some(end) => end + 1,
+            None if kept >= LONGEST_LINE => kept,
             None => 0,
         };
         if take(buffer.split_at(complete).0).is_break() || is_end {
             return Ok(Content::Text);
         }
-        buffer.copy_within(complete..kept + count, 0);
-        kept = kept + count - complete;
+        buffer.copy_within(complete..kept, 0);
+        kept -= complete;
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::OwnedFd;
 
 use hermes_guest::protocol::file::{Digest, FileFault, FileReply, Part, ReadEnd, Whole};
 use hermes_guest::protocol::limit;
@@ -34,17 +33,18 @@ pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFl
 
 /// Opens a regular file and nothing else.
 pub(super) fn open_regular(spot: &Spot) -> Result<(File, Metadata), Failure> {
-    regular(spot.open(READ)?)
+    let file = File::from(spot.open(READ)?);
+    let found = regular(&file)?;
+    Ok((file, found))
 }
 
-/// What was opened, if it is a regular file.
-pub(super) fn regular(opened: OwnedFd) -> Result<(File, Metadata), Failure> {
-    let file = File::from(opened);
+/// What is known about an open file, if it is a regular one.
+pub(super) fn regular(file: &File) -> Result<Metadata, Failure> {
     let found = file.metadata()?;
     if !found.is_file() {
         return Err(FileFault::NotRegular.into());
     }
-    Ok((file, found))
+    Ok(found)
 }
 
 /// Sends the lines that are wanted and counts all of them.

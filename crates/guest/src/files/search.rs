@@ -37,12 +37,17 @@ pub(super) fn search(spot: &Spot, search: &Search, out: &Out) -> Result<(), Fail
     };
     let root = spot.real();
     let held = spot.hold()?;
-    let (walk, only) = match held.metadata()?.is_dir() {
+    let kind = held.metadata()?.file_type();
+    let (walk, only) = match kind.is_dir() {
         true => (Walk::below(held.into(), root, search.scope), None),
         false => (Walk::single(spot.dir().try_clone()?, spot.name()), Some(root)),
     };
     let mut page =
         Page { out, search, walk, only, buffer: Vec::new(), pending: Vec::new(), found: Found::default() };
+    if matcher.is_some() && !kind.is_dir() && !kind.is_file() {
+        page.found.unreadable += 1;
+        return page.finish();
+    }
     loop {
         let mut batch = page.batch(&globs)?;
         if batch.is_empty() {

@@ -4,6 +4,7 @@
 //! they are opened, and takes as long as looking into the files does.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -14,7 +15,6 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, OFlags};
 
-use super::Failure;
 use super::place::{Tree, hold, open};
 use super::read;
 
@@ -217,7 +217,8 @@ impl Level {
 /// The rules in a file, if it can be read and has any. Those that make no sense are left out, as git does.
 fn load(dir: &OwnedFd, name: &str, root: &Path) -> Option<Gitignore> {
     let opened = open(dir, OsStr::new(name), read::READ | OFlags::NOFOLLOW | OFlags::CLOEXEC);
-    let (file, _) = opened.map_err(Failure::from).and_then(read::regular).ok()?;
+    let file = File::from(opened.ok()?);
+    read::regular(&file).ok()?;
     let mut text = Vec::new();
     file.take(LONGEST_RULES).read_to_end(&mut text).ok()?;
     let mut builder = GitignoreBuilder::new(root);

@@ -41,13 +41,14 @@ const READING: usize = 8 << 20;
 /// What the calls of one run have in common.
 #[derive(Debug)]
 pub(super) struct Desk<'a> {
-    pub(super) hands: &'a Hands,
-    pub(super) call: &'a CallId,
-    pub(super) functions: Vec<Function>,
+    hands: &'a Hands,
+    /// The call that the run is.
+    scene: Scene<'a>,
+    functions: Vec<Function>,
     pub(super) token: String,
     /// Ends every call.
     pub(super) stop: CancellationToken,
-    pub(super) most_calls: u32,
+    most_calls: u32,
     order: Order,
     /// Room for requests.
     room: Semaphore,
@@ -77,7 +78,7 @@ impl<'a> Desk<'a> {
     pub(super) fn new(hands: &'a Hands, scene: Scene<'a>, functions: Vec<Function>, token: String) -> Self {
         Self {
             hands,
-            call: scene.call,
+            scene,
             functions,
             token,
             stop: scene.stop.child_token(),
@@ -119,28 +120,33 @@ impl<'a> Desk<'a> {
         }
         loop {
             let request: Request = understood(&self.receive(connection, REQUEST).await?)?;
-            let answer = self.answer(request.tool.as_str(), request.arguments).await;
+            let answer = self.answer(&request.tool, request.arguments).await;
             send(connection, &json!({"id": request.id, "answer": answer})).await?;
         }
     }
 
-    async fn answer(&self, tool: &str, arguments: Map<String, Value>) -> Value {
-        if self.asked.fetch_add(1, Ordering::Relaxed) >= self.most_calls {
+    async fn answer(&self, name: &str, arguments: Map<String, Value>) -> Value {
+        let number = self.asked.fetch_add(1, Ordering::Relaxed);
+        if number >= self.most_calls {
             return json!({"error": format!(
                 "a script may call {} tools, and this one has; do the rest in another", self.most_calls
             )});
         }
-        let Some(function) = self.functions.iter().find(|function| function.tool.name() == tool) else {
+        let Some(function) = self.functions.iter().find(|function| function.tool.name() == name) else {
             let known: Vec<&str> = self.functions.iter().map(|function| function.tool.name()).collect();
-            return json!({"error": format!("a script of this session cannot call {tool}, only: {}", known.join(", "))});
+            return json!({"error": format!("a script of this session cannot call {name}, only: {}", known.join(", "))});
         };
-        if let Some(unknown) = arguments.keys().find(|name| !function.takes(name)) {
-            return json!({"error": format!("{tool} takes no {unknown} in a script")});
+        if let Some(unknown) = arguments.keys().find(|given| !function.takes(given)) {
+            return json!({"error": format!("{name} takes no {unknown} in a script")});
         }
+        let tool = function.tool;
+        let arguments = hermes_model::coerce(arguments, &tool.spec().parameters);
+        // Not the id of the run: should hermes be killed while somebody is asked, the run has begun all the same.
+        let call = CallId::new(format!("{}.{number}", self.scene.call.as_str()));
         let done = tokio::select! {
             biased;
             () = self.stop.cancelled() => return json!({"error": "the run is over"}),
-            _turn = self.order.turn(function.tool.effects(&arguments)) => self.dispatch(function.tool, arguments).await,
+            _turn = self.order.turn(tool.effects(&arguments)) => self.dispatch(tool, arguments, &call).await,
         };
         if done.ends_turn {
             self.ends_turn.store(true, Ordering::Relaxed);
@@ -150,8 +156,13 @@ impl<'a> Desk<'a> {
     }
 
     /// In a box, because this is itself a part of such a call.
-    fn dispatch(&self, tool: Tool, arguments: Map<String, Value>) -> Asking<'_, Done> {
-        Box::pin(self.hands.call(tool, arguments, Scene { call: self.call, stop: &self.stop }))
+    fn dispatch<'b>(
+        &'b self,
+        tool: Tool,
+        arguments: Map<String, Value>,
+        call: &'b CallId,
+    ) -> Asking<'b, Done> {
+        Box::pin(self.hands.call(tool, arguments, Scene { call, stop: &self.stop, ..self.scene }))
     }
 
     async fn receive(&self, from: &mut (impl AsyncRead + Unpin), most: usize) -> Result<Vec<u8>, Broken> {

@@ -1,0 +1,306 @@
+//! A conversation: what was said, who answers, and the hands that do the work.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hermes_model::{Client, Effort, Endpoint};
+use hermes_store::{Clash, NewSession, Prompt, SessionId, Store};
+use hermes_types::{CallId, Message, Usage};
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+
+use crate::hands::{lock, now};
+use crate::prompt::Told;
+use crate::{GuardRules, Hands};
+
+/// How much of what was said first becomes the title.
+const TITLE: usize = 60;
+
+/// Who answers, and how much they may.
+#[derive(Debug, Clone)]
+pub struct Mind {
+    /// How models are reached.
+    pub client: Client,
+    /// The model, and those that are asked when it fails.
+    pub chain: Vec<Endpoint>,
+    /// The longest answer in tokens.
+    pub max_output: Option<u32>,
+    /// How much it should think.
+    pub effort: Option<Effort>,
+    /// How often it may be asked in one turn.
+    pub budget: u32,
+    /// What is done about a model that goes round in circles.
+    pub guard: GuardRules,
+}
+
+impl Mind {
+    /// The model that is asked first, and who serves it.
+    fn names(&self) -> (String, String) {
+        self.chain.first().map(|first| (first.model.clone(), first.provider.clone())).unwrap_or_default()
+    }
+}
+
+/// A conversation that can go on.
+#[derive(Debug)]
+pub struct Conversation {
+    pub(crate) store: Store,
+    pub(crate) id: SessionId,
+    pub(crate) hands: Arc<Hands>,
+    pub(crate) mind: Mind,
+    pub(crate) told: Told,
+    pub(crate) history: Vec<Message>,
+}
+
+/// What can go wrong with a conversation itself. What a model or a tool does wrong is how a turn [`Ended`].
+#[derive(Debug, Error)]
+pub enum Error {
+    /// What is said cannot be kept, so nothing is done either.
+    #[error(transparent)]
+    Store(#[from] hermes_store::Error),
+    /// What was kept of the session cannot be read.
+    #[error("the tool list that was kept with the session cannot be read: {0}")]
+    Told(serde_json::Error),
+}
+
+/// How whoever sits at a door can steer a turn that is under way.
+#[derive(Debug, Clone, Default)]
+pub struct Control {
+    /// Ends it.
+    pub stop: CancellationToken,
+    steering: Arc<Mutex<Vec<String>>>,
+}
+
+impl Control {
+    /// Tells the model something with the next result of a tool.
+    pub fn steer(&self, text: impl Into<String>) {
+        lock(&self.steering).push(text.into());
+    }
+
+    /// What nobody has been told yet.
+    pub(crate) fn untold(&self) -> Option<String> {
+        let told = std::mem::take(&mut *lock(&self.steering));
+        (!told.is_empty()).then(|| told.join("\n"))
+    }
+}
+
+/// What happens in a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// More words of the answer.
+    Text(String),
+    /// More thoughts.
+    Reasoning(String),
+    /// The model failed and is asked again.
+    Retrying {
+        /// What was wrong.
+        why: String,
+        /// After this long.
+        wait: Duration,
+    },
+    /// Another model is asked.
+    Fallback {
+        /// The one that failed.
+        from: String,
+        /// The one that is asked.
+        to: String,
+    },
+    /// A tool begins.
+    Calling {
+        /// Which call it is.
+        call: CallId,
+        /// The tool.
+        tool: String,
+        /// What it is about, in one line.
+        preview: String,
+    },
+    /// A tool is done.
+    Called {
+        /// Which call it was.
+        call: CallId,
+        /// The tool.
+        tool: String,
+        /// Whether it worked.
+        worked: bool,
+        /// How long it took.
+        took: Duration,
+        /// What came of it, in one line.
+        preview: String,
+    },
+}
+
+/// Who is told what happens.
+pub type Watch<'a> = &'a (dyn Fn(Event) + Send + Sync);
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ended {
+    /// Why.
+    pub exit: Exit,
+    /// The answer, as far as there is one.
+    pub text: String,
+    /// How often a model was asked.
+    pub calls: u32,
+    /// What that took.
+    pub usage: Usage,
+    /// US dollars, as far as providers said it.
+    pub cost: Option<f64>,
+    /// What the person said meanwhile and the model was not told.
+    pub untold: Option<String>,
+}
+
+/// Why a turn ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Exit {
+    /// With an answer.
+    Answered,
+    /// Somebody ended it.
+    Interrupted,
+    /// The model was asked as often as it may be.
+    Exhausted,
+    /// The answer was cut off more often than can be mended.
+    Truncated,
+    /// The model said nothing, again and again.
+    Empty,
+    /// The model called tools that are not there, again and again.
+    Confused,
+    /// The model went round in circles.
+    Circling(String),
+    /// What was denied was tried again, in other ways.
+    Denied,
+    /// The provider or the model refused.
+    Refused(String),
+    /// No model could be reached.
+    Failed(hermes_model::Error),
+}
+
+impl Exit {
+    /// Its word.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Interrupted => "interrupted",
+            Self::Exhausted => "exhausted",
+            Self::Truncated => "truncated",
+            Self::Empty => "empty",
+            Self::Confused => "confused",
+            Self::Circling(_) => "circling",
+            Self::Denied => "denied",
+            Self::Refused(_) => "refused",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// What a person should know about it; nothing when all is well.
+    pub fn explained(&self) -> Option<String> {
+        Some(match self {
+            Self::Answered => return None,
+            Self::Interrupted => "interrupted".to_owned(),
+            Self::Exhausted => {
+                "stopped: the model was asked as often as `agent.max_turns` allows in one turn".to_owned()
+            }
+            Self::Truncated => {
+                "stopped: the answer was cut off by the output limit again and again; `model.max_tokens` raises it"
+                    .to_owned()
+            }
+            Self::Empty => "stopped: the model answered with nothing, several times".to_owned(),
+            Self::Confused => "stopped: the model kept calling tools in ways that cannot be understood".to_owned(),
+            Self::Circling(what) => format!("stopped: {what}"),
+            Self::Denied => "stopped: what was denied was tried again in other ways".to_owned(),
+            Self::Refused(why) => format!("refused by the model's provider: {why}"),
+            Self::Failed(error) => match error.hint() {
+                Some(hint) => format!("{error}\n{hint}"),
+                None => error.to_string(),
+            },
+        })
+    }
+}
+
+impl Conversation {
+    /// A new one, with what the model is told first.
+    pub async fn begin(hands: Arc<Hands>, mind: Mind, told: Told, first: &str) -> Result<Self, Error> {
+        let setup = hands.setup();
+        let store = setup.store.clone();
+        let (model, provider) = mind.names();
+        let new = NewSession {
+            key: setup.plan.session().clone(),
+            source: serde_json::to_value(setup.door)
+                .ok()
+                .and_then(|word| word.as_str().map(str::to_owned))
+                .unwrap_or_default(),
+            person: setup.person.clone(),
+            model,
+            provider,
+            prompt: kept(&told)?,
+            cwd: Some(setup.plan.directory().to_owned()),
+            parent: None,
+        };
+        let id = store.create(new, now()).await?;
+        let title: String = first.lines().next().unwrap_or_default().chars().take(TITLE).collect();
+        if !title.trim().is_empty() {
+            store.set_title(&id, title.trim(), Clash::Number).await?;
+        }
+        Ok(Self { store, id, hands, mind, told, history: Vec::new() })
+    }
+
+    /// One that was begun before, as it was left.
+    pub async fn resume(hands: Arc<Hands>, mind: Mind, id: SessionId) -> Result<Self, Error> {
+        let store = hands.setup().store.clone();
+        let prompt = store.prompt(&id).await?;
+        let told =
+            Told { system: prompt.text, tools: serde_json::from_str(&prompt.tools).map_err(Error::Told)? };
+        store.reopen(&id).await?;
+        let history: Vec<Message> = store.history(&id).await?.into_iter().map(|kept| kept.message).collect();
+        hands.recall(&history);
+        Ok(Self { store, id, hands, mind, told, history })
+    }
+
+    /// Which one it is.
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// What was said.
+    pub fn history(&self) -> &[Message] {
+        &self.history
+    }
+
+    /// Who answers.
+    pub fn mind(&self) -> &Mind {
+        &self.mind
+    }
+
+    /// The hands that do the work.
+    pub fn hands(&self) -> &Arc<Hands> {
+        &self.hands
+    }
+
+    /// Lets another model answer from now on. It is told anew who it is, which costs what its provider had cached.
+    pub async fn change_mind(&mut self, mind: Mind, told: Told) -> Result<(), Error> {
+        let (model, provider) = mind.names();
+        self.store.set_model(&self.id, &provider, &model).await?;
+        self.store.set_prompt(&self.id, kept(&told)?).await?;
+        (self.mind, self.told) = (mind, told);
+        Ok(())
+    }
+
+    /// Takes back what was said last, with all that came of it, and gives the words; none if nothing was said.
+    pub async fn undo(&mut self) -> Result<Option<String>, Error> {
+        let Some(at) = self.history.iter().rposition(|message| matches!(message, Message::User { .. }))
+        else {
+            return Ok(None);
+        };
+        self.store.undo(&self.id, 1).await?;
+        let taken = self.history.split_off(at);
+        Ok(taken.first().map(Message::text))
+    }
+
+    /// Ends it, for a reason in a word. It can be resumed.
+    pub async fn end(self, reason: &str) -> Result<(), Error> {
+        Ok(self.store.end(&self.id, reason, now()).await?)
+    }
+}
+
+fn kept(told: &Told) -> Result<Prompt, Error> {
+    let tools = serde_json::to_string(&told.tools).map_err(Error::Told)?;
+    Ok(Prompt { text: told.system.clone(), tools })
+}

@@ -1,0 +1,242 @@
+use serde_json::json;
+
+use super::*;
+
+/// What providers answer, with their documented shapes, and what it comes to.
+#[test]
+fn refusals_are_told_apart_by_the_providers_own_fields() {
+    let openai = |code: &str, message: &str| json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": code}});
+    let anthropic = |kind: &str, message: &str| json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"});
+    let openrouter = |code: u16, message: &str| json!({"error": {"code": code, "message": message, "metadata": {"provider_name": "X"}}});
+    let llama = |code: u16, kind: &str, message: &str| json!({"error": {"code": code, "message": message, "type": kind}});
+    let cases = [
+        // OpenAI.
+        (401, openai("invalid_api_key", "Incorrect API key provided: sk-x."), Class::Auth),
+        (
+            429,
+            json!({"error": {"message": "You exceeded your current quota", "type": "insufficient_quota", "param": null, "code": "insufficient_quota"}}),
+            Class::Billing,
+        ),
+        (
+            429,
+            json!({"error": {"message": "Rate limit reached for gpt-5", "type": "tokens", "param": null, "code": "rate_limit_exceeded"}}),
+            Class::RateLimit,
+        ),
+        (
+            404,
+            openai("model_not_found", "The model `gpt-9` does not exist or you do not have access to it."),
+            Class::ModelNotFound,
+        ),
+        (
+            400,
+            openai("context_length_exceeded", "Your input exceeds the context window of this model."),
+            Class::ContextOverflow,
+        ),
+        (
+            400,
+            openai("invalid_encrypted_content", "The encrypted content could not be verified."),
+            Class::ReasoningRejected,
+        ),
+        (
+            400,
+            json!({"error": {"message": "Unsupported parameter: 'reasoning_effort' is not supported with this model.", "type": "invalid_request_error", "param": "reasoning_effort", "code": "unsupported_parameter"}}),
+            Class::Parameter,
+        ),
+        (
+            400,
+            json!({"error": {"message": "Your organization must be verified to stream this model.", "type": "invalid_request_error", "param": "stream", "code": "unsupported_value"}}),
+            Class::StreamUnsupported,
+        ),
+        (400, openai("content_policy_violation", "Your request was rejected."), Class::ContentPolicy),
+        (
+            500,
+            json!({"error": {"message": "The server had an error", "type": "server_error", "param": null, "code": null}}),
+            Class::Server,
+        ),
+        // Anthropic.
+        (401, anthropic("authentication_error", "invalid x-api-key"), Class::Auth),
+        (403, anthropic("permission_error", "Your API key does not have permission"), Class::Auth),
+        (
+            400,
+            anthropic("invalid_request_error", "Your credit balance is too low to access the Anthropic API."),
+            Class::Billing,
+        ),
+        (429, anthropic("rate_limit_error", "This request would exceed your rate limit"), Class::RateLimit),
+        (
+            429,
+            anthropic("rate_limit_error", "Extra usage is required for long context requests."),
+            Class::LongContextTier,
+        ),
+        (529, anthropic("overloaded_error", "Overloaded"), Class::Overloaded),
+        (500, anthropic("api_error", "Internal server error"), Class::Server),
+        (413, anthropic("request_too_large", "Request exceeds the maximum size"), Class::PayloadTooLarge),
+        (404, anthropic("not_found_error", "model: claude-9"), Class::ModelNotFound),
+        (
+            400,
+            anthropic("invalid_request_error", "prompt is too long: 213462 tokens > 200000 maximum"),
+            Class::ContextOverflow,
+        ),
+        (
+            400,
+            anthropic(
+                "invalid_request_error",
+                "messages.1.content.0: Invalid `signature` in `thinking` block",
+            ),
+            Class::ReasoningRejected,
+        ),
+        (
+            400,
+            anthropic(
+                "invalid_request_error",
+                "messages.3.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.",
+            ),
+            Class::ReasoningRejected,
+        ),
+        (400, anthropic("invalid_request_error", "messages: roles must alternate"), Class::Format),
+        // OpenRouter.
+        (402, openrouter(402, "This request requires more credits, or fewer max_tokens."), Class::Billing),
+        (402, openrouter(402, "Rate limited upstream, try again shortly"), Class::RateLimit),
+        (403, openrouter(403, "Your input was flagged by moderation"), Class::ContentPolicy),
+        (
+            404,
+            openrouter(404, "No endpoints found matching your data policy (Paid model training)."),
+            Class::PolicyBlocked,
+        ),
+        (502, openrouter(502, "Provider returned error"), Class::Server),
+        (503, openrouter(503, "No instances available"), Class::Overloaded),
+        // llama.cpp.
+        (
+            400,
+            json!({"error": {"code": 400, "message": "the request exceeds the available context size", "type": "exceed_context_size_error", "n_prompt_tokens": 9000, "n_ctx": 4096}}),
+            Class::ContextOverflow,
+        ),
+        (500, llama(500, "server_error", "failed to parse grammar"), Class::Grammar),
+        (503, llama(503, "unavailable_error", "Loading model"), Class::Overloaded),
+        // vLLM.
+        (
+            400,
+            json!({"object": "error", "message": "This model's maximum context length is 4096 tokens. However, your prompt has 5000.", "type": "BadRequestError", "param": null, "code": 400}),
+            Class::ContextOverflow,
+        ),
+        (
+            404,
+            json!({"object": "error", "message": "The model `x` does not exist.", "type": "NotFoundError", "param": null, "code": 404}),
+            Class::ModelNotFound,
+        ),
+        // Ollama.
+        (404, json!({"error": "model \"x\" not found, try pulling it first"}), Class::ModelNotFound),
+        (500, json!({"error": "llama runner process has terminated"}), Class::Server),
+        // DeepSeek.
+        (
+            402,
+            json!({"error": {"message": "Insufficient Balance", "type": "unknown_error", "param": null, "code": "invalid_request_error"}}),
+            Class::Billing,
+        ),
+        // FastAPI.
+        (
+            422,
+            json!({"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]}),
+            Class::Parameter,
+        ),
+    ];
+    for (status, body, expected) in cases {
+        let fault = of_response(status, None, &body.to_string());
+        assert_eq!(fault.class, expected, "{status} {body}");
+        assert_eq!(fault.status, Some(status));
+    }
+}
+
+#[test]
+fn bodies_that_are_no_json_are_judged_by_their_status() {
+    let cases = [
+        (502, "<html><body>Bad Gateway</body></html>", Class::Server),
+        (404, "", Class::Unknown),
+        (403, "<html>max_tokens and maximum context length</html>", Class::Auth),
+        (418, "I'm a teapot", Class::Format),
+        (504, "upstream request timeout", Class::Timeout),
+    ];
+    for (status, body, expected) in cases {
+        assert_eq!(of_response(status, None, body).class, expected, "{status} {body}");
+    }
+    assert_eq!(of_response(404, None, "").message, "HTTP status 404, and no word about why");
+}
+
+#[test]
+fn the_room_that_is_left_is_read() {
+    let cases = [
+        (
+            "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for claude-x",
+            Some(64_000),
+        ),
+        (
+            "input length and `max_tokens` exceed context limit: 190000 + 21333 > 200000, decrease input length or `max_tokens` and try again",
+            Some(10_000),
+        ),
+        (
+            "max_tokens is too large: 9999. This model supports at most 4096 completion tokens, whereas you provided 9999.",
+            Some(4096),
+        ),
+        (
+            "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (5000 in the messages, 4000 in the completion).",
+            Some(3192),
+        ),
+        (
+            "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is 8192 tokens and your request has 4000 input tokens (5000 > 8192 - 4000).",
+            Some(4192),
+        ),
+        (
+            "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+            None,
+        ),
+        (
+            "maximum context length is 8192 tokens. However, you requested 9000 tokens (9000 in the messages, 0 in the completion).",
+            None,
+        ),
+    ];
+    for (message, expected) in cases {
+        let fault = of_response(400, None, &json!({"error": {"message": message}}).to_string());
+        assert_eq!(fault.room, expected, "{message}");
+        let class = if expected.is_some() { Class::OutputCap } else { Class::ContextOverflow };
+        assert_eq!(fault.class, class, "{message}");
+    }
+}
+
+#[test]
+fn retry_after_is_seconds_or_a_date_and_bounded() {
+    let seconds =
+        |header: &str| of_response(429, Some(header), "{}").retry_after.map(|wait| wait.as_secs_f64());
+    assert_eq!(seconds("7"), Some(7.0));
+    assert_eq!(seconds("0.5"), Some(0.5));
+    assert_eq!(seconds("86400"), Some(120.0));
+    assert_eq!(seconds("Wed, 21 Oct 2015 07:28:00 GMT"), Some(0.0));
+    assert_eq!(seconds(&httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(3600))), Some(120.0));
+    for header in ["", "soon", "-1", "NaN", "inf"] {
+        assert_eq!(seconds(header), None, "{header}");
+    }
+}
+
+#[test]
+fn a_fault_in_the_middle_of_a_stream_has_its_class_too() {
+    let cases = [
+        (
+            json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+            Class::Overloaded,
+        ),
+        (
+            json!({"error": {"code": 429, "message": "Provider returned error"}, "choices": []}),
+            Class::RateLimit,
+        ),
+        (
+            json!({"error": {"message": "EngineCore encountered an issue", "type": "InternalServerError", "code": 500}}),
+            Class::Server,
+        ),
+        (
+            json!({"type": "error", "code": "rate_limit_exceeded", "message": "slow down", "param": null}),
+            Class::RateLimit,
+        ),
+        (json!({"error": "an error was encountered while running the model"}), Class::Unknown),
+    ];
+    for (body, expected) in cases {
+        assert_eq!(in_stream(&body).class, expected, "{body}");
+    }
+}

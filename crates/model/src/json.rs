@@ -1,0 +1,103 @@
+//! JSON as servers write it, and as we write it: the same value is always the same bytes.
+
+use serde_json::{Map, Value};
+
+/// Reads a value. Half a surrogate pair, which some servers send when a character falls between two pieces, becomes the
+/// replacement character instead of an error.
+pub(crate) fn parse(text: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str(text).or_else(|error| match scrubbed(text) {
+        Some(clean) => serde_json::from_str(&clean),
+        None => Err(error),
+    })
+}
+
+/// The same text with lone surrogate escapes replaced, if it has any.
+pub(crate) fn scrubbed(text: &str) -> Option<String> {
+    if !text.contains("\\ud") && !text.contains("\\uD") {
+        return None;
+    }
+    let mut clean = String::with_capacity(text.len());
+    let mut changed = false;
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        clean.push_str(before);
+        let taken = match unit(escape) {
+            Some(0xD800..=0xDBFF) if matches!(escape.get(6..).and_then(unit), Some(0xDC00..=0xDFFF)) => 12,
+            Some(0xD800..=0xDFFF) => {
+                clean.push_str("\\ufffd");
+                changed = true;
+                rest = escape.get(6..).unwrap_or_default();
+                continue;
+            }
+            Some(_) => 6,
+            // The backslash and what it escapes, so that `\\u` is not taken for an escape.
+            None => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
+        };
+        let (whole, after) = escape.split_at_checked(taken).unwrap_or((escape, ""));
+        clean.push_str(whole);
+        rest = after;
+    }
+    clean.push_str(rest);
+    changed.then_some(clean)
+}
+
+/// The code unit of an escape at the very start.
+fn unit(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    u32::from_str_radix(digits, 16).ok()
+}
+
+/// The object as text with sorted keys and no spaces: the servers that keep what they computed for a prefix find it again
+/// only if it is the same to the byte.
+pub(crate) fn stable(object: &Map<String, Value>) -> String {
+    Value::Object(sorted(object)).to_string()
+}
+
+/// The same object with its keys in order, at every depth.
+pub(crate) fn sorted(object: &Map<String, Value>) -> Map<String, Value> {
+    let mut entries: Vec<_> = object.iter().collect();
+    entries.sort_unstable_by_key(|(key, _)| *key);
+    entries.into_iter().map(|(key, value)| (key.clone(), sorted_value(value))).collect()
+}
+
+fn sorted_value(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => Value::Object(sorted(object)),
+        Value::Array(items) => items.iter().map(sorted_value).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lone_surrogates_are_replaced_and_pairs_kept() {
+        let cases = [
+            (r#""a\ud83d""#, "a\u{fffd}"),
+            (r#""\ud83d\ude00""#, "😀"),
+            (r#""\ude00x""#, "\u{fffd}x"),
+            (r#""\ud83d\ud83d\ude00""#, "\u{fffd}😀"),
+            (r#""\\ud83d""#, "\\ud83d"),
+            (r#""\uD83Dé""#, "\u{fffd}é"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse(text).unwrap(), json!(expected), "{text}");
+        }
+        assert!(parse(r#""\ud83"#).is_err());
+        assert!(parse("{").is_err());
+    }
+
+    #[test]
+    fn the_same_object_is_the_same_text_whatever_the_order_of_its_keys() {
+        let one = json!({"b": [{"d": 1, "c": 2}], "a": null});
+        let other = json!({"a": null, "b": [{"c": 2, "d": 1}]});
+        let text = |value: &Value| stable(value.as_object().unwrap());
+        assert_eq!(text(&one), r#"{"a":null,"b":[{"c":2,"d":1}]}"#);
+        assert_eq!(text(&one), text(&other));
+    }
+}

@@ -1,0 +1,295 @@
+//! Failures, retries and other models.
+
+use std::time::Duration;
+
+use hermes_model::{Api, Class, Client, Error, Event, Finish};
+use hermes_testkit::model::{Delivery, Script};
+use hermes_testkit::{Answer, Said, ScriptedModel, Step};
+use hermes_types::{Arguments, Part};
+use serde_json::{Value, json};
+
+use crate::support::{APIS, ask, endpoint, shown, tools, user};
+
+fn overloaded() -> Step {
+    Step::error(503, json!({"error": {"message": "overloaded", "type": "overloaded_error"}}))
+}
+
+fn retries(events: &[Event]) -> Vec<u32> {
+    let attempts = events.iter().filter_map(|event| match event {
+        Event::Retrying { attempt, .. } => Some(*attempt),
+        _ => None,
+    });
+    attempts.collect()
+}
+
+fn class(reply: Result<hermes_model::Reply, Error>) -> Class {
+    reply.unwrap_err().class().unwrap()
+}
+
+#[tokio::test]
+async fn what_passes_is_tried_again_and_what_does_not_is_not() {
+    for api in APIS {
+        let model = ScriptedModel::start([overloaded(), overloaded(), Step::text("ok")]).unwrap();
+        let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        assert!(reply.is_ok(), "{reply:?}");
+        assert_eq!(retries(&events), [1, 2]);
+
+        let model = ScriptedModel::start([overloaded(), overloaded(), overloaded()]).unwrap();
+        let (reply, _) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        assert_eq!(class(reply), Class::Overloaded);
+        assert_eq!(model.left(), 0);
+
+        let script = Script { key: Some("sk-other".to_owned()), ..Script::default() };
+        let model = ScriptedModel::play(script).unwrap();
+        let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        assert_eq!(class(reply), Class::Auth);
+        assert_eq!(events, []);
+        assert_eq!(model.received().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn the_wait_a_provider_asks_for_is_kept() {
+    let headers = vec![("retry-after".to_owned(), "0.01".to_owned())];
+    let limited = Step::Error {
+        status: 429,
+        headers,
+        body: json!({"error": {"message": "slow down", "type": "requests"}}),
+    };
+    let model = ScriptedModel::start([limited, Step::text("ok")]).unwrap();
+    let (_, events) = ask(&Client::default(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
+    let Some(Event::Retrying { wait, .. }) = events.first() else { panic!("{events:?}") };
+    assert_eq!(*wait, Duration::from_millis(10));
+}
+
+#[tokio::test]
+async fn another_model_is_asked_when_it_helps_and_only_then() {
+    let body = |kind: &str| json!({"error": {"message": "x", "type": kind, "code": kind}});
+    let cases = [
+        (429, body("rate_limit_exceeded"), 1, true),
+        (402, body("insufficient_quota"), 1, true),
+        (401, body("invalid_api_key"), 1, true),
+        (404, body("model_not_found"), 1, true),
+        (503, body("overloaded_error"), 3, true),
+        (400, body("context_length_exceeded"), 1, false),
+        (413, body("request_too_large"), 1, false),
+    ];
+    for (status, body, requests, falls_back) in cases {
+        let always = Some(Step::error(status, body.clone()));
+        let first = ScriptedModel::play(Script { always, ..Script::default() }).unwrap();
+        let second = ScriptedModel::start([Step::text("ok")]).unwrap();
+        let own = endpoint(&first, Api::ChatCompletions);
+        // The same model twice is not another one.
+        let chain = [own.clone(), own, endpoint(&second, Api::AnthropicMessages)];
+        let (reply, events) = ask(&Client::default(), &chain, &[user("hi")]).await;
+        assert_eq!(first.received().len(), requests, "{body}");
+        assert_eq!(reply.is_ok(), falls_back, "{body}");
+        let switched = events.iter().any(|event| matches!(event, Event::Fallback { .. }));
+        assert_eq!(switched, falls_back);
+    }
+    let (none, _) = ask(&Client::default(), &[], &[user("hi")]).await;
+    assert_eq!(none, Err(Error::NoEndpoint));
+}
+
+#[tokio::test]
+async fn thoughts_never_go_to_another_provider() {
+    for from in APIS {
+        let model = ScriptedModel::start([
+            Step::says([Said::Reasoning("secret thought".to_owned()), Said::Text("one".to_owned())]),
+            Step::text("two"),
+        ])
+        .unwrap();
+        let client = Client::default();
+        let first = ask(&client, &[endpoint(&model, from)], &[user("hi")]).await.0.unwrap();
+        let messages = [user("hi"), first.message(), user("go on")];
+        for to in APIS {
+            let other = ScriptedModel::start([Step::text("ok")]).unwrap();
+            let mut endpoint = endpoint(&other, to);
+            endpoint.provider = "another".to_owned();
+            ask(&client, &[endpoint], &messages).await.0.unwrap();
+            let body = String::from_utf8(other.received()[0].body.clone()).unwrap();
+            assert!(
+                !body.contains("thought") && !body.contains("signed") && !body.contains("sealed"),
+                "{body}"
+            );
+            assert_eq!(other.failures(), [""; 0]);
+        }
+    }
+}
+
+/// A stream that breaks after so many bytes.
+fn cut(says: Vec<Said>, bytes: usize) -> Step {
+    let delivery = Delivery { cut: Some(bytes), ..Delivery::default() };
+    Step::Answer(Answer { says, finish: None, delivery })
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_before_any_word_is_made_again() {
+    let says = || vec![Said::Text("hello".to_owned())];
+    for api in APIS {
+        let model = ScriptedModel::start([cut(says(), 0), cut(says(), 40), Step::text("hello")]).unwrap();
+        let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        assert_eq!(reply.unwrap().finish, Finish::Stop);
+        assert_eq!(shown(&events), "hello");
+        assert_eq!(retries(&events), [0_u32; 0]);
+    }
+}
+
+#[tokio::test]
+async fn words_that_were_shown_are_kept_and_never_shown_twice() {
+    let long = "word ".repeat(400);
+    for api in APIS {
+        let model =
+            ScriptedModel::start([cut(vec![Said::Text(long.clone())], 9000), Step::text("never asked")])
+                .unwrap();
+        let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        let reply = reply.unwrap();
+        assert!(matches!(reply.finish, Finish::Dropped(_)), "{reply:?}");
+        let [Part::Text { text }] = reply.parts.as_slice() else { panic!("{reply:?}") };
+        assert_eq!(*text, shown(&events));
+        assert!(!text.is_empty() && long.starts_with(text.as_str()));
+        assert_eq!(model.left(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_lost_with_its_stream_is_asked_for_again_without_repeating_the_words() {
+    let says = || {
+        let arguments = Value::from(format!("{{\"command\":\"{}\"}}", "x".repeat(4000)));
+        let call = Said::Call { id: "c1".to_owned(), name: "terminal".to_owned(), arguments };
+        vec![Said::Text("I look".to_owned()), call]
+    };
+    for api in APIS {
+        let model = ScriptedModel::start([cut(says(), 9000), Step::says(says())]).unwrap();
+        let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        let reply = reply.unwrap();
+        assert_eq!((&reply.finish, reply.parts.len()), (&Finish::Calls, 2), "{api:?}");
+        assert_eq!(shown(&events), "I look");
+
+        // And if it is lost each time, the words stay and the call is broken.
+        let model = ScriptedModel::start([cut(says(), 9000), cut(says(), 9000), cut(says(), 9000)]).unwrap();
+        let (reply, events) = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await;
+        let reply = reply.unwrap();
+        assert!(matches!(reply.finish, Finish::Dropped(_)));
+        let [Part::Text { .. }, Part::Call(call)] = reply.parts.as_slice() else { panic!("{reply:?}") };
+        assert!(matches!(call.arguments, Arguments::Broken { .. }));
+        assert_eq!(shown(&events), "I look");
+    }
+}
+
+#[tokio::test]
+async fn silence_ends_an_attempt() {
+    let mute = Delivery { silent: Some(60), ..Delivery::default() };
+    let answer = Answer { says: vec![Said::Text("hello".to_owned())], finish: None, delivery: mute };
+    for step in [Step::Silence, Step::Answer(answer)] {
+        for api in APIS {
+            let model = ScriptedModel::start([step.clone()]).unwrap();
+            let mut endpoint = endpoint(&model, api);
+            endpoint.timeouts.silence = Some(Duration::from_millis(50));
+            endpoint.retries.attempts = 1;
+            let (reply, _) = ask(&Client::default(), &[endpoint], &[user("hi")]).await;
+            assert_eq!(class(reply), Class::Timeout);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told_from_one_that_breaks() {
+    let gone = {
+        let model = ScriptedModel::start([]).unwrap();
+        endpoint(&model, Api::ChatCompletions)
+    };
+    let (reply, events) = ask(&Client::default(), &[gone], &[user("hi")]).await;
+    assert_eq!(retries(&events), [1, 2]);
+    let error = reply.unwrap_err();
+    assert_eq!(error.class(), Some(Class::Unreachable));
+    assert!(error.to_string().contains("127.0.0.1 cannot be reached"), "{error}");
+}
+
+#[tokio::test]
+async fn what_a_server_does_not_take_is_left_out_from_then_on() {
+    let refuse = |body: Value| Step::error(400, body);
+    let grammar =
+        json!({"error": {"code": 500, "message": "failed to parse grammar", "type": "server_error"}});
+    let field = json!({"error": {"message": "Unrecognized request argument supplied: stream_options", "type": "invalid_request_error", "param": null, "code": null}});
+    let model = ScriptedModel::start([
+        refuse(field),
+        Step::error(500, grammar),
+        Step::text("one"),
+        Step::text("two"),
+    ])
+    .unwrap();
+    let client = Client::default();
+    let chain = [endpoint(&model, Api::ChatCompletions)];
+    for words in ["one", "two"] {
+        let (reply, events) = ask(&client, &chain, &[user("hi")]).await;
+        assert_eq!(reply.unwrap().message().text(), words);
+        assert_eq!(retries(&events), [0_u32; 0]);
+    }
+    let received = model.received();
+    let has = |at: usize, text: &str| received[at].json.to_string().contains(text);
+    assert!(has(0, "stream_options") && has(0, "\"pattern\""));
+    assert!(!has(1, "stream_options") && has(1, "\"pattern\""));
+    for at in [2, 3] {
+        assert!(!has(at, "stream_options") && !has(at, "\"pattern\"") && !has(at, "\"format\""));
+    }
+    assert_eq!(tools()[0].parameters["properties"]["command"]["pattern"], "^l");
+}
+
+#[tokio::test]
+async fn thoughts_that_a_server_refuses_are_not_sent_again_in_that_session() {
+    let refusal = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "messages.1.content.0: Invalid `signature` in `thinking` block"}});
+    let model = ScriptedModel::start([
+        Step::says([Said::Reasoning("hm".to_owned()), Said::Text("one".to_owned())]),
+        Step::error(400, refusal),
+        Step::text("two"),
+        Step::text("three"),
+    ])
+    .unwrap();
+    let client = Client::default();
+    let chain = [endpoint(&model, Api::AnthropicMessages)];
+    let first = ask(&client, &chain, &[user("hi")]).await.0.unwrap();
+    let messages = [user("hi"), first.message(), user("more")];
+    for words in ["two", "three"] {
+        assert_eq!(ask(&client, &chain, &messages).await.0.unwrap().message().text(), words);
+    }
+    let thinking: Vec<bool> =
+        model.received().iter().map(|request| request.json.to_string().contains("signed")).collect();
+    assert_eq!(thinking, [false, true, false, false]);
+}
+
+#[tokio::test]
+async fn an_output_cap_is_lowered_to_the_room_there_is() {
+    let message =
+        "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens for scripted";
+    let refusal = json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
+    let model = ScriptedModel::start([Step::error(400, refusal), Step::text("ok")]).unwrap();
+    ask(&Client::default(), &[endpoint(&model, Api::AnthropicMessages)], &[user("hi")]).await.0.unwrap();
+    let caps: Vec<Value> =
+        model.received().iter().map(|request| request.json["max_tokens"].clone()).collect();
+    assert_eq!(caps, [json!(32000), json!(8192)]);
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed_and_the_key_stays_home() {
+    let thief = ScriptedModel::start([Step::text("thanks")]).unwrap();
+    let headers = vec![("location".to_owned(), format!("{}/chat/completions", thief.url()))];
+    let moved = Step::Raw { status: 307, headers, body: String::new(), delivery: Delivery::default() };
+    let model = ScriptedModel::start([moved]).unwrap();
+    let (reply, _) = ask(&Client::default(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
+    assert_eq!(class(reply), Class::Format);
+    assert_eq!(thief.received(), []);
+}
+
+#[tokio::test]
+async fn dropping_the_future_closes_the_connection() {
+    let model = ScriptedModel::start([Step::Silence]).unwrap();
+    let chain = [endpoint(&model, Api::ChatCompletions)];
+    let client = Client::default();
+    let messages = [user("hi")];
+    let asked = tokio::time::timeout(Duration::from_millis(200), ask(&client, &chain, &messages)).await;
+    assert!(asked.is_err());
+    // Another request on a connection of its own is answered by the end of the script, not by the one that hangs.
+    let (reply, _) = ask(&client, &chain, &messages).await;
+    assert_eq!(class(reply), Class::Server);
+}

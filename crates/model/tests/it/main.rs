@@ -1,0 +1,6 @@
+//! The client against a scripted model, over HTTP.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod fallback;
+mod replies;
+mod support;

@@ -1,0 +1,198 @@
+//! What comes back, by every protocol, streamed and not, in pieces of every size.
+
+use hermes_model::{Api, Client, Effort, Event, Finish};
+use hermes_testkit::model::Delivery;
+use hermes_testkit::{Answer, Said, ScriptedModel, Step};
+use hermes_types::{Arguments, Call, CallId, Message, Part, Usage};
+use serde_json::{Value, json};
+
+use crate::support::{APIS, ask, endpoint, prompt, shown, tools, user};
+
+fn call(id: &str, arguments: Value) -> Said {
+    Said::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments }
+}
+
+fn called(id: &str, arguments: Value) -> Part {
+    let arguments = Arguments::Object(arguments.as_object().unwrap().clone());
+    Part::Call(Call { id: CallId::new(id), name: "terminal".to_owned(), arguments })
+}
+
+fn says(text: &str) -> Part {
+    Part::Text { text: text.to_owned() }
+}
+
+#[tokio::test]
+async fn thoughts_words_and_calls_come_whole_whatever_the_size_of_the_pieces() {
+    let answer = Answer {
+        says: vec![
+            Said::Reasoning("I should look — 看".to_owned()),
+            Said::Text("Let me look. 😀".to_owned()),
+            call("c1", json!("{\"command\":\"ls -l\"}")),
+            call("c2", json!({"command": "pwd"})),
+        ],
+        ..Answer::default()
+    };
+    let client = Client::default();
+    for api in APIS {
+        for chunk in [1, 3, 7, 4096] {
+            let delivery = Delivery { chunk: Some(chunk), ..Delivery::default() };
+            let model = ScriptedModel::start([Step::Answer(Answer { delivery, ..answer.clone() })]).unwrap();
+            let (reply, events) = ask(&client, &[endpoint(&model, api)], &[user("hi")]).await;
+            let reply = reply.unwrap();
+            assert_eq!(model.failures(), [""; 0]);
+            assert_eq!(reply.finish, Finish::Calls);
+            let (thought, rest) = reply.parts.split_first().unwrap();
+            let Part::Reasoning(thought) = thought else { panic!("{thought:?}") };
+            assert_eq!(thought.text, "I should look — 看");
+            let expected = [
+                says("Let me look. 😀"),
+                called("c1", json!({"command": "ls -l"})),
+                called("c2", json!({"command": "pwd"})),
+            ];
+            assert_eq!(rest, expected, "{api:?} by {chunk}");
+            let reasoning = if api == Api::AnthropicMessages { 0 } else { 5 };
+            assert_eq!(
+                reply.usage,
+                Usage { input: 40, cache_read: 60, cache_write: 0, output: 20, reasoning }
+            );
+            assert_eq!(shown(&events), "Let me look. 😀");
+            let begun = events.iter().filter(|event| matches!(event, Event::Call { .. })).count();
+            assert_eq!(begun, 2);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_stream_is_asked_for_whole_answers_from_then_on() {
+    let refusal = json!({"error": {"message": "Streaming is not supported by this model", "type": "invalid_request_error"}});
+    for api in APIS {
+        let client = Client::default();
+        let model = ScriptedModel::start([
+            Step::error(400, refusal.clone()),
+            Step::says([Said::Text("one".to_owned()), call("c1", json!({"command": "ls"}))]),
+            Step::text("two"),
+        ])
+        .unwrap();
+        let chain = [endpoint(&model, api)];
+        let (first, _) = ask(&client, &chain, &[user("hi")]).await;
+        assert_eq!(first.unwrap().parts, [says("one"), called("c1", json!({"command": "ls"}))]);
+        let (second, events) = ask(&client, &chain, &[user("hi")]).await;
+        assert_eq!(second.unwrap().parts, [says("two")]);
+        assert_eq!(shown(&events), "two");
+        let streamed: Vec<bool> =
+            model.received().iter().map(|request| request.json["stream"] == true).collect();
+        assert_eq!(streamed, [true, false, false]);
+        assert_eq!(model.failures(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_goes_back_as_the_provider_wants_it_and_its_beginning_never_changes() {
+    for api in APIS {
+        let client = Client::default();
+        let model = ScriptedModel::start([
+            Step::says([
+                Said::Reasoning("hm".to_owned()),
+                Said::Text("I look".to_owned()),
+                call("c1", json!({"b": 1, "a": 2})),
+            ]),
+            Step::text("done"),
+            Step::text("bye"),
+        ])
+        .unwrap();
+        let chain = [endpoint(&model, api)];
+        let tools = tools();
+        let mut messages = vec![user("hi")];
+        for next in [Some("a file"), None] {
+            let mut prompt = prompt(&tools, &messages);
+            prompt.effort = Some(Effort::High);
+            let reply = client.complete(&chain, &prompt, &mut |_| {}).await.unwrap();
+            messages.push(reply.message());
+            match next {
+                Some(text) => {
+                    messages.push(Message::Tool {
+                        call: CallId::new("c1"),
+                        name: "terminal".to_owned(),
+                        text: text.to_owned(),
+                    });
+                }
+                None => messages.push(user("thanks")),
+            }
+        }
+        ask(&client, &chain, &messages).await.0.unwrap();
+        assert_eq!(model.failures(), [""; 0], "{api:?}");
+        let requests = model.received();
+        let key = if api == Api::Responses { "input" } else { "messages" };
+        let list = |at: usize| {
+            // Markers of what to cache move on; all else must stay.
+            let text =
+                requests[at].json[key].to_string().replace(",\"cache_control\":{\"type\":\"ephemeral\"}", "");
+            text.strip_suffix(']').unwrap().to_owned()
+        };
+        assert!(list(1).starts_with(&list(0)), "{api:?}: {} then {}", list(0), list(1));
+        assert!(list(2).starts_with(&list(1)), "{api:?}");
+        let tools: Vec<&Value> = requests.iter().map(|request| &request.json["tools"]).collect();
+        assert_eq!(tools[0], tools[2]);
+        // Arguments are always the same text, and thoughts are there for who wants them.
+        let second = requests[1].json.to_string();
+        match api {
+            Api::ChatCompletions => {
+                assert!(second.contains(r#"{\"a\":2,\"b\":1}"#) && !second.contains("hm"), "{second}")
+            }
+            Api::AnthropicMessages => {
+                assert!(second.contains(r#"{"a":2,"b":1}"#), "{second}");
+                assert!(
+                    second.contains(r#"{"type":"thinking","thinking":"hm","signature":"signed 2"}"#),
+                    "{second}"
+                );
+            }
+            Api::Responses => assert!(second.contains(r#""encrypted_content":"sealed 2""#), "{second}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_history_with_holes_is_mended_before_it_is_sent() {
+    let broken = Arguments::Broken { text: "{\"a".to_owned(), why: "cut".to_owned() };
+    let cut = Part::Call(Call { id: CallId::new("c 3"), name: "terminal".to_owned(), arguments: broken });
+    let result =
+        |id: &str| Message::Tool { call: CallId::new(id), name: "terminal".to_owned(), text: "r".to_owned() };
+    let messages = [
+        result("nobody"),
+        Message::Assistant { parts: vec![says("before anything")] },
+        user("one"),
+        user("two"),
+        Message::Assistant { parts: vec![called("c1", json!({})), called("c2", json!({})), cut] },
+        user("and then"),
+        result("c2"),
+        Message::Assistant { parts: vec![] },
+        user(""),
+    ];
+    for api in APIS {
+        let model = ScriptedModel::start([Step::text("ok")]).unwrap();
+        let (reply, _) = ask(&Client::default(), &[endpoint(&model, api)], &messages).await;
+        assert_eq!(model.failures(), [""; 0], "{api:?}");
+        assert_eq!(reply.unwrap().parts, [says("ok")]);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_cut_off_is_broken_by_every_protocol() {
+    for api in APIS {
+        for text in ["{\"command\":\"rm -r", "{\"command\":\"rm\"", ""] {
+            let cut = Answer {
+                says: vec![call("c1", json!("{\"command\":\"ls\"}")), call("c2", json!(text))],
+                finish: Some("length".to_owned()),
+                ..Answer::default()
+            };
+            let model = ScriptedModel::start([Step::Answer(cut)]).unwrap();
+            let chain = [endpoint(&model, api)];
+            let (reply, _) = ask(&Client::default(), &chain, &[user("hi")]).await;
+            let reply = reply.unwrap();
+            assert_eq!(reply.finish, Finish::Length);
+            assert_eq!(reply.parts[0], called("c1", json!({"command": "ls"})));
+            let Part::Call(second) = &reply.parts[1] else { panic!("{reply:?}") };
+            assert!(matches!(second.arguments, Arguments::Broken { .. }), "{api:?} {text}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What the tests share.
+
+use std::time::Duration;
+
+use hermes_model::{Api, Client, Credentials, Endpoint, Error, Event, Prompt, Reply, Retries};
+use hermes_testkit::ScriptedModel;
+use hermes_types::{Message, Secret, ToolSpec};
+use serde_json::json;
+
+pub(crate) const APIS: [Api; 3] = [Api::ChatCompletions, Api::AnthropicMessages, Api::Responses];
+
+/// The model behind a protocol, with short waits.
+pub(crate) fn endpoint(model: &ScriptedModel, api: Api) -> Endpoint {
+    let base = match api {
+        Api::AnthropicMessages => model.anthropic_url(),
+        Api::ChatCompletions | Api::Responses => model.url(),
+    };
+    let mut endpoint = Endpoint::new("test", api, base.parse().unwrap(), "scripted");
+    endpoint.credentials = Credentials::Key(Secret::new("sk-test"));
+    endpoint.retries =
+        Retries { attempts: 3, first: Duration::from_millis(1), longest: Duration::from_millis(5) };
+    endpoint
+}
+
+pub(crate) fn tools() -> Vec<ToolSpec> {
+    let schema = json!({"type": "object", "properties": {"command": {"type": "string", "pattern": "^l", "format": "x"}}});
+    ["terminal", "read_file"]
+        .map(|name| ToolSpec {
+            name: name.to_owned(),
+            description: format!("the tool {name}"),
+            parameters: schema.clone(),
+        })
+        .to_vec()
+}
+
+pub(crate) fn user(text: &str) -> Message {
+    Message::User { text: text.to_owned() }
+}
+
+pub(crate) fn prompt<'a>(tools: &'a [ToolSpec], messages: &'a [Message]) -> Prompt<'a> {
+    Prompt { system: "You are Hermes.", tools, messages, max_output: None, effort: None, session: "s1" }
+}
+
+/// Asks and keeps the events.
+pub(crate) async fn ask(
+    client: &Client,
+    chain: &[Endpoint],
+    messages: &[Message],
+) -> (Result<Reply, Error>, Vec<Event>) {
+    let tools = tools();
+    let mut events = Vec::new();
+    let reply = client.complete(chain, &prompt(&tools, messages), &mut |event| events.push(event)).await;
+    (reply, events)
+}
+
+/// The words in events.
+pub(crate) fn shown(events: &[Event]) -> String {
+    let words = events.iter().filter_map(|event| match event {
+        Event::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    words.collect()
+}

@@ -1,0 +1,262 @@
+//! Messages come back as they were, and taking back is exact.
+
+use hermes_store::{Entry, Error, Seq, SessionId, Step, Store, Which};
+use hermes_types::{Arguments, Call, CallId, Message, Part, Reasoning};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::{Home, at, said, session, user};
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_filter("JSON has no others", |number| number.is_finite()).prop_map(Value::from),
+        ".{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 8, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((".{0,6}", inner), 0..4)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect::<Map<_, _>>())),
+        ]
+    })
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    let text = "(?s).{0,20}";
+    prop_oneof![
+        text.prop_map(|text| Part::Text { text }),
+        (text, prop::option::of(".{0,5}"), prop::option::of(value())).prop_map(|(text, issuer, replay)| {
+            // Null and nothing are the same in this field.
+            Part::Reasoning(Reasoning { text, issuer, replay: replay.filter(|value| !value.is_null()) })
+        }),
+        (".{0,8}", ".{0,8}", value()).prop_map(|(id, name, value)| {
+            let arguments = match value {
+                Value::Object(object) => Arguments::Object(object),
+                other => Arguments::Broken { text: other.to_string(), why: "no object".to_owned() },
+            };
+            Part::Call(Call { id: CallId::new(id), name, arguments })
+        }),
+    ]
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        "(?s).{0,40}".prop_map(|text| Message::User { text }),
+        prop::collection::vec(part(), 0..5).prop_map(|parts| Message::Assistant { parts }),
+        (".{0,8}", ".{0,8}", "(?s).{0,40}").prop_map(|(call, name, text)| Message::Tool {
+            call: CallId::new(call),
+            name,
+            text
+        }),
+    ]
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn messages_come_back_as_they_were(messages in prop::collection::vec(message(), 1..6)) {
+        run(async {
+            let home = Home::new();
+            let store = home.store().await;
+            let id = session(&store).await;
+            let entries = messages.iter().cloned().map(|message| Entry::new(message, at(1))).collect();
+            store.append(&id, Step { entries, spent: vec![] }).await.unwrap();
+            let kept = store.history(&id).await.unwrap();
+            let found: Vec<_> = kept.iter().map(|kept| kept.message.clone()).collect();
+            prop_assert_eq!(&found, &messages);
+            let texts = |messages: &[Message]| serde_json::to_string(messages).unwrap();
+            prop_assert_eq!(texts(&found), texts(&messages), "byte for byte");
+            Ok(())
+        })?;
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Deed {
+    Person(String),
+    Model(String),
+    Undo(usize),
+    Restore,
+    Branch(Option<u32>),
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    prop_oneof![
+        4 => "[a-z]{1,4}".prop_map(Deed::Person),
+        4 => "[a-z]{1,4}".prop_map(Deed::Model),
+        2 => (0..4_usize).prop_map(Deed::Undo),
+        2 => Just(Deed::Restore),
+        1 => prop::option::of(0..12_u32).prop_map(Deed::Branch),
+    ]
+}
+
+/// What a session should be: all messages, and in which round each was taken back.
+#[derive(Debug, Clone, Default)]
+struct Model(Vec<(Message, Option<usize>)>);
+
+impl Model {
+    fn active(&self) -> Vec<(u32, Message)> {
+        let numbered = self.0.iter().zip(1..);
+        numbered.filter(|((_, undone), _)| undone.is_none()).map(|((m, _), at)| (at, m.clone())).collect()
+    }
+
+    fn undo(&mut self, exchanges: usize) -> usize {
+        let said: Vec<u32> = self
+            .active()
+            .into_iter()
+            .filter_map(|(at, message)| matches!(message, Message::User { .. }).then_some(at))
+            .collect();
+        if said.is_empty() || exchanges == 0 {
+            return 0;
+        }
+        let from = said[said.len().saturating_sub(exchanges)];
+        let round = self.0.iter().filter_map(|(_, undone)| *undone).max().unwrap_or(0) + 1;
+        let mut count = 0;
+        for ((_, undone), _) in self.0.iter_mut().zip(1..).filter(|(_, at)| *at >= from) {
+            if undone.is_none() {
+                (*undone, count) = (Some(round), count + 1);
+            }
+        }
+        count
+    }
+
+    fn restore(&mut self) -> usize {
+        let Some(round) = self.0.iter().filter_map(|(_, undone)| *undone).max() else { return 0 };
+        let first = self.0.iter().position(|(_, undone)| *undone == Some(round)).unwrap();
+        if self.0.iter().skip(first).any(|(_, undone)| undone.is_none()) {
+            return 0;
+        }
+        let mut count = 0;
+        for (_, undone) in self.0.iter_mut().filter(|(_, undone)| *undone == Some(round)) {
+            (*undone, count) = (None, count + 1);
+        }
+        count
+    }
+}
+
+async fn same(store: &Store, id: &SessionId, model: &Model) {
+    let kept = store.history(id).await.unwrap();
+    let found: Vec<_> = kept.into_iter().map(|kept| (kept.seq.number(), kept.message)).collect();
+    assert_eq!(found, model.active());
+    let all = store.messages(id, Which::All, Seq::START, 1_000).await.unwrap();
+    let marks: Vec<_> = all.iter().map(|kept| kept.undone).collect();
+    assert_eq!(marks, model.0.iter().map(|(_, undone)| undone.is_some()).collect::<Vec<_>>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn adding_taking_back_and_branching_do_what_a_list_would(deeds in prop::collection::vec(deed(), 1..25)) {
+        run(async {
+            let home = Home::new();
+            let store = home.store().await;
+            let mut all = vec![(session(&store).await, Model::default())];
+            for deed in deeds {
+                let (id, model) = all.last_mut().unwrap();
+                match deed {
+                    Deed::Person(text) => {
+                        store.append(id, Step::one(user(&text), at(1))).await.unwrap();
+                        model.0.push((user(&text), None));
+                    }
+                    Deed::Model(text) => {
+                        store.append(id, Step::one(said(&text), at(1))).await.unwrap();
+                        model.0.push((said(&text), None));
+                    }
+                    Deed::Undo(exchanges) => {
+                        let undone = store.undo(id, exchanges).await.unwrap();
+                        assert_eq!(undone.map_or(0, |undone| undone.messages), model.undo(exchanges));
+                    }
+                    Deed::Restore => assert_eq!(store.restore(id).await.unwrap(), model.restore()),
+                    Deed::Branch(until) => {
+                        let branch = store.branch(id, until.map(Seq::new), at(2)).await.unwrap();
+                        let kept = model.active().into_iter().filter(|(at, _)| until.is_none_or(|until| *at <= until));
+                        let copy = Model(kept.map(|(_, message)| (message, None)).collect());
+                        all.push((branch, copy));
+                    }
+                }
+            }
+            for (id, model) in &all {
+                same(&store, id, model).await;
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_first_comes_back_to_be_said_again() {
+    let home = Home::new();
+    let store = home.store().await;
+    let id = session(&store).await;
+    for message in [user("one"), said("1"), user("two"), said("2")] {
+        store.append(&id, Step::one(message, at(1))).await.unwrap();
+    }
+    let undone = store.undo(&id, 1).await.unwrap().unwrap();
+    assert_eq!((undone.messages, undone.text.as_str()), (2, "two"));
+    let undone = store.undo(&id, 99).await.unwrap().unwrap();
+    assert_eq!((undone.messages, undone.text.as_str()), (2, "one"));
+    assert_eq!(store.undo(&id, 1).await.unwrap(), None);
+    let turn = store.open_turn(&id, vec![], at(2)).await.unwrap();
+    assert!(matches!(store.undo(&id, 1).await, Err(Error::AtWork(_))));
+    assert!(matches!(store.restore(&id).await, Err(Error::AtWork(_))));
+    store.close_turn(turn, "text", at(2)).await.unwrap();
+    assert_eq!((store.restore(&id).await.unwrap(), store.restore(&id).await.unwrap()), (2, 2));
+    assert_eq!(store.history(&id).await.unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn pages_end_before_they_are_too_large() {
+    let home = Home::new();
+    let store = home.store().await;
+    let id = session(&store).await;
+    for _ in 0..5 {
+        store.append(&id, Step::one(user(&"x".repeat(3 << 20)), at(1))).await.unwrap();
+    }
+    let (mut after, mut sizes) = (Seq::START, Vec::new());
+    loop {
+        let page = store.messages(&id, Which::Active, after, 100).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        sizes.push(page.len());
+    }
+    assert_eq!(sizes, [2, 2, 1]);
+}
+
+#[tokio::test]
+async fn an_export_is_one_line_with_everything() {
+    let home = Home::new();
+    let store = home.store().await;
+    let id = session(&store).await;
+    let empty = session(&store).await;
+    for number in 0..450 {
+        store.append(&id, Step::one(user(&format!("line\n{number}")), at(number))).await.unwrap();
+    }
+    store.undo(&id, 1).await.unwrap();
+    let line = async |id: &SessionId| {
+        let mut export = store.export(id).await.unwrap();
+        let mut text = String::new();
+        while let Some(piece) = export.next().await.unwrap() {
+            text.push_str(&piece);
+        }
+        assert_eq!(text.matches('\n').count(), 1);
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let whole = line(&id).await;
+    assert_eq!(whole["id"], json!(id.as_str()));
+    assert_eq!((&whole["system_prompt"], &whole["message_count"]), (&json!("You are Hermes."), &json!(450)));
+    let messages = whole["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 450);
+    assert_eq!(
+        messages[449],
+        json!({"seq": 450, "at": at(449).seconds(), "undone": true, "role": "user", "text": "line\n449"})
+    );
+    assert_eq!(line(&empty).await["messages"], json!([]));
+}

@@ -1,0 +1,175 @@
+//! Questions, answers and grants.
+
+use std::time::Duration;
+
+use hermes_store::{
+    Answer, Answering, AskedBy, Choice, Entry, Error, GrantScope, NewGrant, NewQuestion, QuestionState, Store,
+};
+use hermes_types::{CallId, Person, SessionKey};
+use serde_json::json;
+
+use crate::{Home, at, session, user};
+
+fn question(id: &str) -> NewQuestion {
+    NewQuestion {
+        id: id.to_owned(),
+        key: SessionKey::new("key"),
+        asked_by: None,
+        stored: json!({"id": id, "job": {"work": {"shell": "rm -r x"}, "cwd": "/"}}),
+        shown: json!({"parts": [{"text": "rm -r x", "dangerous": true}]}),
+        approvers: vec![Person::new("cli"), Person::new("discord:7")],
+        created: at(0),
+        expires: at(300),
+    }
+}
+
+fn answer(by: &str, seconds: u64, choice: Choice) -> Answer {
+    Answer { by: Person::new(by), at: at(seconds), choice }
+}
+
+async fn state(store: &Store, id: &str) -> QuestionState {
+    store.question(id).await.unwrap().unwrap().state
+}
+
+#[tokio::test]
+async fn one_answer_counts_and_only_of_whom_is_asked() {
+    let home = Home::new();
+    let store = home.store().await;
+    store.ask(question("q_a")).await.unwrap();
+    assert!(matches!(store.ask(question("q_a")).await, Err(Error::SameQuestion(_))));
+    let say = async |id: &str, answer: Answer| store.answer(id, answer).await.unwrap();
+    assert_eq!(say("q_none", answer("cli", 1, Choice::Once)).await, Answering::Unknown);
+    assert_eq!(say("q_a", answer("mallory", 1, Choice::Once)).await, Answering::NotAsked);
+    let deny = answer("discord:7", 2, Choice::Deny { reason: Some("not now".to_owned()) });
+    assert_eq!(say("q_a", deny.clone()).await, Answering::Counts);
+    let decided = QuestionState::Answered(deny);
+    assert_eq!(say("q_a", answer("cli", 3, Choice::Always)).await, Answering::TooLate(decided.clone()));
+    assert_eq!(store.withdraw("q_a", at(4)).await.unwrap(), Some(decided.clone()));
+    assert_eq!(store.expire("q_a", at(400)).await.unwrap(), Some(decided.clone()));
+    assert_eq!(state(&store, "q_a").await, decided);
+
+    store.ask(question("q_b")).await.unwrap();
+    let late = answer("cli", 300, Choice::Once);
+    assert_eq!(say("q_b", late).await, Answering::TooLate(QuestionState::Expired));
+    assert_eq!(state(&store, "q_b").await, QuestionState::Expired);
+    store.ask(question("q_c")).await.unwrap();
+    assert_eq!(store.withdraw("q_c", at(1)).await.unwrap(), Some(QuestionState::Withdrawn));
+    let late = answer("cli", 2, Choice::Once);
+    assert_eq!(say("q_c", late).await, Answering::TooLate(QuestionState::Withdrawn));
+    assert_eq!(store.expire("q_zzz", at(1)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn questions_are_listed_as_long_as_they_wait() {
+    let home = Home::new();
+    let store = home.store().await;
+    let id = session(&store).await;
+    let turn = store.open_turn(&id, vec![Entry::new(user("x"), at(0))], at(0)).await.unwrap();
+    let asked_by = Some(AskedBy { session: id.clone(), turn, call: CallId::new("c1") });
+    store.ask(NewQuestion { asked_by, ..question("q_a") }).await.unwrap();
+    store.ask(NewQuestion { expires: at(10), ..question("q_b") }).await.unwrap();
+    let open = async |seconds| -> Vec<String> {
+        store.open_questions(at(seconds)).await.unwrap().into_iter().map(|question| question.id).collect()
+    };
+    assert_eq!(open(5).await, ["q_a", "q_b"]);
+    assert_eq!(open(10).await, ["q_a"]);
+    assert_eq!(store.expire_all(at(10)).await.unwrap(), 1);
+    let of_session = store.questions_of(&id).await.unwrap();
+    let [kept] = of_session.as_slice() else { panic!("{of_session:?}") };
+    assert_eq!((kept.session.as_ref(), kept.call.as_ref()), (Some(&id), Some(&CallId::new("c1"))));
+    assert_eq!((&kept.stored, &kept.approvers), (&question("q_a").stored, &question("q_a").approvers));
+    let named = async |text: &str| store.questions_named(text).await.unwrap().len();
+    assert_eq!((named("q_").await, named("q_a").await, named("").await, named("%").await), (2, 1, 0, 0));
+    store.close_turn(turn, "text", at(11)).await.unwrap();
+    store.remove(&id).await.unwrap();
+    assert_eq!(store.question("q_a").await.unwrap(), None, "it goes with its session");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_answers_at_once_one_counts() {
+    let home = Home::new();
+    let store = home.store().await;
+    let other = home.store().await;
+    for round in 0..20 {
+        let id = format!("q_{round}");
+        store.ask(question(&id)).await.unwrap();
+        let tries = (0..8).map(|number| {
+            let (store, id) = (if number % 2 == 0 { store.clone() } else { other.clone() }, id.clone());
+            let choice = if number % 3 == 0 { Choice::Deny { reason: None } } else { Choice::Once };
+            tokio::spawn(async move { store.answer(&id, answer("cli", number, choice)).await.unwrap() })
+        });
+        let tries: Vec<_> = tries.collect();
+        let mut counted = 0;
+        for one in tries {
+            counted += usize::from(one.await.unwrap() == Answering::Counts);
+        }
+        assert_eq!(counted, 1);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_from_another_process_is_heard() {
+    let home = Home::new();
+    let store = home.store().await;
+    store.ask(question("q_a")).await.unwrap();
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { store.decided("q_a").await.unwrap() }
+    });
+    let said = tokio::task::spawn_blocking({
+        let mut peer = home.peer(&["answer", "q_a"]);
+        move || peer.output().unwrap()
+    });
+    let said = said.await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "Counts\n", "{said:?}");
+    let heard = tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap().unwrap();
+    assert!(
+        matches!(heard, Some(QuestionState::Answered(Answer { choice: Choice::Session, .. }))),
+        "{heard:?}"
+    );
+    assert_eq!(store.decided("q_none").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_answer_in_this_process_is_heard() {
+    let home = Home::new();
+    let store = home.store().await;
+    store.ask(question("q_a")).await.unwrap();
+    let (heard, said) =
+        tokio::join!(store.decided("q_a"), store.answer("q_a", answer("cli", 1, Choice::Always)));
+    assert_eq!(said.unwrap(), Answering::Counts);
+    assert_eq!(heard.unwrap(), Some(QuestionState::Answered(answer("cli", 1, Choice::Always))));
+}
+
+#[tokio::test]
+async fn grants_hold_until_they_are_taken_back() {
+    let home = Home::new();
+    let store = home.store().await;
+    let grant = |id: &str, scope| NewGrant {
+        id: id.to_owned(),
+        scope,
+        json: json!({"covers": {"text": id}}),
+        given_by: Person::new("cli"),
+        given_at: at(1),
+    };
+    let (here, there) = (SessionKey::new("here"), SessionKey::new("there"));
+    let all = vec![
+        grant("g_1", GrantScope::Always),
+        grant("g_2", GrantScope::Session(here.clone())),
+        grant("g_3", GrantScope::Session(there.clone())),
+    ];
+    store.grant(all.clone()).await.unwrap();
+    store.grant(all).await.unwrap();
+    let ids = |grants: Vec<hermes_store::Grant>| grants.into_iter().map(|grant| grant.id).collect::<Vec<_>>();
+    assert_eq!(ids(store.grants().await.unwrap()), ["g_1", "g_2", "g_3"]);
+    assert_eq!(ids(store.grants_in(&here).await.unwrap()), ["g_1", "g_2"]);
+    let me = Person::new("cli");
+    let revoked = store.revoke("g_1", &me, at(2)).await.unwrap().unwrap();
+    assert_eq!((revoked.id.as_str(), revoked.json), ("g_1", json!({"covers": {"text": "g_1"}})));
+    assert_eq!(store.revoke("g_1", &me, at(3)).await.unwrap(), None);
+    assert_eq!(store.end_grants(&here, &me, at(4)).await.unwrap(), 1);
+    assert_eq!(ids(store.grants().await.unwrap()), ["g_3"]);
+    // Taken back stays taken back, also when the same answer is worked on again after a crash.
+    store.grant(vec![grant("g_1", GrantScope::Always)]).await.unwrap();
+    assert_eq!(ids(store.grants().await.unwrap()), ["g_3"]);
+}

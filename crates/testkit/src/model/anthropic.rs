@@ -1,0 +1,200 @@
+//! Messages: what Anthropic refuses, and what it sends.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::chat::check_tool;
+use super::script::{Answer, Said, argument_text, pieces};
+
+const FIELDS: &[&str] = &[
+    "max_tokens",
+    "messages",
+    "metadata",
+    "model",
+    "output_config",
+    "service_tier",
+    "stop_sequences",
+    "stream",
+    "system",
+    "temperature",
+    "thinking",
+    "tool_choice",
+    "tools",
+    "top_k",
+    "top_p",
+];
+
+pub(super) fn check(body: &Value) -> Result<(), String> {
+    for (field, _) in body.as_object().into_iter().flatten() {
+        if !FIELDS.contains(&field.as_str()) {
+            return Err(format!("{field}: Extra inputs are not permitted"));
+        }
+    }
+    if body["model"].as_str().is_none_or(str::is_empty) {
+        return Err("model: Field required".to_owned());
+    }
+    let cap = body["max_tokens"].as_u64().filter(|cap| *cap > 0).ok_or("max_tokens: Field required")?;
+    if body["thinking"]["budget_tokens"].as_u64().is_some_and(|budget| budget >= cap || budget < 1024) {
+        return Err("`max_tokens` must be greater than `thinking.budget_tokens`".to_owned());
+    }
+    for tool in body["tools"].as_array().into_iter().flatten() {
+        check_tool(tool).map_err(|why| format!("tools: {why}"))?;
+    }
+    let markers = body.to_string().matches("\"cache_control\"").count();
+    if markers > 4 {
+        return Err(format!("A maximum of 4 blocks with cache_control may be provided. Found {markers}."));
+    }
+    check_messages(
+        body["messages"]
+            .as_array()
+            .filter(|messages| !messages.is_empty())
+            .ok_or("messages: Field required")?,
+    )
+}
+
+fn check_messages(messages: &[Value]) -> Result<(), String> {
+    let mut open: BTreeSet<String> = BTreeSet::new();
+    for (at, message) in messages.iter().enumerate() {
+        let expected = if at % 2 == 0 { "user" } else { "assistant" };
+        if message["role"] != expected {
+            return Err(format!("messages.{at}: roles must alternate between \"user\" and \"assistant\""));
+        }
+        let one;
+        let blocks = match &message["content"] {
+            Value::String(text) => {
+                one = vec![json!({"type": "text", "text": text})];
+                one.as_slice()
+            }
+            Value::Array(blocks) if !blocks.is_empty() => blocks.as_slice(),
+            _ => return Err(format!("messages.{at}: all messages must have non-empty content")),
+        };
+        let mut past_results = false;
+        for block in blocks {
+            match (expected, block["type"].as_str().unwrap_or_default()) {
+                (_, "text") => {
+                    past_results = true;
+                    if block["text"].as_str().is_none_or(|text| text.trim().is_empty()) {
+                        return Err(
+                            "messages: text content blocks must contain non-whitespace text".to_owned()
+                        );
+                    }
+                }
+                ("assistant", "thinking")
+                    if block["signature"].is_string() && block["thinking"].is_string() => {}
+                ("assistant", "redacted_thinking") if block["data"].is_string() => {}
+                ("assistant", "tool_use") if block["input"].is_object() && block["name"].is_string() => {
+                    let id = block["id"].as_str().unwrap_or_default();
+                    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+                    if id.is_empty() || !id.chars().all(allowed) || !open.insert(id.to_owned()) {
+                        return Err(format!("messages.{at}: tool_use.id {id:?}"));
+                    }
+                }
+                ("user", "tool_result") if !past_results => {
+                    let id = block["tool_use_id"].as_str().unwrap_or_default();
+                    if !open.remove(id) {
+                        return Err(format!(
+                            "messages.{at}: unexpected `tool_use_id` found in `tool_result` blocks: {id}"
+                        ));
+                    }
+                }
+                _ => return Err(format!("messages.{at}: unexpected block {block}")),
+            }
+        }
+        if expected == "user" && !open.is_empty() {
+            return Err(format!(
+                "messages.{at}: `tool_use` ids were found without `tool_result` blocks: {open:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn reason(answer: &Answer) -> &str {
+    match answer.ending() {
+        "length" => "max_tokens",
+        "tool_calls" => "tool_use",
+        "content_filter" => "refusal",
+        "stop" => "end_turn",
+        other => other,
+    }
+}
+
+/// The blocks of an answer, whole.
+fn blocks(answer: &Answer) -> Vec<Value> {
+    let block = |said: &Said| match said {
+        Said::Text(text) => json!({"type": "text", "text": text, "citations": null}),
+        Said::Reasoning(text) => {
+            json!({"type": "thinking", "thinking": text, "signature": format!("signed {}", text.len())})
+        }
+        Said::Call { id, name, arguments } => {
+            let input: Value =
+                serde_json::from_str(&argument_text(arguments)).unwrap_or_else(|_| arguments.clone());
+            json!({"type": "tool_use", "id": id, "name": name, "input": input})
+        }
+    };
+    answer.says.iter().map(block).collect()
+}
+
+fn usage(output: u64) -> Value {
+    json!({"input_tokens": 40, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 60, "output_tokens": output})
+}
+
+pub(super) fn stream(answer: &Answer, model: &str) -> String {
+    let mut out = String::new();
+    let mut send = |event: Value| {
+        let kind = event["type"].as_str().unwrap_or_default();
+        out.push_str(&format!("event: {kind}\ndata: {event}\n\n"));
+    };
+    let message = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": [], "stop_reason": null, "stop_sequence": null,
+        "usage": usage(1),
+    });
+    send(json!({"type": "message_start", "message": message}));
+    send(json!({"type": "ping"}));
+    for (index, said) in answer.says.iter().enumerate() {
+        match said {
+            Said::Text(text) => {
+                send(
+                    json!({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}}),
+                );
+                for piece in pieces(text) {
+                    send(delta_of(index, json!({"type": "text_delta", "text": piece})));
+                }
+            }
+            Said::Reasoning(text) => {
+                let block = json!({"type": "thinking", "thinking": "", "signature": ""});
+                send(json!({"type": "content_block_start", "index": index, "content_block": block}));
+                for piece in pieces(text) {
+                    send(delta_of(index, json!({"type": "thinking_delta", "thinking": piece})));
+                }
+                let signature = format!("signed {}", text.len());
+                send(delta_of(index, json!({"type": "signature_delta", "signature": signature})));
+            }
+            Said::Call { id, name, arguments } => {
+                let block = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
+                send(json!({"type": "content_block_start", "index": index, "content_block": block}));
+                send(delta_of(index, json!({"type": "input_json_delta", "partial_json": ""})));
+                for piece in pieces(&argument_text(arguments)) {
+                    send(delta_of(index, json!({"type": "input_json_delta", "partial_json": piece})));
+                }
+            }
+        }
+        send(json!({"type": "content_block_stop", "index": index}));
+    }
+    let delta = json!({"stop_reason": reason(answer), "stop_sequence": null});
+    send(json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 20}}));
+    send(json!({"type": "message_stop"}));
+    out
+}
+
+fn delta_of(index: usize, delta: Value) -> Value {
+    json!({"type": "content_block_delta", "index": index, "delta": delta})
+}
+
+pub(super) fn whole(answer: &Answer, model: &str) -> Value {
+    json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": blocks(answer),
+        "stop_reason": reason(answer), "stop_sequence": null, "usage": usage(20),
+    })
+}
