@@ -168,6 +168,13 @@ pub(crate) fn docker() -> Result<(PathBuf, String)> {
     }
 }
 
+/// A process in the namespaces of the peer `docker`.
+pub(crate) fn docker_process() -> Result<i32> {
+    let dirs = Dirs::find()?;
+    let init = Cell::new(&dirs, docker::NAME).init()?;
+    Ok(init.context("the peer `docker` is not running")?.pid)
+}
+
 fn up(dirs: &Dirs, request: Request) -> Result<ExitCode> {
     let begin = Instant::now();
     let required = request.option || std::env::var("CI").is_ok_and(|value| value == "true");

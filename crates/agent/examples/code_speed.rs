@@ -6,7 +6,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a measurement that fails has no result")]
 #![expect(clippy::print_stdout, reason = "the figures are what this is for")]
 
-#[path = "../tests/it/bed.rs"]
+#[path = "../tests/code/bed.rs"]
 mod bed;
 
 use std::time::{Duration, Instant};

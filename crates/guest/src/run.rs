@@ -66,8 +66,11 @@ pub(crate) async fn run(
             if seen_through.is_err() && !launched.process.is_background() {
                 launched.process.kill(Cause::Killed).await;
             }
-            end_room(&launched).await;
-            forget_short(guest, &launched.process);
+            // Else it was done before the end was told.
+            if seen_through.is_err() || launched.process.is_background() {
+                end_room(&launched).await;
+            }
+            forget_told(guest, &launched.process, output);
             seen_through
         }
     }
@@ -83,8 +86,9 @@ async fn end_room(launched: &Launched) {
 }
 
 /// A foreground program is remembered only if there is more to say of it than was said.
-fn forget_short(guest: &Guest, process: &Process) {
-    if !process.is_background() && !process.output_is_long() && process.tree() == Tree::Gone {
+fn forget_told(guest: &Guest, process: &Process, delivery: Delivery) {
+    let has_more = delivery == Delivery::Summary && process.output_is_long();
+    if !process.is_background() && !has_more && process.tree() == Tree::Gone {
         // It may have been pruned meanwhile, which comes to the same.
         drop(guest.table.forget(process.id));
     }

@@ -2,7 +2,7 @@
 //! and another hermes that runs a script, to be killed.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
-#[path = "../it/bed.rs"]
+#[path = "../code/bed.rs"]
 mod bed;
 
 use std::path::PathBuf;

@@ -198,6 +198,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_guest_that_was_killed_left_is_swept_away_and_nothing_else() {
+        let run_dir = tempfile::tempdir().unwrap();
+        let (first, second) = (Room::make(run_dir.path()).unwrap(), Room::make(run_dir.path()).unwrap());
+        assert_ne!(first.path, second.path);
+        fs::create_dir_all(first.path.join("work/deep")).unwrap();
+        fs::set_permissions(&second.path, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+        fs::write(run_dir.path().join("sock"), "").unwrap();
+        sweep(run_dir.path());
+        let left: Vec<_> =
+            fs::read_dir(run_dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["sock"]);
+    }
+
+    #[test]
     fn an_active_environment_comes_before_the_path_and_what_is_not_there_is_passed_over() {
         let place = tempfile::tempdir().unwrap();
         let make = |path: &str| {

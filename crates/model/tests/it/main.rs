@@ -4,3 +4,5 @@
 mod fallback;
 mod replies;
 mod support;
+mod vendors;
+mod window;
