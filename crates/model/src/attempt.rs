@@ -33,7 +33,7 @@ const AFTERMATH: Duration = Duration::from_secs(5);
 pub(crate) struct Failed {
     pub(crate) fault: Fault,
     /// What had come, if words of it were shown.
-    pub(crate) partial: Option<Partial>,
+    pub(crate) partial: Option<Box<Partial>>,
 }
 
 pub(crate) struct Partial {
@@ -129,7 +129,8 @@ fn concluded(
     };
     let partial = draft.has_shown().then(|| {
         let open_call = draft.has_open_call();
-        Partial { reply: draft.seal(endpoint, Finish::Dropped(fault.message.clone())), open_call }
+        let reply = draft.seal(endpoint, Finish::Dropped(fault.message.clone()));
+        Box::new(Partial { reply, open_call })
     });
     Err(Failed { fault, partial })
 }
