@@ -141,9 +141,26 @@ if child == 0:
     all("child", 3)
     os._exit(len(crossed))
 all("parent", 20)
+def small(who):
+    if hermes_tools.terminal("echo " + who)["output"] != who + "\n":
+        crossed.append(who)
+many = [threading.Thread(target=small, args=("m%d" % n,)) for n in range(100)]
+[thread.start() for thread in many]
+[thread.join() for thread in many]
+def apart(who):
+    pid = os.fork()
+    if pid == 0:
+        small(who)
+        os._exit(len(crossed))
+    return pid
+pids = [apart("p%d" % n) for n in range(6)]
+print([os.waitpid(pid, 0)[1] for pid in pids])
 print(crossed, os.waitpid(child, 0)[1])
 "#;
-    assert_eq!(told(&s.run(code).await), success("[] 0\n", 20 * 50 + 3 * 50 + 1));
+    assert_eq!(
+        told(&s.run(code).await),
+        success("[0, 0, 0, 0, 0, 0]\n[] 0\n", 20 * 50 + 3 * 50 + 1 + 100 + 6)
+    );
 }
 
 pub(crate) async fn a_script_has_the_conveniences_of_its_module(bed: &Bed) {
