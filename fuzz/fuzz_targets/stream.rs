@@ -1,4 +1,7 @@
 //! Any bytes as the answer of a model: every protocol gives a reply or a fault, and a call that was cut off is broken.
+//!
+//! `cargo +nightly fuzz run stream -- -max_len=65536 -timeout=2 -rss_limit_mb=512`
+
 #![no_main]
 
 use hermes_model::{Api, Endpoint, Finish, Prompt, recorded};
@@ -34,9 +37,6 @@ fuzz_target!(|input: (u8, u8, &[u8])| {
         _ => None,
     });
     if matches!(reply.finish, Finish::Length | Finish::Dropped(_)) && api == Api::ChatCompletions {
-        if let Some(Arguments::Object(object)) = open {
-            // What was not closed can only be here if it was there to the last bracket.
-            assert!(!object.is_empty() || bytes.windows(2).any(|pair| pair == b"{}") || bytes.windows(2).any(|pair| pair == b"[]"));
-        }
+        assert!(!matches!(open, Some(Arguments::Object(object)) if object.is_empty()), "nothing came, and it was run");
     }
 });

@@ -14,6 +14,7 @@ pub mod failure;
 mod holes;
 mod home;
 mod log;
+mod people;
 mod progress;
 mod screen;
 mod terminal;
@@ -81,6 +82,7 @@ fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
         Command::Shell(args) => command::shell::run(&args, context),
         Command::Sandbox { action } => command::sandbox::run(action, context),
         Command::Process { action } => command::process::run(action, context),
+        Command::Tool { action } => command::tool::run(action, context),
         Command::Sessions { action } => command::sessions::run(action, context),
         Command::Approvals { action } => command::approvals::run(action, context),
         Command::Status => command::status::run(context),

@@ -198,7 +198,7 @@ pub(crate) async fn headers(endpoint: &Endpoint) -> Result<HeaderMap, Fault> {
     for (name, value) in &endpoint.headers {
         let wrong = || Fault::new(Class::Format, format!("{name} is not an HTTP header that can be sent"));
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-        headers.insert(name, HeaderValue::from_str(value).map_err(|_| wrong())?);
+        headers.insert(name, HeaderValue::from_str(value.expose()).map_err(|_| wrong())?);
     }
     Ok(headers)
 }

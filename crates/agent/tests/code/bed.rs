@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use hermes_agent::tool::Scene;
-use hermes_agent::{Ask, Asking, Clarification, CodeExecution, CodeMode, Done, Hands, Limits, Setup, Tool};
+use hermes_agent::{
+    Ask, Asking, Clarification, CodeExecution, CodeMode, Done, Hands, Limits, Setup, Tool, Web,
+};
 use hermes_exec::backend::docker::engine::Address;
 use hermes_exec::backend::docker::{self, User};
 use hermes_exec::{Backend, Docker, Host, Local, Plan, Sandboxed, Spec, backend};
@@ -169,6 +171,7 @@ impl Bed {
             tools: self.tools.clone(),
             store: Store::open(self.folder.join("store.db")).await.unwrap(),
             means: Arc::new(|image| panic!("nobody pulls {image}")),
+            web: Arc::new(Web::default()),
         };
         Session { hands: Hands::new(setup), person, stop: CancellationToken::new() }
     }

@@ -136,6 +136,7 @@ impl Bed {
             means: Arc::new(|_image| {
                 Box::pin(async { Means { credentials: None, timeout: Duration::from_secs(1) } })
             }),
+            web: Arc::default(),
         }))
     }
 

@@ -20,6 +20,7 @@ mod registry;
 mod request;
 mod sessions;
 mod status;
+mod tool;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, chown, lchown};
@@ -53,9 +54,13 @@ impl Home {
     }
 
     /// One of an ordinary user.
+    #[expect(clippy::disallowed_methods, reason = "copies the program under test")]
     fn of_user(config: &str) -> Self {
         let programs = tempfile::tempdir().unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_hermes"), programs.path().join("hermes")).unwrap();
+        // Another process does it: what another test starts meanwhile would hold our copy open, and it could not be run.
+        let copied =
+            Command::new("cp").arg(env!("CARGO_BIN_EXE_hermes")).arg(programs.path()).status().unwrap();
+        assert!(copied.success());
         chown(programs.path(), Some(ORDINARY), Some(ORDINARY)).unwrap();
         let user = Some(User { uid: ORDINARY, programs });
         let home = Self { user, ..Self::new() };

@@ -16,7 +16,7 @@ fn server(routes: &[(&str, Value)]) -> ScriptedModel {
 async fn each_server_is_asked_in_its_own_way() {
     let list = |fields: Value| json!({"object": "list", "data": [fields]});
     let show = |parameters: &str| json!({"parameters": parameters, "model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40960}});
-    let cases: Vec<(&str, Vec<(&str, Value)>, Option<u64>)> = vec![
+    let cases = [
         (
             "vLLM",
             vec![("GET /v1/models", list(json!({"id": "scripted", "max_model_len": 16384})))],
@@ -52,7 +52,7 @@ async fn each_server_is_asked_in_its_own_way() {
             ],
             Some(4096),
         ),
-        ("nobody", vec![], None),
+        ("nobody", Vec::new(), None),
         ("nonsense", vec![("GET /v1/models", json!([7])), ("GET /props", json!("x"))], None),
     ];
     for (name, routes, tokens) in cases {
