@@ -58,9 +58,15 @@ pub enum Command {
         #[command(subcommand)]
         action: ProcessAction,
     },
-    /// Ask the gate what it thinks of a command
+    /// Look after conversations
+    Sessions {
+        /// What to do with them.
+        #[command(subcommand)]
+        action: SessionsAction,
+    },
+    /// Answer questions, look after what was allowed, and ask the gate what it thinks of a command
     Approvals {
-        /// What to ask.
+        /// What to do.
         #[command(subcommand)]
         action: ApprovalsAction,
     },
@@ -232,9 +238,116 @@ pub struct KeepProxyArgs {
     pub place: String,
 }
 
-/// What to ask the gate.
+/// What to do with conversations. They are named by their id, the beginning of it, their title, or `last`.
+#[derive(Debug, Subcommand)]
+pub enum SessionsAction {
+    /// List conversations, the one last used first
+    #[command(visible_alias = "list")]
+    Ls {
+        /// How many
+        #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
+        limit: usize,
+        /// Go on after this one, the last of the list before
+        #[arg(long, value_name = "ID")]
+        after: Option<String>,
+        /// Only those of this door or channel, as in cli or discord
+        #[arg(long, value_name = "WORD")]
+        source: Option<String>,
+        /// Only those that were put away
+        #[arg(long, conflicts_with = "all")]
+        archived: bool,
+        /// Also those that were put away, were continued in another one, or are a part of another one
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show what was said in one
+    Show {
+        /// Its id, the beginning of it, its title, or last
+        id: String,
+        /// How many messages, from the end
+        #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50)]
+        limit: u32,
+        /// Also what was taken back
+        #[arg(long)]
+        all: bool,
+    },
+    /// Find what was said
+    Search {
+        /// Words, "phrases", beginnings with *, OR and NOT; anything else is taken as text
+        #[arg(required = true, allow_hyphen_values = true)]
+        text: Vec<String>,
+        /// How many messages
+        #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
+        limit: usize,
+        /// Leave out so many, those of the pages before
+        #[arg(long, value_name = "COUNT", default_value_t = 0)]
+        skip: usize,
+        /// Only those of this door or channel, as in cli or discord
+        #[arg(long, value_name = "WORD")]
+        source: Option<String>,
+    },
+    /// Print whole conversations, one line of JSON each
+    Export {
+        /// Their ids, the beginnings of them, their titles, or last
+        #[arg(required_unless_present = "all")]
+        ids: Vec<String>,
+        /// All of them
+        #[arg(long, conflicts_with = "ids")]
+        all: bool,
+    },
+    /// Remove conversations for good
+    #[command(visible_alias = "delete")]
+    Rm {
+        /// Their ids, the beginnings of them, or their titles
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Remove conversations that ended and are old, and give their space back
+    Prune {
+        /// Those that began more than so many days ago
+        #[arg(long, value_name = "DAYS", default_value_t = 90)]
+        older_than: u32,
+        /// Only list what would be removed
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// What to do about questions.
 #[derive(Debug, Subcommand)]
 pub enum ApprovalsAction {
+    /// List the questions that wait for an answer
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Say yes to a question, this time
+    Approve {
+        /// Its id, or the beginning of it
+        id: String,
+        /// And to the same again in its session
+        #[arg(long, conflicts_with = "always")]
+        session: bool,
+        /// And to the same again from now on
+        #[arg(long)]
+        always: bool,
+    },
+    /// Say no to a question
+    Deny {
+        /// Its id, or the beginning of it
+        id: String,
+        /// Why, for the model to read
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// List what may happen again without a question
+    Grants,
+    /// Take back what was allowed
+    Revoke {
+        /// Its id, or the beginning of it
+        id: String,
+    },
     /// Say whether a command would run, be asked about or be refused, and why; nothing is run
     Test {
         /// The command; - reads commands from standard input, separated by NUL, and prints a line of JSON for each

@@ -53,17 +53,13 @@ pub(crate) fn ask(
     job: Job,
     consent: Consent,
 ) -> Result<Result<Permit, Refused>, Failure> {
-    let owner = Person::new("cli");
+    let owner = owner();
     let origin = Origin {
         attendance: Attendance::Attended(vec![owner.clone()]),
         person: owner.clone(),
         door: Door::Cli,
         session: session.clone(),
         place,
-    };
-    let now = || {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_seconds(since.as_secs())
     };
     let moment = Moment { now: now(), seed: random()? };
     let question = match wire::gate(config).judge(job, &origin, moment) {
@@ -135,6 +131,17 @@ pub(crate) fn refuse(context: &Context, refused: &Refused) -> Result<ExitCode, F
         }
     }
     Ok(Kind::Refused.code())
+}
+
+/// Whoever sits at this terminal.
+pub(crate) fn owner() -> Person {
+    Person::new("cli")
+}
+
+/// The time of this machine.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_seconds(since.as_secs())
 }
 
 /// Sixteen bytes that nobody can guess.

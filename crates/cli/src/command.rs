@@ -9,5 +9,6 @@ pub(crate) mod fill_pool;
 pub(crate) mod keep_proxy;
 pub(crate) mod process;
 pub(crate) mod sandbox;
+pub(crate) mod sessions;
 pub(crate) mod shell;
 pub(crate) mod status;

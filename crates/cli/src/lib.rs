@@ -81,6 +81,7 @@ fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
         Command::Shell(args) => command::shell::run(&args, context),
         Command::Sandbox { action } => command::sandbox::run(action, context),
         Command::Process { action } => command::process::run(action, context),
+        Command::Sessions { action } => command::sessions::run(action, context),
         Command::Approvals { action } => command::approvals::run(action, context),
         Command::Status => command::status::run(context),
         Command::Doctor { live, yes } => {

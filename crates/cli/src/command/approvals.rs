@@ -1,22 +1,41 @@
 //! `hermes approvals …`.
 
+mod questions;
+
 use std::io::{self, Read};
 use std::process::ExitCode;
 
 use hermes_policy::{Gate, Moment, Report};
-use hermes_types::{Attendance, BackendName, Door, Job, Origin, Person, SessionKey, Timestamp};
+use hermes_store::Choice;
+use hermes_types::{Attendance, BackendName, Door, Job, Origin, SessionKey, Timestamp};
 use serde_json::json;
 
 use crate::Context;
 use crate::args::ApprovalsAction;
+use crate::ask;
 use crate::command::config::settings;
 use crate::failure::Failure;
 use crate::screen::{Format, Tone};
 use crate::wire;
 
 pub(crate) fn run(action: ApprovalsAction, context: &Context) -> Result<ExitCode, Failure> {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build();
     match action {
         ApprovalsAction::Test { command, backend } => test(context, &command, backend),
+        ApprovalsAction::Ls => runtime()?.block_on(questions::list(context)),
+        ApprovalsAction::Approve { id, session, always } => {
+            let choice = match (session, always) {
+                (_, true) => Choice::Always,
+                (true, false) => Choice::Session,
+                (false, false) => Choice::Once,
+            };
+            runtime()?.block_on(questions::answer(context, &id, choice))
+        }
+        ApprovalsAction::Deny { id, reason } => {
+            runtime()?.block_on(questions::answer(context, &id, Choice::Deny { reason }))
+        }
+        ApprovalsAction::Grants => runtime()?.block_on(questions::grants(context)),
+        ApprovalsAction::Revoke { id } => runtime()?.block_on(questions::revoke(context, &id)),
     }
 }
 
@@ -28,7 +47,7 @@ fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Resul
         BackendName::Ssh => context.variable("HOME").unwrap_or("/root").to_owned(),
         _ => "/workspace".to_owned(),
     };
-    let owner = Person::new("cli");
+    let owner = ask::owner();
     let origin = Origin {
         attendance: Attendance::Attended(vec![owner.clone()]),
         person: owner,

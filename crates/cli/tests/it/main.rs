@@ -14,8 +14,10 @@ mod local;
 mod mounts;
 mod places;
 mod pull;
+mod questions;
 mod registry;
 mod request;
+mod sessions;
 mod status;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,381 @@
+//! `hermes sessions`: conversations.
+
+use std::io::{IsTerminal, stderr, stdin};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use hermes_policy::visible::visible;
+use hermes_store::{
+    Error, Kept, Lineage, Listing, Reader, Search, Seq, Session, SessionId, Shelf, Store, Which,
+};
+use hermes_types::{Arguments, Message, Part, Timestamp};
+use serde_json::{Value, json};
+
+use crate::Context;
+use crate::args::SessionsAction;
+use crate::ask::{Consent, confirm, now};
+use crate::failure::{Failure, Kind};
+use crate::screen::{Format, Tone, age, one_line};
+use crate::wire::store::{find, told};
+
+/// Sessions of one page, when all are wanted.
+const PAGE: usize = 200;
+/// Messages that are shown at most; the others are in the export.
+const MOST_SHOWN: u32 = 10_000;
+
+pub(crate) fn run(action: SessionsAction, context: &Context) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let store = find(context).await?;
+        let done = act(action, context, store.as_ref()).await;
+        if let Some(store) = store {
+            store.close().await;
+        }
+        done
+    })
+}
+
+/// Without a database there are no sessions; that is no fault.
+async fn act(action: SessionsAction, context: &Context, store: Option<&Store>) -> Result<ExitCode, Failure> {
+    match (action, store) {
+        (SessionsAction::Ls { limit, after, source, archived, all }, store) => {
+            let shelf = match (all, archived) {
+                (true, _) => Shelf::Everything,
+                (false, true) => Shelf::Archived,
+                (false, false) => Shelf::Current,
+            };
+            list(context, store, limit, after.as_deref(), source, shelf).await
+        }
+        (SessionsAction::Search { text, limit, skip, source }, store) => {
+            search(context, store, Search { text: text.join(" "), source, skip, limit }).await
+        }
+        (SessionsAction::Export { ids, all: false }, store) => export(context, store, &ids).await,
+        (SessionsAction::Export { all: true, .. }, store) => export_all(context, store).await,
+        (SessionsAction::Show { id, limit, all }, Some(store)) => {
+            let which = if all { Which::All } else { Which::Active };
+            show(context, store, &id, limit, which).await
+        }
+        (SessionsAction::Show { id, .. }, None) => Err(told(Error::NoSession(id))),
+        (SessionsAction::Rm { ids }, store) => remove(context, store, &ids).await,
+        (SessionsAction::Prune { older_than, dry_run: true, .. }, store) => {
+            prunable(context, store, before(older_than)).await
+        }
+        (SessionsAction::Prune { older_than, yes, .. }, store) => {
+            let consent = match (yes, stdin().is_terminal() && stderr().is_terminal()) {
+                (true, _) => Consent::Given,
+                (false, true) => Consent::Ask,
+                (false, false) => Consent::Nobody,
+            };
+            prune(context, store, before(older_than), consent).await
+        }
+    }
+}
+
+fn before(days: u32) -> Timestamp {
+    Timestamp::from_seconds(now().seconds().saturating_sub(u64::from(days) * 86_400))
+}
+
+fn since(at: Timestamp) -> Duration {
+    Duration::from_secs(now().seconds().saturating_sub(at.seconds()))
+}
+
+async fn one(store: Option<&Store>, word: &str) -> Result<Session, Failure> {
+    match store {
+        Some(store) => store.resolve(&Reader::Owner, word).await.map_err(told),
+        None => Err(told(Error::NoSession(word.to_owned()))),
+    }
+}
+
+async fn list(
+    context: &Context,
+    store: Option<&Store>,
+    limit: usize,
+    after: Option<&str>,
+    source: Option<String>,
+    shelf: Shelf,
+) -> Result<ExitCode, Failure> {
+    let after = match after {
+        Some(word) => Some(one(store, word).await?.id),
+        None => None,
+    };
+    let found = match store {
+        Some(store) => {
+            let listing = Listing { source, shelf, after, limit };
+            store.sessions(&Reader::Owner, listing).await.map_err(told)?
+        }
+        None => Vec::new(),
+    };
+    if context.screen.format == Format::Json {
+        let facts: Vec<Value> = found.iter().map(facts).collect();
+        context.screen.json(&json!({"sessions": facts}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if found.is_empty() {
+        context.screen.aside("there are no sessions");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let row = |session: &Session| {
+        vec![
+            session.id.to_string(),
+            age(since(session.touched)),
+            one_line(&session.source, 12),
+            session.messages.to_string(),
+            one_line(&session.model, 30),
+            one_line(session.title.as_deref().unwrap_or("-"), 100),
+        ]
+    };
+    let rows: Vec<_> = found.iter().map(row).collect();
+    context.screen.table(&["ID", "USED", "SOURCE", "MESSAGES", "MODEL", "TITLE"], &rows)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn show(
+    context: &Context,
+    store: &Store,
+    word: &str,
+    limit: u32,
+    which: Which,
+) -> Result<ExitCode, Failure> {
+    let session = one(Some(store), word).await?;
+    let last = u32::try_from(session.messages).unwrap_or(u32::MAX);
+    let first = Seq::new(last.saturating_sub(limit.min(MOST_SHOWN)));
+    let mut messages = Vec::new();
+    let mut after = first;
+    loop {
+        let page = store.messages(&session.id, which, after, PAGE).await.map_err(told)?;
+        let Some(kept) = page.last() else { break };
+        after = kept.seq;
+        messages.extend(page);
+    }
+    if context.screen.format == Format::Json {
+        let mut facts = facts(&session);
+        facts["skipped"] = json!(first.number());
+        facts["messages"] = json!(messages);
+        context.screen.json(&facts)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = head(context, &session);
+    if first > Seq::START {
+        let line = format!("({} earlier messages; `hermes sessions export` has them all)", first.number());
+        text.push_str(&format!("\n{}\n", context.screen.paint(Tone::Quiet, &line)));
+    }
+    context.screen.text(&text)?;
+    for kept in &messages {
+        context.screen.text(&format!("\n{}", message(context, kept)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn head(context: &Context, session: &Session) -> String {
+    let lineage = |lineage: Lineage| match lineage {
+        Lineage::Continuation => "continues",
+        Lineage::Branch => "branched from",
+        Lineage::Delegate => "works for",
+    };
+    let origin = session.parent.as_ref().zip(session.lineage);
+    let usage = session.usage;
+    let mut rows = vec![
+        ("id", session.id.to_string()),
+        ("title", session.title.clone().unwrap_or_else(|| "-".to_owned())),
+        ("source", format!("{}, {}", session.source, session.person.as_str())),
+        ("model", format!("{} ({})", session.model, session.provider)),
+        ("began", format!("{} ago", age(since(session.started)))),
+        ("used", format!("{} ago", age(since(session.touched)))),
+        ("usage", format!("{} calls, {} tokens in, {} out", session.api_calls, usage.prompt(), usage.output)),
+        ("cost", cost(session)),
+    ];
+    if let Some((parent, how)) = origin {
+        rows.push((lineage(how), parent.to_string()));
+    }
+    if let (Some(ended), Some(reason)) = (session.ended, &session.end_reason) {
+        rows.push(("ended", format!("{} ago: {reason}", age(since(ended)))));
+    }
+    rows.extend(session.cwd.clone().map(|cwd| ("directory", cwd)));
+    let line = |(name, value): &(&str, String)| {
+        format!("{} {}\n", context.screen.paint(Tone::Quiet, &format!("{name:14}")), one_line(value, 200))
+    };
+    rows.iter().map(line).collect()
+}
+
+fn cost(session: &Session) -> String {
+    let (dollars, millionths) = (session.cost / 1_000_000, session.cost % 1_000_000);
+    format!("${dollars}.{:04} ({})", millionths / 100, session.cost_status.word())
+}
+
+/// A message for people. What it holds may have come from anywhere, so nothing in it reaches the terminal as it is.
+fn message(context: &Context, kept: &Kept) -> String {
+    let screen = context.screen;
+    let back = if kept.undone { ", taken back" } else { "" };
+    let title = |who: &str| screen.paint(Tone::Strong, &format!("{} {who}{back}", kept.seq.number()));
+    match &kept.message {
+        Message::User { text } => format!("{}\n{}\n", title("person"), visible(text)),
+        Message::Tool { name, text, .. } => {
+            format!("{}\n{}\n", title(&format!("result of {}", one_line(name, 60))), visible(text))
+        }
+        Message::Assistant { parts } => {
+            let parts = parts.iter().map(|part| match part {
+                Part::Text { text } => format!("{}\n", visible(text)),
+                Part::Reasoning(reasoning) if reasoning.text.is_empty() => String::new(),
+                Part::Reasoning(reasoning) => {
+                    format!("{}\n", screen.paint(Tone::Quiet, &visible(&reasoning.text)))
+                }
+                Part::Call(call) => {
+                    let arguments = match &call.arguments {
+                        Arguments::Object(object) => Value::Object(object.clone()).to_string(),
+                        Arguments::Broken { text, .. } => text.clone(),
+                    };
+                    let line = format!("→ {} {}", call.name, arguments);
+                    format!("{}\n", screen.paint(Tone::Quiet, &one_line(&line, 400)))
+                }
+            });
+            format!("{}\n{}", title("model"), parts.collect::<String>())
+        }
+    }
+}
+
+async fn search(context: &Context, store: Option<&Store>, wanted: Search) -> Result<ExitCode, Failure> {
+    let hits = match store {
+        Some(store) => store.search(&Reader::Owner, wanted).await.map_err(told)?,
+        None => Vec::new(),
+    };
+    if context.screen.format == Format::Json {
+        context.screen.json(&json!({"hits": hits}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if hits.is_empty() {
+        context.screen.aside("nothing was found");
+        return Ok(ExitCode::SUCCESS);
+    }
+    for hit in &hits {
+        let title =
+            hit.title.as_deref().map(|title| format!("  {}", one_line(title, 60))).unwrap_or_default();
+        let place = format!("{} {}, {} ago{title}", hit.session, hit.seq.number(), age(since(hit.at)));
+        let part = |text: &str| one_line(text, 200);
+        let found = context.screen.paint(Tone::Strong, &part(&hit.snippet.found));
+        let line = format!("{}{found}{}", part(&hit.snippet.before), part(&hit.snippet.after));
+        context.screen.line(&format!("{}\n  {line}", context.screen.paint(Tone::Quiet, &place)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn export(context: &Context, store: Option<&Store>, words: &[String]) -> Result<ExitCode, Failure> {
+    // All names are looked up first: half of what was asked for is worse than nothing.
+    let mut found = Vec::new();
+    for word in words {
+        found.push(one(store, word).await?.id);
+    }
+    if let Some(store) = store {
+        for id in &found {
+            print(context, store, id).await?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn export_all(context: &Context, store: Option<&Store>) -> Result<ExitCode, Failure> {
+    let Some(store) = store else { return Ok(ExitCode::SUCCESS) };
+    let mut after = None;
+    loop {
+        let listing = Listing { shelf: Shelf::Everything, after, limit: PAGE, source: None };
+        let page = store.sessions(&Reader::Owner, listing).await.map_err(told)?;
+        let Some(last) = page.last() else { return Ok(ExitCode::SUCCESS) };
+        after = Some(last.id.clone());
+        for session in &page {
+            print(context, store, &session.id).await?;
+        }
+    }
+}
+
+async fn print(context: &Context, store: &Store, id: &SessionId) -> Result<(), Failure> {
+    let mut export = store.export(id).await.map_err(told)?;
+    while let Some(piece) = export.next().await.map_err(told)? {
+        context.screen.text(&piece)?;
+    }
+    Ok(())
+}
+
+async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> Result<ExitCode, Failure> {
+    let mut found: Vec<SessionId> = Vec::new();
+    for word in words {
+        // The last one is another one after each removal; that is no way to say what shall be gone.
+        if word == "last" {
+            return Err(Failure::new(Kind::Usage, "name the session to remove by its id or its title")
+                .hint("`hermes sessions ls` lists them"));
+        }
+        let id = one(store, word).await?.id;
+        if !found.contains(&id) {
+            found.push(id);
+        }
+    }
+    let Some(store) = store else { return Ok(ExitCode::SUCCESS) };
+    let mut removed = 0;
+    for id in &found {
+        removed += store.remove(id).await.map_err(told)?;
+        if context.screen.format == Format::Text {
+            context.screen.line(&format!("removed {id}"))?;
+        }
+    }
+    if context.screen.format == Format::Json {
+        context.screen.json(&json!({"removed": found, "sessions": removed}))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn prunable(context: &Context, store: Option<&Store>, before: Timestamp) -> Result<ExitCode, Failure> {
+    let found = match store {
+        Some(store) => store.prunable(before).await.map_err(told)?,
+        None => Vec::new(),
+    };
+    match context.screen.format {
+        Format::Json => context.screen.json(&json!({"would_remove": found}))?,
+        Format::Text if found.is_empty() => context.screen.aside("nothing is that old"),
+        Format::Text => found.iter().try_for_each(|id| context.screen.line(id.as_str()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn prune(
+    context: &Context,
+    store: Option<&Store>,
+    before: Timestamp,
+    consent: Consent,
+) -> Result<ExitCode, Failure> {
+    let count = match store {
+        Some(store) => store.prunable(before).await.map_err(told)?.len(),
+        None => 0,
+    };
+    if count > 0 && consent != Consent::Given {
+        if consent == Consent::Nobody {
+            return Err(Failure::new(Kind::Refused, format!("{count} sessions would be gone for good"))
+                .hint("`--dry-run` lists them, `--yes` removes them"));
+        }
+        if !confirm(context, &format!("remove {count} sessions for good? [y/N]"))? {
+            return Err(Failure::new(Kind::Refused, "nothing was removed"));
+        }
+    }
+    let pruned = match store {
+        Some(store) if count > 0 => store.prune(before).await.map_err(told)?,
+        _ => hermes_store::Pruned::default(),
+    };
+    match context.screen.format {
+        Format::Json => {
+            context.screen.json(&json!({"sessions": pruned.sessions, "freed_bytes": pruned.freed}))?
+        }
+        Format::Text => {
+            let freed = pruned.freed / 1_000;
+            context.screen.line(&format!("removed {} sessions, {freed} KB given back", pruned.sessions))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What `--json` says about a session.
+fn facts(session: &Session) -> Value {
+    let mut facts = json!(session);
+    // The number has the name that the export gives it; `messages` are the messages.
+    facts["message_count"] = facts["messages"].take();
+    if let Value::Object(fields) = &mut facts {
+        fields.shift_remove("messages");
+    }
+    facts
+}

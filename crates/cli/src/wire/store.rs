@@ -1,0 +1,25 @@
+//! The database of this home.
+
+use hermes_store::{Error, FILE_NAME, Store};
+
+use crate::Context;
+use crate::failure::{Failure, Kind};
+
+/// The database, if there is one: nothing that only looks makes it.
+pub(crate) async fn find(context: &Context) -> Result<Option<Store>, Failure> {
+    Store::find(context.home.path().join(FILE_NAME)).await.map_err(told)
+}
+
+/// What a person is told when the store does not do something.
+pub(crate) fn told(error: Error) -> Failure {
+    let kind = match &error {
+        Error::Ambiguous { .. } => Kind::Usage,
+        Error::Busy { .. } => Kind::Unavailable,
+        _ => Kind::Failed,
+    };
+    let failure = Failure::new(kind, error.to_string());
+    match error.remedy() {
+        Some(remedy) => failure.hint(remedy),
+        None => failure,
+    }
+}

@@ -1,0 +1,215 @@
+//! Conversations, looked after from the command line.
+
+use hermes_store::{Clash, Cost, Entry, FILE_NAME, NewSession, Prompt, SessionId, Spent, Step, Store};
+use hermes_types::{Arguments, Call, CallId, Message, Part, Person, SessionKey, Timestamp, Usage};
+use serde_json::{Value, json};
+
+use crate::Home;
+
+/// Does something with the database of a home.
+pub(crate) fn with_store<T>(home: &Home, work: impl AsyncFnOnce(&Store) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = Store::open(home.path().join(FILE_NAME)).await.unwrap();
+        let done = work(&store).await;
+        store.close().await;
+        done
+    })
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_seconds(1_700_000_000 + seconds)
+}
+
+fn new_session() -> NewSession {
+    NewSession {
+        key: SessionKey::new("work"),
+        source: "cli".to_owned(),
+        person: Person::new("cli"),
+        model: "claude".to_owned(),
+        provider: "anthropic".to_owned(),
+        prompt: Prompt { text: "You are Hermes.".to_owned(), tools: "[]".to_owned() },
+        cwd: Some("/work".to_owned()),
+        parent: None,
+    }
+}
+
+/// A session in which a command was run, and an empty one that was used before it.
+fn talk(home: &Home) -> (SessionId, SessionId) {
+    with_store(home, async |store| {
+        let empty = store.create(new_session(), at(0)).await.unwrap();
+        let id = store.create(new_session(), at(86_400)).await.unwrap();
+        let arguments = json!({"command": "ls"}).as_object().unwrap().clone();
+        let call = Call {
+            id: CallId::new("c1"),
+            name: "terminal".to_owned(),
+            arguments: Arguments::Object(arguments),
+        };
+        let parts = vec![Part::Text { text: "I look.".to_owned() }, Part::Call(call)];
+        let usage = Usage { input: 10, output: 5, ..Usage::default() };
+        let spent = Spent {
+            provider: "anthropic".to_owned(),
+            model: "claude".to_owned(),
+            purpose: "turn".to_owned(),
+            usage,
+            cost: Cost::Estimated(12_300),
+            at: at(86_400),
+        };
+        let asked = Message::User { text: "What is in this directory?\u{1b}[31m".to_owned() };
+        store.append(&id, Step::one(asked, at(86_400))).await.unwrap();
+        let entry = Entry::new(Message::Assistant { parts }, at(86_401));
+        store.append(&id, Step { entries: vec![entry], spent: vec![spent] }).await.unwrap();
+        let result = Message::Tool {
+            call: CallId::new("c1"),
+            name: "terminal".to_owned(),
+            text: "Cargo.toml 数据库".to_owned(),
+        };
+        store.append(&id, Step::one(result, at(86_402))).await.unwrap();
+        store.set_title(&id, "A look around", Clash::Refuse).await.unwrap();
+        (id, empty)
+    })
+}
+
+#[test]
+fn a_home_without_conversations_stays_as_it_is() {
+    let home = Home::new();
+    assert_eq!(home.run(&["--json", "sessions", "ls"]).json(), json!({"sessions": []}));
+    assert_eq!(home.run(&["--json", "sessions", "search", "x"]).json(), json!({"hits": []}));
+    assert_eq!(home.run(&["sessions", "export", "--all"]).out, "");
+    for args in [&["sessions", "show", "last"], &["sessions", "rm", "20261115"], &["sessions", "export", "x"]]
+    {
+        let run = home.run(args);
+        assert_eq!(run.code, Some(1), "{run:?}");
+        assert!(run.err.contains("there is no session") && run.err.contains("hermes sessions ls"), "{run:?}");
+    }
+    assert_eq!(home.run(&["--json", "sessions", "prune"]).json(), json!({"sessions": 0, "freed_bytes": 0}));
+    assert!(!home.path().join(FILE_NAME).exists());
+}
+
+#[test]
+fn conversations_are_listed_with_the_last_one_first() {
+    let home = Home::new();
+    let (id, empty) = talk(&home);
+    let listed = home.run(&["--json", "sessions", "ls"]).json();
+    let ids: Vec<&Value> = listed["sessions"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
+    assert_eq!(ids, [&json!(id), &json!(empty)]);
+    let first = &listed["sessions"][0];
+    assert_eq!(
+        (&first["title"], &first["message_count"], &first["cost"], &first["cost_status"]),
+        (&json!("A look around"), &json!(3), &json!(12_300), &json!("estimated"))
+    );
+    let page = home.run(&["--json", "sessions", "ls", "-n", "1", "--after", id.as_str()]).json();
+    assert_eq!(page["sessions"][0]["id"], json!(empty));
+    assert_eq!(
+        home.run(&["--json", "sessions", "ls", "--source", "discord"]).json(),
+        json!({"sessions": []})
+    );
+    let text = home.run(&["sessions", "list"]).out;
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("ID ") && lines[1].starts_with(id.as_str()), "{text}");
+    assert!(lines[1].ends_with("A look around") && lines[2].ends_with('-'), "{text}");
+}
+
+#[test]
+fn one_is_shown_by_any_of_its_names_and_cannot_move_the_cursor() {
+    let home = Home::new();
+    let (id, empty) = talk(&home);
+    let beginning: String = id.as_str().chars().take(13).collect();
+    for word in [id.as_str(), &beginning, "A look around", "last"] {
+        let shown = home.run(&["--json", "sessions", "show", word]).json();
+        assert_eq!(shown["id"], json!(id), "{word}");
+        assert_eq!(shown["messages"].as_array().unwrap().len(), 3);
+    }
+    let shown = home.run(&["sessions", "show", "last"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(!shown.out.contains('\u{1b}') && shown.out.contains("⟨U+001B⟩[31m"), "{}", shown.out);
+    for line in [
+        "1 person",
+        "2 model",
+        "I look.",
+        "→ terminal {\"command\":\"ls\"}",
+        "3 result of terminal",
+        "$0.0123",
+    ] {
+        assert!(shown.out.contains(line), "{line}: {}", shown.out);
+    }
+    let end = home.run(&["--json", "sessions", "show", "last", "-n", "1"]).json();
+    assert_eq!((&end["skipped"], &end["messages"][0]["seq"]), (&json!(2), &json!(3)));
+    let ambiguous = home.run(&["sessions", "show", "202311"]);
+    assert_eq!(ambiguous.code, Some(2), "{ambiguous:?}");
+    assert!(ambiguous.err.contains("could be any of 2 sessions"), "{ambiguous:?}");
+    assert_eq!(home.run(&["--json", "sessions", "show", empty.as_str()]).json()["messages"], json!([]));
+}
+
+#[test]
+fn what_was_said_is_found() {
+    let home = Home::new();
+    let (id, _) = talk(&home);
+    for (words, seq) in [(&["directory"][..], 1), (&["數据", "OR", "数据库"], 3), (&["-x", "OR", "look"], 2)]
+    {
+        let mut args = vec!["--json", "sessions", "search"];
+        args.extend(words);
+        let found = home.run(&args).json();
+        let hit = &found["hits"][0];
+        assert_eq!((&hit["session"], &hit["seq"]), (&json!(id), &json!(seq)), "{words:?}: {found}");
+    }
+    let text = home.run(&["sessions", "search", "\"this directory\""]);
+    assert!(text.out.contains("What is in this directory?⟨U+001B⟩[31m"), "{text:?}");
+    let nothing = home.run(&["sessions", "search", "\"*()"]);
+    assert_eq!((nothing.code, nothing.out.as_str()), (Some(0), ""), "{nothing:?}");
+}
+
+#[test]
+fn an_export_has_a_line_for_each() {
+    let home = Home::new();
+    let (id, empty) = talk(&home);
+    let run = home.run(&["sessions", "export", "last", empty.as_str()]);
+    let lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.iter().map(|line| &line["id"]).collect::<Vec<_>>(), [&json!(id), &json!(empty)]);
+    assert_eq!(lines[0]["system_prompt"], json!("You are Hermes."));
+    assert_eq!(lines[0]["messages"][2]["text"], json!("Cargo.toml 数据库"));
+    assert_eq!(home.run(&["sessions", "export", "--all"]).out.lines().count(), 2);
+    let missing = home.run(&["sessions", "export", "last", "nobody"]);
+    assert_eq!((missing.code, missing.out.as_str()), (Some(1), ""), "{missing:?}");
+}
+
+#[test]
+fn conversations_are_removed_by_name_only_and_old_ones_after_a_yes() {
+    let home = Home::new();
+    let (id, empty) = talk(&home);
+    let run = home.run(&["sessions", "rm", "last"]);
+    assert_eq!(run.code, Some(2), "{run:?}");
+    let run = home.run(&["--json", "sessions", "rm", "A look around", id.as_str()]);
+    assert_eq!(run.json(), json!({"removed": [id], "sessions": 1}));
+    with_store(&home, async |store| store.end(&empty, "exit", at(1)).await.unwrap());
+    let dry = home.run(&["--json", "sessions", "prune", "--dry-run"]).json();
+    assert_eq!(dry, json!({"would_remove": [empty]}));
+    let run = home.run(&["sessions", "prune"]);
+    assert_eq!(run.code, Some(4), "{run:?}");
+    assert!(run.err.contains("--yes"), "{run:?}");
+    let run = home.run(&["--json", "sessions", "prune", "--yes", "--older-than", "100000"]);
+    assert_eq!(run.json()["sessions"], json!(0));
+    let run = home.run(&["--json", "sessions", "prune", "--yes"]);
+    assert_eq!(run.json()["sessions"], json!(1));
+    assert_eq!(home.run(&["--json", "sessions", "ls", "--all"]).json(), json!({"sessions": []}));
+}
+
+#[test]
+fn a_file_that_is_no_database_is_told_and_left_alone() {
+    let home = Home::new();
+    home.write(FILE_NAME, "not a database, but somebody's letter\n".repeat(40));
+    let before = home.read(FILE_NAME).unwrap();
+    for args in [&["sessions", "ls"][..], &["approvals", "ls"], &["approvals", "approve", "q_x"]] {
+        let run = home.run(args);
+        assert_eq!(run.code, Some(1), "{run:?}");
+        assert!(run.err.contains("this is not a database") && run.err.contains("→ move it away"), "{run:?}");
+    }
+    assert_eq!(home.read(FILE_NAME).unwrap(), before);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_hides_no_conversation() {
+    let home = Home::with_config("terminal: {timeout: nonsense}\n");
+    talk(&home);
+    assert_eq!(home.run(&["sessions", "ls"]).code, Some(0));
+}

@@ -1,0 +1,133 @@
+//! Measures what the store costs: `cargo run --release -p hermes-store --example measure [MESSAGES]`.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a measuring program")]
+
+use std::time::{Duration, Instant};
+
+use hermes_store::{NewSession, Prompt, Reader, Search, SessionId, Step, Store};
+use hermes_types::{Message, Person, SessionKey, Timestamp};
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_seconds(1_800_000_000 + seconds)
+}
+
+/// Random numbers that are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % sides as u64).unwrap()
+    }
+
+    /// Words of a large vocabulary, the first ones far more often than the last.
+    fn text(&mut self, words: usize) -> String {
+        let mut text = String::new();
+        for _ in 0..words {
+            let rank = self.roll(30_000).min(self.roll(30_000)).min(self.roll(30_000));
+            text.push_str(&word(rank));
+            text.push(if self.roll(12) == 0 { '\n' } else { ' ' });
+        }
+        text
+    }
+}
+
+fn quantiles(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    let at = |share: usize| times[(times.len() - 1) * share / 1_000].as_secs_f64() * 1e3;
+    format!("p50 {:.3} ms, p99 {:.3} ms, p99.9 {:.3} ms, max {:.3} ms", at(500), at(990), at(999), at(1_000))
+}
+
+async fn create(store: &Store) -> SessionId {
+    let new = NewSession {
+        key: SessionKey::new("measure"),
+        source: "cli".to_owned(),
+        person: Person::new("cli"),
+        model: "m".to_owned(),
+        provider: "p".to_owned(),
+        prompt: Prompt { text: "You are Hermes. ".repeat(1_000), tools: "{}".repeat(8_000) },
+        cwd: None,
+        parent: None,
+    };
+    store.create(new, at(0)).await.unwrap()
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let count: usize = std::env::args().nth(1).map_or(100_000, |text| text.parse().unwrap());
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let path = folder.path().join(hermes_store::FILE_NAME);
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+
+    let begun = Instant::now();
+    let store = Store::open(&path).await.unwrap();
+    println!("making a database: {:.2} ms", begun.elapsed().as_secs_f64() * 1e3);
+
+    let (mut times, mut bytes) = (Vec::new(), 0);
+    let mut session = create(&store).await;
+    for number in 0..count {
+        if number % 200 == 0 {
+            session = create(&store).await;
+        }
+        let words = 20 + dice.roll(200);
+        let text = dice.text(words);
+        bytes += text.len();
+        let step = Step::one(Message::User { text }, at(number as u64));
+        let begun = Instant::now();
+        store.append(&session, step).await.unwrap();
+        times.push(begun.elapsed());
+    }
+    println!("{count} messages, {:.1} MB of text", bytes as f64 / 1e6);
+    println!("append: {}", quantiles(times));
+
+    let size = store.size();
+    println!("on disk: {:.1} MB, {:.2} bytes a byte of text", size as f64 / 1e6, size as f64 / bytes as f64);
+    for (kind, text) in [
+        ("a rare word", word(25_000)),
+        ("a common word", word(3)),
+        ("two words", format!("{} {}", word(200), word(400))),
+        ("a beginning", format!("{}*", word(5_000))),
+        ("no word at all", "🚀".to_owned()),
+        ("a pair that is nowhere", "数据库".to_owned()),
+    ] {
+        let mut times = Vec::new();
+        let mut hits = 0;
+        for _ in 0..20 {
+            let search = Search { text: text.clone(), limit: 20, ..Search::default() };
+            let begun = Instant::now();
+            hits = store.search(&Reader::Owner, search).await.unwrap().len();
+            times.push(begun.elapsed());
+        }
+        println!("search for {kind}, {hits} hits: {}", quantiles(times));
+    }
+    let begun = Instant::now();
+    let history = store.history(&session).await.unwrap().len();
+    println!("history of {history} messages: {:.2} ms", begun.elapsed().as_secs_f64() * 1e3);
+    let begun = Instant::now();
+    store.close().await;
+    println!("closing: {:.2} ms", begun.elapsed().as_secs_f64() * 1e3);
+
+    let (mut opens, mut firsts) = (Vec::new(), Vec::new());
+    for _ in 0..200 {
+        let begun = Instant::now();
+        let store = Store::open(&path).await.unwrap();
+        opens.push(begun.elapsed());
+        store.session(&session).await.unwrap();
+        firsts.push(begun.elapsed());
+        store.close().await;
+    }
+    println!("opening: {}", quantiles(opens));
+    println!("opening and the first read: {}", quantiles(firsts));
+}
+
+/// The word of a rank.
+fn word(rank: usize) -> String {
+    let syllables = ["ka", "to", "ri", "men", "sol", "da", "ver", "lin", "po", "ex", "un", "st"];
+    let (mut number, mut word) = (rank + 7, String::new());
+    while number > 0 {
+        word.push_str(syllables[number % 12]);
+        number /= 12;
+    }
+    word
+}
