@@ -102,7 +102,9 @@ fn secrets(loaded: &Loaded) -> Option<Vec<Secret>> {
         .collect();
     if let Some(config) = &loaded.config {
         let kept = [&config.terminal.sudo_password, &config.discord.bot_token, &config.model.api_key];
-        secrets.extend(kept.into_iter().flatten().cloned());
+        let servers = config.general.providers.0.values().map(|server| &server.api_key);
+        let fallbacks = config.general.fallback_providers.0.iter().map(|entry| &entry.api_key);
+        secrets.extend(kept.into_iter().chain(servers).chain(fallbacks).flatten().cloned());
     }
     Some(secrets)
 }

@@ -5,6 +5,7 @@ mod docker;
 pub(crate) mod engine;
 mod image;
 mod local;
+pub(crate) mod model;
 pub(crate) mod store;
 
 use std::path::{Path, PathBuf};

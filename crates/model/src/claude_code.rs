@@ -1,4 +1,4 @@
-//! The token that Claude Code keeps for itself.
+//! The token that Claude Code keeps for itself. It is never renewed here: that is for its owner to do.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -40,14 +40,22 @@ pub(crate) async fn token(path: &Path) -> Result<Secret, Fault> {
         return Err(fault("this is not a file of Claude Code".to_owned()));
     }
     let text = tokio::fs::read_to_string(path).await.map_err(|error| fault(error.to_string()))?;
-    let file: File =
-        serde_json::from_str(&text).map_err(|_| fault("it cannot be read as JSON".to_owned()))?;
+    read(&text).map_err(|why| fault(why.to_owned()))
+}
+
+/// Whether this text of such a file has a token that can be used now.
+pub fn has_token(text: &str) -> bool {
+    read(text).is_ok()
+}
+
+fn read(text: &str) -> Result<Secret, &'static str> {
+    let file: File = serde_json::from_str(text).map_err(|_| "it cannot be read as JSON")?;
     let Some(token) = file.oauth.filter(|token| !token.access_token.is_empty()) else {
-        return Err(fault("there is no token in it; `claude` and then `/login` makes one".to_owned()));
+        return Err("there is no token in it; `claude` and then `/login` makes one");
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     if token.expires_at.is_some_and(|end| u128::from(end) <= now.as_millis()) {
-        return Err(fault("the token has expired; starting `claude` renews it".to_owned()));
+        return Err("the token has expired; starting `claude` renews it");
     }
     Ok(Secret::new(token.access_token))
 }

@@ -17,7 +17,7 @@
 
 pub mod arguments;
 mod attempt;
-mod claude_code;
+pub mod claude_code;
 mod client;
 mod draft;
 pub mod endpoint;

@@ -1,6 +1,7 @@
 //! `hermes doctor`: what is broken, and how to mend it.
 
 mod live;
+mod model;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -69,6 +70,7 @@ pub(crate) fn run(context: &Context, depth: Depth) -> Result<ExitCode, Failure> 
     findings.extend(check_secrets(home));
     findings.extend(check_space(home));
     if let Some(config) = &context.loaded.config {
+        findings.push(model::run(context, config, depth)?);
         for backend in backends::configured(config) {
             let standing = backends::look(context, config, backend);
             findings.extend(check_backend(&standing));

@@ -16,6 +16,7 @@ use crate::backends::{self, Standing, Usable};
 use crate::command::config::usable;
 use crate::config::Loaded;
 use crate::config::keys::Config;
+use crate::config::layers::Source;
 use crate::failure::{Failure, Kind};
 use crate::holes::holes;
 use crate::screen::Format;
@@ -117,15 +118,39 @@ fn settings(
             "image": config.gateway.sandbox_image,
             "lifetime_seconds": config.gateway.sandbox_lifetime,
         },
-        "model": {
-            "name": (!config.model.default.is_empty()).then_some(&config.model.default),
-            "provider": config.model.provider,
-            "source": source("model.default"),
-        },
+        "model": model(context, config, source("model.default")),
     });
     match facts {
         Value::Object(facts) => facts,
         _ => Map::new(),
+    }
+}
+
+/// The model that would be asked. What keeps it from being asked is a fact too.
+fn model(context: &Context, config: &Config, source: Option<&Source>) -> Value {
+    let name = Some(config.model.default.as_str()).filter(|name| !name.is_empty());
+    match wire::model::models(context, config, None) {
+        Ok(models) => {
+            let asked = |endpoint: &hermes_model::Endpoint| json!({"name": endpoint.model, "provider": endpoint.provider});
+            let first = models.chain.first();
+            json!({
+                "name": first.map(|first| &first.model),
+                "provider": first.map(|first| &first.provider),
+                "source": source,
+                "address": first.map(|first| first.base_url.as_str()),
+                "protocol": first.map(|first| first.api.word()),
+                "key": models.key_from,
+                "fallbacks": models.chain.iter().skip(1).map(asked).collect::<Vec<_>>(),
+                "problem": null,
+            })
+        }
+        Err(failure) => json!({
+            "name": name,
+            "provider": config.model.provider,
+            "source": source,
+            "problem": failure.message,
+            "remedy": failure.hints.first(),
+        }),
     }
 }
 

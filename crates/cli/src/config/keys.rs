@@ -9,7 +9,9 @@ use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 
 use super::define::{Key, section};
 use super::layers::Reader;
-use super::setting::{Bytes, CommaList, EnvMap, ExtraArgs, Passthrough, Scratch, TextMap, choice};
+use super::setting::{
+    Bytes, CommaList, EnvMap, ExtraArgs, Fallbacks, Passthrough, Scratch, Servers, TextMap, choice,
+};
 
 /// The image of a container place when nothing else is said.
 const IMAGE: &str = "nikolaik/python-nodejs:python3.11-nodejs20";
@@ -50,6 +52,26 @@ choice! {
         Smart = "smart",
         /// Nobody: only the hard floor and the owner's own rules hold.
         Off = "off" | "false" | "no",
+    }
+}
+
+choice! {
+    /// How much a model thinks.
+    Effort {
+        /// As the provider likes.
+        Auto = "auto" | "",
+        /// Not at all.
+        None = "none",
+        /// The least.
+        Minimal = "minimal",
+        /// A little.
+        Low = "low",
+        /// As usual.
+        Medium = "medium",
+        /// Much.
+        High = "high",
+        /// As much as it can.
+        Xhigh = "xhigh",
     }
 }
 
@@ -398,6 +420,34 @@ section! {
 }
 
 section! {
+    /// Which of the servers behind OpenRouter may be used.
+    ProviderRouting "provider_routing." {
+        /// What comes first: price, throughput or latency.
+        sort: Option<String> = None, "HERMES_PROVIDER_ROUTING_SORT";
+        /// The only servers that may be used.
+        only: Vec<String> = Vec::new(), "HERMES_PROVIDER_ROUTING_ONLY";
+        /// Servers that are never used.
+        ignore: Vec<String> = Vec::new(), "HERMES_PROVIDER_ROUTING_IGNORE";
+        /// The servers to be tried first, in this order.
+        order: Vec<String> = Vec::new(), "HERMES_PROVIDER_ROUTING_ORDER";
+        /// Whether only servers are used that know every field of a request.
+        require_parameters: bool = false, "HERMES_PROVIDER_ROUTING_REQUIRE_PARAMETERS";
+        /// Whether servers that keep what they are sent may be used: allow or deny.
+        data_collection: Option<String> = None, "HERMES_PROVIDER_ROUTING_DATA_COLLECTION";
+    }
+}
+
+section! {
+    /// How the agent asks its model.
+    Agent "agent." {
+        /// How often a model is asked again when it fails.
+        api_max_retries: u64 = 3, "HERMES_API_MAX_RETRIES", at_least 1;
+        /// How much a model thinks; auto leaves it to the provider.
+        reasoning_effort: Effort = Effort::Auto, "HERMES_REASONING_EFFORT";
+    }
+}
+
+section! {
     /// The log file in the home.
     Logging "logging." {
         /// How much is written: error, warn, info, debug or trace.
@@ -416,6 +466,10 @@ section! {
         command_allowlist: Vec<String> = Vec::new(), "HERMES_COMMAND_ALLOWLIST";
         /// The most characters one read of a file gives.
         file_read_max_chars: u64 = 100_000, "HERMES_FILE_READ_MAX_CHARS", at_least 1;
+        /// Servers of your own, by the name that `model.provider` calls them.
+        providers: Servers = Servers::default(), "HERMES_PROVIDERS";
+        /// The models that are asked when the first one fails, in their order.
+        fallback_providers: Fallbacks = Fallbacks::default(), "HERMES_FALLBACK_PROVIDERS";
     }
 }
 
@@ -447,6 +501,8 @@ config! {
     security: Security,
     model: Model,
     model_entra: ModelEntra,
+    provider_routing: ProviderRouting,
+    agent: Agent,
     logging: Logging,
     general: General,
 }
@@ -485,7 +541,25 @@ pub const UNUSED: &[(&str, &str)] = &[
     ("gateway.platforms", PYTHON),
     ("gateway.proxy_url", PYTHON),
     ("gateway.streaming", PYTHON),
-    ("agent", PYTHON),
+    ("agent.max_turns", PYTHON),
+    ("agent.service_tier", PYTHON),
+    ("agent.tool_use_enforcement", PYTHON),
+    ("agent.task_completion_guidance", PYTHON),
+    ("agent.environment_probe", PYTHON),
+    ("agent.environment_hint", PYTHON),
+    ("agent.coding_context", PYTHON),
+    ("agent.disabled_toolsets", PYTHON),
+    ("agent.image_input_mode", PYTHON),
+    ("agent.clarify_timeout", PYTHON),
+    ("agent.gateway_timeout", PYTHON),
+    ("agent.gateway_timeout_warning", PYTHON),
+    ("agent.gateway_notify_interval", PYTHON),
+    ("agent.gateway_auto_continue_freshness", PYTHON),
+    ("agent.restart_drain_timeout", PYTHON),
+    ("agent.system_prompt", PYTHON),
+    ("agent.prefill_messages_file", PYTHON),
+    ("agent.verbose", PYTHON),
+    ("agent.personalities", PYTHON),
     ("always_log_local", PYTHON),
     ("auxiliary", PYTHON),
     ("bedrock", PYTHON),
@@ -503,7 +577,6 @@ pub const UNUSED: &[(&str, &str)] = &[
     ("delegation", PYTHON),
     ("display", PYTHON),
     ("email", PYTHON),
-    ("fallback_providers", PYTHON),
     ("filter_silence_narration", PYTHON),
     ("goals", PYTHON),
     ("group_sessions_per_user", PYTHON),
@@ -527,8 +600,6 @@ pub const UNUSED: &[(&str, &str)] = &[
     ("prefill_messages_file", PYTHON),
     ("privacy", PYTHON),
     ("prompt_caching", PYTHON),
-    ("provider_routing", PYTHON),
-    ("providers", PYTHON),
     ("quick_commands", PYTHON),
     ("secrets", PYTHON),
     ("session_reset", PYTHON),

@@ -1,6 +1,7 @@
 //! The types a setting can have, and how each is read from YAML or from the text of a variable.
 
 mod container;
+mod model;
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::define::Visibility;
 use super::yaml::{self, Kind, Node, Position, Style};
 pub use container::{Bytes, ExtraArgs, Scratch};
+pub use model::{Fallback, Fallbacks, Server, ServerModel, Servers};
 
 /// A type that a key of the configuration can have.
 pub trait Setting: Sized {

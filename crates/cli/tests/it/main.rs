@@ -11,6 +11,7 @@ mod exec;
 mod hostile;
 mod layers;
 mod local;
+mod model;
 mod mounts;
 mod places;
 mod pull;

@@ -76,11 +76,29 @@ impl Page {
             self.row("  image", &word(&gateway["image"]));
         }
         self.row("  idle for", &format!("{} at most", time(&gateway["lifetime_seconds"])));
-        let model = match facts["model"]["name"].as_str() {
-            Some(name) => format!("{} {}", visible(name), from(&facts["model"]["source"])),
-            None => "none; set one with `hermes config set model.default NAME`".to_owned(),
+        self.model(&facts["model"]);
+    }
+
+    fn model(&mut self, model: &Value) {
+        let Some(name) = model["name"].as_str() else {
+            return self.row("model", "none; set one with `hermes config set model.default NAME`");
         };
-        self.row("model", &model);
+        self.row("model", &format!("{} {}", visible(name), from(&model["source"])));
+        if !model["problem"].is_null() {
+            self.toned(Tone::Doubtful, "", &word(&model["problem"]));
+            if !model["remedy"].is_null() {
+                self.row("", &format!("→ {}", word(&model["remedy"])));
+            }
+            return;
+        }
+        self.row("  served by", &format!("{}, {}", word(&model["provider"]), word(&model["address"])));
+        match model["key"].as_str() {
+            Some(from) => self.row("  key", &format!("from {}", visible(from))),
+            None => self.row("  key", "none"),
+        }
+        for fallback in list(&model["fallbacks"]) {
+            self.row("  else", &format!("{} by {}", word(&fallback["name"]), word(&fallback["provider"])));
+        }
     }
 
     fn backends(&mut self, facts: &Value) {

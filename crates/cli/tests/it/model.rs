@@ -1,0 +1,216 @@
+//! Which model is asked, where and with which key.
+
+use std::fs;
+
+use hermes_testkit::model::Script;
+use hermes_testkit::{ScriptedModel, Step};
+use serde_json::{Value, json};
+
+use crate::{Home, Run};
+
+/// What `status` says about the model, with these settings and variables.
+fn model(config: &str, variables: &[(&str, &str)]) -> Value {
+    let home = Home::with_config(config);
+    told(&home, variables)
+}
+
+fn told(home: &Home, variables: &[(&str, &str)]) -> Value {
+    let mut command = home.command(&["status", "--json"]);
+    command.env("HOME", home.path()).envs(variables.iter().copied());
+    Run::of(command.output().unwrap()).json()["model"].clone()
+}
+
+#[test]
+fn the_owner_decides_then_the_environment_then_the_keys_there_are() {
+    let named = "model:\n  default: m\n";
+    let lab = "model:\n  default: m\n  provider: lab\nproviders:\n  lab:\n    api: http://10.0.0.7:8000/v1\n    key_env: LAB_KEY\n";
+    let cases: [(&str, &[(&str, &str)], [&str; 4]); 12] = [
+        (
+            named,
+            &[("OPENROUTER_API_KEY", "k")],
+            ["openrouter", "https://openrouter.ai/api/v1", "chat_completions", "OPENROUTER_API_KEY"],
+        ),
+        (
+            named,
+            &[("ANTHROPIC_API_KEY", "k")],
+            ["anthropic", "https://api.anthropic.com/", "anthropic_messages", "ANTHROPIC_API_KEY"],
+        ),
+        (
+            named,
+            &[("OPENAI_API_KEY", "k")],
+            ["openai-api", "https://api.openai.com/v1", "codex_responses", "OPENAI_API_KEY"],
+        ),
+        (
+            named,
+            &[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://localhost:1/v1")],
+            ["custom", "http://localhost:1/v1", "chat_completions", "OPENAI_API_KEY"],
+        ),
+        // A saved choice beats a key that happens to be there.
+        (
+            "model:\n  default: m\n  provider: deepseek\n",
+            &[("OPENROUTER_API_KEY", "k"), ("DEEPSEEK_API_KEY", "d")],
+            ["deepseek", "https://api.deepseek.com/v1", "chat_completions", "DEEPSEEK_API_KEY"],
+        ),
+        // And the environment beats what was saved, as for every key.
+        (
+            "model:\n  default: m\n  provider: deepseek\n",
+            &[("HERMES_INFERENCE_PROVIDER", "xai"), ("XAI_API_KEY", "x")],
+            ["xai", "https://api.x.ai/v1", "codex_responses", "XAI_API_KEY"],
+        ),
+        // A key goes to its own host only: here is nobody's.
+        (
+            "model:\n  default: m\n  base_url: http://localhost:9/v1\n",
+            &[("OPENROUTER_API_KEY", "k"), ("ANTHROPIC_API_KEY", "k")],
+            ["custom", "http://localhost:9/v1", "chat_completions", ""],
+        ),
+        // And here is one whose host it is.
+        (
+            "model:\n  default: m\n  provider: custom\n  base_url: https://openrouter.ai/api/v1\n",
+            &[("OPENROUTER_API_KEY", "k"), ("OPENAI_API_KEY", "o")],
+            ["custom", "https://openrouter.ai/api/v1", "chat_completions", "OPENROUTER_API_KEY"],
+        ),
+        (
+            lab,
+            &[("LAB_KEY", "l"), ("OPENAI_API_KEY", "o")],
+            ["lab", "http://10.0.0.7:8000/v1", "chat_completions", "LAB_KEY"],
+        ),
+        (lab, &[("OPENAI_API_KEY", "o")], ["lab", "http://10.0.0.7:8000/v1", "chat_completions", ""]),
+        (
+            "model:\n  default: m\n  provider: lab\nproviders:\n  lab: {api: 'https://g.example/anthropic', api_key: x}\n",
+            &[],
+            ["lab", "https://g.example/anthropic", "anthropic_messages", "config.yaml"],
+        ),
+        (
+            "model: m\n",
+            &[("GEMINI_API_KEY", "g")],
+            [
+                "gemini",
+                "https://generativelanguage.googleapis.com/v1beta/openai",
+                "chat_completions",
+                "GEMINI_API_KEY",
+            ],
+        ),
+    ];
+    for (config, variables, [provider, address, protocol, key]) in cases {
+        let told = model(config, variables);
+        let key = if key.is_empty() { Value::Null } else { json!(key) };
+        let expected = json!([provider, address, protocol, key]);
+        assert_eq!(
+            json!([told["provider"], told["address"], told["protocol"], told["key"]]),
+            expected,
+            "{config} {variables:?}: {told}"
+        );
+        assert_eq!(told["name"], "m");
+    }
+}
+
+#[test]
+fn what_is_missing_is_said_with_what_to_do() {
+    let cases: [(&str, &[(&str, &str)], &str); 6] = [
+        ("", &[], "no model is configured"),
+        ("model: m\n", &[], "nobody is known who serves m: there is no key and no address"),
+        (
+            "model:\n  default: m\n  provider: anthropic\n",
+            &[("OPENAI_API_KEY", "o")],
+            "there is no key for anthropic",
+        ),
+        ("model:\n  default: m\n  provider: nosuch\n", &[], "`nosuch` is no provider this version knows"),
+        (
+            "model:\n  default: m\n  base_url: localhost:8000\n",
+            &[],
+            "the address of custom, `localhost:8000`, is not one",
+        ),
+        (
+            "model:\n  default: m\n  provider: custom\n",
+            &[],
+            "model.provider is custom, but there is no address",
+        ),
+    ];
+    for (config, variables, expected) in cases {
+        let told = model(config, variables);
+        assert_eq!(told["problem"], expected, "{told}");
+        assert!(told["remedy"].is_string(), "{told}");
+    }
+}
+
+#[test]
+fn the_token_of_claude_code_is_used_while_it_lasts() {
+    let home = Home::with_config("model:\n  default: claude-opus-4-6\n  provider: anthropic\n");
+    fs::create_dir(home.path().join(".claude")).unwrap();
+    let token = |end: u64| {
+        home.write(
+            ".claude/.credentials.json",
+            json!({"claudeAiOauth": {"accessToken": "sk-ant-oat01-x", "expiresAt": end}}).to_string(),
+        )
+    };
+    let key = [("ANTHROPIC_API_KEY", "k")];
+    token(99_999_999_999_999);
+    assert_eq!(told(&home, &key)["key"], home.path().join(".claude/.credentials.json").display().to_string());
+    token(1);
+    assert_eq!(told(&home, &key)["key"], "ANTHROPIC_API_KEY");
+}
+
+#[test]
+fn fallbacks_that_cannot_be_asked_are_left_out() {
+    let config = "model:\n  default: m\n  base_url: http://localhost:9/v1\nfallback_providers:\n  - {provider: anthropic, model: a}\n  - {provider: openrouter, model: b}\n";
+    let told = model(config, &[("OPENROUTER_API_KEY", "k")]);
+    assert_eq!(told["fallbacks"], json!([{"name": "b", "provider": "openrouter"}]));
+}
+
+#[test]
+fn wrong_servers_stop_the_start_and_their_keys_are_never_shown() {
+    let cases = [
+        ("providers: [a]\n", "providers: expected a map from names to servers"),
+        (
+            "providers:\n  lab:\n    request_timeout_seconds: soon\n",
+            "a whole number from 1 up for `request_timeout_seconds`",
+        ),
+        ("fallback_providers:\n  - {provider: x}\n", "an entry with `model`"),
+        ("agent:\n  reasoning_effort: much\n", "agent.reasoning_effort: expected one of auto, none"),
+    ];
+    for (config, expected) in cases {
+        let run = Home::with_config(config).run(&["status"]);
+        assert_eq!(run.code, Some(3), "{run:?}");
+        assert!(run.err.contains(expected), "{run:?}");
+    }
+    let shown = Home::with_config(
+        "providers:\n  lab: {api: 'http://a/v1', api_key: hunter2}\nfallback_providers:\n  - {provider: a, model: m, api_key: hunter2}\n",
+    );
+    for args in [
+        &["config", "show"][..],
+        &["config", "get", "providers"],
+        &["status", "--json"],
+        &["config", "explain", "fallback_providers"],
+    ] {
+        let run = shown.run(args);
+        assert!(!format!("{}{}", run.out, run.err).contains("hunter2"), "{args:?}: {run:?}");
+    }
+}
+
+#[test]
+fn doctor_asks_the_model_for_one_word() {
+    let script =
+        Script { key: Some("sk-test".to_owned()), steps: vec![Step::text("ok")], ..Script::default() };
+    let server = ScriptedModel::play(Script {
+        routes: [("GET /v1/models".to_owned(), json!({"data": [{"id": "m", "max_model_len": 32768}]}))]
+            .into(),
+        ..script
+    })
+    .unwrap();
+    let home = Home::with_config(&format!("model:\n  default: m\n  base_url: {}\n", server.url()));
+    let doctor = |key: &str| {
+        let mut command = home.command(&["doctor", "--live", "--json"]);
+        command.env("HOME", home.path()).env("OPENAI_API_KEY", key);
+        let run = Run::of(command.output().unwrap()).json();
+        let findings = run["findings"].as_array().unwrap().clone();
+        findings.into_iter().find(|finding| finding["check"] == "model").unwrap()
+    };
+    let good = doctor("sk-test");
+    assert_eq!(good["state"], "ok", "{good}");
+    assert!(good["detail"].as_str().unwrap().ends_with("its window is of 32768 tokens"), "{good}");
+    assert_eq!(server.failures(), [""; 0]);
+    let bad = doctor("sk-other");
+    assert_eq!(bad["state"], "broken", "{bad}");
+    assert!(bad["remedy"].as_str().unwrap().contains("check the key"), "{bad}");
+    assert!(!bad.to_string().contains("sk-other"), "{bad}");
+}
