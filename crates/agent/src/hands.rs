@@ -125,6 +125,11 @@ impl Hands {
         &self.setup
     }
 
+    /// The place that was opened, if any tool needed it, for whoever is to end it.
+    pub fn into_sandbox(self) -> Option<Sandbox> {
+        self.sandbox.into_inner()
+    }
+
     /// What was denied in the turn before may be asked about again.
     pub fn begin_turn(&self) {
         *lock(&self.denied) = Turn::default();
@@ -216,6 +221,7 @@ impl Hands {
             stored: serde_json::to_value(question.stored()).map_err(fault)?,
             shown: json!({
                 "text": question.shown().plain(),
+                "parts": question.shown().parts,
                 "reasons": question.matches().iter().map(|found| found.reason).collect::<Vec<_>>(),
                 "backend": self.setup.plan.backend().word(),
                 "cwd": question.job().cwd,
