@@ -20,8 +20,10 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use crate::Tool;
+use crate::http::Web;
 use crate::people::{Ask, Asking};
 use crate::tool::Scene;
+use crate::tool::notes::Notes;
 use crate::tool::todo::Todo;
 
 /// How much tools take and give.
@@ -69,6 +71,8 @@ pub struct Setup {
     pub store: Store,
     /// What a pull is allowed.
     pub means: MeansOf,
+    /// How pages are fetched.
+    pub web: Arc<Web>,
 }
 
 impl fmt::Debug for Setup {
@@ -84,6 +88,15 @@ pub struct Hands {
     sandbox: OnceCell<Sandbox>,
     denied: Mutex<Turn>,
     pub(crate) todo: Mutex<Todo>,
+    pub(crate) notes: Mutex<Notes>,
+}
+
+/// A permit, and whose word it took.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) permit: Permit,
+    /// Who said yes; nobody was asked if there is none.
+    pub(crate) by: Option<Person>,
 }
 
 /// A no that the model hears.
@@ -117,6 +130,7 @@ impl Hands {
             sandbox: OnceCell::new(),
             denied: Mutex::new(Turn::default()),
             todo: Mutex::new(Todo::default()),
+            notes: Mutex::new(Notes::default()),
         }
     }
 
@@ -153,6 +167,11 @@ impl Hands {
     /// Asks the gate, and the people it sends us to. A question is kept before anybody is asked; it waits until it is
     /// answered, by whatever door, until it expires, or until the call is stopped.
     pub async fn permit(&self, job: Job, scene: Scene<'_>) -> Result<Permit, No> {
+        Ok(self.decide(job, scene).await?.permit)
+    }
+
+    /// The same, and whose word it took.
+    pub(crate) async fn decide(&self, job: Job, scene: Scene<'_>) -> Result<Granted, No> {
         let moment = Moment { now: now(), seed: seed().map_err(No::NoChance)? };
         let asked = self.asked_before(&job, scene).await?;
         let verdict = {
@@ -163,7 +182,7 @@ impl Hands {
             }
         };
         let question = match verdict {
-            Verdict::Allow(permit) => return Ok(permit),
+            Verdict::Allow(permit) => return Ok(Granted { permit, by: None }),
             Verdict::Deny(refusal) => return Err(No::Refused(refusal)),
             Verdict::Ask(question) => question,
         };
@@ -181,6 +200,15 @@ impl Hands {
             }
         };
         self.settle(question, answer).await
+    }
+
+    /// A permit for what nobody has to be asked about.
+    pub(crate) fn unasked(&self, job: Job) -> Option<Permit> {
+        let moment = Moment { now: now(), seed: seed().ok()? };
+        match read(&self.setup.gate).judge(job, &self.origin(), moment) {
+            Verdict::Allow(permit) => Some(permit),
+            Verdict::Deny(_) | Verdict::Ask(_) => None,
+        }
     }
 
     /// The question that this very call asked before hermes was restarted, with its answer if there is one by now.
@@ -258,13 +286,14 @@ impl Hands {
     }
 
     /// Turns an answer into a permit, and keeps what it allows beyond this once.
-    async fn settle(&self, question: Question, answer: Option<Answer>) -> Result<Permit, No> {
+    async fn settle(&self, question: Question, answer: Option<Answer>) -> Result<Granted, No> {
         let Some(answer) = answer else { return Err(No::Refused(Refusal::Expired)) };
         if matches!(answer.choice, Choice::Deny(_)) {
             lock(&self.denied).denied(&question);
         } else if !self.setup.store.use_answer(question.id().as_str(), now()).await? {
             return Err(No::Unkept("its answer was used already".to_owned()));
         }
+        let by = Some(answer.by.clone());
         let permit = question.answered(answer).map_err(No::Refused)?;
         let mut grants = Vec::new();
         for grant in permit.grants() {
@@ -283,7 +312,7 @@ impl Hands {
             self.setup.store.grant(grants).await?;
             self.setup.gate.write().unwrap_or_else(PoisonError::into_inner).grants.add(permit.grants());
         }
-        Ok(permit)
+        Ok(Granted { permit, by })
     }
 
     /// The circumstances of everything that is done here.

@@ -60,6 +60,12 @@ pub enum Command {
         #[command(subcommand)]
         action: ProcessAction,
     },
+    /// Look at the tools of the agent, and call one as a model would
+    Tool {
+        /// What to do with them.
+        #[command(subcommand)]
+        action: ToolAction,
+    },
     /// Look after conversations
     Sessions {
         /// What to do with them.
@@ -128,6 +134,32 @@ pub struct PlaceArgs {
     /// The session whose directory, variables and functions it gets; '' leaves nothing behind [default: this directory]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
+}
+
+/// What to do with tools.
+#[derive(Debug, Subcommand)]
+pub enum ToolAction {
+    /// List the tools, as a model is told of them
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Call a tool and print what a model would be told
+    Call(ToolCallArgs),
+}
+
+/// A call of a tool.
+#[derive(Debug, clap::Args)]
+pub struct ToolCallArgs {
+    /// Which tool
+    pub name: String,
+    /// Its arguments, a JSON object; `-` reads it from standard input
+    #[arg(value_name = "JSON", default_value = "{}")]
+    pub arguments: String,
+    /// Where it works.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// Say yes to questions; what is never allowed stays so
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// What to do with places.

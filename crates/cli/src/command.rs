@@ -13,3 +13,4 @@ pub(crate) mod sandbox;
 pub(crate) mod sessions;
 pub(crate) mod shell;
 pub(crate) mod status;
+pub(crate) mod tool;

@@ -16,6 +16,7 @@ mod holes;
 mod home;
 mod keyboard;
 mod log;
+mod people;
 mod progress;
 mod screen;
 mod stage;
@@ -85,6 +86,7 @@ fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
         Command::Shell(args) => command::shell::run(&args, context),
         Command::Sandbox { action } => command::sandbox::run(action, context),
         Command::Process { action } => command::process::run(action, context),
+        Command::Tool { action } => command::tool::run(action, context),
         Command::Sessions { action } => command::sessions::run(action, context),
         Command::Approvals { action } => command::approvals::run(action, context),
         Command::Status => command::status::run(context),

@@ -41,6 +41,8 @@ pub struct Wish {
     pub attention: Attention,
     /// Whether the directory of its job is the session's own.
     pub directory: Directory,
+    /// A terminal of this size instead of pipes.
+    pub terminal: Option<Size>,
 }
 
 /// What a command reads.
@@ -400,6 +402,7 @@ impl Sandbox {
                 Input::Data(data) => Stdin::Data(ByteBuf::from(data)),
                 Input::Later => Stdin::Stream,
             },
+            terminal: wish.terminal,
             deadline: wish.timeout.map(|after| Deadline { after, then: wish.at_deadline }),
             keep: wish.keep,
             ..self.redeem(permit, wish.directory, mode)?

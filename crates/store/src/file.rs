@@ -218,14 +218,14 @@ fn private(path: &Path, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-fn file_error(path: &Path, error: io::Error) -> Error {
+pub(crate) fn file_error(path: &Path, error: io::Error) -> Error {
     let path = path.to_path_buf();
     match error.kind() {
         io::ErrorKind::StorageFull => Error::DiskFull { path },
@@ -234,7 +234,7 @@ fn file_error(path: &Path, error: io::Error) -> Error {
     }
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);
     PathBuf::from(name)

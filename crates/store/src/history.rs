@@ -10,7 +10,6 @@ use crate::message::{self, COLUMNS, Entry, Kept, MARK, Seq};
 use crate::search;
 use crate::session::{self, Clash, Lineage, NewSession, Parent, Prompt, SessionId, title};
 use crate::store::Store;
-use crate::turn;
 
 /// Bytes of messages in one page, about: a page ends with the message that reaches them.
 const PAGE_BYTES: usize = 4 << 20;
@@ -66,7 +65,7 @@ impl Store {
         let session = session.clone();
         self.write(move |transaction| {
             let n = session::number(transaction, &session)?;
-            idle(transaction, n)?;
+            idle(transaction, n, &session)?;
             undo(transaction, n, exchanges)
         })
         .await
@@ -77,7 +76,7 @@ impl Store {
         let session = session.clone();
         self.write(move |transaction| {
             let n = session::number(transaction, &session)?;
-            idle(transaction, n)?;
+            idle(transaction, n, &session)?;
             restore(transaction, n)
         })
         .await
@@ -286,9 +285,10 @@ fn restore(connection: &Connection, n: i64) -> Result<usize, Fault> {
 }
 
 /// Refuses to change what a turn builds on.
-fn idle(connection: &Connection, n: i64) -> Result<(), Fault> {
-    match turn::open(connection, n)? {
-        Some(turn) => Err(Error::AtWork(turn.session.as_str().to_owned()).into()),
-        None => Ok(()),
+fn idle(connection: &Connection, n: i64, session: &SessionId) -> Result<(), Fault> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM turns WHERE session = ?1 AND ended IS NULL)";
+    if connection.prepare_cached(sql)?.query_row([n], |row| row.get(0))? {
+        return Err(Error::AtWork(session.as_str().to_owned()).into());
     }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Who else is there: processes that write, and processes that work on a turn.
+//! Which process is writing to a database.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -44,68 +44,10 @@ fn holder_in(line: &str, inode: u64) -> Option<u32> {
     if is_file && is_lock { pid.parse().ok() } else { None }
 }
 
-fn name_of(pid: u32) -> String {
+pub(crate) fn name_of(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name: String = name.trim().chars().filter(|char| !char.is_control()).collect();
     if name.is_empty() { "a process".to_owned() } else { name }
-}
-
-/// This process, in words that no other process ever has on this machine: numbers are used again, so its start belongs to it.
-pub(crate) fn this_process() -> String {
-    mark(std::process::id()).unwrap_or_else(|| format!("? ? {} ?", std::process::id()))
-}
-
-fn mark(pid: u32) -> Option<String> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    // In another container the same number is another process, and cannot be looked up from here.
-    let world = fs::read_link("/proc/self/ns/pid").ok()?;
-    Some(format!("{} {} {pid} {}", boot.trim(), world.display(), start(pid)?))
-}
-
-/// When a process started, in the kernel's ticks.
-fn start(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain anything; the start is the twentieth field after it.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
-}
-
-/// Where a turn is being worked on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Held {
-    /// In this process.
-    Here,
-    /// In a process that lives.
-    Elsewhere(Holder),
-    /// In one that cannot be seen from here, such as one in another container. It may live.
-    Unknown,
-    /// Nowhere: its process has died.
-    Nowhere,
-}
-
-/// Where the process with this mark is.
-pub(crate) fn held(by: &str) -> Held {
-    let ours = this_process();
-    if by == ours {
-        return Held::Here;
-    }
-    let parts = |mark: &str| mark.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let (theirs, ours) = (parts(by), parts(&ours));
-    let ([boot, world, pid, _], [our_boot, our_world, _, _]) = (theirs.as_slice(), ours.as_slice()) else {
-        return Held::Unknown;
-    };
-    if boot == "?" || our_boot == "?" {
-        return Held::Unknown;
-    }
-    if boot != our_boot {
-        return Held::Nowhere;
-    }
-    if world != our_world {
-        return Held::Unknown;
-    }
-    match pid.parse() {
-        Ok(pid) if mark(pid).as_deref() == Some(by) => Held::Elsewhere(Holder { pid, name: name_of(pid) }),
-        _ => Held::Nowhere,
-    }
 }
 
 #[cfg(test)]
@@ -127,26 +69,5 @@ mod tests {
         for (line, expected) in cases {
             assert_eq!(holder_in(line, 1234), expected, "{line}");
         }
-    }
-
-    #[test]
-    fn a_mark_names_one_process() {
-        let ours = this_process();
-        assert_eq!(held(&ours), Held::Here);
-        let parts: Vec<&str> = ours.split(' ').collect();
-        let other = |at: usize, value: &str| {
-            let mut parts = parts.clone();
-            parts[at] = value;
-            held(&parts.join(" "))
-        };
-        assert_eq!(other(0, "another-boot"), Held::Nowhere);
-        assert_eq!(other(1, "pid:[1]"), Held::Unknown);
-        assert_eq!(other(3, "1"), Held::Nowhere, "the number is used again");
-        let parent = std::os::unix::process::parent_id();
-        assert!(
-            matches!(held(&mark(parent).unwrap()), Held::Elsewhere(Holder { pid, .. }) if pid == parent),
-            "the process that started us lives"
-        );
-        assert_eq!(held("nonsense"), Held::Unknown);
     }
 }

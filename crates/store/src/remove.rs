@@ -9,7 +9,7 @@ use hermes_types::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::error::{Error, Fault};
-use crate::lock::Held;
+use crate::presence::{Held, Presence};
 use crate::session::{self, SessionId};
 use crate::store::Store;
 use crate::turn;
@@ -34,10 +34,10 @@ impl Store {
     /// Removes a session with its messages and delegates. Tells how many sessions that were. One that is at work in a living process
     /// stays.
     pub async fn remove(&self, id: &SessionId) -> Result<usize, Error> {
-        let id = id.clone();
+        let (id, presence) = (id.clone(), self.presence());
         self.write(move |transaction| {
             let n = session::number(transaction, &id)?;
-            remove(transaction, n)
+            remove(transaction, &presence, n)
         })
         .await
     }
@@ -54,18 +54,19 @@ impl Store {
         .await
     }
 
-    /// Removes the ended sessions that began before a moment, and gives their space back. It does so in steps, and may be
-    /// stopped between any two.
+    /// Removes the ended sessions that began before a moment, with the questions and grants that were settled before it, and gives
+    /// their space back. It does so in steps, and may be stopped between any two.
     pub async fn prune(&self, before: Timestamp) -> Result<Pruned, Error> {
         let size = self.size();
         let mut pruned = Pruned::default();
         loop {
+            let presence = self.presence();
             let removed = self
                 .write(move |transaction| {
                     let mut removed = 0;
                     for n in old(transaction, before, i64::try_from(BATCH).unwrap_or(1))? {
                         // An older one of the batch may have taken it along.
-                        removed += remove(transaction, n)?;
+                        removed += remove(transaction, &presence, n)?;
                     }
                     Ok(removed)
                 })
@@ -75,6 +76,7 @@ impl Store {
             }
             pruned.sessions += removed;
         }
+        self.write(move |transaction| forget(transaction, before)).await?;
         if pruned.sessions > 0 {
             self.shrink().await?;
         }
@@ -122,6 +124,16 @@ fn merge(connection: &Connection, index: &str, amount: i64) -> Result<bool, Faul
     Ok(connection.total_changes().saturating_sub(before) >= 2)
 }
 
+/// Removes what belongs to no session and has been settled.
+fn forget(connection: &Connection, before: Timestamp) -> Result<(), Fault> {
+    let questions = "DELETE FROM questions WHERE session IS NULL AND expires < ?1 AND created < ?1";
+    let grants = "DELETE FROM grants WHERE revoked_at < ?1";
+    for sql in [questions, grants] {
+        connection.prepare_cached(sql)?.execute([before.seconds()])?;
+    }
+    Ok(())
+}
+
 /// Ended sessions that began before a moment, oldest first.
 fn old(connection: &Connection, before: Timestamp, limit: i64) -> Result<Vec<i64>, Fault> {
     let sql = "SELECT n FROM sessions WHERE ended IS NOT NULL AND started < ?1
@@ -132,7 +144,7 @@ fn old(connection: &Connection, before: Timestamp, limit: i64) -> Result<Vec<i64
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn remove(connection: &Connection, n: i64) -> Result<usize, Fault> {
+fn remove(connection: &Connection, presence: &Presence, n: i64) -> Result<usize, Fault> {
     let sql = "WITH RECURSIVE family (n) AS (
                    SELECT n FROM sessions WHERE n = ?1
                    UNION SELECT c.n FROM sessions c JOIN family ON c.parent = family.n WHERE c.lineage = 'delegate')
@@ -140,7 +152,7 @@ fn remove(connection: &Connection, n: i64) -> Result<usize, Fault> {
     let mut statement = connection.prepare_cached(sql)?;
     let family: Vec<i64> = statement.query_map([n], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for member in &family {
-        if let Some(open) = turn::open(connection, *member)?
+        if let Some(open) = turn::open(connection, presence, *member)?
             && open.held != Held::Nowhere
         {
             return Err(Error::AtWork(open.session.as_str().to_owned()).into());

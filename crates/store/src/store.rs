@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::error::{Error, Fault};
 use crate::file::{self, Absent};
+use crate::presence::Presence;
 use crate::watch::Changes;
 
 /// Writes that may wait for their turn; whoever brings one more waits too.
@@ -31,6 +32,7 @@ struct Inner {
     writer: mpsc::Sender<Order>,
     readers: Readers,
     changes: Changes,
+    presence: Arc<Presence>,
 }
 
 struct Readers {
@@ -83,7 +85,8 @@ impl Store {
         }
         let readers = Readers { turns: Arc::new(Semaphore::new(READERS)), idle: Arc::default() };
         let changes = Changes::new(path.clone());
-        Ok(Some(Self { inner: Arc::new(Inner { path, writer, readers, changes }) }))
+        let presence = Arc::new(Presence::new(path.clone()));
+        Ok(Some(Self { inner: Arc::new(Inner { path, writer, readers, changes, presence }) }))
     }
 
     /// Where the database is.
@@ -161,6 +164,11 @@ impl Store {
             found
         });
         looked.await.map_err(|_stopped| Error::Closed)?.map_err(|fault: Fault| fault.at(&self.inner.path))
+    }
+
+    /// Who works on turns, this handle included.
+    pub(crate) fn presence(&self) -> Arc<Presence> {
+        Arc::clone(&self.inner.presence)
     }
 
     pub(crate) fn changes(&self) -> &Changes {

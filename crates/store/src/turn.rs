@@ -1,15 +1,16 @@
 //! Turns: one message of a person and all the work it leads to, a step at a time.
 //!
-//! A step is kept whole or not at all, before anything else happens. A turn belongs to the process that works on it; when
-//! that has died, another one may take the turn over and go on after the last step.
+//! A step is kept whole or not at all, before anything else happens. A turn belongs to the handle that works on it; when
+//! its process has died, another one may take the turn over and go on after the last step.
 
 use hermes_types::{Call, CallId, Message, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::{Error, Fault};
 use crate::history;
-use crate::lock::{self, Held};
+
 use crate::message::{Entry, Kept, Seq};
+use crate::presence::{Held, Presence};
 use crate::session::{self, SessionId};
 use crate::spending::{self, Spent};
 use crate::store::Store;
@@ -68,13 +69,12 @@ impl Store {
         opening: Vec<Entry>,
         at: Timestamp,
     ) -> Result<TurnId, Error> {
-        let session = session.clone();
+        let (session, presence) = (session.clone(), self.presence());
         self.write(move |transaction| {
             let n = session::number(transaction, &session)?;
             let sql = "INSERT INTO turns (session, started, first_seq, holder)
                        SELECT n, ?2, last_seq + 1, ?3 FROM sessions WHERE n = ?1";
-            let begun =
-                transaction.prepare_cached(sql)?.execute(params![n, at.seconds(), lock::this_process()]);
+            let begun = transaction.prepare_cached(sql)?.execute(params![n, at.seconds(), presence.name()?]);
             match begun {
                 Err(error) if Fault::is_forbidden_by_schema(&error) => {
                     return Err(Error::AtWork(session.as_str().to_owned()).into());
@@ -91,12 +91,11 @@ impl Store {
     /// Keeps a step, in the open turn of the session if it has one. Gives the places of its messages: from the first one to the one
     /// behind the last.
     pub async fn append(&self, session: &SessionId, step: Step) -> Result<std::ops::Range<Seq>, Error> {
-        let session = session.clone();
+        let (session, presence) = (session.clone(), self.presence());
         self.write(move |transaction| {
             let n = session::number(transaction, &session)?;
-            let open = open(transaction, n)?;
-            if let Some(turn) = &open {
-                ours(turn)?;
+            if let Some(turn) = open(transaction, &presence, n)? {
+                ours(&turn)?;
                 let sql = "UPDATE turns SET steps = steps + 1 WHERE n = ?1";
                 transaction.prepare_cached(sql)?.execute([turn.id.0])?;
             }
@@ -121,20 +120,21 @@ impl Store {
 
     /// The turn a session is in.
     pub async fn turn(&self, session: &SessionId) -> Result<Option<OpenTurn>, Error> {
-        let session = session.clone();
+        let (session, presence) = (session.clone(), self.presence());
         self.read(move |connection| {
             let n = session::number(connection, &session)?;
-            open(connection, n)
+            open(connection, &presence, n)
         })
         .await
     }
 
     /// Every turn that has not ended, oldest first. Those held [`Held::Nowhere`] wait for somebody to go on with them.
     pub async fn unfinished(&self) -> Result<Vec<OpenTurn>, Error> {
-        self.read(|connection| {
+        let presence = self.presence();
+        self.read(move |connection| {
             let sql = format!("{SELECT} WHERE t.ended IS NULL ORDER BY t.n LIMIT {PAGE}");
             let mut statement = connection.prepare_cached(&sql)?;
-            let rows = statement.query_map([], read_turn)?;
+            let rows = statement.query_map([], |row| read_turn(row, &presence))?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
         .await
@@ -142,13 +142,15 @@ impl Store {
 
     /// Makes a turn this process's, if no living process has it. Of several that try, one gets it.
     pub async fn take_over(&self, turn: TurnId) -> Result<OpenTurn, Error> {
+        let presence = self.presence();
         self.write(move |transaction| {
             let sql = format!("{SELECT} WHERE t.n = ?1 AND t.ended IS NULL");
-            let found = transaction.prepare_cached(&sql)?.query_row([turn.0], read_turn).optional()?;
+            let mut statement = transaction.prepare_cached(&sql)?;
+            let found = statement.query_row([turn.0], |row| read_turn(row, &presence)).optional()?;
             let mut found = found.ok_or(Error::NoTurn)?;
             if found.held == Held::Nowhere {
                 let sql = "UPDATE turns SET holder = ?2 WHERE n = ?1";
-                transaction.prepare_cached(sql)?.execute(params![turn.0, lock::this_process()])?;
+                transaction.prepare_cached(sql)?.execute(params![turn.0, presence.name()?])?;
                 found.held = Held::Here;
             }
             ours(&found)?;
@@ -192,29 +194,30 @@ fn unanswered(messages: &[Kept]) -> Vec<Call> {
 const SELECT: &str = "SELECT t.n, s.id, t.started, t.first_seq, t.steps, t.holder
     FROM turns t JOIN sessions s ON s.n = t.session";
 
-fn read_turn(row: &Row<'_>) -> rusqlite::Result<OpenTurn> {
+fn read_turn(row: &Row<'_>, presence: &Presence) -> rusqlite::Result<OpenTurn> {
     Ok(OpenTurn {
         id: TurnId(row.get(0)?),
         session: SessionId::new(row.get::<_, String>(1)?),
         started: Timestamp::from_seconds(row.get(2)?),
         first: Seq::new(row.get(3)?),
         steps: row.get(4)?,
-        held: lock::held(&row.get::<_, String>(5)?),
+        held: presence.held(&row.get::<_, String>(5)?),
     })
 }
 
 /// The open turn of a session.
-pub(crate) fn open(connection: &Connection, n: i64) -> Result<Option<OpenTurn>, Fault> {
+pub(crate) fn open(connection: &Connection, presence: &Presence, n: i64) -> Result<Option<OpenTurn>, Fault> {
     let sql = format!("{SELECT} WHERE t.session = ?1 AND t.ended IS NULL");
-    Ok(connection.prepare_cached(&sql)?.query_row([n], read_turn).optional()?)
+    let mut statement = connection.prepare_cached(&sql)?;
+    Ok(statement.query_row([n], |row| read_turn(row, presence)).optional()?)
 }
 
 /// Refuses to touch the turn of another process, also of one that died: it must be taken over first.
 fn ours(turn: &OpenTurn) -> Result<(), Error> {
     let holder = match &turn.held {
         Held::Here => return Ok(()),
-        Held::Elsewhere(holder) => Some(holder.clone()),
-        Held::Unknown | Held::Nowhere => None,
+        Held::Elsewhere(holder) => holder.clone(),
+        Held::Nowhere => None,
     };
     Err(Error::Elsewhere { session: turn.session.as_str().to_owned(), holder })
 }

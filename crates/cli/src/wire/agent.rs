@@ -3,7 +3,7 @@
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use hermes_agent::{Ask, Hands, Limits, Setup, Tool};
+use hermes_agent::{Ask, Hands, Limits, Setup, Tool, Web};
 use hermes_exec::{Plan, Tree};
 use hermes_policy::redact::Redactor;
 use hermes_store::Store;
@@ -72,12 +72,13 @@ pub(crate) async fn setup(
             let pulls = pulls.clone();
             Box::pin(async move { pulls.means(&image).await })
         }),
+        web: Arc::new(Web::default()),
     })
 }
 
 /// Takes out of what a model sees every secret that the configuration holds or that goes into places.
 fn redactor(context: &Context, config: &Config) -> Redactor {
-    let mut secrets = log::secrets(&context.loaded).unwrap_or_default();
+    let Some(mut secrets) = log::secrets(&context.loaded) else { return Redactor::silent() };
     let forwarded = config.terminal.docker_forward_env.iter();
     let values = forwarded.filter_map(|name| context.loaded.layers.filled(name.as_str()));
     secrets.extend(values.map(Secret::new));

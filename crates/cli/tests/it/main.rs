@@ -20,6 +20,7 @@ mod registry;
 mod request;
 mod sessions;
 mod status;
+mod tool;
 
 use std::collections::BTreeMap;
 use std::path::Path;

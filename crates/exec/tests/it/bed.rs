@@ -140,5 +140,6 @@ pub(crate) fn wish(attention: Attention) -> Wish {
         env: Vec::new(),
         attention,
         directory: Directory::Session,
+        terminal: None,
     }
 }

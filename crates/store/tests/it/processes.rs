@@ -112,7 +112,7 @@ async fn the_turn_of_a_killed_process_goes_on_in_another() {
     BufReader::new(peer.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let id = SessionId::new(line.trim());
     let turn = store.turn(&id).await.unwrap().unwrap();
-    assert!(matches!(&turn.held, Held::Elsewhere(holder) if holder.pid == peer.id()), "{turn:?}");
+    assert!(matches!(&turn.held, Held::Elsewhere(Some(holder)) if holder.pid == peer.id()), "{turn:?}");
     let refused = store.take_over(turn.id).await;
     let Err(Error::Elsewhere { holder: Some(holder), .. }) = &refused else { panic!("{refused:?}") };
     assert_eq!((holder.pid, holder.name.as_str()), (peer.id(), "store-peer"));

@@ -1,0 +1,213 @@
+//! A conversation with a scripted model on this machine.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use hermes_agent::{
+    Ask, Asking, Clarification, Control, Conversation, Ended, Event, GuardRules, Hands, Limits, Mind,
+    Opening, Setup, Told, Tool,
+};
+use hermes_exec::backend::docker::pull::Means;
+use hermes_exec::{Backend, Host, Local, Plan, Spec};
+use hermes_model::{Api, Client, Endpoint};
+use hermes_policy::redact::Redactor;
+use hermes_policy::{Answer, Choice, Gate, Question};
+use hermes_store::Store;
+use hermes_testkit::{ScriptedModel, Step};
+use hermes_types::{Attendance, BackendName, Door, Message, Person, SessionKey, Timestamp};
+use tempfile::TempDir;
+use tokio::sync::Notify;
+
+/// Everything of one test.
+pub(crate) struct Bed {
+    pub(crate) folder: TempDir,
+    pub(crate) model: ScriptedModel,
+    pub(crate) store: Store,
+    pub(crate) people: Arc<People>,
+    pub(crate) guard: GuardRules,
+    pub(crate) budget: u32,
+    pub(crate) events: Mutex<Vec<Event>>,
+}
+
+/// Somebody who answers every question alike, or never.
+#[derive(Debug, Default)]
+pub(crate) struct People {
+    pub(crate) choice: Mutex<Option<Choice>>,
+    pub(crate) asked: Mutex<Vec<String>>,
+    /// Told when somebody was asked.
+    pub(crate) heard: Notify,
+}
+
+impl Ask for People {
+    fn permission<'a>(&'a self, question: &'a Question) -> Asking<'a, Option<Answer>> {
+        self.asked.lock().unwrap().push(question.id().as_str().to_owned());
+        self.heard.notify_one();
+        let choice = self.choice.lock().unwrap().clone();
+        Box::pin(async move {
+            let Some(choice) = choice else { return std::future::pending().await };
+            let (id, by) = (question.id().clone(), question.approvers()[0].clone());
+            Some(Answer { question: id, by, at: now(), choice })
+        })
+    }
+
+    fn clarify<'a>(&'a self, _question: &'a Clarification) -> Asking<'a, Option<String>> {
+        Box::pin(async { None })
+    }
+}
+
+pub(crate) fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    Timestamp::from_seconds(since.as_secs())
+}
+
+impl Bed {
+    pub(crate) async fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["work", "hermes"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Self {
+            store: Store::open(folder.path().join("hermes.db")).await.unwrap(),
+            folder,
+            model: ScriptedModel::start(steps).unwrap(),
+            people: Arc::default(),
+            guard: GuardRules::default(),
+            budget: 20,
+            events: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    pub(crate) fn plan(&self) -> Plan {
+        let work = self.work().display().to_string();
+        let base_env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
+        let host = Host {
+            install: "test".to_owned(),
+            run: self.folder.path().join("run"),
+            cache: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
+            home: self.folder.path().join("hermes"),
+            most_places: 10,
+        };
+        let spec = Spec {
+            backend: Backend::Local(Local { base_env }),
+            cwd: work.clone(),
+            home: work,
+            env: Vec::new(),
+            init: Vec::new(),
+            lifetime: Duration::from_secs(60),
+        };
+        Plan::new(host, spec, SessionKey::new("s"))
+    }
+
+    pub(crate) fn hands(&self) -> Arc<Hands> {
+        let person = Person::new("cli");
+        let limits = Limits {
+            timeout: Duration::from_secs(60),
+            max_foreground: Duration::from_secs(600),
+            output_bytes: 50_000,
+            read_lines: 2_000,
+            line_length: 2_000,
+            read_chars: 100_000,
+        };
+        Arc::new(Hands::new(Setup {
+            plan: self.plan(),
+            gate: Arc::new(RwLock::new(Gate::default())),
+            attendance: Attendance::Attended(vec![person.clone()]),
+            person,
+            door: Door::Cli,
+            ask: self.people.clone(),
+            redactor: Redactor::new([]),
+            limits,
+            tools: Tool::ALL.to_vec(),
+            store: self.store.clone(),
+            means: Arc::new(|_image| {
+                Box::pin(async { Means { credentials: None, timeout: Duration::from_secs(1) } })
+            }),
+            web: Arc::default(),
+        }))
+    }
+
+    pub(crate) fn mind(&self) -> Mind {
+        let url = self.model.url().parse().unwrap();
+        Mind {
+            client: Client::default(),
+            chain: vec![Endpoint::new("custom", Api::ChatCompletions, url, "scripted")],
+            max_output: None,
+            effort: None,
+            budget: self.budget,
+            guard: self.guard,
+        }
+    }
+
+    pub(crate) fn told(&self) -> Told {
+        let work = self.work().display().to_string();
+        let opening = Opening {
+            soul: None,
+            tools: &Tool::ALL,
+            backend: BackendName::Local,
+            cwd: &work,
+            today: "2026-01-31",
+            model: "scripted",
+        };
+        opening.told()
+    }
+
+    pub(crate) async fn begin(&self) -> Conversation {
+        Conversation::begin(self.hands(), self.mind(), self.told(), "a title").await.unwrap()
+    }
+
+    pub(crate) async fn say(&self, conversation: &mut Conversation, text: &str) -> Ended {
+        self.say_with(conversation, text, &Control::default()).await
+    }
+
+    pub(crate) async fn say_with(
+        &self,
+        conversation: &mut Conversation,
+        text: &str,
+        control: &Control,
+    ) -> Ended {
+        let watch = |event| self.events.lock().unwrap().push(event);
+        conversation.say(text, control, &watch).await.unwrap()
+    }
+
+    /// What was kept, in a line each.
+    pub(crate) async fn kept(&self, conversation: &Conversation) -> Vec<String> {
+        let kept = self.store.history(conversation.id()).await.unwrap();
+        let messages: Vec<Message> = kept.into_iter().map(|kept| kept.message).collect();
+        assert_eq!(messages, conversation.history());
+        messages.iter().map(line).collect()
+    }
+
+    /// The answers of tools that the model saw with its last request.
+    pub(crate) fn seen(&self) -> Vec<serde_json::Value> {
+        let last = self.model.received().pop().unwrap();
+        let messages = last.json["messages"].as_array().unwrap();
+        messages
+            .iter()
+            .filter(|message| message["role"] == "tool")
+            .map(|message| serde_json::from_str(message["content"].as_str().unwrap()).unwrap())
+            .collect()
+    }
+
+    /// Ends the place, and finds the server content with what it got.
+    pub(crate) async fn leave(self) {
+        assert_eq!(self.model.failures(), Vec::<String>::new());
+        self.plan().open().await.unwrap().remove().await.unwrap();
+        self.store.close().await;
+    }
+}
+
+fn line(message: &Message) -> String {
+    match message {
+        Message::User { text } => format!("user: {text}"),
+        Message::Assistant { .. } => {
+            let calls: Vec<_> = message.calls().map(|call| format!(" [{}]", call.id.as_str())).collect();
+            format!("assistant: {}{}", message.text(), calls.concat())
+        }
+        Message::Tool { call, .. } => format!("tool: [{}]", call.as_str()),
+    }
+}
