@@ -53,6 +53,15 @@ impl Keyboard {
     }
 }
 
+/// The next line of a keyboard that may not be there; none when there will be no more. Without one there never is.
+pub(crate) async fn next_line(keyboard: &mut Option<Keyboard>) -> Option<String> {
+    match keyboard {
+        // A terminal that cannot be read is one that is gone.
+        Some(keyboard) => keyboard.line().await.ok().flatten(),
+        None => std::future::pending().await,
+    }
+}
+
 /// Whether a read would give something at once.
 fn is_readable() -> io::Result<bool> {
     let stdin = io::stdin();

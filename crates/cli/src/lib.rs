@@ -10,7 +10,6 @@ mod ask;
 mod backends;
 mod command;
 pub mod config;
-mod desk;
 pub mod failure;
 mod holes;
 mod home;

@@ -69,6 +69,12 @@ impl Stage {
         Self { screen, lines: Mutex::new(Lines::new(screen, manner)) }
     }
 
+    /// One where nothing but questions is seen, and nothing is taken back.
+    pub(crate) fn plain(screen: Screen) -> Self {
+        let manner = Manner { surface: Surface::Dumb, answer: Answer::Elsewhere, thoughts: Thoughts::Hidden };
+        Self::new(screen, manner)
+    }
+
     /// Shows what happens.
     pub(crate) fn show(&self, event: &Event) {
         self.write(self.lines().event(event));

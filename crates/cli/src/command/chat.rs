@@ -22,11 +22,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Context;
 use crate::args::{ChatArgs, PlaceArgs};
-use crate::ask::owner;
+use crate::ask::{Consent, owner};
 use crate::command::config::settings;
 use crate::config::keys::Config;
-use crate::desk::{Assent, Desk, Nobody};
 use crate::failure::{Failure, Kind};
+use crate::people::Desk;
 use crate::screen::{Format, Tone};
 use crate::stage::{Answer, Manner, Stage, Surface, Thoughts};
 use crate::terminal;
@@ -70,16 +70,16 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
     let session = Session::new(&place, config)?;
     let plan = wire::plan(context, config, &place, &session, Making::Later)?;
     let stage = Arc::new(Stage::new(context.screen, manner(context, config, &task)));
-    let desk = Arc::new(Desk::new(context.screen, Arc::clone(&stage)));
-    let is_attended = io::stdin().is_terminal() && io::stderr().is_terminal();
-    let (attendance, ask): (_, Arc<dyn Ask>) = match (args.yes, is_attended) {
-        (true, _) => (Attendance::Attended(vec![owner()]), Arc::new(Assent)),
-        (false, true) => (Attendance::Attended(vec![owner()]), Arc::clone(&desk) as Arc<dyn Ask>),
-        (false, false) => (Attendance::Unattended, Arc::new(Nobody)),
+    let consent = if args.yes { Consent::Given } else { Consent::Ask };
+    let desk = Arc::new(Desk::new(context.screen, Arc::clone(&stage), consent));
+    let attendance = match args.yes || desk.is_attended() {
+        true => Attendance::Attended(vec![owner()]),
+        false => Attendance::Unattended,
     };
+    let ask = Arc::clone(&desk) as Arc<dyn Ask>;
     let visitor = Visitor { person: owner(), door: Door::Cli, attendance, ask };
     let setup = agent::setup(context, config, plan.clone(), visitor, store.clone()).await?;
-    let seat = Seat::new(context, stage, desk, is_attended);
+    let seat = Seat::new(context, stage, desk);
     let mut talk = Talk::new(context, config, args, seat, setup);
     let done = match task {
         Task::Talk => converse(&mut talk, kept).await,

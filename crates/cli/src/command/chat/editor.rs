@@ -7,9 +7,9 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use reedline::{
-    ColumnarMenu, DefaultCompleter, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder, Prompt,
-    PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus, Reedline, ReedlineEvent, ReedlineMenu,
-    Signal, ValidationResult, Validator, default_emacs_keybindings,
+    ColumnarMenu, DefaultCompleter, EditCommand, Emacs, FileBackedHistory, KeyCode, KeyModifiers,
+    MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus, Reedline,
+    ReedlineEvent, ReedlineMenu, Signal, ValidationResult, Validator, default_emacs_keybindings,
 };
 
 use super::slash;
@@ -48,11 +48,10 @@ impl Editor {
         let complete =
             ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext]);
         keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, complete);
-        for (modifiers, key) in
-            [(KeyModifiers::ALT, KeyCode::Enter), (KeyModifiers::CONTROL, KeyCode::Char('j'))]
-        {
-            keys.add_binding(modifiers, key, ReedlineEvent::Edit(vec![reedline::EditCommand::InsertNewline]));
-        }
+        let newline = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
+        keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, newline);
+        // So ends a line that was typed before the editor was there.
+        keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
         let mut completer = DefaultCompleter::with_inclusions(&['/']);
         completer.insert(slash::names().collect());
         let menu = ColumnarMenu::default().with_name(MENU);
@@ -84,6 +83,10 @@ impl Editor {
                 let Some(mut away) = editor.take() else { return Ok(Entered::End) };
                 let typing = tokio::task::spawn_blocking(move || {
                     let signal = away.read_line(&Mark);
+                    // Whoever is killed later has typed this all the same.
+                    if let Err(error) = away.sync_history() {
+                        tracing::warn!(%error, "what was typed could not be kept");
+                    }
                     (away, signal)
                 });
                 let (back, signal) = typing.await.map_err(io::Error::other)?;

@@ -30,6 +30,7 @@ pub(super) async fn run(talk: &mut Talk<'_>, command: &str) -> Result<Turned, Fa
         env: Vec::new(),
         attention: Attention::Live,
         directory: Directory::Session,
+        terminal: None,
     };
     let (hands, control) = (talk.hands().clone(), Control::default());
     hands.begin_turn();

@@ -1,7 +1,6 @@
 //! Where the person sits while an answer comes: what is typed then, and Ctrl-C.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hermes_agent::{Control, Event};
@@ -12,9 +11,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::slash::{self, Said, Slash, Yes};
 use crate::Context;
 use crate::command::approvals::questions;
-use crate::desk::Desk;
 use crate::failure::Failure;
-use crate::keyboard::Keyboard;
+use crate::keyboard::next_line;
+use crate::people::Desk;
 use crate::screen::{Format, Tone, one_line};
 use crate::stage::Stage;
 
@@ -28,17 +27,15 @@ pub(super) struct Seat<'a> {
     context: &'a Context,
     stage: Arc<Stage>,
     desk: Arc<Desk>,
-    /// Whether anybody can type.
-    is_attended: bool,
     queue: VecDeque<String>,
     is_leaving: bool,
     calls: Arc<Mutex<Vec<Value>>>,
 }
 
 impl<'a> Seat<'a> {
-    pub(super) fn new(context: &'a Context, stage: Arc<Stage>, desk: Arc<Desk>, is_attended: bool) -> Self {
+    pub(super) fn new(context: &'a Context, stage: Arc<Stage>, desk: Arc<Desk>) -> Self {
         let (queue, calls) = (VecDeque::new(), Arc::default());
-        Self { context, stage, desk, is_attended, queue, is_leaving: false, calls }
+        Self { context, stage, desk, queue, is_leaving: false, calls }
     }
 
     pub(super) fn stage(&self) -> &Stage {
@@ -89,18 +86,12 @@ impl<'a> Seat<'a> {
         control: &Control,
         work: W,
     ) -> Result<Option<W::Output>, Failure> {
-        let mut keyboard = if self.is_attended { Some(Keyboard::open()?) } else { None };
+        let mut keyboard = self.desk.keyboard()?;
         let mut interrupted = signal(SignalKind::interrupt())?;
         let mut terminated = signal(SignalKind::terminate())?;
         let mut hung_up = signal(SignalKind::hangup())?;
         tokio::pin!(work);
         loop {
-            let line = async {
-                match &mut keyboard {
-                    Some(keyboard) => keyboard.line().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 done = &mut work => return Ok(Some(done)),
                 _ = interrupted.recv() => {
@@ -111,7 +102,7 @@ impl<'a> Seat<'a> {
                 }
                 _ = terminated.recv() => self.hurry(control),
                 _ = hung_up.recv() => self.hurry(control),
-                line = line => match ended(line) {
+                line = next_line(&mut keyboard) => match line {
                     Some(line) => self.typed(line, control).await,
                     None => {
                         keyboard = None;
@@ -194,11 +185,6 @@ pub(super) fn kept(yes: Yes) -> Choice {
         Yes::Session => Choice::Session,
         Yes::Always => Choice::Always,
     }
-}
-
-/// The line, unless there will be no more: a terminal that cannot be read is one that is gone.
-fn ended(line: io::Result<Option<String>>) -> Option<String> {
-    line.ok().flatten()
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
