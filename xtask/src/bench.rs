@@ -3,6 +3,7 @@
 //! Times are medians of many runs taken in turns, so that a busy machine slows all sides alike; what counts is
 //! the ratio.
 
+mod agent;
 mod contest;
 mod docker;
 mod exec;
@@ -24,13 +25,14 @@ const PYTHON_HERMES: &str = "hermes-agent==0.19.0";
 pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
     match args.first().map(String::as_str) {
         Some("startup") => startup::main(),
+        Some("agent") => agent::main(args.get(1..).unwrap_or_default()),
         Some("exec") => exec::main(args.get(1..).unwrap_or_default()),
         Some("docker") => docker::main(args.get(1..).unwrap_or_default()),
         // What a child has used can only be asked by its parent once it is gone, so each one gets its own.
         Some("peak-memory") => peak_memory_of(args.get(1..).unwrap_or_default()),
         // It runs in namespaces of its own, which a process with threads cannot enter.
         Some("leftovers") => exec::leftovers(args.get(1..).unwrap_or_default()),
-        _ => bail!("usage: cargo xtask bench startup|exec|docker"),
+        _ => bail!("usage: cargo xtask bench startup|agent|exec|docker"),
     }
 }
 

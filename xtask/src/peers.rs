@@ -11,6 +11,7 @@ mod docker;
 mod engine;
 mod http;
 mod images;
+mod models;
 mod podman;
 mod report;
 mod run;
@@ -38,7 +39,7 @@ Usage: cargo xtask peers up [--require] [NAME...]     install and start
        cargo xtask peers down [--purge] [NAME...]     stop; --purge also removes images and storage
        cargo xtask peers status [--json] [NAME...]    ask each
 
-Names: docker, podman, podman-rootless, sshd, apptainer (all, if none is given)
+Names: docker, podman, podman-rootless, sshd, apptainer, models (all, if none is given)
 
 A peer that cannot be had is one loud line; with --require, or CI=true in the environment, it is a failure.
 State is kept in target/peers, or in the directory named by HERMES_PEERS_DIR.
@@ -52,9 +53,11 @@ enum Peer {
     PodmanRootless,
     Sshd,
     Apptainer,
+    Models,
 }
 
-const ALL: [Peer; 5] = [Peer::Docker, Peer::Podman, Peer::PodmanRootless, Peer::Sshd, Peer::Apptainer];
+const ALL: [Peer; 6] =
+    [Peer::Docker, Peer::Podman, Peer::PodmanRootless, Peer::Sshd, Peer::Apptainer, Peer::Models];
 
 impl Peer {
     fn name(self) -> &'static str {
@@ -64,6 +67,7 @@ impl Peer {
             Self::PodmanRootless => Podman::Rootless.name(),
             Self::Sshd => sshd::NAME,
             Self::Apptainer => apptainer::NAME,
+            Self::Models => models::NAME,
         }
     }
 
@@ -74,13 +78,19 @@ impl Peer {
             Self::PodmanRootless => Podman::Rootless.needs(),
             Self::Sshd => sshd::NEEDS,
             Self::Apptainer => apptainer::NEEDS,
+            Self::Models => models::NEEDS,
         };
         let images = if self.uses_images() { images::NEEDS } else { &[] };
         apt::unmet(&[apt::CELL, own, images])
     }
 
     fn uses_images(self) -> bool {
-        self != Self::Sshd
+        !matches!(self, Self::Sshd | Self::Models)
+    }
+
+    /// Whether it is something that runs, or only something to be run.
+    fn runs(self) -> bool {
+        self != Self::Models
     }
 
     fn up(self, dirs: &Dirs) -> Result<()> {
@@ -90,6 +100,7 @@ impl Peer {
             Self::PodmanRootless => Podman::Rootless.up(dirs),
             Self::Sshd => sshd::up(dirs),
             Self::Apptainer => apptainer::up(dirs),
+            Self::Models => models::up(dirs),
         }
     }
 
@@ -100,6 +111,7 @@ impl Peer {
             Self::PodmanRootless => Podman::Rootless.down(dirs),
             Self::Sshd => sshd::down(dirs),
             Self::Apptainer => apptainer::down(dirs),
+            Self::Models => models::down(dirs),
         }
     }
 
@@ -110,6 +122,7 @@ impl Peer {
             Self::PodmanRootless => Podman::Rootless.probe(dirs),
             Self::Sshd => sshd::probe(dirs),
             Self::Apptainer => apptainer::probe(dirs),
+            Self::Models => models::probe(dirs),
         }
     }
 }
@@ -166,6 +179,13 @@ pub(crate) fn docker() -> Result<(PathBuf, String)> {
         Access::Engine { socket, .. } => Ok((socket, images::Image::Bash.reference())),
         other => bail!("{other:?}"),
     }
+}
+
+/// A process in the namespaces of the peer `docker`.
+pub(crate) fn docker_process() -> Result<i32> {
+    let dirs = Dirs::find()?;
+    let init = Cell::new(&dirs, docker::NAME).init()?;
+    Ok(init.context("the peer `docker` is not running")?.pid)
 }
 
 fn up(dirs: &Dirs, request: Request) -> Result<ExitCode> {
@@ -345,8 +365,13 @@ fn survey(dirs: &Dirs, outcomes: &BTreeMap<Peer, Condition>) -> Result<Report> {
             let install = apt::install_command(&unmet);
             return Condition::Missing { reason: format!("no {}", need.program), install };
         }
-        let running = Cell::new(dirs, peer.name()).init();
-        match running.and_then(|init| init.context("not running")).and_then(|_| peer.probe(dirs)) {
+        let running = match peer.runs() {
+            true => {
+                Cell::new(dirs, peer.name()).init().and_then(|init| init.context("not running").map(drop))
+            }
+            false => Ok(()),
+        };
+        match running.and_then(|()| peer.probe(dirs)) {
             Ok(access) => Condition::Up { access },
             Err(fault) => failed(peer, &fault),
         }
@@ -377,6 +402,9 @@ fn line(peer: &report::Peer) -> String {
         Condition::Up { access: Access::Ssh { host, port, .. } } => format!("{name}: up at {host}:{port}"),
         Condition::Up { access: Access::Apptainer { launch, version, .. } } => {
             format!("{name}: up, version {version} as {}", launch.join(" "))
+        }
+        Condition::Up { access: Access::Models { version, .. } } => {
+            format!("{name}: there, versions {version}")
         }
         Condition::Down { reason, start } => format!("{name}: down, {reason}; start it with: {start}"),
         Condition::Missing { reason, install } => {

@@ -23,6 +23,7 @@ use crate::Tool;
 use crate::http::Web;
 use crate::people::{Ask, Asking};
 use crate::tool::Scene;
+use crate::tool::code::CodeExecution;
 use crate::tool::notes::Notes;
 use crate::tool::todo::Todo;
 
@@ -41,6 +42,8 @@ pub struct Limits {
     pub line_length: usize,
     /// Characters that one read of a file gives.
     pub read_chars: usize,
+    /// What scripts are allowed.
+    pub code_execution: CodeExecution,
 }
 
 /// What a pull of an image is allowed, found out when one is needed.

@@ -24,4 +24,5 @@ pub use hands::{Hands, Limits, MeansOf, No, Setup};
 pub use http::Web;
 pub use people::{Ask, Asking, Clarification};
 pub use prompt::{Opening, Told};
+pub use tool::code::{CodeExecution, CodeMode};
 pub use tool::{Done, Effects, Occasion, Scene, Tool};

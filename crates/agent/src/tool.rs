@@ -5,6 +5,7 @@
 
 mod ansi;
 mod clarify;
+pub mod code;
 pub(crate) mod notes;
 mod patch;
 mod process;
@@ -47,6 +48,8 @@ pub enum Tool {
     SearchFiles,
     /// Fetches a page of the web.
     WebFetch,
+    /// Runs a Python program that can call tools.
+    ExecuteCode,
     /// Keeps a list of what is to be done.
     Todo,
     /// Asks the person.
@@ -103,7 +106,7 @@ pub struct Occasion {
 
 impl Tool {
     /// All of them, in the order in which a model sees them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Terminal,
         Self::Process,
         Self::ReadFile,
@@ -111,6 +114,7 @@ impl Tool {
         Self::Patch,
         Self::SearchFiles,
         Self::WebFetch,
+        Self::ExecuteCode,
         Self::Todo,
         Self::Clarify,
     ];
@@ -125,6 +129,7 @@ impl Tool {
             Self::Patch => "patch",
             Self::SearchFiles => "search_files",
             Self::WebFetch => "web_fetch",
+            Self::ExecuteCode => "execute_code",
             Self::Todo => "todo",
             Self::Clarify => "clarify",
         }
@@ -145,6 +150,7 @@ impl Tool {
             Self::Patch => patch::spec(),
             Self::SearchFiles => search_files::spec(),
             Self::WebFetch => web_fetch::spec(),
+            Self::ExecuteCode => code::spec(),
             Self::Todo => todo::spec(),
             Self::Clarify => clarify::spec(),
         };
@@ -157,7 +163,7 @@ impl Tool {
             |default: &str| arguments.get("path").and_then(Value::as_str).unwrap_or(default).to_owned();
         match self {
             Self::Process if process::looks(arguments) => Effects::Looks,
-            Self::Terminal | Self::Process => Effects::Everything,
+            Self::Terminal | Self::Process | Self::ExecuteCode => Effects::Everything,
             Self::ReadFile => Effects::Reads(path("")),
             Self::SearchFiles => Effects::Reads(path(".")),
             // A patch of its own format names its files itself.
@@ -268,6 +274,7 @@ impl Hands {
             Tool::Patch => patch::call(self, arguments, scene).await,
             Tool::SearchFiles => search_files::call(self, arguments, scene).await,
             Tool::WebFetch => web_fetch::call(self, arguments, scene).await,
+            Tool::ExecuteCode => code::call(self, arguments, scene).await,
             Tool::Todo => todo::call(self, arguments),
             Tool::Clarify => clarify::call(self, arguments, scene).await,
         };

@@ -358,7 +358,7 @@ pub enum SessionsAction {
     /// Remove conversations for good
     #[command(visible_alias = "delete")]
     Rm {
-        /// Their ids, the beginnings of them, or their titles
+        /// Their ids, the beginnings of them, their titles, or last
         #[arg(required = true)]
         ids: Vec<String>,
     },

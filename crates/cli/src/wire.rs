@@ -9,9 +9,12 @@ mod local;
 pub(crate) mod model;
 pub(crate) mod store;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use hermes_exec::backend::docker::NO_DISK_LIMIT;
 use hermes_exec::backend::docker::pull::Fault;
 use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
 use hermes_exec::backend::{self, bind};
@@ -25,6 +28,7 @@ use crate::args::PlaceArgs;
 use crate::ask::random;
 use crate::config::file::{Lock, Mode};
 use crate::config::keys::{self, ApprovalMode, Config};
+use crate::config::layers::Source;
 use crate::failure::{Failure, Kind};
 pub(crate) use docker::docker;
 pub(crate) use image::{means, open};
@@ -234,10 +238,17 @@ pub(crate) fn plan(
     Ok(Plan::new(host, spec, session.key.clone()))
 }
 
-/// Tells of limits that a place was made without.
+/// Tells of limits that a place was made without, each once per process. That few engines limit the disk is told to
+/// those who asked for a limit; `hermes status` tells everybody.
 pub(crate) async fn warn_of_limits(context: &Context, sandbox: &Sandbox) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let disk = context.loaded.resolved("terminal.container_disk");
+    let is_disk_wanted = disk.is_some_and(|disk| disk.source != Source::Default);
     for limit in sandbox.unenforced().await {
-        context.screen.warn(&limit);
+        let is_wanted = limit != NO_DISK_LIMIT || is_disk_wanted;
+        if is_wanted && TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(limit.clone()) {
+            context.screen.warn(&limit);
+        }
     }
 }
 

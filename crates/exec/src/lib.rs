@@ -39,4 +39,5 @@ pub use places::{Found, Places, Reaper, State};
 pub use plan::{Host, Plan, Spec};
 pub use process::{Handle, Processes};
 pub use registry::{Engines, Record};
+pub use sandbox::script::{Calls, Script, ScriptDirectory, ScriptOutcome, ScriptWish, Tunnel};
 pub use sandbox::{Attention, Directory, Input, Reset, Sandbox, Wish};

@@ -1,5 +1,7 @@
 //! A place that is open, and the commands that run in it.
 
+pub mod script;
+
 use std::time::{Duration, SystemTime};
 
 use hermes_guest::client::{self, Client};

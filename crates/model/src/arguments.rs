@@ -90,6 +90,12 @@ impl Pieces {
             return broken(CUT);
         }
         match decode(&self.text, ending) {
+            // Some servers send an empty object before the real one.
+            Arguments::Object(object)
+                if ending == Ending::Cut && object.is_empty() && self.object.is_empty() =>
+            {
+                broken(CUT)
+            }
             Arguments::Object(object) if self.object.is_empty() => Arguments::Object(object),
             Arguments::Object(object) if object.is_empty() || object == self.object => {
                 Arguments::Object(self.object)

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
 use reqwest::Response;
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
@@ -15,7 +16,7 @@ use crate::draft::{Draft, Listener};
 use crate::endpoint::{Api, Credentials, Endpoint};
 use crate::error::{self, Class, Fault};
 use crate::json;
-use crate::reply::{Finish, Prompt, Reply};
+use crate::reply::{Event, Finish, Prompt, Reply};
 use crate::stream::{self, Broken};
 use crate::transport::{self, Transport};
 use crate::wire::{Decoder, Flow, Manner, Request};
@@ -32,7 +33,7 @@ const AFTERMATH: Duration = Duration::from_secs(5);
 pub(crate) struct Failed {
     pub(crate) fault: Fault,
     /// What had come, if words of it were shown.
-    pub(crate) partial: Option<Partial>,
+    pub(crate) partial: Option<Box<Partial>>,
 }
 
 pub(crate) struct Partial {
@@ -98,8 +99,21 @@ pub(crate) async fn attempt(
     let is_whole = kind.contains("json") && !kind.contains("event-stream") || manner.whole;
     let read = match is_whole {
         true => whole(response, patience, &mut decoder, &mut draft).await,
-        false => streamed(response, patience, &mut decoder, &mut draft).await,
+        false => {
+            let bytes = response.bytes_stream().map(|piece| piece.map_err(transport::fault));
+            streamed(Box::pin(bytes), patience, &mut decoder, &mut draft).await
+        }
     };
+    concluded(read, decoder, draft, endpoint)
+}
+
+/// What came of reading.
+fn concluded(
+    read: Result<(), Fault>,
+    mut decoder: Decoder,
+    mut draft: Draft<'_>,
+    endpoint: &Endpoint,
+) -> Result<Reply, Failed> {
     let finish = decoder.end(&mut draft);
     let fault = match (read, finish) {
         (Ok(()), Some(finish)) => return Ok(draft.seal(endpoint, finish)),
@@ -115,9 +129,30 @@ pub(crate) async fn attempt(
     };
     let partial = draft.has_shown().then(|| {
         let open_call = draft.has_open_call();
-        Partial { reply: draft.seal(endpoint, Finish::Dropped(fault.message.clone())), open_call }
+        let reply = draft.seal(endpoint, Finish::Dropped(fault.message.clone()));
+        Box::new(Partial { reply, open_call })
     });
     Err(Failed { fault, partial })
+}
+
+/// Reads a stream that was recorded: what [`crate::Client::complete`] would make of it in one attempt. For tests and the fuzzer.
+pub async fn recorded(
+    endpoint: &Endpoint,
+    prompt: &Prompt<'_>,
+    pieces: Vec<Bytes>,
+    event: &mut (dyn FnMut(Event) + Send),
+) -> Result<Reply, Fault> {
+    let mut draft = Draft::new(endpoint, prompt, Decoder::spoken(endpoint.api), false, event);
+    let mut decoder = Decoder::new(endpoint.api);
+    let patience =
+        Patience { deadline: Instant::now() + endpoint.timeouts.total, silence: endpoint.timeouts.total };
+    let bytes = futures_util::stream::iter(pieces.into_iter().map(Ok));
+    let read = streamed(bytes, patience, &mut decoder, &mut draft).await;
+    match concluded(read, decoder, draft, endpoint) {
+        Ok(reply) => Ok(reply),
+        Err(Failed { partial: Some(partial), .. }) => Ok(partial.reply),
+        Err(Failed { fault, .. }) => Err(fault),
+    }
 }
 
 /// Everything that is sent along with a request.
@@ -163,7 +198,7 @@ pub(crate) async fn headers(endpoint: &Endpoint) -> Result<HeaderMap, Fault> {
     for (name, value) in &endpoint.headers {
         let wrong = || Fault::new(Class::Format, format!("{name} is not an HTTP header that can be sent"));
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-        headers.insert(name, HeaderValue::from_str(value).map_err(|_| wrong())?);
+        headers.insert(name, HeaderValue::from_str(value.expose()).map_err(|_| wrong())?);
     }
     Ok(headers)
 }
@@ -210,16 +245,23 @@ async fn whole(
 }
 
 async fn streamed(
-    response: Response,
+    bytes: impl Stream<Item = Result<Bytes, Fault>> + Send + Unpin + 'static,
     mut patience: Patience,
     decoder: &mut Decoder,
     draft: &mut Draft<'_>,
 ) -> Result<(), Fault> {
-    // Keep-alives are bytes too: a server that sends them is not silent.
-    let bytes = Box::pin(response.bytes_stream().map(|piece| piece.map_err(transport::fault)));
-    let mut events = stream::events(bytes);
+    let (mut events, heard) = stream::events(bytes);
+    let mut known = 0;
     loop {
-        let event = timeout(patience.next(), events.next()).await.map_err(|_| patience.over())?;
+        let event = match timeout(patience.next(), events.next()).await {
+            Ok(event) => event,
+            // Keep-alives are no events, but a server that sends them is not silent.
+            Err(_) if heard.bytes() > known && Instant::now() < patience.deadline => {
+                known = heard.bytes();
+                continue;
+            }
+            Err(_) => return Err(patience.over()),
+        };
         let data = match event {
             None => return Ok(()),
             Some(Ok(data)) => data,
@@ -228,6 +270,7 @@ async fn streamed(
             }
             Some(Err(broken)) => return Err(Fault::malformed(broken.to_string())),
         };
+        known = heard.bytes();
         match decoder.event(draft, &data)? {
             Flow::More if draft.finish.is_some() => patience.silence = patience.silence.min(AFTERMATH),
             Flow::More => {}

@@ -27,8 +27,8 @@ pub struct Endpoint {
     pub retries: Retries,
     /// The window in tokens, if the owner said it.
     pub window: Option<u64>,
-    /// HTTP headers sent along.
-    pub headers: Vec<(String, String)>,
+    /// HTTP headers sent along. Some of them open doors.
+    pub headers: Vec<(String, Secret)>,
     /// Fields put into every request, over our own.
     pub extra: Map<String, Value>,
 }

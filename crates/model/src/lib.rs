@@ -35,6 +35,7 @@ pub mod window;
 mod wire;
 
 pub use arguments::coerce;
+pub use attempt::recorded;
 pub use client::Client;
 pub use endpoint::{Api, Credentials, Effort, Endpoint, Retries, Timeouts};
 pub use error::{Class, Error, Fault};

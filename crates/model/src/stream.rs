@@ -23,8 +23,18 @@ pub(crate) enum Broken {
     Whole,
 }
 
+/// How much was heard of a stream.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Heard(Arc<AtomicUsize>);
+
+impl Heard {
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The data of the events in a stream of bytes.
-pub(crate) fn events<S, E>(bytes: S) -> impl Stream<Item = Result<String, Broken>> + Unpin + Send
+pub(crate) fn events<S, E>(bytes: S) -> (impl Stream<Item = Result<String, Broken>> + Unpin + Send, Heard)
 where
     S: Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
     E: std::fmt::Display + Send + 'static,
@@ -32,10 +42,11 @@ where
     // The parser collects an event without a bound, so it is held before it gets there.
     let since = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&since);
-    let mut total = 0_usize;
+    let heard = Heard::default();
+    let total = heard.clone();
     let bounded = bytes.map(move |piece| {
         let piece = piece.map_err(|error| Broken::Lost(error.to_string()))?;
-        total = total.saturating_add(piece.len());
+        let total = total.0.fetch_add(piece.len(), Ordering::Relaxed).saturating_add(piece.len());
         let pending = counted.fetch_add(piece.len(), Ordering::Relaxed).saturating_add(piece.len());
         if total > MOST {
             return Err(Broken::Whole);
@@ -46,14 +57,17 @@ where
         }
         Ok(piece)
     });
-    SseByteStream::new(bounded).filter_map(move |event| {
+    // Some servers leave out the empty line behind the last event.
+    let closed = bounded.chain(futures_util::stream::iter([Ok(Bytes::from_static(b"\n\n"))]));
+    let events = SseByteStream::new(closed).filter_map(move |event| {
         since.store(0, Ordering::Relaxed);
         let data = match event {
             Ok(event) => event.data.filter(|data| !data.is_empty()).map(Ok),
             Err(error) => Some(Err(unwrapped(error))),
         };
         std::future::ready(data)
-    })
+    });
+    (events, heard)
 }
 
 fn unwrapped(error: sse_stream::Error) -> Broken {
@@ -63,5 +77,41 @@ fn unwrapped(error: sse_stream::Error) -> Broken {
             Err(other) => Broken::Lost(other.to_string()),
         },
         other => Broken::Lost(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(pieces: Vec<Bytes>) -> Vec<Result<String, String>> {
+        let bytes = futures_util::stream::iter(pieces.into_iter().map(Ok::<_, std::io::Error>));
+        events(bytes).0.map(|event| event.map_err(|broken| broken.to_string())).collect().await
+    }
+
+    #[tokio::test]
+    async fn an_event_without_end_is_cut_off() {
+        let piece = Bytes::from(vec![b'x'; 1 << 20]);
+        let mut pieces = vec![Bytes::from_static(b"data: a\n\ndata: ")];
+        pieces.extend(std::iter::repeat_n(piece, 32));
+        let read = read(pieces).await;
+        assert_eq!(read, [Ok("a".to_owned()), Err("an event of more than 16 MiB".to_owned())]);
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_cut_off() {
+        let piece = Bytes::from(format!("data: {}\n\n", "x".repeat(1 << 20)));
+        let read = read(std::iter::repeat_n(piece, 200).collect()).await;
+        assert_eq!(read.len(), 128);
+        assert_eq!(read.last().unwrap().as_ref().unwrap_err(), "an answer of more than 128 MiB");
+    }
+
+    #[tokio::test]
+    async fn the_last_event_needs_no_empty_line() {
+        let all = "\u{feff}: hello\r\ndata:a\r\n\r\nevent: x\ndata: b\ndata: c\n\nretry: 5\n\ndata: d";
+        for size in [1, 2, 3, 7, 4096] {
+            let pieces = all.as_bytes().chunks(size).map(Bytes::copy_from_slice).collect();
+            assert_eq!(read(pieces).await, ["a", "b\nc", "d"].map(|text| Ok(text.to_owned())), "{size}");
+        }
     }
 }

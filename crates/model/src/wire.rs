@@ -174,3 +174,6 @@ fn count(value: &Value, path: &str) -> u64 {
         .and_then(|number| number.as_u64().or_else(|| format!("{:.0}", number.as_f64()?).parse().ok()))
         .unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

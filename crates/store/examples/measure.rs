@@ -64,14 +64,26 @@ async fn main() {
     let store = Store::open(&path).await.unwrap();
     println!("making a database: {:.2} ms", begun.elapsed().as_secs_f64() * 1e3);
 
-    let (mut times, mut bytes) = (Vec::new(), 0);
     let mut session = create(&store).await;
+    let mut times = Vec::new();
+    for number in 0..3_000 {
+        let words = 20 + dice.roll(200);
+        let step = Step::one(Message::User { text: dice.text(words) }, at(number));
+        // Between two steps a model answers or a command runs.
+        std::thread::sleep(Duration::from_millis(10));
+        let begun = Instant::now();
+        store.append(&session, step).await.unwrap();
+        times.push(begun.elapsed());
+    }
+    println!("append, a step at a time: {}", quantiles(times));
+
+    let (mut times, mut bytes) = (Vec::new(), 0);
     for number in 0..count {
         if number % 200 == 0 {
             session = create(&store).await;
         }
         let words = 20 + dice.roll(200);
-        let text = dice.text(words);
+        let text = format!("the {}", dice.text(words));
         bytes += text.len();
         let step = Step::one(Message::User { text }, at(number as u64));
         let begun = Instant::now();
@@ -79,13 +91,14 @@ async fn main() {
         times.push(begun.elapsed());
     }
     println!("{count} messages, {:.1} MB of text", bytes as f64 / 1e6);
-    println!("append: {}", quantiles(times));
+    println!("append, one after another: {}", quantiles(times));
 
     let size = store.size();
     println!("on disk: {:.1} MB, {:.2} bytes a byte of text", size as f64 / 1e6, size as f64 / bytes as f64);
     for (kind, text) in [
         ("a rare word", word(25_000)),
         ("a common word", word(3)),
+        ("a word of every message", "the".to_owned()),
         ("two words", format!("{} {}", word(200), word(400))),
         ("a beginning", format!("{}*", word(5_000))),
         ("no word at all", "🚀".to_owned()),
@@ -101,6 +114,18 @@ async fn main() {
         }
         println!("search for {kind}, {hits} hits: {}", quantiles(times));
     }
+    // What a killed process leaves: the file with a log beside it.
+    let crashed = folder.path().join("crashed.db");
+    for ending in ["", "-wal"] {
+        std::fs::copy(format!("{}{ending}", path.display()), format!("{}{ending}", crashed.display()))
+            .unwrap();
+    }
+    let log = std::fs::metadata(folder.path().join("crashed.db-wal")).unwrap().len();
+    let begun = Instant::now();
+    let recovered = Store::open(&crashed).await.unwrap();
+    let took = begun.elapsed().as_secs_f64() * 1e3;
+    println!("opening after a crash, with a log of {:.1} MB: {took:.2} ms", log as f64 / 1e6);
+    recovered.close().await;
     let begun = Instant::now();
     let history = store.history(&session).await.unwrap().len();
     println!("history of {history} messages: {:.2} ms", begun.elapsed().as_secs_f64() * 1e3);

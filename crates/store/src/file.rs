@@ -152,14 +152,18 @@ fn fill(unfinished: &Path, folder: &Path, migrations: &[&str]) -> Result<(), Fau
         unfinished,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
-    // Both are set in the file itself, and the first only before there is anything else in it.
+    // Nobody needs it before it is whole, so it is waited for once, at the end. The next two are set in the file itself, and the
+    // first of them only before there is anything else in it.
     connection.execute_batch(&format!(
-        "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA application_id = {APPLICATION};"
+        "PRAGMA synchronous = OFF; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA application_id = {APPLICATION};"
     ))?;
     let transaction = connection.transaction()?;
     apply(&transaction, migrations, 0)?;
     transaction.commit()?;
     connection.close().map_err(|(_, error)| error)?;
+    // No connection to it is left whose locks this could drop.
+    let synced = OpenOptions::new().read(true).open(unfinished).and_then(|file| file.sync_all());
+    synced.map_err(|error| file_error(unfinished, error))?;
     Ok(())
 }
 

@@ -340,14 +340,18 @@ impl Store {
         .await
     }
 
-    /// The session a person means: by name, by the beginning of a name, by title, or `last`. One that was continued stands for what
-    /// continues it.
+    /// The session a person means: by name, by the beginning of a name, by title, or `last`.
+    pub async fn meant(&self, reader: &Reader, word: &str) -> Result<Session, Error> {
+        let (reader, word) = (reader.clone(), word.to_owned());
+        self.read(move |connection| by_number(connection, meant(connection, &reader, &word)?)).await
+    }
+
+    /// The session to go on with when a person means this one: the same, or what continues it.
     pub async fn resolve(&self, reader: &Reader, word: &str) -> Result<Session, Error> {
         let (reader, word) = (reader.clone(), word.to_owned());
         self.read(move |connection| {
             let n = meant(connection, &reader, &word)?;
-            let sql = format!("{SELECT} WHERE s.n = ?1");
-            Ok(connection.prepare_cached(&sql)?.query_row([tip(connection, n)?], read_session)?)
+            by_number(connection, tip(connection, n)?)
         })
         .await
     }
@@ -395,6 +399,11 @@ pub(crate) fn get(connection: &Connection, id: &SessionId) -> Result<Session, Fa
     let sql = format!("{SELECT} WHERE s.id = ?1");
     let found = connection.prepare_cached(&sql)?.query_row([id.as_str()], read_session).optional()?;
     found.ok_or_else(|| Error::NoSession(id.0.clone()).into())
+}
+
+fn by_number(connection: &Connection, n: i64) -> Result<Session, Fault> {
+    let sql = format!("{SELECT} WHERE s.n = ?1");
+    Ok(connection.prepare_cached(&sql)?.query_row([n], read_session)?)
 }
 
 /// The number of a session.

@@ -7,5 +7,6 @@
 //! Start with [`ScriptedModel`].
 
 pub mod model;
+pub mod peers;
 
 pub use model::{Answer, Received, Said, ScriptedModel, Step};

@@ -180,7 +180,9 @@ async fn respond(request: Request<Incoming>, state: &State) -> Response<Body> {
     let body = read.map(|body| body.to_bytes().to_vec()).unwrap_or_default();
     let json: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let received = Received { line: line.clone(), headers: flat(&headers), body, json: json.clone() };
-    locked(&state.received).push(received.clone());
+    if !state.script.forgets {
+        locked(&state.received).push(received.clone());
+    }
     let wire = match line.as_str() {
         "POST /v1/chat/completions" => Wire::Chat,
         "POST /v1/messages" => Wire::Anthropic,

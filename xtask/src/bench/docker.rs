@@ -4,6 +4,7 @@
 
 mod bars;
 mod leftovers;
+mod registry;
 
 use std::ffi::OsString;
 use std::path::Path;

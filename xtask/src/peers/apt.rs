@@ -28,6 +28,7 @@ pub(crate) const CELL: &[Need] = &[
 
 /// What tests run inside places, or put beside them, to see that ordinary programs work there.
 pub(crate) const PROGRAMS: &[Need] = &[
+    Need { program: "mkfs.btrfs", package: "btrfs-progs" },
     Need { program: "curl", package: "curl" },
     Need { program: "docker-registry", package: "docker-registry" },
     Need { program: "git", package: "git" },

@@ -67,7 +67,7 @@ pub(crate) struct Image {
 /// One peer and its condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Peer {
-    /// `docker`, `podman`, `podman-rootless`, `sshd` or `apptainer`.
+    /// `docker`, `podman`, `podman-rootless`, `sshd`, `apptainer` or `models`.
     pub(crate) name: String,
     /// What can be done with it now.
     #[serde(flatten)]
@@ -136,6 +136,15 @@ pub(crate) enum Access {
         version: String,
         /// The images in the forms that Apptainer runs, with the paths it knows them by.
         images: Vec<ApptainerImage>,
+    },
+    /// Clients and a mock server for language models, to be started by a test.
+    Models {
+        /// A Python that has the packages `openai` and `anthropic`.
+        python: PathBuf,
+        /// The script of aimock, for `node`.
+        aimock: PathBuf,
+        /// The versions of the packages.
+        version: String,
     },
 }
 

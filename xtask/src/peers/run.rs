@@ -23,9 +23,9 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Lets a command that fetches packages use the machine's proxy, if it has one.
+/// Lets a command that fetches packages use the machine's proxy and certificates, if it has its own.
 pub(crate) fn online(command: &mut Command) -> &mut Command {
-    for name in ["http_proxy", "https_proxy", "no_proxy"] {
+    for name in ["http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"] {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);
         }

@@ -230,6 +230,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::tool::code::{CodeExecution, CodeMode};
 
     fn limits() -> Limits {
         Limits {
@@ -239,6 +240,11 @@ mod tests {
             read_lines: 2000,
             line_length: 5,
             read_chars: 30,
+            code_execution: CodeExecution {
+                timeout: Duration::from_secs(1),
+                max_tool_calls: 1,
+                mode: CodeMode::Strict,
+            },
         }
     }
 

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use hermes_agent::tool::Scene;
-use hermes_agent::{Ask, Asking, Clarification, Done, Hands, Limits, Setup, Tool, Web};
+use hermes_agent::{
+    Ask, Asking, Clarification, CodeExecution, CodeMode, Done, Hands, Limits, Setup, Tool, Web,
+};
 use hermes_exec::{Backend, Host, Local, Plan, Sandboxed, Spec, backend};
 use hermes_policy::redact::Redactor;
 use hermes_policy::{Answer, Choice, Gate, Mode, Question};
@@ -170,6 +172,11 @@ impl Bed {
                 read_lines: 2_000,
                 line_length: 2_000,
                 read_chars: self.read_chars,
+                code_execution: CodeExecution {
+                    timeout: Duration::from_secs(60),
+                    max_tool_calls: 50,
+                    mode: CodeMode::Project,
+                },
             },
             tools: self.tools.clone(),
             store: Store::open(self.folder.join("hermes.db")).await.unwrap(),

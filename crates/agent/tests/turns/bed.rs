@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use hermes_agent::{
-    Ask, Asking, Clarification, Control, Conversation, Ended, Event, GuardRules, Hands, Limits, Mind,
-    Opening, Setup, Told, Tool,
+    Ask, Asking, Clarification, CodeExecution, CodeMode, Control, Conversation, Ended, Event, GuardRules,
+    Hands, Limits, Mind, Opening, Setup, Told, Tool,
 };
 use hermes_exec::backend::docker::pull::Means;
 use hermes_exec::{Backend, Host, Local, Plan, Spec};
@@ -63,6 +63,10 @@ pub(crate) fn now() -> Timestamp {
 
 impl Bed {
     pub(crate) async fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        Self::with(ScriptedModel::start(steps).unwrap()).await
+    }
+
+    pub(crate) async fn with(model: ScriptedModel) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["work", "hermes"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
@@ -70,7 +74,7 @@ impl Bed {
         Self {
             store: Store::open(folder.path().join("hermes.db")).await.unwrap(),
             folder,
-            model: ScriptedModel::start(steps).unwrap(),
+            model,
             people: Arc::default(),
             guard: GuardRules::default(),
             budget: 20,
@@ -112,6 +116,11 @@ impl Bed {
             read_lines: 2_000,
             line_length: 2_000,
             read_chars: 100_000,
+            code_execution: CodeExecution {
+                timeout: Duration::from_secs(300),
+                max_tool_calls: 50,
+                mode: CodeMode::Project,
+            },
         };
         Arc::new(Hands::new(Setup {
             plan: self.plan(),

@@ -44,7 +44,7 @@ async fn act(action: SessionsAction, context: &Context, store: Option<&Store>) -
                 (false, true) => Shelf::Archived,
                 (false, false) => Shelf::Current,
             };
-            list(context, store, limit, after.as_deref(), source, shelf).await
+            list(context, store, limit, after, source, shelf).await
         }
         (SessionsAction::Search { text, limit, skip, source }, store) => {
             search(context, store, Search { text: text.join(" "), source, skip, limit }).await
@@ -81,7 +81,7 @@ fn since(at: Timestamp) -> Duration {
 
 async fn one(store: Option<&Store>, word: &str) -> Result<Session, Failure> {
     match store {
-        Some(store) => store.resolve(&Reader::Owner, word).await.map_err(told),
+        Some(store) => store.meant(&Reader::Owner, word).await.map_err(told),
         None => Err(told(Error::NoSession(word.to_owned()))),
     }
 }
@@ -90,17 +90,13 @@ async fn list(
     context: &Context,
     store: Option<&Store>,
     limit: usize,
-    after: Option<&str>,
+    after: Option<String>,
     source: Option<String>,
     shelf: Shelf,
 ) -> Result<ExitCode, Failure> {
-    let after = match after {
-        Some(word) => Some(one(store, word).await?.id),
-        None => None,
-    };
     let found = match store {
         Some(store) => {
-            let listing = Listing { source, shelf, after, limit };
+            let listing = Listing { source, shelf, after: after.map(SessionId::new), limit };
             store.sessions(&Reader::Owner, listing).await.map_err(told)?
         }
         None => Vec::new(),
@@ -139,29 +135,33 @@ async fn show(
     let session = one(Some(store), word).await?;
     let last = u32::try_from(session.messages).unwrap_or(u32::MAX);
     let first = Seq::new(last.saturating_sub(limit.min(MOST_SHOWN)));
+    if context.screen.format == Format::Text {
+        let mut text = head(context, &session);
+        if first > Seq::START {
+            let line =
+                format!("({} earlier messages; `hermes sessions export` has them all)", first.number());
+            text.push_str(&format!("\n{}\n", context.screen.paint(Tone::Quiet, &line)));
+        }
+        context.screen.text(&text)?;
+    }
     let mut messages = Vec::new();
     let mut after = first;
     loop {
         let page = store.messages(&session.id, which, after, PAGE).await.map_err(told)?;
         let Some(kept) = page.last() else { break };
         after = kept.seq;
-        messages.extend(page);
+        match context.screen.format {
+            Format::Json => messages.extend(page),
+            Format::Text => page
+                .iter()
+                .try_for_each(|kept| context.screen.text(&format!("\n{}", message(context, kept))))?,
+        }
     }
     if context.screen.format == Format::Json {
         let mut facts = facts(&session);
         facts["skipped"] = json!(first.number());
         facts["messages"] = json!(messages);
         context.screen.json(&facts)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut text = head(context, &session);
-    if first > Seq::START {
-        let line = format!("({} earlier messages; `hermes sessions export` has them all)", first.number());
-        text.push_str(&format!("\n{}\n", context.screen.paint(Tone::Quiet, &line)));
-    }
-    context.screen.text(&text)?;
-    for kept in &messages {
-        context.screen.text(&format!("\n{}", message(context, kept)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -295,13 +295,9 @@ async fn print(context: &Context, store: &Store, id: &SessionId) -> Result<(), F
 }
 
 async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> Result<ExitCode, Failure> {
+    // All names are looked up before anything is gone: `last` would be another one after that.
     let mut found: Vec<SessionId> = Vec::new();
     for word in words {
-        // The last one is another one after each removal; that is no way to say what shall be gone.
-        if word == "last" {
-            return Err(Failure::new(Kind::Usage, "name the session to remove by its id or its title")
-                .hint("`hermes sessions ls` lists them"));
-        }
         let id = one(store, word).await?.id;
         if !found.contains(&id) {
             found.push(id);

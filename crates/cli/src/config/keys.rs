@@ -470,6 +470,15 @@ section! {
 }
 
 section! {
+    /// What the agent can be taught.
+    Skills "skills." {
+        /// Directories with further skills; a relative one is below the hermes home. Containers see them, read-only, as
+        /// `/root/.hermes/external_skills/0` and so on.
+        external_dirs: Vec<String> = Vec::new(), "HERMES_SKILLS_EXTERNAL_DIRS";
+    }
+}
+
+section! {
     /// Keys without a section.
     General "" {
         /// Commands that are never asked about again, as patterns; entries the gate cannot read have no effect.
@@ -515,6 +524,7 @@ config! {
     agent: Agent,
     display: Display,
     logging: Logging,
+    skills: Skills,
     general: General,
 }
 
@@ -660,7 +670,13 @@ pub const UNUSED: &[(&str, &str)] = &[
     ("session_store_max_age_days", PYTHON),
     ("sessions", PYTHON),
     ("signal", PYTHON),
-    ("skills", PYTHON),
+    ("skills.config", PYTHON),
+    ("skills.creation_nudge_interval", PYTHON),
+    ("skills.guard_agent_created", PYTHON),
+    ("skills.inline_shell", PYTHON),
+    ("skills.inline_shell_timeout", PYTHON),
+    ("skills.template_vars", PYTHON),
+    ("skills.write_approval", PYTHON),
     ("slack", PYTHON),
     ("streaming", PYTHON),
     ("stt", PYTHON),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use hermes_agent::{Ask, Hands, Limits, Setup, Tool, Web};
+use hermes_agent::{Ask, CodeExecution, CodeMode, Hands, Limits, Setup, Tool, Web};
 use hermes_exec::{Plan, Tree};
 use hermes_policy::redact::Redactor;
 use hermes_store::Store;
@@ -15,7 +15,7 @@ use super::{Keep, Session};
 use crate::Context;
 use crate::args::PlaceArgs;
 use crate::command::{fill_pool, keep_proxy};
-use crate::config::keys::Config;
+use crate::config::keys::{self, Config};
 use crate::failure::Failure;
 use crate::log;
 
@@ -65,6 +65,14 @@ pub(crate) async fn setup(
             read_lines: config.tool_output.max_lines,
             line_length: size(config.tool_output.max_line_length),
             read_chars: size(config.general.file_read_max_chars),
+            code_execution: CodeExecution {
+                timeout: Duration::from_secs(config.code_execution.timeout),
+                max_tool_calls: u32::try_from(config.code_execution.max_tool_calls).unwrap_or(u32::MAX),
+                mode: match config.code_execution.mode {
+                    keys::CodeMode::Project => CodeMode::Project,
+                    keys::CodeMode::Strict => CodeMode::Strict,
+                },
+            },
         },
         tools: Tool::ALL.to_vec(),
         store,

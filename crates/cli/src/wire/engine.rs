@@ -69,6 +69,10 @@ pub(crate) fn hints(fault: &EngineFault) -> Vec<String> {
         EngineFault::Architecture { .. } => {
             &["use an engine on a machine with the same processor, or a hermes that was built for that one"]
         }
+        EngineFault::Remapped { .. } => &[
+            "leave terminal.docker_run_as_host_user out, or let the container have the users of this machine \
+             with `--userns=host` in terminal.docker_extra_args",
+        ],
         EngineFault::Mount { path, .. } if path.exists() => {
             &["the engine runs as another user, in a file system of its own or on another machine; \
              choose a path that it sees and may enter"]

@@ -55,7 +55,8 @@ pub(crate) fn models(context: &Context, config: &Config, chosen: Option<&str>) -
     };
     let resolver = Resolver { context, config };
     let (mut first, key_from) = resolver.resolve(&wish)?;
-    first.headers.extend(settings.default_headers.0.iter().cloned());
+    let headers = settings.default_headers.0.iter().map(|(name, value)| (name.clone(), Secret::new(value)));
+    first.headers.extend(headers);
     first.window = settings.context_length.or(first.window);
     if let Some(num_ctx) = settings.ollama_num_ctx {
         first.extra.insert("options".to_owned(), json!({"num_ctx": num_ctx}));

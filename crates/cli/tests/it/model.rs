@@ -8,13 +8,16 @@ use serde_json::{Value, json};
 
 use crate::{Home, Run};
 
+/// Names and values.
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
 /// What `status` says about the model, with these settings and variables.
-fn model(config: &str, variables: &[(&str, &str)]) -> Value {
+fn model(config: &str, variables: Variables<'_>) -> Value {
     let home = Home::with_config(config);
     told(&home, variables)
 }
 
-fn told(home: &Home, variables: &[(&str, &str)]) -> Value {
+fn told(home: &Home, variables: Variables<'_>) -> Value {
     let mut command = home.command(&["status", "--json"]);
     command.env("HOME", home.path()).envs(variables.iter().copied());
     Run::of(command.output().unwrap()).json()["model"].clone()
@@ -24,7 +27,7 @@ fn told(home: &Home, variables: &[(&str, &str)]) -> Value {
 fn the_owner_decides_then_the_environment_then_the_keys_there_are() {
     let named = "model:\n  default: m\n";
     let lab = "model:\n  default: m\n  provider: lab\nproviders:\n  lab:\n    api: http://10.0.0.7:8000/v1\n    key_env: LAB_KEY\n";
-    let cases: [(&str, &[(&str, &str)], [&str; 4]); 12] = [
+    let cases: [(&str, Variables<'_>, [&str; 4]); 12] = [
         (
             named,
             &[("OPENROUTER_API_KEY", "k")],
@@ -106,7 +109,7 @@ fn the_owner_decides_then_the_environment_then_the_keys_there_are() {
 
 #[test]
 fn what_is_missing_is_said_with_what_to_do() {
-    let cases: [(&str, &[(&str, &str)], &str); 6] = [
+    let cases: [(&str, Variables<'_>, &str); 6] = [
         ("", &[], "no model is configured"),
         ("model: m\n", &[], "nobody is known who serves m: there is no key and no address"),
         (

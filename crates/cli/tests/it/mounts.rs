@@ -2,9 +2,8 @@
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::{Home, Run};
+use crate::{Home, ORDINARY, Run};
 
 const IMAGE: &str = "localhost/hermes-test:bash";
 /// How long something may take on a busy machine.
@@ -49,38 +48,23 @@ struct Desk {
     home: Home,
     work: tempfile::TempDir,
     engine: PathBuf,
-    /// Whom hermes runs as, if not as whoever tests.
-    user: Option<u32>,
 }
 
 impl Desk {
     fn new(engine: &Path, config: &str) -> Self {
         let work = tempfile::tempdir().unwrap();
-        Self { home: Home::with_config(config), work, engine: engine.to_owned(), user: None }
+        Self { home: Home::with_config(config), work, engine: engine.to_owned() }
     }
 
     /// For an ordinary user.
-    fn of_user(engine: &Path, uid: u32, config: &str) -> Self {
-        let mut desk = Self::new(engine, config);
-        for path in [desk.home.path(), &desk.home.path().join("config.yaml"), desk.work.path()] {
-            chown(path, Some(uid), Some(uid)).unwrap();
-        }
-        // Where the program was built only its builder may look.
-        fs::copy(env!("CARGO_BIN_EXE_hermes"), desk.work.path().join("hermes")).unwrap();
-        desk.user = Some(uid);
-        desk
+    fn of_user(engine: &Path, config: &str) -> Self {
+        let work = tempfile::tempdir().unwrap();
+        Self { home: Home::of_user(config), work, engine: engine.to_owned() }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the program under test")]
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = match self.user {
-            None => self.home.command(args),
-            Some(uid) => {
-                let mut command = Command::new(self.work.path().join("hermes"));
-                command.args(args).env_clear().env("HERMES_HOME", self.home.path()).uid(uid).gid(uid);
-                command
-            }
-        };
+        let mut command = self.home.command(args);
+        self.home.give(self.work.path(), &self.kept());
         command
             .env("DOCKER_HOST", format!("unix://{}", self.engine.display()))
             .env("TERMINAL_DOCKER_IMAGE", IMAGE)
@@ -113,7 +97,7 @@ impl Desk {
     /// Where sockets and records are.
     fn rooms(&self) -> PathBuf {
         let install = self.home.read(".install-id").unwrap();
-        let uid = self.user.unwrap_or_else(|| fs::metadata("/proc/self").unwrap().uid());
+        let uid = fs::metadata(self.home.path()).unwrap().uid();
         let short: String = install.chars().take(8).collect();
         PathBuf::from(format!("/tmp/hermes-{uid}-{short}"))
     }
@@ -212,8 +196,7 @@ fn what_hermes_lives_on_is_shown_by_no_path_and_what_is_not_there_is_not_made() 
     assert_eq!(desk.exec("true", &[]).code, Some(5));
 }
 
-fn mounts_are_where_they_belong(engine: &str) {
-    let desk = Desk::new(&socket(engine), "");
+fn mounts_are_where_they_belong(desk: &Desk) {
     let (home, work) = (desk.home.path(), desk.work.path());
     for name in ["skills/one", "cache/images", "creds", "sessions"] {
         fs::create_dir_all(home.join(name)).unwrap();
@@ -261,12 +244,91 @@ fn mounts_are_where_they_belong(engine: &str) {
 
 #[test]
 fn mounts_are_where_they_belong_on_docker() {
-    mounts_are_where_they_belong("docker");
+    mounts_are_where_they_belong(&Desk::new(&socket("docker"), ""));
 }
 
 #[test]
 fn mounts_are_where_they_belong_on_podman() {
-    mounts_are_where_they_belong("podman");
+    mounts_are_where_they_belong(&Desk::new(&socket("podman"), ""));
+}
+
+#[test]
+fn mounts_are_where_they_belong_without_root() {
+    let desk = Desk::of_user(&socket("podman-rootless"), "");
+    mounts_are_where_they_belong(&desk);
+    // What was made to mount upon, and what was written there, is the owner's.
+    let [name] = desk.places().try_into().unwrap();
+    let kept = desk.kept().join(&name);
+    let work = desk.work.path();
+    for path in [kept.join("workspace/a/b"), work.join("inner/c/d"), work.join("inner/new")] {
+        assert_eq!(fs::metadata(&path).unwrap().uid(), ORDINARY, "{}", path.display());
+    }
+}
+
+fn skills_are_shown_with_what_they_need(desk: &Desk) {
+    let (home, work) = (desk.home.path(), desk.work.path());
+    let skill = |needs: &str| format!("---\nname: x\nrequired_credential_files:\n{needs}---\ntext\n");
+    for path in [home.join("skills/cat/one"), home.join("more"), work.join("team/two"), work.join("bad")] {
+        fs::create_dir_all(path).unwrap();
+    }
+    for (name, text) in [("google.json", "google"), ("creds.json", "team"), ("auth.json", "no"), (".env", "")]
+    {
+        desk.home.write(name, text);
+    }
+    symlink("auth.json", home.join("disguise")).unwrap();
+    symlink("/etc/passwd", home.join("stranger")).unwrap();
+    symlink("/etc/passwd", work.join("bad/way-out")).unwrap();
+    let wants = "  - google.json\n  - path: missing.json\n  - .env\n  - path: auth.json\n  - disguise\n\
+        \x20 - stranger\n  - ../x\n  - /etc/hosts\n  - cache/../google.json\n";
+    desk.home.write("skills/cat/one/SKILL.md", skill(wants));
+    fs::write(work.join("team/two/SKILL.md"), skill("  - name: creds.json\n")).unwrap();
+    fs::write(work.join("bad/SKILL.md"), skill("  - config.yaml\n")).unwrap();
+    let team = work.join("team").display().to_string();
+    let dirs = json!([team, "skills", "absent", team, work.join("bad"), "more"]);
+    desk.home.write("config.yaml", json!({"skills": {"external_dirs": dirs}}).to_string());
+    let look = "cd ~/.hermes; cat google.json creds.json; echo; \
+        tail -qn 1 external_skills/0/two/SKILL.md skills/cat/one/SKILL.md; ls -A . external_skills; for at in skills/x external_skills/0/x external_skills/2/x google.json; do \
+        ( echo x >>$at ) 2>&1 | grep -c 'Read-only'; done";
+    let seen = desk.exec(look, &[]);
+    // What is hidden keeps its number, so that the others keep theirs.
+    let shown = ".:\ncreds.json\nexternal_skills\ngoogle.json\nskills\n\nexternal_skills:\n0\n2\n";
+    assert_eq!(
+        (seen.code, seen.out.as_str()),
+        (Some(0), format!("googleteam\ntext\ntext\n{shown}1\n1\n1\n1\n").as_str()),
+        "{seen:?}"
+    );
+    let refused = [".env", "auth.json", "disguise", "stranger", "../x", "/etc/hosts", "cache/../google.json"];
+    for name in refused {
+        assert!(seen.err.contains(&format!("wants the file `{name}`")), "{name}: {}", seen.err);
+    }
+    assert!(seen.err.contains("way-out") && seen.err.contains("there is no directory"), "{}", seen.err);
+    assert!(!seen.err.contains("config.yaml") && !seen.err.contains("missing.json"), "{}", seen.err);
+    // Only what the owner listed, and nothing that others declare.
+    let strict = json!({"skills": {"external_dirs": dirs}, "terminal": {"strict_mounts": true}});
+    desk.home.write("config.yaml", strict.to_string());
+    let seen = desk.exec("ls -A ~; grep -c ' /root/.hermes' /proc/self/mountinfo", &[]);
+    assert!(seen.out.ends_with("0\n") && seen.err.lines().all(|line| !line.contains("wants")), "{seen:?}");
+    // The home of hermes is no directory with skills.
+    let home = json!({"skills": {"external_dirs": ["."]}});
+    desk.home.write("config.yaml", home.to_string());
+    let seen = desk.exec("true", &[]);
+    assert!(seen.code == Some(3) && seen.err.contains("hermes lives on"), "{seen:?}");
+    desk.home.write("config.yaml", "");
+}
+
+#[test]
+fn skills_are_shown_with_what_they_need_on_docker() {
+    skills_are_shown_with_what_they_need(&Desk::new(&socket("docker"), ""));
+}
+
+#[test]
+fn skills_are_shown_with_what_they_need_on_podman() {
+    skills_are_shown_with_what_they_need(&Desk::new(&socket("podman"), ""));
+}
+
+#[test]
+fn skills_are_shown_with_what_they_need_without_root() {
+    skills_are_shown_with_what_they_need(&Desk::of_user(&socket("podman-rootless"), ""));
 }
 
 /// Every file below a directory that holds these bytes.
@@ -287,14 +349,14 @@ fn has(text: &[u8], bytes: &str) -> bool {
     text.windows(bytes.len()).any(|window| window == bytes.as_bytes())
 }
 
-fn values_are_in_the_command_and_nowhere_else(engine: &str) {
-    let engine = socket(engine);
+fn values_are_in_the_command_and_nowhere_else(desk: &Desk) {
     let config = json!({"terminal": {
         "docker_env": {"LITERAL": "plain", "BOTH": "plain"},
         "docker_forward_env": ["TOKEN", "OPENAI_API_KEY", "BOTH", "BLANK", "MISSING"],
         "env_passthrough": ["ANTHROPIC_API_KEY"],
     }});
-    let desk = Desk::new(&engine, &config.to_string());
+    desk.home.write("config.yaml", config.to_string());
+    let engine = &desk.engine;
     desk.home.write(".env", "OPENAI_API_KEY=from-the-file\nTOKEN=shadowed\nBLANK=from-the-file\n");
     let canary = format!("canary-{}-one", std::process::id());
     let env =
@@ -310,22 +372,20 @@ fn values_are_in_the_command_and_nowhere_else(engine: &str) {
 
     let [place] = desk.places().try_into().unwrap();
     let name: String = place.chars().take("hermes-".len() + 8).collect();
-    let about = ask(&engine, "GET", &format!("/containers/{name}/json"), &Value::Null);
-    let all = ask(&engine, "GET", "/containers/json?all=1", &Value::Null);
-    let logs = ask(&engine, "GET", &format!("/containers/{name}/logs?stdout=1&stderr=1"), &Value::Null);
+    let about = ask(engine, "GET", &format!("/containers/{name}/json"), &Value::Null);
+    let all = ask(engine, "GET", "/containers/json?all=1", &Value::Null);
+    let logs = ask(engine, "GET", &format!("/containers/{name}/logs?stdout=1&stderr=1"), &Value::Null);
     for (what, text) in [("inspect", &about), ("list", &all), ("logs", &logs)] {
         assert!(!has(text, &canary), "{what}");
     }
-    let about: Value = serde_json::from_slice(&about).unwrap();
-    let id = about["Id"].as_str().unwrap();
     let (mut commands, mut guests) = (0, 0);
     for process in fs::read_dir("/proc").unwrap().flatten() {
         let of = |name: &str| fs::read(process.path().join(name));
         // One that has ended meanwhile shows nothing.
-        let (Ok(line), Ok(group)) = (of("cmdline"), of("cgroup")) else { continue };
+        let (Ok(line), Ok(mounts)) = (of("cmdline"), of("mountinfo")) else { continue };
         commands += 1;
         assert!(!has(&line, &canary), "{}", String::from_utf8_lossy(&line));
-        if has(&group, id) && has(&line, "/.hermes/run/sock") {
+        if has(&mounts, &place) && has(&line, "/.hermes/run/sock") {
             guests += 1;
             let environment = of("environ").unwrap();
             assert!(!has(&environment, &canary) && has(&environment, "HOME="));
@@ -367,21 +427,23 @@ fn status_says_which_forwarded_variables_have_a_value() {
 
 #[test]
 fn values_are_in_the_command_and_nowhere_else_on_docker() {
-    values_are_in_the_command_and_nowhere_else("docker");
+    values_are_in_the_command_and_nowhere_else(&Desk::new(&socket("docker"), ""));
 }
 
 #[test]
 fn values_are_in_the_command_and_nowhere_else_on_podman() {
-    values_are_in_the_command_and_nowhere_else("podman");
+    values_are_in_the_command_and_nowhere_else(&Desk::new(&socket("podman"), ""));
 }
 
-/// The user of the rootless peer, or anybody else who is not root.
-const ORDINARY: u32 = 1001;
+#[test]
+fn values_are_in_the_command_and_nowhere_else_without_root() {
+    values_are_in_the_command_and_nowhere_else(&Desk::of_user(&socket("podman-rootless"), ""));
+}
 
 fn an_ordinary_user_gets_rid_of_what_root_wrote(engine: &str) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-    let desk = Desk::of_user(&relay(&socket(engine), folder.path()), ORDINARY, "");
+    let desk = Desk::of_user(&relay(&socket(engine), folder.path()), "");
     let made = desk.exec("mkdir -p ~/a/b /.hermes/run/c/d; touch ~/a/b/c; chmod 0 ~/a; id -u", &[]);
     assert_eq!(made.out, "0\n", "{made:?}");
     let [place] = desk.places().try_into().unwrap();
@@ -408,7 +470,7 @@ fn the_owners_user_can_write_at_home_and_at_work(engine: &str) {
     for persistent in [true, false] {
         let config =
             json!({"terminal": {"docker_run_as_host_user": true, "container_persistent": persistent}});
-        let desk = Desk::of_user(&engine, ORDINARY, &config.to_string());
+        let desk = Desk::of_user(&engine, &config.to_string());
         let done = desk.exec(
             "touch ~/x /workspace/y /tmp/z && id -u && stat -c %u ~/x && echo $HOME && \
              python3 -c 'import os; print(os.path.expanduser(\"~\"))'",
@@ -430,7 +492,7 @@ fn the_owners_user_can_write_at_home_and_at_work_on_podman() {
 
 #[test]
 fn without_root_files_in_mounts_are_the_owners() {
-    let desk = Desk::of_user(&socket("podman-rootless"), ORDINARY, "");
+    let desk = Desk::of_user(&socket("podman-rootless"), "");
     let done = desk.exec("id -u; touch ~/mine; mkdir ~/other; touch ~/other/x; chown -R 7:7 ~/other", &[]);
     assert_eq!(done.out, "0\n", "{done:?}");
     let [place] = desk.places().try_into().unwrap();

@@ -10,8 +10,6 @@ use crate::registry::{Engine, KEY, Lock, Registry, engines, until};
 use crate::{Home, Run};
 
 const ALL: [&str; 3] = ["docker", "podman", "podman-rootless"];
-/// Those that may look into a directory of root.
-const OF_ROOT: [&str; 2] = ["docker", "podman"];
 
 /// A home whose containers are of this engine; they end with it.
 struct Desk {
@@ -21,20 +19,22 @@ struct Desk {
 
 impl Desk {
     fn new(engine: &Engine) -> Self {
-        Self { home: Home::with_config(""), engine: engine.clone() }
+        let is_rootless = engine.name == "podman-rootless";
+        let home = if is_rootless { Home::of_user("") } else { Home::with_config("") };
+        Self { home, engine: engine.clone() }
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = self.home.command(args);
         let run = self.home.path().join("run");
         std::fs::create_dir_all(&run).unwrap();
+        let mut command = self.home.command(args);
         command
             .env("XDG_RUNTIME_DIR", run)
             .env("HOME", self.home.path())
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("DOCKER_HOST", format!("unix://{}", self.engine.socket.display()))
-            // Not every engine has such a limit, and one that has none is told of.
-            .env("TERMINAL_CONTAINER_DISK", "0")
+            // Not every engine has such limits, and one that has none is told of.
+            .envs(["MEMORY", "CPU", "PIDS", "DISK"].map(|name| (format!("TERMINAL_CONTAINER_{name}"), "0")))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
@@ -48,6 +48,7 @@ impl Desk {
         env.arg("--default-signal=INT").arg(hermes.get_program()).args(args).env_clear();
         env.envs(hermes.get_envs().filter_map(|(name, value)| Some((name, value?))));
         env.stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.home.own(&mut env);
         env
     }
 
@@ -148,7 +149,7 @@ fn a_terminal_shows_a_bar() {
 
 #[test]
 fn a_missing_image_is_pulled_for_a_command_and_one_that_is_there_never() {
-    for engine in engines(&OF_ROOT) {
+    for engine in engines(&ALL) {
         let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
         let image = registry.push("one", "amd64", 1).name;
         let first = Run::of(desk.exec(&image, "first").wait_with_output().unwrap());
@@ -167,7 +168,7 @@ fn a_missing_image_is_pulled_for_a_command_and_one_that_is_there_never() {
 
 #[test]
 fn two_commands_that_miss_an_image_get_it_from_one_pull() {
-    for engine in engines(&OF_ROOT) {
+    for engine in engines(&ALL) {
         let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
         let (image, alone) = (registry.push("one", "amd64", 2), registry.push("alone", "amd64", 1));
         assert_eq!(desk.pull(&alone.name).code, Some(0), "{}", engine.name);
@@ -317,7 +318,7 @@ fn a_pull_that_is_cut_off_stops_the_engine_and_leaves_nothing() {
 
 #[test]
 fn a_command_that_is_killed_while_its_image_comes_leaves_no_place() {
-    for engine in engines(&OF_ROOT) {
+    for engine in engines(&ALL) {
         let (desk, mut registry) = (Desk::new(&engine), Registry::new(&engine, Lock::Open));
         let image = registry.push("one", "amd64", 5).name;
         registry.make_narrow();

@@ -10,8 +10,22 @@ use serde_json::{Value, json};
 
 use crate::{Home, Run};
 
-/// The engines that root talks to.
-const ENGINES: [&str; 2] = ["docker", "podman"];
+/// The engines: those that root talks to, and that of an ordinary user.
+const ENGINES: [&str; 3] = ["docker", "podman", ROOTLESS];
+const ROOTLESS: &str = "podman-rootless";
+
+/// The limits that an engine does not enforce: without root and with the first version of control groups, none.
+fn unenforced(engine: &str) -> Vec<String> {
+    let is_limited = engine != ROOTLESS || Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    let missing: &[&str] =
+        if is_limited { &["disk"] } else { &["disk", "memory", "processors", "processes"] };
+    missing.iter().map(|what| format!("the engine cannot limit the {what} of a container")).collect()
+}
+
+/// What is told of limits that somebody asked for, or that there usually are.
+fn warnings(limits: &[String]) -> String {
+    limits.iter().map(|limit| format!("warning: {limit}\n")).collect()
+}
 
 /// The socket of an engine that was started for tests.
 #[expect(clippy::disallowed_methods, reason = "where the peers are is said by whoever starts the tests")]
@@ -36,7 +50,8 @@ impl Yard {
     fn new(engine: &str, settings: &str) -> Self {
         let image = "localhost/hermes-test:bash";
         let config = format!("terminal:\n  backend: docker\n  docker_image: {image}\n{settings}");
-        Self { home: Home::with_config(&config), socket: socket(engine) }
+        let home = if engine == ROOTLESS { Home::of_user(&config) } else { Home::with_config(&config) };
+        Self { home, socket: socket(engine) }
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -60,6 +75,7 @@ impl Yard {
         let mut script = Command::new("script");
         script.args(["--quiet", "--return", "--command", &command, "/dev/null"]).env_clear();
         script.envs(hermes.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        self.home.own(&mut script);
         let mut child =
             script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -103,12 +119,13 @@ fn every_door_asks_for_the_same_container() {
         let yard = Yard::new(engine, settings);
         let shown = |session: &str| {
             let place = yard.run(&["sandbox", "show", session, "--json"]).json();
-            assert_eq!(place["unenforced"], json!(["the engine cannot limit the disk of a container"]));
+            assert_eq!(place["unenforced"], json!(unenforced(engine)));
             place
         };
         let made = yard.run(&["exec", "--session", "s", "--", "echo $TOKEN"]);
         assert_eq!((made.code, made.out.as_str()), (Some(0), "hunter2\n"), "{made:?}");
-        assert_eq!(made.err, "warning: the engine cannot limit the disk of a container\n");
+        // Nobody asked for the limit of the disk.
+        assert_eq!(made.err, warnings(&unenforced(engine)[1..]));
         let by_exec = shown("s");
         assert_eq!(yard.run(&["exec", "--session", "s", "--", "true"]).err, "");
         let dry = yard.run(&["exec", "--session", "s", "--dry-run", "--json", "--", "true"]).json();
@@ -127,7 +144,10 @@ fn every_door_asks_for_the_same_container() {
             assert_eq!(&found["Config"]["Labels"][name], value, "{name}");
         }
         for key in ["Memory", "NanoCpus", "PidsLimit", "NetworkMode"] {
-            assert_eq!(found["HostConfig"][key], asked["HostConfig"][key], "{engine}: {key}");
+            // What it cannot enforce Podman forgets.
+            if key == "NetworkMode" || unenforced(engine).len() == 1 {
+                assert_eq!(found["HostConfig"][key], asked["HostConfig"][key], "{engine}: {key}");
+            }
         }
         assert_eq!(yard.run(&["sandbox", "rm", "--force", "s"]).code, Some(0));
         assert_eq!(yard.ask(&format!("/containers/{}/json", dry["container"].as_str().unwrap())).0, "404");
@@ -145,6 +165,26 @@ fn every_door_asks_for_the_same_container() {
 }
 
 #[test]
+fn a_disk_without_a_limit_is_told_to_whoever_wants_one_and_in_status_to_everybody() {
+    for engine in ENGINES {
+        let yard = Yard::new(engine, "  container_disk: 1000\n");
+        let first = yard.run(&["exec", "--session", "s", "--", "true"]);
+        assert_eq!(first.err, warnings(&unenforced(engine)), "{engine}");
+        assert_eq!(yard.run(&["exec", "--session", "s", "--", "true"]).err, "", "{engine}");
+        let told = |settings: &str| {
+            let status = Yard::new(engine, settings).run(&["status", "--json"]).json();
+            let reason = &status["backends"]["docker"]["confines"]["resources"]["reason"];
+            reason.as_str().unwrap_or_else(|| panic!("{status}")).rsplit("; ").next().unwrap().to_owned()
+        };
+        for settings in ["  container_disk: 1000\n", ""] {
+            assert_eq!(told(settings), "disk is not limited: the engine's storage has no quota", "{engine}");
+        }
+        // Whoever wants none misses none.
+        assert_eq!(told("  container_disk: 0\n"), "disk is not limited", "{engine}");
+    }
+}
+
+#[test]
 fn a_dry_run_leaves_nothing_anywhere() {
     for engine in ENGINES {
         let yard = Yard::new(engine, "");
@@ -158,7 +198,7 @@ fn a_dry_run_leaves_nothing_anywhere() {
         assert_eq!(left, ["config.yaml"]);
         let text = yard.run(&["exec", "--dry-run", "--session", "s", "--", "true"]);
         assert!(text.out.contains(&format!("container  {container}\n")), "{text:?}");
-        assert_eq!(text.err, format!("{new}warning: the engine cannot limit the disk of a container\n"));
+        assert_eq!(text.err, format!("{new}{}", warnings(&unenforced(engine))));
     }
 }
 
@@ -172,6 +212,9 @@ fn a_dry_run_elsewhere_says_how_the_place_is_wanted() {
     assert_eq!((&dry["engine"], &dry["container"]), (&Value::Null, &Value::Null));
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
 }
+
+/// What the files of the first version of control groups say where there is no limit.
+const UNLIMITED: &str = "9223372036854771712\n";
 
 #[test]
 fn limits_and_options_hold_inside() {
@@ -191,16 +234,20 @@ fn limits_and_options_hold_inside() {
     - --memory=300m
     - --init
 ";
-    let script = "hostname; grep -c 10.1.2.3 /etc/hosts; ulimit -n; grep CapEff /proc/self/status
+    let script = "hostname; grep -c 10.1.2.3 /etc/hosts; [ $(ulimit -n) = 99 ] && echo few || echo many; grep CapEff /proc/self/status
         df -k /dev/shm /tmp /scratch | awk 'NR > 1 { print $2 }'
         cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null
         cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null; true";
     for engine in ENGINES {
         let yard = Yard::new(engine, settings);
         let done = yard.run(&["exec", "--session", "s", "--", script]);
+        let limits = if unenforced(engine).len() == 1 { "314572800\n77\n" } else { UNLIMITED };
+        // What an engine forgets is told.
+        assert_eq!(done.err.contains("forgets `--ulimit`"), engine == ROOTLESS, "{done:?}");
+        let files = if engine == ROOTLESS { "many" } else { "few" };
         // DAC_OVERRIDE, FOWNER, SETGID, SETUID, NET_RAW.
         let expected = format!(
-            "box\n1\n99\nCapEff:\t{:016x}\n32768\n16384\n8192\n314572800\n77\n",
+            "box\n1\n{files}\nCapEff:\t{:016x}\n32768\n16384\n8192\n{limits}",
             1 << 1 | 1 << 3 | 1 << 6 | 1 << 7 | 1 << 13
         );
         assert_eq!((done.code, done.out), (Some(0), expected), "{engine}: {}", done.err);

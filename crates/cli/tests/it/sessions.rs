@@ -174,12 +174,12 @@ fn an_export_has_a_line_for_each() {
 }
 
 #[test]
-fn conversations_are_removed_by_name_only_and_old_ones_after_a_yes() {
+fn conversations_are_removed_all_or_none_and_old_ones_after_a_yes() {
     let home = Home::new();
     let (id, empty) = talk(&home);
-    let run = home.run(&["sessions", "rm", "last"]);
-    assert_eq!(run.code, Some(2), "{run:?}");
-    let run = home.run(&["--json", "sessions", "rm", "A look around", id.as_str()]);
+    let run = home.run(&["sessions", "rm", "last", "nobody"]);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    let run = home.run(&["--json", "sessions", "rm", "last", "A look around", id.as_str()]);
     assert_eq!(run.json(), json!({"removed": [id], "sessions": 1}));
     with_store(&home, async |store| store.end(&empty, "exit", at(1)).await.unwrap());
     let dry = home.run(&["--json", "sessions", "prune", "--dry-run"]).json();

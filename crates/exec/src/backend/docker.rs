@@ -34,8 +34,9 @@ use super::{Fresh, Request};
 use crate::registry::{Record, Room, blocking};
 use crate::{Error, Plan, embed};
 use container::{Container, Named};
-use engine::{Address, Engine, Facts};
+use engine::{Address, Engine, Facts, Kind};
 use extra::Extra;
+use fault::EngineFault;
 use road::Road;
 
 /// The home directory of commands, inside.
@@ -45,8 +46,14 @@ pub const WORKSPACE: &str = "/workspace";
 /// The directory of this backend among those with kept files.
 pub const KEPT: &str = "docker";
 
+/// What is told of a disk that has no limit: few engines can give one.
+pub const NO_DISK_LIMIT: &str = "the engine cannot limit the disk of a container";
+
 /// How long the guest may take to answer once its container is started.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// What only its owner may use, and what everybody may.
+const PRIVATE: u32 = 0o700;
+const OPEN: u32 = 0o777;
 /// How often is looked.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -140,14 +147,37 @@ impl Docker {
     /// The limits that were asked for and that the engine cannot enforce.
     pub fn unenforced(&self, facts: &Facts) -> Vec<String> {
         let Limits { millicpus, memory, disk, processes, .. } = &self.limits;
+        let forgets = facts.kind == Kind::Podman && facts.is_rootless;
         let limits = [
-            ("disk", disk.is_some(), Some(facts.has_disk_quota)),
-            ("memory", memory.is_some(), facts.enforces.memory),
-            ("processors", millicpus.is_some(), facts.enforces.processor),
-            ("processes", processes.is_some(), facts.enforces.processes),
+            (NO_DISK_LIMIT, disk.is_some(), Some(facts.has_disk_quota)),
+            ("the engine cannot limit the memory of a container", memory.is_some(), facts.enforces.memory),
+            (
+                "the engine cannot limit the processors of a container",
+                millicpus.is_some(),
+                facts.enforces.processor,
+            ),
+            (
+                "the engine cannot limit the processes of a container",
+                processes.is_some(),
+                facts.enforces.processes,
+            ),
+            (
+                "the engine forgets `--ulimit`, as Podman does without root",
+                !self.extra.ulimits.is_empty(),
+                Some(!forgets),
+            ),
         ];
         let missing = limits.into_iter().filter(|(_, wanted, held)| *wanted && *held == Some(false));
-        missing.map(|(what, ..)| format!("the engine cannot limit the {what} of a container")).collect()
+        missing.map(|(told, ..)| told.to_owned()).collect()
+    }
+
+    /// Whether users inside are others outside, root too.
+    fn is_remapped(&self, facts: &Facts) -> bool {
+        match self.extra.userns.as_deref() {
+            Some("host" | "keep-id") => false,
+            Some("auto" | "nomap" | "private") => true,
+            _ => facts.remaps_users,
+        }
     }
 
     /// Where the files of the place are kept on the host.
@@ -172,17 +202,23 @@ impl Docker {
     }
 
     /// The engine, and what it is asked for, by whoever wants the container.
-    async fn wanted(&self, plan: &Plan) -> Result<(Engine, ContainerCreateBody), Error> {
+    async fn wanted(&self, plan: &Plan) -> Result<(Engine, Inmate, ContainerCreateBody), Error> {
         let engine = Engine::known(&self.engine).await?;
+        let inmate = match self.chosen_user(&engine.facts) {
+            Some(user) => Inmate::of(&user),
+            // With its own number, unless the image names another.
+            None if self.extra.userns.as_deref() == Some("keep-id") => Inmate::Name,
+            None => Inmate::of(&user_of_image(&engine, &self.image).await),
+        };
         let shared = Room::of(plan).shared(self.kept(plan).as_deref());
-        let mut body = self.request(plan, &engine.facts, &embed::path(&plan.host.cache), &shared);
+        let mut body = self.request(plan, &engine.facts, &inmate, &embed::path(&plan.host.cache), &shared);
         translate::apply(&engine, &mut body).await?;
-        Ok((engine, body))
+        Ok((engine, inmate, body))
     }
 
     /// What would be asked of the engine. Nothing is made.
     pub(super) async fn sketch(&self, plan: &Plan) -> Result<Request, Error> {
-        let (engine, body) = self.wanted(plan).await?;
+        let (engine, _, body) = self.wanted(plan).await?;
         Ok(Request {
             engine: Some(self.engine.to_string()),
             container: Some(request::name(plan)),
@@ -193,7 +229,10 @@ impl Docker {
 
     pub(super) async fn make(&self, plan: &Plan, room: &Room, record: &Record) -> Result<Fresh, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
-        let (engine, body) = self.wanted(plan).await?;
+        let (engine, inmate, body) = self.wanted(plan).await?;
+        if self.user == User::Host && self.is_remapped(&engine.facts) {
+            return Err(EngineFault::Remapped { address: self.engine.clone() }.into());
+        }
         pull::check(&engine, &self.image).await?;
         let guest = embed::guest(&plan.host.cache)?;
         let container = self.container(plan);
@@ -226,10 +265,14 @@ impl Docker {
             // What a hermes that was killed left behind.
             Named::Ours(_) | Named::Nothing => container.remove_from(&engine).await?,
         }
+        // The user that hermes runs as owns what hermes makes, and root may do anything; but not the root of other users.
+        let is_owner = self.user == User::Host && self.extra.user.is_none();
+        let is_private = is_owner || inmate == Inmate::Root;
+        let run_mode = if is_private && !self.is_remapped(&engine.facts) { PRIVATE } else { OPEN };
         if container.road == Road::Socket {
             let (room, kept, owner) = (room.clone(), self.kept(plan), container.clone());
             let shared = blocking(move || room.share(kept.as_deref(), Some(&owner))).await?;
-            if self.user == User::Image && names_a_user(&engine, &self.image).await {
+            if run_mode != PRIVATE {
                 let kept = ["workspace", "home"].iter().filter_map(|name| Some(self.kept(plan)?.join(name)));
                 open_to_all(kept.chain([shared]).filter(|path| path.exists()))?;
             }
@@ -252,7 +295,7 @@ impl Docker {
             }
             created.map_err(explain)?;
             if container.road == Road::Exec {
-                let brought = container.bring(&engine, &guest, owner.unwrap_or_default()).await;
+                let brought = container.bring(&engine, &guest, run_mode, owner.unwrap_or_default()).await;
                 brought.map_err(|error| unavailable(error.to_string()))?;
             }
             api.start_container(&container.name, None).await.map_err(explain)
@@ -279,18 +322,42 @@ impl Docker {
     }
 }
 
-/// Whether the processes of an image are not root's. Of one that is not there nobody knows; that is told later.
-async fn names_a_user(engine: &Engine, image: &str) -> bool {
+/// Whom commands run as, by what is known of that user before anything runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Inmate {
+    Root,
+    /// By numbers.
+    Number {
+        uid: u32,
+        gid: Option<u32>,
+    },
+    /// By a name that only the image knows.
+    Name,
+}
+
+impl Inmate {
+    /// The one that engines take for this text.
+    fn of(user: &str) -> Self {
+        let (name, group) = user.split_once(':').unwrap_or((user, ""));
+        match (name, name.parse()) {
+            ("" | "root", _) | (_, Ok(0)) => Self::Root,
+            (_, Ok(uid)) => Self::Number { uid, gid: group.parse().ok() },
+            (_, Err(_name)) => Self::Name,
+        }
+    }
+}
+
+/// The user that an image names. Of one that is not there nobody knows; that is told later.
+async fn user_of_image(engine: &Engine, image: &str) -> String {
     let config = engine.api.inspect_image(image).await.ok().and_then(|found| found.config);
-    let user = config.and_then(|config| config.user).unwrap_or_default();
-    !["", "0", "root"].contains(&user.split(':').next().unwrap_or_default())
+    config.and_then(|config| config.user).unwrap_or_default()
 }
 
 /// Lets every user of a container write there. Who that is on this machine only the engine knows; all others stop at
 /// the directory above, which is ours alone.
 fn open_to_all(paths: impl Iterator<Item = PathBuf>) -> Result<(), Error> {
     for path in paths {
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).map_err(Error::file(&path))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(OPEN)).map_err(Error::file(&path))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hermes_exec::backend::docker::{self, User, engine::Address};
+use hermes_exec::backend::docker::{self, User, engine::Address, extra::Extra};
 use hermes_exec::{
     AtDeadline, Attention, Backend, Directory, Docker, Host, Input, Local, Plan, Sandboxed, Spec, Wish,
     backend,
@@ -19,6 +19,8 @@ use hermes_types::{
 pub(crate) struct Peer {
     pub(crate) socket: PathBuf,
     pub(crate) image: String,
+    /// What is asked for besides, in the words of `docker run`.
+    pub(crate) options: Vec<String>,
 }
 
 /// Where places of one backend are made, apart from all others.
@@ -85,7 +87,7 @@ impl Bed {
 
     /// The settings of containers.
     pub(crate) fn docker(&self) -> Docker {
-        let Peer { socket, image } = self.peer.clone().unwrap();
+        let Peer { socket, image, options } = self.peer.clone().unwrap();
         Docker {
             engine: Address::Unix(socket),
             image,
@@ -95,7 +97,7 @@ impl Bed {
             network: Network::None,
             limits: docker::Limits { processes: Some(1000), ..docker::Limits::default() },
             user: User::Image,
-            extra: Box::default(),
+            extra: Box::new(Extra::parse(&options).unwrap()),
             pool: 0,
             reaps_orphans: false,
         }

@@ -1,18 +1,21 @@
 //! What may happen to a container besides what may happen to any place.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use bollard::errors::Error as ApiError;
 use bollard::models::{ContainerConfig, ContainerCreateBody};
 use bollard::query_parameters::{
-    CommitContainerOptionsBuilder, CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder,
-    RemoveImageOptions,
+    CommitContainerOptionsBuilder, CreateContainerOptionsBuilder, ListContainersOptionsBuilder,
+    RemoveContainerOptionsBuilder, RemoveImageOptions,
 };
-use hermes_exec::backend::docker::Limits;
+use hermes_exec::backend::docker::extra::Extra;
+use hermes_exec::backend::docker::{Limits, User};
 use hermes_exec::{Backend, Bind, Docker, Error, Plan, Reset, Sandbox, Spec, Writable};
 use hermes_types::SessionKey;
 
 use crate::bed::{Bed, Peer};
+use crate::private::{Disk, Kind, Private};
 use crate::session::{Ground, Session, text, until};
 
 impl Bed {
@@ -32,6 +35,11 @@ impl Bed {
     pub(crate) async fn open_with(&self, session: &str, change: impl FnOnce(&mut Docker)) -> Session {
         let plan = self.plan_with(session, change);
         Session { sandbox: plan.open().await.unwrap(), plan, key: session.to_owned() }
+    }
+
+    /// Whether root inside is whoever runs this.
+    fn is_rootless(&self) -> bool {
+        !rustix::process::getuid().is_root()
     }
 
     /// Whether containers have a cgroup, by which they are limited and paused: rootless Podman has none where cgroups are of version 1.
@@ -150,34 +158,133 @@ pub(crate) async fn one_that_cannot_be_made_leaves_nothing_and_says_why(ground: 
     }
 }
 
+/// An image that wants something else than the one it is made of. It goes with the test.
+struct Odd {
+    image: String,
+}
+
+impl Odd {
+    /// One with these changes, in the words of a Dockerfile: Podman heeds no others.
+    async fn new(ground: &Ground, tag: &str, changes: &str) -> Self {
+        let api = ground.engine().engine().await.api;
+        let folder = ground.folder.file_name().unwrap().to_string_lossy().replace('.', "").to_lowercase();
+        let (repo, tag) = ("localhost/hermes-test-odd", format!("{folder}-{tag}"));
+        let body = ContainerCreateBody {
+            image: Some(ground.engine().image.clone()),
+            cmd: Some(vec!["true".to_owned()]),
+            ..ContainerCreateBody::default()
+        };
+        let id = api.create_container(None, body).await.unwrap().id;
+        let options =
+            CommitContainerOptionsBuilder::new().container(&id).repo(repo).tag(&tag).changes(changes);
+        api.commit_container(options.pause(false).build(), ContainerConfig::default()).await.unwrap();
+        api.remove_container(&id, None).await.unwrap();
+        Self { image: format!("{repo}:{tag}") }
+    }
+
+    async fn remove(self, ground: &Ground) {
+        let api = ground.engine().engine().await.api;
+        api.remove_image(&self.image, None::<RemoveImageOptions>, None).await.unwrap();
+    }
+}
+
 pub(crate) async fn whatever_an_image_wants_to_start_and_as_whom_the_guest_is_started(ground: &Ground) {
-    let api = ground.engine().engine().await.api;
-    let s = ground.open("s").await;
-    let tag = ground.folder.file_name().unwrap().to_string_lossy().replace('.', "").to_lowercase();
-    let image = format!("localhost/hermes-test-odd:{tag}");
-    // Podman heeds only what is said in the words of a Dockerfile.
     let changes = "ENTRYPOINT [\"/bin/false\"]\nCMD [\"no\"]\nWORKDIR /nowhere\nUSER 1000:1000";
-    let options = CommitContainerOptionsBuilder::new()
-        .container(&name(&s.plan))
-        .repo("localhost/hermes-test-odd")
-        .tag(&tag)
-        .changes(changes)
-        .pause(false)
-        .build();
-    api.commit_container(options, ContainerConfig::default()).await.unwrap();
-    let made = api.inspect_image(&image).await.unwrap().config.unwrap();
+    let odd = Odd::new(ground, "all", changes).await;
+    let made = ground.engine().engine().await.api.inspect_image(&odd.image).await.unwrap().config.unwrap();
     assert_eq!(
         (made.user.as_deref(), made.entrypoint),
         (Some("1000:1000"), Some(vec!["/bin/false".to_owned()]))
     );
-    let odd = ground.open_with("odd", |docker| docker.image.clone_from(&image)).await;
-    let ran = odd
+    let s = ground.open_with("odd", |docker| docker.image.clone_from(&odd.image)).await;
+    let ran = s
         .run("pwd; id -u; echo x >file; echo y >~/file; cat file ~/file; tr '\\0' ' ' </proc/1/cmdline")
         .await;
-    odd.sandbox.remove().await.unwrap();
-    api.remove_image(&image, None::<RemoveImageOptions>, None).await.unwrap();
+    s.sandbox.remove().await.unwrap();
+    odd.remove(ground).await;
     let ran = text(&ran);
     assert!(ran.starts_with("/workspace\n1000\nx\ny\n") && ran.contains(" serve --foreground "), "{ran}");
+}
+
+pub(crate) async fn whoever_commands_run_as_can_write_at_home_and_at_work(ground: &Ground) {
+    let (numbered, named) =
+        (Odd::new(ground, "numbered", "USER 1000").await, Odd::new(ground, "named", "USER nobody").await);
+    let plain = ground.engine().image.clone();
+    let own = if ground.is_rootless() { 0 } else { rustix::process::getuid().as_raw() };
+    let option = |text: &str| Box::new(Extra::parse(&[text.to_owned()]).unwrap());
+    let mounted = ground.folder.join("work");
+    fs::write(mounted.join("there"), "").unwrap();
+    fs::set_permissions(&mounted, fs::Permissions::from_mode(0o777)).unwrap();
+    for is_kept in [true, false] {
+        for is_mounted in [false, true] {
+            let cases = [
+                (&plain, User::Image, Box::default(), 0),
+                (&numbered.image, User::Image, Box::default(), 1000),
+                (&named.image, User::Image, Box::default(), 65534),
+                (&numbered.image, User::Host, Box::default(), own),
+                (&named.image, User::Host, Box::default(), own),
+                (&plain, User::Image, option("--user=1000"), 1000),
+                (&plain, User::Image, option("--user=1000:1000"), 1000),
+                (&plain, User::Image, option("--user=nobody"), 65534),
+                (&numbered.image, User::Image, option("--user=root"), 0),
+            ];
+            for (number, (image, user, extra, uid)) in cases.into_iter().enumerate() {
+                let case = format!("{number}: {image} {user:?} kept {is_kept} mounted {is_mounted}");
+                let plan = ground.plan_with("s", |docker| {
+                    docker.image.clone_from(image);
+                    (docker.user, docker.extra) = (user, extra);
+                    docker.files = docker.files.take().filter(|_| is_kept);
+                    if is_mounted {
+                        let (source, target) = (mounted.clone(), "/workspace".into());
+                        docker.binds = vec![Bind { source, target, writable: Writable::Yes }];
+                    }
+                });
+                let sandbox = plan.open().await.unwrap_or_else(|error| panic!("{case}: {error}"));
+                let s = Session { sandbox, plan, key: "s".to_owned() };
+                let look = "id -u; pwd; ls; echo $HOME; echo x >file && echo y >~/file && echo z >/tmp/file \
+                    && cat file ~/file /tmp/file; rm -f file; grep -c 'CapEff:.0*$' /proc/self/status";
+                let seen = s.run(look).await;
+                let there = if is_mounted { "there\n" } else { "" };
+                // Whoever is not root has no rights of root's.
+                let has_none = u32::from(uid != 0);
+                let expected = format!("{uid}\n/workspace\n{there}/root\nx\ny\nz\n{has_none}\n");
+                assert_eq!(text(&seen), expected, "{case}");
+                s.sandbox.remove().await.unwrap();
+            }
+        }
+    }
+    numbered.remove(ground).await;
+    named.remove(ground).await;
+}
+
+/// Ways to number the users inside that only Podman has, and who commands are then.
+pub(crate) async fn however_podman_numbers_its_users_commands_can_write(ground: &Ground) {
+    for (mode, uid) in [("keep-id", rustix::process::getuid().as_raw()), ("nomap", 0)] {
+        for is_kept in [true, false] {
+            let options = [format!("--userns={mode}")];
+            let s = ground
+                .open_with("s", |docker| {
+                    *docker.extra = Extra::parse(&options).unwrap();
+                    docker.files = docker.files.take().filter(|_| is_kept);
+                })
+                .await;
+            let said = s.out("id -u; echo x >file; echo y >~/file; cat file ~/file").await;
+            assert_eq!(said, format!("{uid}\nx\ny\n"), "{mode} {is_kept}");
+            s.sandbox.remove().await.unwrap();
+        }
+    }
+}
+
+pub(crate) async fn of_a_layer_that_is_read_only_nothing_can_be_written_and_all_else_can(ground: &Ground) {
+    let write = "for at in / /etc /usr /home /workspace /root /tmp /var/tmp /run /dev/shm; do \
+        if ( : >$at/x ) 2>/dev/null; then echo $at; fi; done";
+    // The own directories of hermes are mounts too, and of no use to commands.
+    let open = ["/workspace", "/root", "/tmp", "/var/tmp", "/run", "/dev/shm"];
+    let s = ground.open("s").await;
+    assert_eq!(s.out(write).await.lines().collect::<Vec<_>>(), open);
+    let s = ground.open_with("unkept", |docker| docker.files = None).await;
+    let open = ["/home"].iter().chain(&open).copied().collect::<Vec<_>>();
+    assert_eq!(s.out(write).await.lines().collect::<Vec<_>>(), open);
 }
 
 pub(crate) async fn the_first_process_buries_the_dead(ground: &Ground) {
@@ -229,4 +336,28 @@ pub(crate) async fn a_hermes_killed_at_any_moment_of_a_container_leaves_none(gro
     // Nobody opens them again: what lives ends by itself, the rest is swept.
     until("they are gone", || ground.running().is_empty()).await;
     ground.nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_whose_engine_can_limit_the_disk_fills_no_more_than_its_share() {
+    let engine = Private::on(Kind::Docker(&[]), Disk::Btrfs).await;
+    let ground = Ground::of(engine.peer.clone());
+    // A quota is found by trying, without leaving what it was tried with.
+    let facts = engine.peer.engine().await.facts;
+    assert!(facts.has_disk_quota, "{facts:?}");
+    let fill =
+        "dd if=/dev/zero of=/filled bs=1M count=100 2>&1; ls -l /filled | awk '{ print $5 }'; rm /filled";
+    let limits = |disk| Limits { disk, ..Limits::default() };
+    let free = ground.open_with("free", |docker| docker.limits = limits(None)).await;
+    assert_eq!(free.out(fill).await.lines().last(), Some("104857600"));
+    let s = ground.open_with("s", |docker| docker.limits = limits(Some(32 << 20))).await;
+    assert_eq!(s.sandbox.unenforced().await, Vec::<String>::new());
+    let said = s.out(fill).await;
+    let written: u64 = said.lines().last().unwrap().parse().unwrap();
+    assert!(said.contains("quota") && written < 32 << 20, "{said}");
+    assert_eq!(s.out("echo fine >/again; cat /again").await, "fine\n");
+    ground.leave().await;
+    let api = engine.peer.engine().await.api;
+    let all = ListContainersOptionsBuilder::new().all(true).build();
+    assert_eq!(api.list_containers(Some(all)).await.unwrap(), Vec::new());
 }

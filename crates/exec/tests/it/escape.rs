@@ -215,6 +215,42 @@ pub(crate) async fn the_guest_of_another_place_is_not_there(ground: &Ground) {
     assert_eq!(other.out("echo $SECRET").await, "1\n");
 }
 
+/// Looks into the first process as far as commands of the same user can: says whether it could be held and stopped, what
+/// of two secrets is in its memory, which variables it has, and which files it has open that are not its own.
+const SPY: &str = r"import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+secrets = {name: ('canary' + '-' + name).encode() for name in ['mine', 'other', 'nobodys']}
+found = set()
+with open('/proc/1/mem', 'rb', 0) as memory:
+    for line in open('/proc/1/maps'):
+        span, rights = line.split()[:2]
+        if not rights.startswith('rw'): continue
+        begin, end = (int(part, 16) for part in span.split('-'))
+        memory.seek(begin)
+        try: text = memory.read(end - begin)
+        except OSError: continue
+        found |= {name for name, secret in secrets.items() if secret in text}
+print('memory', *sorted(found))
+print('environ', *sorted(pair.split(b'=')[0].decode() for pair in open('/proc/1/environ', 'rb').read().split(b'\0') if pair))
+kinds = ('socket:', 'pipe:', 'anon_inode:', '/memfd:', '/dev/null', '/dev/ptmx', '/dev/pts/', '/.hermes/run/')
+links = [os.readlink('/proc/1/fd/' + number) for number in os.listdir('/proc/1/fd')]
+print('strange', *sorted(link for link in links if not link.startswith(kinds)))
+print('held', libc.ptrace(0x4206, 1, 0, 0) == 0, flush=True)";
+
+/// The first process is of the same user as commands, which reach it as they reach each other. It holds nothing that they
+/// did not have, it can do nothing that they cannot, and what it says is not believed outside.
+pub(crate) async fn of_the_first_process_commands_see_all_and_that_is_nothing_but_their_own(ground: &Ground) {
+    let (s, other) = (ground.open("s").await, ground.open("other").await);
+    other.out("export SECRET=canary-other").await;
+    s.out("export SECRET=canary-mine").await;
+    let seen = python(&s, SPY).await.replace(" TERM\n", "\n");
+    assert_eq!(seen, "memory mine\nenviron HOME PATH\nstrange\nheld True\n");
+    assert_eq!((s.out("echo $SECRET").await, other.out("echo $SECRET").await), {
+        ("canary-mine\n".to_owned(), "canary-other\n".to_owned())
+    });
+}
+
 pub(crate) async fn a_bomb_of_processes_stays_below_its_limit(ground: &Ground) {
     const MOST: usize = 64;
     let bomb = "import os, time\nmade = 0\n\

@@ -1,10 +1,12 @@
 //! An engine that is reached over TCP, as one on another machine is: it shares no directory with us.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use bollard::query_parameters::ListVolumesOptions;
 use hermes_exec::backend::docker::Volume;
 use hermes_exec::backend::docker::engine::Address;
+use hermes_exec::backend::docker::extra::Extra;
 use hermes_exec::{Bind, Error, Reset, Writable};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
@@ -13,13 +15,13 @@ use tokio::task::JoinHandle;
 use crate::session::{Ground, text};
 
 /// Passes on what is said to an engine.
-struct Far {
-    address: Address,
+pub(crate) struct Far {
+    pub(crate) address: Address,
     task: JoinHandle<()>,
 }
 
 impl Far {
-    async fn new(socket: PathBuf) -> Self {
+    pub(crate) async fn new(socket: PathBuf) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = Address::Tcp(listener.local_addr().unwrap().to_string());
         let task = tokio::spawn(async move {
@@ -66,6 +68,31 @@ pub(crate) async fn one_on_another_machine_is_a_place_like_any_other(ground: &Gr
     let volumes = peer.engine().await.api.list_volumes(None::<ListVolumesOptions>).await.unwrap();
     let left = volumes.volumes.into_iter().flatten().filter(|volume| volume.name.starts_with(&named));
     assert_eq!(left.count(), 0);
+}
+
+pub(crate) async fn whoever_commands_run_as_has_a_guest_on_another_machine(ground: &Ground) {
+    let far = Far::new(ground.peer.clone().unwrap().socket).await;
+    let volumes = async || {
+        let api = ground.peer.clone().unwrap().engine().await.api;
+        let listed = api.list_volumes(None::<ListVolumesOptions>).await.unwrap().volumes.unwrap_or_default();
+        listed.into_iter().map(|volume| volume.name).collect::<BTreeSet<_>>()
+    };
+    for (option, uid) in [("--user=1000", "1000\n"), ("--user=nobody", "65534\n"), ("--user=0", "0\n")] {
+        let s = ground
+            .open_with("s", |docker| {
+                docker.engine = far.address.clone();
+                *docker.extra = Extra::parse(&[option.to_owned()]).unwrap();
+                docker.files = None;
+            })
+            .await;
+        assert_eq!(s.out("echo x >~/x; echo y >/workspace/y; id -u").await, uid);
+        let mine = s.out("cat /proc/self/mountinfo").await;
+        s.sandbox.remove().await.unwrap();
+        // What it was on has no name but its own, and is gone.
+        let left = volumes().await;
+        let left: Vec<_> = left.iter().filter(|name| mine.contains(name.as_str())).collect();
+        assert_eq!(left, Vec::<&String>::new(), "{mine}");
+    }
 }
 
 pub(crate) async fn what_an_engine_on_another_machine_cannot_show_is_refused(ground: &Ground) {

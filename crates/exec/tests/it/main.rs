@@ -12,9 +12,12 @@ mod jail;
 mod life;
 mod output;
 mod peers;
+mod private;
 mod process;
 mod proxy;
 mod ready;
+mod remapped;
+mod restart;
 mod rootless;
 mod session;
 mod shell;
@@ -135,10 +138,12 @@ macro_rules! behaviors_of_containers {
             container::somebody_elses_with_our_name_is_left_alone
             container::one_that_cannot_be_made_leaves_nothing_and_says_why
             container::whatever_an_image_wants_to_start_and_as_whom_the_guest_is_started
+            container::whoever_commands_run_as_can_write_at_home_and_at_work
             container::the_first_process_buries_the_dead
             container::one_that_uses_too_much_memory_is_killed_and_the_place_goes_on
             container::a_hermes_killed_at_any_moment_of_a_container_leaves_none
             far::one_on_another_machine_is_a_place_like_any_other
+            far::whoever_commands_run_as_has_a_guest_on_another_machine
             far::what_an_engine_on_another_machine_cannot_show_is_refused
             ready::a_new_session_gets_a_container_that_was_ready_and_nobody_elses
             ready::one_that_is_not_as_wanted_or_was_used_is_handed_to_nobody
@@ -149,6 +154,7 @@ macro_rules! behaviors_of_containers {
             escape::cgroups_and_mounts_cannot_be_changed
             escape::a_program_that_is_another_users_gives_nothing
             escape::the_guest_of_another_place_is_not_there
+            escape::of_the_first_process_commands_see_all_and_that_is_nothing_but_their_own
             escape::a_bomb_of_processes_stays_below_its_limit
             escape::without_a_network_there_is_only_loopback
         }
@@ -181,6 +187,19 @@ macro_rules! behaviors_of_sh {
     };
 }
 
+/// Those of a container whose own layer cannot be written.
+macro_rules! behaviors_of_read_only {
+    ($mark:tt $ground:expr) => {
+        behaviors_of_sh!($mark $ground);
+        behaviors! { $mark $ground =>
+            container::of_a_layer_that_is_read_only_nothing_can_be_written_and_all_else_can
+            far::one_on_another_machine_is_a_place_like_any_other
+            life::the_files_of_a_place_outlive_it_and_nobody_elses_are_touched
+            life::a_place_that_was_removed_leaves_nothing
+        }
+    };
+}
+
 mod local {
     behaviors!([cfg(test)] crate::Ground::new(crate::BackendName::Local));
 }
@@ -200,6 +219,14 @@ mod docker_busybox {
     behaviors_of_sh!([cfg(test)] crate::Ground::of(crate::Peer::named("docker", crate::BUSYBOX)));
 }
 
+mod docker_read_only {
+    behaviors_of_read_only!([cfg(test)] crate::Ground::of(crate::Peer::read_only("docker", crate::BASH)));
+}
+
+mod docker_read_only_busybox {
+    behaviors_of_read_only!([cfg(test)] crate::Ground::of(crate::Peer::read_only("docker", crate::BUSYBOX)));
+}
+
 mod podman {
     behaviors!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BASH)));
     behaviors_of_containers!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BASH)));
@@ -208,6 +235,14 @@ mod podman {
 
 mod podman_busybox {
     behaviors_of_sh!([cfg(test)] crate::Ground::of(crate::Peer::named("podman", crate::BUSYBOX)));
+}
+
+mod podman_read_only {
+    behaviors_of_read_only!([cfg(test)] crate::Ground::of(crate::Peer::read_only("podman", crate::BASH)));
+}
+
+mod podman_read_only_busybox {
+    behaviors_of_read_only!([cfg(test)] crate::Ground::of(crate::Peer::read_only("podman", crate::BUSYBOX)));
 }
 
 mod podman_rootless {
@@ -229,5 +264,20 @@ mod podman_rootless_busybox {
     behaviors_of_sh!(
         [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
         crate::Ground::of(crate::Peer::named("podman-rootless", crate::BUSYBOX))
+    );
+}
+
+mod podman_rootless_users {
+    behaviors! {
+        [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
+        crate::Ground::of(crate::Peer::named("podman-rootless", crate::BASH)) =>
+            container::however_podman_numbers_its_users_commands_can_write
+    }
+}
+
+mod podman_rootless_read_only {
+    behaviors_of_read_only!(
+        [ignore = "run by rootless::the_user_of_rootless_podman_can_do_all_of_it"]
+        crate::Ground::of(crate::Peer::read_only("podman-rootless", crate::BASH))
     );
 }

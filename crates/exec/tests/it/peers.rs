@@ -27,7 +27,12 @@ impl Peer {
             socket.unwrap_or_else(|| panic!("there is no peer {name}: `cargo xtask peers up` starts it"));
         let reference = named("images", image).and_then(|image| text(&image["reference"]));
         let image = reference.unwrap_or_else(|| panic!("there is no image {image}"));
-        Self { socket: socket.into(), image }
+        Self { socket: socket.into(), image, options: Vec::new() }
+    }
+
+    /// The same, for containers of which nothing can be written but what is mounted.
+    pub(crate) fn read_only(name: &str, image: &str) -> Self {
+        Self { options: vec!["--read-only".to_owned()], ..Self::named(name, image) }
     }
 
     pub(crate) fn address(&self) -> Address {

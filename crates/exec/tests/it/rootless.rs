@@ -12,7 +12,12 @@ const COPIES: &str = "HERMES_TEST_COPIES";
 /// What the program that makes jails is called there.
 pub(crate) const HELPER: &str = "exec-jailer";
 /// Tests that are only run there. Each has one of these in its name.
-const ROWS: [&str; 2] = ["podman_rootless::", "podman_rootless_busybox::"];
+const ROWS: [&str; 4] = [
+    "podman_rootless::",
+    "podman_rootless_busybox::",
+    "podman_rootless_read_only::",
+    "podman_rootless_users::",
+];
 
 /// Where the programs of this test are that the user of rootless Podman can run, for that user.
 #[expect(clippy::disallowed_methods, reason = "the test starts itself again, as somebody else")]

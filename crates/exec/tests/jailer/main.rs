@@ -24,7 +24,8 @@ fn main() {
     let mut words = std::env::args().skip(1);
     let mut word = || words.next().unwrap();
     let (backend, folder) = (word().parse().unwrap(), PathBuf::from(word()));
-    let peer = Peer { socket: word().into(), image: word() };
+    let (socket, image) = (word().into(), word());
+    let peer = Peer { socket, image, options: word().lines().map(str::to_owned).collect() };
     let bed = Bed {
         backend,
         peer: Some(peer).filter(|peer| !peer.image.is_empty()),

@@ -32,8 +32,8 @@ pub(crate) struct Output {
 /// Whether somebody takes every byte as it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Nobody will ask for these bytes again, so they are not put on disk.
-    Live,
+    /// Nobody will ask again for what is before this offset, so nothing is put on disk as long as memory holds the rest.
+    Live(u64),
     Later,
 }
 
@@ -76,7 +76,12 @@ impl Output {
 
     pub(crate) fn append(&mut self, data: &[u8], taken: Taken) {
         let needed = self.total + data.len() as u64;
-        if needed > (self.head_room + self.tail.room) as u64 && taken == Taken::Later {
+        let (head, tail) = (self.head_room as u64, self.tail.room as u64);
+        let from = match taken {
+            Taken::Live(from) => from.max(head),
+            Taken::Later => head,
+        };
+        if needed.saturating_sub(from) > tail {
             self.open_spool();
         }
         if let Spool::Open { file, .. } = &self.spool
@@ -313,7 +318,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let mut output = Output::new(1024, 1 << 20, dir.path(), ID);
             let all: Vec<u8> = (0..live + later).map(|at| (at % 251) as u8).collect();
-            all[..live].chunks(100).for_each(|chunk| output.append(chunk, Taken::Live));
+            all[..live].chunks(100).for_each(|chunk| output.append(chunk, Taken::Live(output.total())));
             prop_assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
             all[live..].chunks(100).for_each(|chunk| output.append(chunk, Taken::Later));
             let page = output.page(offset, 10_000).unwrap();
@@ -323,6 +328,22 @@ mod tests {
             prop_assert!(page.offset <= offset.max(live.saturating_sub(tail_room) as u64));
             prop_assert_eq!(output.whole().is_some(), live <= 1024 && later > 0 && all.len() > 1024);
         }
+    }
+
+    #[test]
+    fn whoever_reads_along_and_lags_behind_misses_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut output = Output::new(1024, 1 << 20, dir.path(), ID);
+        let all: Vec<u8> = (0..5000).map(|at| (at % 251) as u8).collect();
+        let reader = 2000;
+        all[..2500]
+            .chunks(100)
+            .for_each(|chunk| output.append(chunk, Taken::Live(output.total().min(reader))));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        // More than memory has room for.
+        all[2500..].chunks(100).for_each(|chunk| output.append(chunk, Taken::Live(reader)));
+        let page = output.page(reader, 5000).unwrap();
+        assert_eq!((page.offset, page.data.as_slice()), (reader, &all[2000..]));
     }
 
     #[test]

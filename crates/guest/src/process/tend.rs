@@ -121,7 +121,7 @@ fn has_room(process: &Process) -> bool {
 }
 
 fn take(process: &Process, data: &[u8], notice: &impl Fn(Happening)) {
-    let taken = if process.reader.get().is_some() { Taken::Live } else { Taken::Later };
+    let taken = process.reader.get().map_or(Taken::Later, Taken::Live);
     process.output.borrow_mut().append(data, taken);
     process.watch.borrow_mut().feed(data, Instant::now(), notice);
     process.changed.notify_waiters();

@@ -74,6 +74,11 @@ fn a_call_that_was_cut_off_is_never_mended() {
     // What was never begun is not the same as none.
     assert!(is_broken(&Pieces::default().finish(Ending::Cut)));
     assert_eq!(Pieces::default().finish(Ending::Whole), object(json!({})));
+    for nothing in [json!("{}"), json!("null"), json!({})] {
+        let mut pieces = Pieces::default();
+        pieces.push(&nothing);
+        assert!(is_broken(&pieces.finish(Ending::Cut)), "{nothing}");
+    }
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! The client against a scripted model, over HTTP.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod aimock;
 mod fallback;
 mod replies;
 mod support;
+mod vendors;
+mod window;

@@ -196,3 +196,71 @@ async fn a_call_that_was_cut_off_is_broken_by_every_protocol() {
         }
     }
 }
+
+#[tokio::test]
+async fn calls_and_thoughts_written_as_text_are_found() {
+    let answer = "<think>I need a list.</think>\n\nI look. <tool_call>{\"name\": \"terminal\", \"arguments\": {\"command\": \"ls\"}}</tool_call>";
+    for chunk in [1, 7, 4096] {
+        let delivery = Delivery { chunk: Some(chunk), ..Delivery::default() };
+        let words = vec![Said::Text(answer.to_owned())];
+        let model =
+            ScriptedModel::start([Step::Answer(Answer { says: words, finish: None, delivery })]).unwrap();
+        let (reply, events) =
+            ask(&Client::default(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
+        let reply = reply.unwrap();
+        assert_eq!(reply.finish, Finish::Calls);
+        assert_eq!(reply.parts[1..], [says("I look. "), called("call_1_0", json!({"command": "ls"}))]);
+        assert_eq!(shown(&events).trim_end(), "I look.");
+    }
+}
+
+#[tokio::test]
+async fn the_same_call_twice_is_one_call() {
+    for api in APIS {
+        let twice = [
+            call("c1", json!({"command": "ls"})),
+            call("c2", json!({"command": "ls"})),
+            call("c2", json!({"command": "pwd"})),
+        ];
+        let model = ScriptedModel::start([Step::says(twice)]).unwrap();
+        let reply = ask(&Client::default(), &[endpoint(&model, api)], &[user("hi")]).await.0.unwrap();
+        let calls: Vec<&Part> = reply.parts.iter().collect();
+        assert_eq!(calls.len(), 2, "{api:?}: {calls:?}");
+        // And no two have the same name, so that each gets its own answer.
+        let ids: Vec<&str> = reply
+            .parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Call(call) => Some(call.id.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_ne!(ids[0], ids[1]);
+    }
+}
+
+#[tokio::test]
+async fn every_shape_of_arguments_comes_to_the_same_object_streamed_and_whole() {
+    let text = "{\"command\":\"ls\"}";
+    let shapes = [
+        json!(text),
+        json!({"command": "ls"}),
+        json!([{"command": "ls"}]),
+        json!(json!(text).to_string()),
+        json!(format!("{{}}{text}")),
+        json!(format!("{text}{text}")),
+        json!("{\"command\":\"ls\",}"),
+        json!("{\"command\":\"ls\""),
+    ];
+    let refusal =
+        json!({"error": {"message": "streaming is not supported", "type": "invalid_request_error"}});
+    for shape in shapes {
+        let answer = || Step::says([call("c1", shape.clone())]);
+        let model = ScriptedModel::start([answer(), Step::error(400, refusal.clone()), answer()]).unwrap();
+        let client = Client::default();
+        for _ in 0..2 {
+            let (reply, _) = ask(&client, &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await;
+            assert_eq!(reply.unwrap().parts, [called("c1", json!({"command": "ls"}))], "{shape}");
+        }
+    }
+}

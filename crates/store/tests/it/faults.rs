@@ -191,6 +191,20 @@ async fn bytes_changed_anywhere_are_an_error_or_change_nothing() {
 }
 
 #[tokio::test]
+async fn a_message_that_is_missing_is_missed() {
+    let home = Home::new();
+    let store = home.store().await;
+    let id = session(&store).await;
+    for text in ["one", "two", "three"] {
+        store.append(&id, Step::one(user(text), at(1))).await.unwrap();
+    }
+    let other = rusqlite::Connection::open(home.file()).unwrap();
+    other.execute("DELETE FROM messages WHERE seq = 2", []).unwrap();
+    let refused = store.history(&id).await;
+    assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+}
+
+#[tokio::test]
 async fn damage_that_is_seen_on_opening_is_described() {
     let home = Home::new();
     let store = home.store().await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hermes_store::{Error, Held, SessionId, Step, Store};
@@ -138,6 +138,34 @@ async fn the_turn_of_a_killed_process_goes_on_in_another() {
     store.append(&id, Step::one(result, at(2))).await.unwrap();
     store.close_turn(turn.id, "text", at(2)).await.unwrap();
     assert_eq!(store.unfinished().await.unwrap(), []);
+}
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "a process in another world is what is tested")]
+async fn a_process_in_another_container_is_seen_to_live_and_to_die() {
+    let home = Home::new();
+    let store = home.store().await;
+    let mut container = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"])
+        .arg(env!("CARGO_BIN_EXE_store-peer"))
+        .arg(home.file())
+        .arg("turn")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(container.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let id = SessionId::new(line.trim());
+    let turn = store.turn(&id).await.unwrap().unwrap();
+    assert!(matches!(turn.held, Held::Elsewhere(_)), "{turn:?}");
+    container.kill().unwrap();
+    container.wait().unwrap();
+    // Its end of the pipe is closed when it is gone.
+    out.read_to_string(&mut line).unwrap();
+    assert_eq!(store.turn(&id).await.unwrap().unwrap().held, Held::Nowhere);
+    assert_eq!(store.take_over(turn.id).await.unwrap().held, Held::Here);
 }
 
 #[tokio::test]

@@ -60,6 +60,21 @@ async fn one_answer_counts_and_only_of_whom_is_asked() {
 }
 
 #[tokio::test]
+async fn an_answer_is_acted_upon_once() {
+    let home = Home::new();
+    let store = home.store().await;
+    store.ask(question("q_a")).await.unwrap();
+    assert!(!store.use_answer("q_a", at(1)).await.unwrap(), "there is none yet");
+    store.answer("q_a", answer("cli", 1, Choice::Once)).await.unwrap();
+    assert!(!store.question("q_a").await.unwrap().unwrap().is_used);
+    let other = home.store().await;
+    let (here, there) = tokio::join!(store.use_answer("q_a", at(2)), other.use_answer("q_a", at(2)));
+    assert_ne!(here.unwrap(), there.unwrap());
+    assert!(store.question("q_a").await.unwrap().unwrap().is_used);
+    assert!(!store.use_answer("q_none", at(2)).await.unwrap());
+}
+
+#[tokio::test]
 async fn questions_are_listed_as_long_as_they_wait() {
     let home = Home::new();
     let store = home.store().await;

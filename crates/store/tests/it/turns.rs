@@ -128,4 +128,5 @@ async fn a_continuation_takes_the_turn_along() {
     for word in ["Long talk", old.as_str(), "last"] {
         assert_eq!(store.resolve(&Reader::Owner, word).await.unwrap().id, new, "{word}");
     }
+    assert_eq!(store.meant(&Reader::Owner, old.as_str()).await.unwrap().id, old, "to look at, it is itself");
 }

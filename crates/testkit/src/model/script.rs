@@ -19,6 +19,8 @@ pub struct Script {
     pub always: Option<Step>,
     /// Answers to other paths, by method and path.
     pub routes: BTreeMap<String, Value>,
+    /// Whether requests are forgotten once they are answered: those of a long run would fill the memory.
+    pub forgets: bool,
 }
 
 /// The answer to one request.

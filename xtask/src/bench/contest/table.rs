@@ -50,6 +50,18 @@ impl Row {
         Self::faster(name, ours, other, 0.0)
     }
 
+    /// What part of another's this is, which must not be more than this.
+    pub(in crate::bench) fn share(
+        name: &str,
+        unit: &'static str,
+        ours: f64,
+        other: (&str, f64),
+        most: f64,
+    ) -> Self {
+        let row = Self::figures(name, unit, &[ours], Bar::AtMost(most));
+        Self { ratio: ours / other.1, beside: Some((other.0.to_owned(), other.1)), ..row }
+    }
+
     /// Figures that have a bar themselves.
     pub(in crate::bench) fn figures(name: &str, unit: &'static str, figures: &[f64], bar: Bar) -> Self {
         let mut sorted = figures.to_vec();

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use super::IMAGE;
+use super::registry::Registry;
 use crate::bench::chance;
 use crate::bench::contest::Bench;
 use crate::bench::contest::table::{Bar, Row};
@@ -26,16 +28,25 @@ pub(super) fn rows(bench: &mut Bench) -> Result<Vec<Row>> {
     let home = bench.folder.home().join("killed");
     fs::create_dir_all(&home)?;
     let hermes = Hermes { program: bench.hermes.clone(), home, env: bench.env().to_vec() };
+    let registry = Registry::new(&hermes.home.join("registry"), &bench.variable(IMAGE)?, bench.env())?;
     let began = Instant::now();
     hermes.run(&["exec", "--backend", "docker", "--session", "first", "--", "true"])?;
     let usual = began.elapsed();
+    let began = Instant::now();
+    let pulled = ["--image", &registry.image, "--", "true"];
+    hermes.run(&[&["exec", "--backend", "docker", "--session", "pulled"], &pulled[..]].concat())?;
+    let pulling = began.elapsed();
     let (mut running, mut seen) = (0, 0);
     for number in 0..KILLS {
         let session = format!("session {}", number % 8);
-        let (session, words, span): (_, &[&str], _) = match number % 4 {
+        let (session, words, span): (_, &[&str], _) = match number % 5 {
             0 => (format!("new {number}"), &["--", "true"], usual),
             1 => (session, &["--", "sleep 60"], 2 * usual),
             2 => (session, &["--background", "--", BACKGROUND], usual),
+            3 => {
+                registry.forget()?;
+                (format!("pulled {number}"), &pulled, pulling)
+            }
             _ => {
                 hermes.run(&["exec", "--backend", "docker", "--session", "ending", "--", "true"])?;
                 ("ending".to_owned(), &[], usual)
@@ -54,7 +65,7 @@ pub(super) fn rows(bench: &mut Bench) -> Result<Vec<Row>> {
         seen = seen.max(hermes.containers()?.len());
     }
     eprintln!(
-        "{running} of {KILLS} were still running when killed; up to {seen} containers were there at once"
+        "{running} of {KILLS} were still running when killed, and a pull takes {pulling:?}; up to {seen} containers were there at once"
     );
     ensure!(running > 0 && seen > 0, "nothing was killed, so nothing is proved");
     for session in LIVE {

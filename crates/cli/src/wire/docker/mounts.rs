@@ -1,8 +1,11 @@
 //! What of the host a container sees: what the owner listed, the directory hermes was started in if that is wanted, and
 //! of the hermes home what commands are meant to use. What hermes itself lives on is never shown, by whatever path.
 
+mod skills;
+
+use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use hermes_exec::backend::docker::{HOME, Volume, WORKSPACE};
 use hermes_exec::{Bind, Writable};
@@ -12,16 +15,19 @@ use crate::Context;
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
 use crate::wire::{here, install_path, kept, known_install, local, run_directory};
+use skills::Declared;
 
 /// Where hermes puts its own things inside.
 const RESERVED: &str = "/.hermes";
 /// The directory below the home inside that holds what is shown of the hermes home.
 const SHOWN: &str = ".hermes";
+/// The skills of the hermes home, and those that are elsewhere.
+const SKILLS: [&str; 2] = ["skills", "external_skills"];
 /// What commands may use of the hermes home.
 const KINDS: [&str; 6] =
-    ["skills", "cache/documents", "cache/images", "cache/audio", "cache/videos", "cache/screenshots"];
+    [SKILLS[0], "cache/documents", "cache/images", "cache/audio", "cache/videos", "cache/screenshots"];
 /// What in the hermes home is never shown: everything whose name begins so.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
     ".env",
     "auth.json",
     "config.yaml",
@@ -32,6 +38,7 @@ const OWN: [&str; 10] = [
     "pairing",
     "profiles",
     "cron",
+    "mcp-tokens",
 ];
 /// How much of a tree is looked through for links.
 const MOST_ENTRIES: usize = 100_000;
@@ -119,7 +126,7 @@ fn start_directory(config: &Config, owner_home: &str) -> Result<PathBuf, Failure
     if is_inside { here() } else { Ok(chosen) }
 }
 
-/// What commands may use of the hermes home, as far as it is there.
+/// What commands may use of the hermes home and of the skills elsewhere, as far as it is there.
 fn system(context: &Context, config: &Config, own: &Own) -> Result<Vec<Bind>, Failure> {
     let mut binds = Vec::new();
     for kind in KINDS {
@@ -127,47 +134,106 @@ fn system(context: &Context, config: &Config, own: &Own) -> Result<Vec<Bind>, Fa
         if !path.is_dir() {
             continue;
         }
-        match own.way_out(&path) {
+        match own.way_out(&path, &own.home) {
             None => binds.push(shown(path, kind)),
-            Some(link) => context.screen.warn(&format!(
-                "{} is not shown to commands: {} leads out of it",
-                path.display(),
-                link.display()
-            )),
+            Some(link) => hide(context, &path, &link),
+        }
+    }
+    for (number, path) in external_skills(context, config, own)?.into_iter().enumerate() {
+        match own.way_out(&path, &path) {
+            None => binds.push(shown(path, &format!("{}/{number}", SKILLS[1]))),
+            Some(link) => hide(context, &path, &link),
         }
     }
     for name in &config.terminal.credential_files {
         let key = format!("terminal.credential_files: `{name}`");
-        let is_plain =
-            Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-        if !is_plain {
-            return Err(Failure::new(
-                Kind::Configuration,
-                format!("{key} is not a path below the hermes home"),
-            )
-            .hint("`terminal.docker_volumes` mounts other files"));
-        }
-        let path = own.home.join(name);
-        let real = match fs::canonicalize(&path) {
-            Ok(real) if real.is_file() => real,
-            _ => {
+        match own.credential(name) {
+            Ok(real) => binds.push(shown(real, name)),
+            Err(Unfit::Absent(path)) => {
                 context.screen.warn(&format!("{key}: there is no file {}", path.display()));
+            }
+            Err(unfit) => {
+                return Err(Failure::new(Kind::Configuration, format!("{key} {unfit}"))
+                    .hint("`terminal.docker_volumes` mounts other files"));
+            }
+        }
+    }
+    // Whoever wrote a skill is not the owner: what it may not have it does without.
+    let is_skills = |bind: &&Bind| SKILLS.iter().any(|name| bind.target.starts_with(inside(name)));
+    let trees: Vec<PathBuf> = binds.iter().filter(is_skills).map(|bind| bind.source.clone()).collect();
+    for Declared { skill, name } in skills::declared(&trees) {
+        let wanted = match own.credential(&name) {
+            Ok(real) => shown(real, &name),
+            // It is not set up yet.
+            Err(Unfit::Absent(_)) => continue,
+            Err(unfit) => {
+                let skill = skill.display();
+                context
+                    .screen
+                    .warn(&format!("{skill} wants the file `{name}`, which it does not get: it {unfit}"));
                 continue;
             }
         };
-        if !real.starts_with(&own.home) {
-            let what = format!("{key} leads out of the hermes home, to {}", real.display());
-            return Err(
-                Failure::new(Kind::Configuration, what).hint("`terminal.docker_volumes` mounts other files")
-            );
+        if !binds.iter().any(|bind| bind.target == wanted.target) {
+            binds.push(wanted);
         }
-        binds.push(shown(own.checked(&real, &key)?, name));
     }
     Ok(binds)
 }
 
+fn hide(context: &Context, tree: &Path, link: &Path) {
+    let (tree, link) = (tree.display(), link.display());
+    context.screen.warn(&format!("{tree} is not shown to commands: {link} leads out of it"));
+}
+
+/// The directories with skills that are not in the hermes home, each once.
+fn external_skills(context: &Context, config: &Config, own: &Own) -> Result<Vec<PathBuf>, Failure> {
+    let mut found = Vec::new();
+    for chosen in &config.skills.external_dirs {
+        let key = format!("skills.external_dirs: `{chosen}`");
+        let path = own.home.join(local::expanded(chosen, &local::owner_home(context)));
+        if !path.is_dir() {
+            context.screen.warn(&format!("{key}: there is no directory {}", path.display()));
+            continue;
+        }
+        let real = own.checked(&path, &key)?;
+        if real != own.home.join(SKILLS[0]) && !found.contains(&real) {
+            found.push(real);
+        }
+    }
+    Ok(found)
+}
+
 fn shown(source: PathBuf, name: &str) -> Bind {
-    Bind { source, target: Path::new(HOME).join(SHOWN).join(name), writable: Writable::No }
+    Bind { source, target: inside(name), writable: Writable::No }
+}
+
+/// Where something of the hermes home is inside.
+fn inside(name: &str) -> PathBuf {
+    Path::new(HOME).join(SHOWN).join(name)
+}
+
+/// Why a file of the hermes home is not shown.
+enum Unfit {
+    /// It is not there.
+    Absent(PathBuf),
+    /// It is not named by a path below the hermes home.
+    Elsewhere,
+    /// It leads out of the hermes home, to this.
+    LeadsOut(PathBuf),
+    /// It would show this.
+    Own(PathBuf),
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent(path) => write!(f, "is not there: {}", path.display()),
+            Self::Elsewhere => f.write_str("is not a path below the hermes home"),
+            Self::LeadsOut(path) => write!(f, "leads out of the hermes home, to {}", path.display()),
+            Self::Own(path) => write!(f, "would show {}, which hermes lives on", path.display()),
+        }
+    }
 }
 
 /// What hermes itself lives on.
@@ -212,6 +278,24 @@ impl Own {
         }
     }
 
+    /// The file of the hermes home with this name, without links.
+    fn credential(&self, name: &str) -> Result<PathBuf, Unfit> {
+        let mut parts = Path::new(name).components().peekable();
+        let is_plain = parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)));
+        if !is_plain {
+            return Err(Unfit::Elsewhere);
+        }
+        let path = self.home.join(name);
+        let real = fs::canonicalize(&path).ok().filter(|real| real.is_file()).ok_or(Unfit::Absent(path))?;
+        if !real.starts_with(&self.home) {
+            return Err(Unfit::LeadsOut(real));
+        }
+        match self.revealed_by(&real) {
+            None => Ok(real),
+            Some(own) => Err(Unfit::Own(own)),
+        }
+    }
+
     /// What of this could be reached through a path without links.
     fn revealed_by(&self, real: &Path) -> Option<PathBuf> {
         let covers = |own: &&PathBuf| real.starts_with(own) || own.starts_with(real);
@@ -227,13 +311,13 @@ impl Own {
         self.paths.iter().find(covers).cloned()
     }
 
-    /// A link in a tree that leads out of the hermes home or to what is never shown, or the tree itself, should it be
-    /// too large to know.
-    fn way_out(&self, tree: &Path) -> Option<PathBuf> {
+    /// A link in a tree that leads out of a directory around it or to what is never shown, or the tree itself, should it
+    /// be too large to know.
+    fn way_out(&self, tree: &Path, around: &Path) -> Option<PathBuf> {
         let leads_out = |path: &Path| {
             // What leads nowhere shows nothing.
             fs::canonicalize(path)
-                .is_ok_and(|real| !real.starts_with(&self.home) || self.revealed_by(&real).is_some())
+                .is_ok_and(|real| !real.starts_with(around) || self.revealed_by(&real).is_some())
         };
         if leads_out(tree) {
             return Some(tree.to_owned());

@@ -37,6 +37,8 @@ const NOBODY: u32 = 65534;
 const CGROUP_2: &str = "/sys/fs/cgroup/cgroup.controllers";
 /// How often an engine is asked what it is.
 const ATTEMPTS: u32 = 5;
+/// The storages whose layers have a limit, or would have if the disk below were set up for it.
+const QUOTA: [&str; 5] = ["overlay2 on xfs", "overlay on xfs", "btrfs on ", "zfs on ", "devicemapper on "];
 /// The container by which is tried whether a layer can be limited.
 const PROBE: &str = "hermes-probe";
 
@@ -230,6 +232,11 @@ impl Engine {
         }
     }
 
+    /// What it answered instead of doing what was asked.
+    pub(super) fn fault(&self, error: &ApiError) -> EngineFault {
+        failed(&self.address, error)
+    }
+
     /// Whether it has this image.
     pub async fn has_image(&self, image: &str) -> Result<bool, EngineFault> {
         match self.api.inspect_image(image).await {
@@ -322,7 +329,30 @@ pub(super) fn forbidden(socket: &Path) -> EngineFault {
 }
 
 fn failed(address: &Address, error: &ApiError) -> EngineFault {
-    EngineFault::Failed { address: address.clone(), reason: error.to_string() }
+    let fault = match (error, address) {
+        (ApiError::SocketNotFoundError(_), Address::Unix(socket)) => {
+            EngineFault::Absent { socket: socket.clone() }
+        }
+        (ApiError::HyperLegacyError { err }, _) if err.is_connect() => {
+            EngineFault::Refused { address: address.clone(), reason: cause(err) }
+        }
+        (ApiError::RequestTimeoutError, _) => {
+            EngineFault::Silent { address: address.clone(), patience: Duration::from_secs(ANSWER) }
+        }
+        _ => return EngineFault::Failed { address: address.clone(), reason: error.to_string() },
+    };
+    // The one that comes back may be another.
+    lock().remove(&address.to_string());
+    fault
+}
+
+/// What is at the bottom of an error.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut bottom = error;
+    while let Some(below) = bottom.source() {
+        bottom = below;
+    }
+    bottom.to_string()
 }
 
 async fn examined(
@@ -338,7 +368,7 @@ async fn examined(
     }
     let (facts, description) = describe(greeting, info);
     let mut engine = Engine { api, facts, address: address.clone() };
-    let may_have_quota = ["overlay2 on xfs", "overlay on xfs"].contains(&description.storage.as_str());
+    let may_have_quota = QUOTA.iter().any(|storage| description.storage.starts_with(storage));
     engine.facts.has_disk_quota = !facts.is_rootless && may_have_quota && engine.tries_disk_quota().await?;
     Ok((engine, description))
 }
@@ -418,12 +448,12 @@ fn describe(greeting: &Greeting, info: SystemInfo) -> (Facts, Description) {
 
 /// Why no container could be made.
 pub(super) fn explain(address: &Address, error: &ApiError, sources: &[PathBuf]) -> EngineFault {
-    let failed = |reason: String| EngineFault::Failed { address: address.clone(), reason };
     match error {
         ApiError::DockerResponseServerError { message, .. } => {
-            EngineFault::mount(message, sources).unwrap_or_else(|| failed(message.clone()))
+            let failed = || EngineFault::Failed { address: address.clone(), reason: message.clone() };
+            EngineFault::mount(message, sources).unwrap_or_else(failed)
         }
-        other => failed(other.to_string()),
+        other => failed(address, other),
     }
 }
 

@@ -96,6 +96,12 @@ pub enum EngineFault {
         /// What is carried along.
         guest: String,
     },
+    /// The user that hermes runs as has another number inside.
+    #[error("{address} gives its containers other users, so that none of them is the one hermes runs as")]
+    Remapped {
+        /// Where.
+        address: Address,
+    },
     /// Something of this machine that the engine cannot show inside.
     #[error("the engine cannot mount {}: {reason}", path.display())]
     Mount {

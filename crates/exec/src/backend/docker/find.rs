@@ -10,11 +10,13 @@
 //! | the usual sockets | the first that this user may use; only those of the engine that is meant |
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use super::engine::Address;
@@ -22,6 +24,10 @@ use super::fault::{EngineFault, Unsupported};
 
 /// The context of Docker that means none.
 const NO_CONTEXT: &str = "default";
+/// What is read of a file; those of Docker are far shorter.
+const LONGEST_FILE: u64 = 4 << 20;
+/// How it is said that there is no file.
+const NOT_THERE: [io::ErrorKind; 2] = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
 /// Where an engine listens that was told no port.
 const PORT: u16 = 2375;
 
@@ -141,13 +147,15 @@ impl Clues {
             Some(name) => Some(name.clone()),
             None => {
                 let path = self.docker_config.join("config.json");
-                // Whoever has no such file has chosen none.
-                let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
-                let settings: Settings = serde_json::from_str(&text).map_err(|error| {
+                let wrong = |error: io::Error| {
                     let reason = format!("{}: {error}", path.display());
                     EngineFault::Context { name: "in use".to_owned(), reason }
-                })?;
-                settings.current_context
+                };
+                match read::<Settings>(&path) {
+                    // Whoever has no such file has chosen none.
+                    Err(error) if NOT_THERE.contains(&error.kind()) => None,
+                    settings => settings.map_err(wrong)?.current_context,
+                }
             }
         };
         Ok(chosen.filter(|name| !name.is_empty() && name != NO_CONTEXT))
@@ -172,10 +180,7 @@ impl Clues {
         let id: String = Sha256::digest(&name).iter().map(|byte| format!("{byte:02x}")).collect();
         let contexts = self.docker_config.join("contexts");
         let path = contexts.join("meta").join(&id).join("meta.json");
-        let read = fs::read_to_string(&path).map_err(|error| error.to_string());
-        let meta =
-            read.and_then(|text| serde_json::from_str::<Meta>(&text).map_err(|error| error.to_string()));
-        let meta = meta.map_err(|error| EngineFault::Context {
+        let meta = read::<Meta>(&path).map_err(|error| EngineFault::Context {
             name: name.clone(),
             reason: format!("{}: {error}", path.display()),
         })?;
@@ -203,6 +208,13 @@ impl Clues {
             Meant::Podman => podman.into(),
         }
     }
+}
+
+/// A file of Docker's own settings.
+fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    let mut text = Vec::new();
+    File::open(path)?.take(LONGEST_FILE).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
 }
 
 fn parse(text: &str, why: Why, is_encrypted: bool) -> Result<Found, EngineFault> {
@@ -344,6 +356,10 @@ mod tests {
         assert!(told.ends_with("meta.json: No such file or directory (os error 2)"), "{told}");
         fs::write(folder.path().join(".docker/config.json"), "{").unwrap();
         assert!(reason(&clues).1.contains("config.json: EOF"), "{clues:?}");
+        // One that is there and cannot be read may say anything.
+        fs::remove_file(folder.path().join(".docker/config.json")).unwrap();
+        fs::create_dir(folder.path().join(".docker/config.json")).unwrap();
+        assert!(reason(&clues).1.contains("config.json: Is a directory"), "{clues:?}");
         clues.docker_context = some("far");
         assert_eq!(clues.find(), unix("/other.sock", Why::Context("far".to_owned())));
         let meta = folder.path().join(".docker/contexts/meta");

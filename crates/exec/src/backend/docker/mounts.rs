@@ -23,7 +23,9 @@ impl Docker {
     /// Whether the owner shows something else there.
     pub(super) fn provides(&self, path: &str) -> bool {
         let binds = self.binds.iter().map(|bind| &bind.target);
-        binds.chain(self.volumes.iter().map(|volume| &volume.target)).any(|target| target == Path::new(path))
+        let is_mounted = |target: &PathBuf| target == Path::new(path);
+        binds.chain(self.volumes.iter().map(|volume| &volume.target)).any(is_mounted)
+            || self.extra.tmpfs.contains_key(path)
     }
 
     /// Makes what is mounted upon inside of other mounts, so that it is the owner's: an engine would make it as root.

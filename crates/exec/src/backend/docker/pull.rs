@@ -7,7 +7,7 @@ use bollard::errors::Error as ApiError;
 use bollard::models::CreateImageInfo;
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures_util::StreamExt;
-use hermes_types::{BackendName, Secret};
+use hermes_types::Secret;
 use thiserror::Error;
 use tokio::time::timeout;
 
@@ -181,10 +181,7 @@ async fn look(engine: &Engine, image: &str) -> Result<Option<Image>, Error> {
         Err(error) if Fault::of(&error) == Fault::Name => {
             return Err(Error::Pull { image: image.to_owned(), fault: Fault::Name });
         }
-        found => found.map_err(|error| Error::Unavailable {
-            backend: BackendName::Docker,
-            reason: format!("looking for the image {image}: {error}"),
-        })?,
+        found => found.map_err(|error| engine.fault(&error))?,
     };
     let digests = found.repo_digests.unwrap_or_default();
     Ok(Some(Image {
@@ -371,6 +368,10 @@ impl Fault {
             "no route to host",
             "i/o timeout",
             "TLS handshake timeout",
+            "Client.Timeout exceeded",
+            "context deadline exceeded",
+            "server misbehaving",
+            "emporary failure in name resolution",
             "x509:",
         ]) {
             Self::Unreachable(said.clone())
@@ -495,6 +496,10 @@ mod tests {
                 Fault::Platform,
             ),
             ("write /var/lib/x: no space left on device", Fault::Full),
+            (
+                "Get \"https://h/v2/\": context deadline exceeded",
+                Fault::Unreachable("Get \"https://h/v2/\": context deadline exceeded".to_owned()),
+            ),
             ("something else", Fault::Other("something else".to_owned())),
         ];
         for (said, wanted) in cases {

@@ -5,17 +5,19 @@ use std::path::Path;
 
 use bollard::models::{
     ContainerCreateBody, HostConfig, Mount, MountBindOptions, MountType, MountVolumeOptions,
+    MountVolumeOptionsDriverConfig,
 };
 use hermes_types::Network;
 
 use super::engine::{Facts, Kind};
 use super::road::{Owner, Road};
-use super::{Docker, HOME, User, Volume, WORKSPACE};
+use super::{Docker, HOME, Inmate, User, Volume, WORKSPACE};
 use crate::Plan;
 use crate::backend::bind::Writable;
 use crate::registry::{Room, SOCKET};
 
 /// Where things of hermes are inside.
+pub(super) const OURS: &str = "/.hermes";
 pub(super) const GUEST: &str = "/.hermes/guest";
 pub(super) const RUN: &str = "/.hermes/run";
 
@@ -42,6 +44,9 @@ const SCRATCH: [(&str, &str, u64); 6] = [
     (WORKSPACE, "rw,exec", 10 << 30),
 ];
 
+/// Those of them that belong to whoever commands run as.
+const OWN: [&str; 3] = [HOME, "/home", WORKSPACE];
+
 /// What the container of a place is called.
 pub(super) fn name(plan: &Plan) -> String {
     // "hermes-" and the first eight digits; the label has all of them.
@@ -56,12 +61,21 @@ pub(super) fn volumes(plan: &Plan) -> Vec<String> {
 impl Docker {
     /// The user of this machine whom commands run as, if they do not run as the image says.
     pub(super) fn owner(&self, facts: &Facts) -> Option<Owner> {
-        // With an engine of that user, who is meant is root inside.
-        let is_host = self.user == User::Host && !facts.is_rootless;
-        is_host.then(|| Owner {
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-        })
+        match self.user {
+            User::Image => None,
+            // With an engine of that user, who is meant is root inside.
+            User::Host if facts.is_rootless => Some(Owner::default()),
+            User::Host => Some(Owner {
+                uid: rustix::process::getuid().as_raw(),
+                gid: rustix::process::getgid().as_raw(),
+            }),
+        }
+    }
+
+    /// Whom commands run as, unless that is left to the image.
+    pub(super) fn chosen_user(&self, facts: &Facts) -> Option<String> {
+        let owner = || self.owner(facts).map(|owner| format!("{}:{}", owner.uid, owner.gid));
+        self.extra.user.clone().or_else(owner)
     }
 
     /// The request for the container of a place, whose guest listens in the directory `inside` of the host.
@@ -69,25 +83,32 @@ impl Docker {
         &self,
         plan: &Plan,
         facts: &Facts,
+        inmate: &Inmate,
         guest: &Path,
         inside: &Path,
     ) -> ContainerCreateBody {
-        let owner = self.owner(facts).map(|owner| format!("{}:{}", owner.uid, owner.gid));
-        let user = self.extra.user.clone().or(owner);
+        let user = self.chosen_user(facts);
         let root = |user: &str| matches!(user.split(':').next(), Some("0" | "root"));
         let changes = self.extra.user.as_deref().map_or(user.is_none(), root);
-        let rights = CAPABILITIES.iter().chain(if changes { &CHANGE_USER[..] } else { &[] });
+        let rights = match (facts.kind, inmate) {
+            // They would be that user's at once; Docker keeps them for root.
+            (Kind::Podman, Inmate::Number { .. } | Inmate::Name) => Vec::new(),
+            _ if changes => [&CAPABILITIES[..], &CHANGE_USER].concat(),
+            _ => CAPABILITIES.to_vec(),
+        };
         let words = ["serve", "--foreground", "--socket", &format!("{RUN}/{SOCKET}"), "--idle"];
         let idle = plan.spec.lifetime.as_secs().to_string();
         let limits = &self.limits;
         let bytes = |number: Option<u64>| number.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
         let storage = limits.disk.map(|disk| HashMap::from([("size".to_owned(), disk.to_string())]));
+        let mut mounts = self.mounts(plan, guest, inside);
+        mounts.extend(self.scratch_for_name(facts.kind, inmate));
         let host_config = HostConfig {
-            mounts: Some(self.mounts(plan, guest, inside)),
+            mounts: Some(mounts),
             binds: Some(self.volumes.iter().map(bound).collect()),
-            tmpfs: Some(self.scratch(facts.kind, user.as_deref())),
+            tmpfs: Some(self.scratch(facts.kind, inmate)),
             cap_drop: Some(vec!["ALL".to_owned()]),
-            cap_add: Some(rights.map(|right| (*right).to_owned()).collect()),
+            cap_add: Some(rights.into_iter().map(str::to_owned).collect()),
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
             pids_limit: limits.processes.map(i64::from),
             nano_cpus: limits.millicpus.map(|millis| i64::from(millis) * 1_000_000),
@@ -112,6 +133,8 @@ impl Docker {
             env: Some(vec![format!("HOME={HOME}")]),
             user,
             working_dir: Some("/".to_owned()),
+            // An image may name one that means nothing to the guest.
+            stop_signal: Some("SIGTERM".to_owned()),
             labels: Some(labels(plan)),
             host_config: Some(host_config),
             ..ContainerCreateBody::default()
@@ -150,28 +173,64 @@ impl Docker {
             ..Mount::default()
         };
         let volumes = if self.files.is_some() { volumes(plan) } else { Vec::new() };
-        volumes.into_iter().zip([HOME, WORKSPACE]).map(named).collect()
+        // One without a name ends with the container. The layer may be read-only.
+        let ours = Mount { target: Some(OURS.to_owned()), typ: Some(MountType::VOLUME), ..Mount::default() };
+        volumes.into_iter().zip([HOME, WORKSPACE]).map(named).chain([ours]).collect()
     }
 
     /// What is in memory and ends with the container.
-    fn scratch(&self, engine: Kind, user: Option<&str>) -> HashMap<String, String> {
-        let own = [HOME, "/home", WORKSPACE];
-        // Whoever is not root could not write there otherwise. Podman knows no option that says whose it is, and Docker
-        // gives what is in the image the mode that it has there.
-        let owner = match (engine, user.and_then(|user| user.split_once(':'))) {
-            (_, None) => String::new(),
-            (Kind::Docker, Some((uid, gid))) => format!(",uid={uid},gid={gid}"),
-            (Kind::Podman, Some(_)) => ",mode=1777".to_owned(),
+    fn scratch(&self, engine: Kind, inmate: &Inmate) -> HashMap<String, String> {
+        // Whoever is not root could not write there otherwise: what is in the image has the mode that it has there,
+        // whatever is asked for. Podman has an option that gives it to the user, and knows who that is.
+        let owner = match (engine, inmate) {
+            (_, Inmate::Root) | (Kind::Docker, Inmate::Name) => String::new(),
+            (Kind::Docker, Inmate::Number { uid, gid: None }) => format!(",uid={uid}"),
+            (Kind::Docker, Inmate::Number { uid, gid: Some(gid) }) => format!(",uid={uid},gid={gid}"),
+            (Kind::Podman, Inmate::Number { .. } | Inmate::Name) => ",U".to_owned(),
         };
-        let kept = |path: &str| self.files.is_some() && own.contains(&path);
-        let there = SCRATCH.iter().filter(|(path, ..)| !kept(path) && !self.provides(path));
+        let elsewhere = |path: &str| OWN.contains(&path) && engine == Kind::Docker && *inmate == Inmate::Name;
+        let there = self.in_memory().filter(|(path, ..)| !elsewhere(path));
         there
-            .map(|(path, options, usual)| {
-                let size = self.limits.scratch.get(*path).unwrap_or(usual);
-                let owner = if own.contains(path) { owner.as_str() } else { "" };
-                ((*path).to_owned(), format!("{options},size={size}{owner}"))
+            .map(|(path, options, size)| {
+                let owner = if OWN.contains(&path) { owner.as_str() } else { "" };
+                (path.to_owned(), format!("{options},size={size}{owner}"))
             })
             .collect()
+    }
+
+    /// The same for a user of whom Docker is told only a name: the mode of a volume is its own.
+    fn scratch_for_name(&self, engine: Kind, inmate: &Inmate) -> Vec<Mount> {
+        if (engine, inmate) != (Kind::Docker, &Inmate::Name) {
+            return Vec::new();
+        }
+        let own = self.in_memory().filter(|(path, ..)| OWN.contains(path));
+        let volume = |(path, _, size): (&str, &str, u64)| {
+            let (kind, how) = ("tmpfs".to_owned(), format!("size={size},mode=1777"));
+            let options = [("type", kind.clone()), ("device", kind), ("o", how)];
+            let options = options.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            Mount {
+                target: Some(path.to_owned()),
+                typ: Some(MountType::VOLUME),
+                volume_options: Some(MountVolumeOptions {
+                    no_copy: Some(true),
+                    driver_config: Some(MountVolumeOptionsDriverConfig {
+                        name: Some("local".to_owned()),
+                        options: Some(options),
+                    }),
+                    ..MountVolumeOptions::default()
+                }),
+                ..Mount::default()
+            }
+        };
+        own.map(volume).collect()
+    }
+
+    /// What is in memory: where, how, and how many bytes.
+    fn in_memory(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        let kept = |path: &str| self.files.is_some() && OWN.contains(&path);
+        SCRATCH.into_iter().filter(move |(path, ..)| !kept(path) && !self.provides(path)).map(
+            |(path, options, usual)| (path, options, self.limits.scratch.get(path).copied().unwrap_or(usual)),
+        )
     }
 }
 
@@ -295,8 +354,12 @@ mod tests {
             lifetime: Duration::from_secs(1),
         };
         let plan = Plan::new(host, spec, SessionKey::new("s"));
-        let asked = shown(&docker.request(&plan, facts, Path::new("/guest"), Path::new("/inside")));
+        let inmate = Inmate::of(&docker.chosen_user(facts).unwrap_or_default());
+        let asked = docker.request(&plan, facts, &inmate, Path::new("/guest"), Path::new("/inside"));
+        let asked = shown(&asked);
         assert!(!asked.to_string().contains("hunter2"), "{asked}");
+        // Whatever an image says, this is what a guest understands.
+        assert_eq!(asked["StopSignal"], "SIGTERM");
         asked
     }
 
@@ -329,6 +392,18 @@ mod tests {
     #[test]
     fn what_is_in_memory_has_its_size_and_gives_way_to_what_is_mounted() {
         let mut docker = docker(&["--tmpfs=/run:size=1m"]);
+        docker.files = Some("/kept".into());
+        let targets = |docker: &Docker| {
+            let mounts = asked(docker, &facts(true))["HostConfig"]["Mounts"].take();
+            let targets =
+                mounts.as_array().unwrap().iter().map(|mount| mount["Target"].as_str().unwrap().to_owned());
+            targets.filter(|target| !target.starts_with(OURS)).collect::<Vec<_>>()
+        };
+        assert_eq!(targets(&docker), ["/root", "/workspace"]);
+        docker.extra.tmpfs.insert("/workspace".to_owned(), "size=2m".to_owned());
+        assert_eq!(targets(&docker), ["/root"]);
+        docker.extra.tmpfs.remove("/workspace");
+        docker.files = None;
         docker.limits.scratch = [("/tmp".to_owned(), 1 << 20), (HOME.to_owned(), 2 << 20)].into();
         let of = |docker: &Docker| asked(docker, &facts(true))["HostConfig"]["Tmpfs"].take();
         let mut expected = json!({

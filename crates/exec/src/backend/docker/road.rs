@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 
 use super::container::Container;
 use super::engine::{Address, Engine};
-use super::request::{GUEST, RUN};
+use super::request::{GUEST, OURS, RUN};
 use crate::registry::SOCKET;
 
 /// What leads to the guest.
@@ -79,18 +79,23 @@ impl Container {
         Ok(ours)
     }
 
-    /// Puts the guest into the container before it is started.
-    pub(super) async fn bring(&self, engine: &Engine, guest: &Path, owner: Owner) -> io::Result<()> {
+    /// Puts the guest into the container before it is started, with a directory to listen in.
+    pub(super) async fn bring(
+        &self,
+        engine: &Engine,
+        guest: &Path,
+        run_mode: u32,
+        owner: Owner,
+    ) -> io::Result<()> {
         let program = tokio::fs::read(guest).await?;
-        let inside = |path: &str| path.trim_start_matches('/').to_owned();
+        let inside = |path: &str| path.trim_start_matches(OURS).trim_start_matches('/').to_owned();
         let mut archive = Vec::with_capacity(program.len() + 8 * BLOCK);
-        archive.extend(header(".hermes/", Entry::Directory, 0o755, 0, Owner::default())?);
-        archive.extend(header(&format!("{}/", inside(RUN)), Entry::Directory, 0o700, 0, owner)?);
+        archive.extend(header(&format!("{}/", inside(RUN)), Entry::Directory, run_mode, 0, owner)?);
         archive.extend(header(&inside(GUEST), Entry::File, 0o755, program.len(), Owner::default())?);
         archive.extend(&program);
         // Its end is filled up, and two empty blocks follow.
         archive.resize(archive.len().next_multiple_of(BLOCK) + 2 * BLOCK, 0);
-        let options = UploadToContainerOptionsBuilder::new().path("/").build();
+        let options = UploadToContainerOptionsBuilder::new().path(OURS).build();
         let body = bollard::body_full(archive.into());
         engine.api.upload_to_container(&self.name, Some(options), body).await.map_err(io::Error::other)
     }

@@ -215,6 +215,17 @@ fn mounts_become_volumes_and_variables_stay_out_of_the_record() {
 }
 
 #[test]
+fn a_path_in_memory_is_known_however_it_is_written() {
+    let expected = parse(&["--tmpfs=/workspace/x:size=8m"]);
+    for words in
+        ["--tmpfs=//workspace/./x/:size=8m", "--mount=type=tmpfs,dst=/workspace//x,tmpfs-size=8388608"]
+    {
+        let paths: Vec<String> = parse(&[words]).tmpfs.into_keys().collect();
+        assert_eq!(paths, expected.tmpfs.keys().cloned().collect::<Vec<_>>(), "{words}");
+    }
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused_by_name() {
     let cases = [
         (
@@ -262,10 +273,16 @@ fn what_cannot_be_meant_is_refused_by_name() {
         "--tmpfs=scratch",
         "--tmpfs=/a/../.hermes",
         "--tmpfs=/.hermes/run",
+        "--tmpfs=//.hermes/run",
+        "--tmpfs=/./.hermes",
+        "--tmpfs=/",
         "--volume=/a",
         "--volume=/a:/.hermes/guest",
         "--mount=type=bind,source=name,target=/x",
         "--mount=type=bind,source=/a,target=/x,frobnicate",
+        "--mount=type=bind,source=/a:/b,target=/x",
+        "--mount=type=bind,source=/a,target=/x:ro",
+        "--mount=type=tmpfs,target=/x:exec",
         "--ulimit=nofile",
         "--ulimit=wings=1",
         "--cpuset-cpus=a",

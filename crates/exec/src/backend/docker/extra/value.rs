@@ -282,9 +282,11 @@ pub(super) fn volume(text: &str) -> Option<Volume> {
 /// `path[:options]`.
 pub(super) fn tmpfs(text: &str) -> Option<(String, String)> {
     let (path, options) = text.split_once(':').unwrap_or((text, ""));
-    let path = path.trim_end_matches('/');
-    let climbs = path.split('/').any(|part| part == "..");
-    (path.starts_with('/') && !climbs && is_free(path)).then(|| (path.to_owned(), options.to_owned()))
+    let parts = path.strip_prefix('/')?.split('/').filter(|part| !["", "."].contains(part));
+    // As the engine writes it, for two ways to write the same are one mount too many.
+    let path: String = parts.clone().flat_map(|part| ["/", part]).collect();
+    let climbs = parts.clone().any(|part| part == "..");
+    (!path.is_empty() && !climbs && is_free(&path)).then(|| (path, options.to_owned()))
 }
 
 /// Whether nothing of ours is there.
@@ -314,6 +316,10 @@ pub(super) fn mount(text: &str) -> Option<Mounted> {
             ("tmpfs-mode", value) => memory.push(format!("mode={value}")),
             _ => return None,
         }
+    }
+    // What stands in one field here would be two of a volume.
+    if source.contains(':') || target.contains(':') {
+        return None;
     }
     match kind {
         "tmpfs" if source.is_empty() && options.is_empty() => {

@@ -1,0 +1,152 @@
+//! What is special about single vendors in what is sent to them.
+
+use hermes_types::{Arguments, Call, CallId, Message, Part, Reasoning, ToolSpec};
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::endpoint::Effort;
+
+fn at(provider: &str, api: Api, base: &str, model: &str) -> Endpoint {
+    Endpoint::new(provider, api, base.parse().unwrap(), model)
+}
+
+fn history(issuer: &str, replay: Option<Value>) -> Vec<Message> {
+    let user = |text: &str| Message::User { text: text.to_owned() };
+    let call = Call { id: CallId::new("c1"), name: "t".to_owned(), arguments: Arguments::Object(Map::new()) };
+    let thought = Reasoning { text: "hm".to_owned(), issuer: Some(issuer.to_owned()), replay };
+    vec![
+        user("a"),
+        Message::Assistant {
+            parts: vec![Part::Reasoning(thought), Part::Text { text: "b".to_owned() }, Part::Call(call)],
+        },
+        Message::Tool { call: CallId::new("c1"), name: "t".to_owned(), text: "c".to_owned() },
+        Message::Assistant { parts: vec![Part::Text { text: "d".to_owned() }] },
+        user("e"),
+    ]
+}
+
+fn sent(endpoint: &Endpoint, messages: &[Message], manner: &Manner) -> Value {
+    let tools = [ToolSpec {
+        name: "t".to_owned(),
+        description: String::new(),
+        parameters: json!({"type": "object"}),
+    }];
+    let prompt = Prompt {
+        system: "s",
+        tools: &tools,
+        messages,
+        max_output: Some(100),
+        effort: Some(Effort::High),
+        session: "k",
+    };
+    serde_json::from_slice(&Request { endpoint, prompt: &prompt, manner }.body()).unwrap()
+}
+
+#[test]
+fn thoughts_go_back_as_text_to_those_who_insist_on_them() {
+    let cases = [
+        ("deepseek", "https://api.deepseek.com/v1", "deepseek", "hm"),
+        ("kimi-coding", "https://api.moonshot.ai/v1", "kimi-coding", "hm"),
+        // Thoughts of others are not theirs, but something has to be there.
+        ("xiaomi", "https://api.xiaomimimo.com/v1", "deepseek", " "),
+    ];
+    for (provider, base, issuer, expected) in cases {
+        let endpoint = at(provider, Api::ChatCompletions, base, "m");
+        let body = sent(&endpoint, &history(issuer, None), &Manner::default());
+        let assistants =
+            body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "assistant");
+        let contents: Vec<&Value> = assistants.map(|message| &message["reasoning_content"]).collect();
+        assert_eq!(contents, [expected, " "], "{provider}");
+    }
+    let other = at("custom", Api::ChatCompletions, "http://localhost:1/v1", "m");
+    assert!(
+        !sent(&other, &history("deepseek", None), &Manner::default())
+            .to_string()
+            .contains("reasoning_content")
+    );
+}
+
+#[test]
+fn openrouter_gets_its_details_back_and_claude_there_its_four_markers() {
+    let details = json!([{"type": "reasoning.encrypted", "data": "x"}]);
+    let messages = history("openrouter", Some(json!({"reasoning_details": details})));
+    let endpoint =
+        at("openrouter", Api::ChatCompletions, "https://openrouter.ai/api/v1", "anthropic/claude-opus-4.6");
+    let body = sent(&endpoint, &messages, &Manner::default());
+    assert_eq!(body["messages"][2]["reasoning_details"], details);
+    assert_eq!(body["reasoning"], json!({"effort": "high"}));
+    assert_eq!(body["usage"], json!({"include": true}));
+    let marked: Vec<usize> = body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .enumerate()
+        .filter(|(_, message)| message.to_string().contains("cache_control"))
+        .map(|(at, _)| at)
+        .collect();
+    assert_eq!(marked, [0, 3, 4, 5]);
+    let forgetful = Manner { forget_thoughts: true, ..Manner::default() };
+    assert!(sent(&endpoint, &messages, &forgetful)["messages"][2]["reasoning_details"].is_null());
+    let other = at("openrouter", Api::ChatCompletions, "https://openrouter.ai/api/v1", "qwen/qwen3");
+    assert!(!sent(&other, &messages, &Manner::default()).to_string().contains("cache_control"));
+}
+
+#[test]
+fn openai_has_its_own_names() {
+    let endpoint = at("openai-api", Api::ChatCompletions, "https://api.openai.com/v1", "gpt-5.1");
+    let body = sent(&endpoint, &history("x", None), &Manner::default());
+    assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(100), &Value::Null));
+    assert_eq!(body["messages"][0], json!({"role": "developer", "content": "s"}));
+    assert_eq!(body["reasoning_effort"], "high");
+    let body = sent(
+        &at("x", Api::ChatCompletions, "http://h/v1", "gpt-5.1"),
+        &history("x", None),
+        &Manner::default(),
+    );
+    assert_eq!((&body["max_tokens"], &body["messages"][0]["role"]), (&json!(100), &json!("system")));
+    // A server that knows only the new name gets it after it has said so.
+    let manner = Manner { without: ["max_tokens".to_owned()].into(), ..Manner::default() };
+    let body = sent(&at("x", Api::ChatCompletions, "http://h/v1", "m"), &history("x", None), &manner);
+    assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(100), &Value::Null));
+}
+
+#[test]
+fn claude_thinks_as_its_version_can() {
+    let cases = [
+        ("claude-opus-4-6", json!({"type": "adaptive"}), json!({"effort": "high"}), 100),
+        ("claude-sonnet-4-5", json!({"type": "enabled", "budget_tokens": 16384}), Value::Null, 20480),
+        ("claude-haiku-4-5", Value::Null, Value::Null, 100),
+        ("MiniMax-M2", Value::Null, Value::Null, 100),
+    ];
+    for (model, thinking, output, cap) in cases {
+        let endpoint = at("anthropic", Api::AnthropicMessages, "https://api.anthropic.com", model);
+        let body = sent(&endpoint, &history("x", None), &Manner::default());
+        assert_eq!(
+            (&body["thinking"], &body["output_config"], &body["max_tokens"]),
+            (&thinking, &output, &json!(cap)),
+            "{model}"
+        );
+    }
+}
+
+#[test]
+fn responses_keep_their_prefix_by_the_session_and_store_nothing() {
+    let endpoint = at("openai-api", Api::Responses, "https://api.openai.com/v1", "gpt-5.1");
+    let item = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
+    let body = sent(&endpoint, &history("openai-api", Some(item.clone())), &Manner::default());
+    assert_eq!((&body["prompt_cache_key"], &body["store"]), (&json!("k"), &json!(false)));
+    assert_eq!(body["input"][1], item);
+    assert_eq!(body["include"], json!(["reasoning.encrypted_content"]));
+    let forgetful = Manner { forget_thoughts: true, ..Manner::default() };
+    assert!(!sent(&endpoint, &history("openai-api", Some(item)), &forgetful).to_string().contains("rs_1"));
+}
+
+#[test]
+fn the_owners_fields_go_over_ours_but_never_over_the_conversation() {
+    let mut endpoint = at("x", Api::ChatCompletions, "http://h/v1", "m");
+    endpoint.extra =
+        json!({"temperature": 0.2, "messages": [], "max_tokens": 7}).as_object().unwrap().clone();
+    let body = sent(&endpoint, &history("x", None), &Manner::default());
+    assert_eq!((&body["temperature"], &body["max_tokens"]), (&json!(0.2), &json!(7)));
+    assert_eq!(body["messages"].as_array().unwrap().len(), 6);
+}

@@ -1,0 +1,101 @@
+//! How long a conversation may be, in the words of each server.
+
+use hermes_model::{Api, Client, WindowSource};
+use hermes_testkit::model::Script;
+use hermes_testkit::{ScriptedModel, Step};
+use serde_json::{Value, json};
+
+use crate::support::{ask, endpoint, user};
+
+fn server(routes: &[(&str, Value)]) -> ScriptedModel {
+    let routes = routes.iter().map(|(line, answer)| ((*line).to_owned(), answer.clone())).collect();
+    ScriptedModel::play(Script { routes, always: Some(Step::text("ok")), ..Script::default() }).unwrap()
+}
+
+#[tokio::test]
+async fn each_server_is_asked_in_its_own_way() {
+    let list = |fields: Value| json!({"object": "list", "data": [fields]});
+    let show = |parameters: &str| json!({"parameters": parameters, "model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40960}});
+    let cases = [
+        (
+            "vLLM",
+            vec![("GET /v1/models", list(json!({"id": "scripted", "max_model_len": 16384})))],
+            Some(16384),
+        ),
+        (
+            "llama.cpp",
+            vec![
+                ("GET /props", json!({"default_generation_settings": {"n_ctx": 4096}, "total_slots": 1})),
+                ("GET /v1/models", list(json!({"id": "scripted", "meta": {"n_ctx_train": 131072}}))),
+            ],
+            Some(4096),
+        ),
+        (
+            "LM Studio",
+            vec![(
+                "GET /api/v1/models",
+                json!({"models": [{"key": "scripted", "max_context_length": 131072, "loaded_instances": [{"config": {"context_length": 8192}}]}]}),
+            )],
+            Some(8192),
+        ),
+        ("Ollama", vec![("POST /api/show", show("")), ("GET /api/ps", json!({"models": []}))], Some(40960)),
+        (
+            "Ollama with a Modelfile",
+            vec![("POST /api/show", show("temperature 0.6\nnum_ctx                        16384"))],
+            Some(16384),
+        ),
+        (
+            "Ollama with less loaded",
+            vec![
+                ("POST /api/show", show("")),
+                ("GET /api/ps", json!({"models": [{"name": "scripted", "context_length": 4096}]})),
+            ],
+            Some(4096),
+        ),
+        ("nobody", Vec::new(), None),
+        ("nonsense", vec![("GET /v1/models", json!([7])), ("GET /props", json!("x"))], None),
+    ];
+    for (name, routes, tokens) in cases {
+        let model = server(&routes);
+        let window = Client::default().window(&endpoint(&model, Api::ChatCompletions)).await;
+        assert_eq!(window.tokens, tokens, "{name}");
+        let source = if tokens.is_some() { WindowSource::Server } else { WindowSource::Unknown };
+        assert_eq!(window.source, source, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn anthropic_says_it_of_each_model() {
+    let model = server(&[(
+        "GET /v1/models/scripted",
+        json!({"id": "scripted", "type": "model", "max_input_tokens": 200_000}),
+    )]);
+    let window = Client::default().window(&endpoint(&model, Api::AnthropicMessages)).await;
+    assert_eq!(window.tokens, Some(200_000));
+}
+
+#[tokio::test]
+async fn the_owner_knows_best_and_servers_are_asked_once() {
+    let model = server(&[("GET /v1/models", json!({"data": [{"id": "scripted", "max_model_len": 16384}]}))]);
+    let client = Client::default();
+    let mut endpoint = endpoint(&model, Api::ChatCompletions);
+    assert_eq!(client.window(&endpoint).await.tokens, Some(16384));
+    let asked = model.received().len();
+    assert_eq!(client.window(&endpoint).await.tokens, Some(16384));
+    assert_eq!(model.received().len(), asked);
+    endpoint.window = Some(1000);
+    let window = Client::default().window(&endpoint).await;
+    assert_eq!((window.tokens, window.source), (Some(1000), WindowSource::Config));
+}
+
+#[tokio::test]
+async fn ollama_is_told_the_window_with_every_request() {
+    let model = server(&[("POST /api/show", json!({"model_info": {"llama.context_length": 8192}}))]);
+    let client = Client::default();
+    let chain = [endpoint(&model, Api::ChatCompletions)];
+    client.window(&chain[0]).await;
+    ask(&client, &chain, &[user("hi")]).await.0.unwrap();
+    let last = model.received().pop().unwrap();
+    assert_eq!(last.json["options"], json!({"num_ctx": 8192}));
+    assert_eq!(model.failures(), [""; 0]);
+}

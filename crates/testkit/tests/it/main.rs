@@ -1,0 +1,53 @@
+//! The fake, judged by the clients of the vendors it stands for.
+#![expect(clippy::disallowed_methods, reason = "the client is a process of its own")]
+
+use std::process::Command;
+
+use hermes_testkit::model::Script;
+use hermes_testkit::{Said, ScriptedModel, Step, peers};
+use serde_json::{Value, json};
+
+#[test]
+fn the_vendors_own_clients_understand_it() {
+    let Some(models) = peers::models() else { return };
+    let says = || {
+        let call = |id: &str, command: &str| Said::Call {
+            id: id.to_owned(),
+            name: "terminal".to_owned(),
+            arguments: json!({"command": command}).to_string().into(),
+        };
+        Step::says([
+            Said::Reasoning("let me see".to_owned()),
+            Said::Text("I look 看 😀".to_owned()),
+            call("c1", "ls"),
+            call("c2", "pwd"),
+        ])
+    };
+    let script = Script {
+        key: Some("sk-test".to_owned()),
+        steps: (0..6).map(|_| says()).collect(),
+        ..Script::default()
+    };
+    let model = ScriptedModel::play(script).unwrap();
+    let client = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients.py");
+    let output = Command::new(models.python).arg(client).arg(model.anthropic_url()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let calls = json!([["c1", "terminal", {"command": "ls"}], ["c2", "terminal", {"command": "pwd"}]]);
+    let words = "I look 看 😀";
+    let expected = json!({
+        "chat stream": [words, calls, "tool_calls", 120],
+        "chat": [words, calls, "tool_calls", 120],
+        "responses stream": [words, calls, "completed", 120],
+        "responses": [words, calls, "completed", 120],
+        "messages stream": [words, calls, "tool_use", 20, ["signed 10"]],
+        "messages": [words, calls, "tool_use", 20, ["signed 10"]],
+        "chat refused": 400,
+        "responses refused": 400,
+        "messages refused": 400,
+    });
+    assert_eq!(seen, expected);
+    assert_eq!(model.left(), 0);
+    // Exactly the three that were wrong on purpose.
+    assert_eq!(model.failures().len(), 3, "{:?}", model.failures());
+}

@@ -1,0 +1,273 @@
+//! A turn of the whole program, beside the Python program's, with the same model server.
+
+mod relay;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::contest::table::{Bar, Format, Row, print};
+use super::{peak_memory, python_hermes, release_build, target};
+use crate::root;
+use relay::Relay;
+
+const OUR_ROUNDS: usize = 30;
+const THEIR_ROUNDS: usize = 5;
+/// How long anything may take that is not measured.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(super) fn main(args: &[String]) -> Result<ExitCode> {
+    let format = match args {
+        [] => Format::Table,
+        [word] if word == "--json" => Format::Json,
+        _ => bail!("usage: cargo xtask bench agent [--json]"),
+    };
+    let bench = Bench::new()?;
+    let mut rows = Vec::new();
+    for (name, measure) in [
+        ("launch", Bench::launch as fn(&Bench) -> Result<Vec<Row>>),
+        ("batch", Bench::batch),
+        ("memory", Bench::memory),
+        ("interrupt", Bench::interrupt),
+    ] {
+        eprintln!("measuring {name}");
+        rows.extend(measure(&bench).with_context(|| name.to_owned())?);
+    }
+    print(&rows, format)?;
+    Ok(if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Both programs, each with a home of its own.
+struct Bench {
+    ours: PathBuf,
+    theirs: PathBuf,
+    model: PathBuf,
+    folder: PathBuf,
+}
+
+/// Who is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Ours,
+    Theirs,
+}
+
+impl Bench {
+    fn new() -> Result<Self> {
+        let ours = release_build()?;
+        let status = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--release",
+                "--quiet",
+                "--package",
+                "hermes-testkit",
+                "--example",
+                "scripted-model",
+            ])
+            .current_dir(root())
+            .status()
+            .context("cargo build")?;
+        ensure!(status.success(), "the scripted model could not be built");
+        let model = target().join("release").join("examples").join("scripted-model");
+        let folder = std::env::temp_dir().join(format!("hermes-bench-{}", std::process::id()));
+        for who in [Who::Ours, Who::Theirs] {
+            fs::create_dir_all(folder.join(who.word()))?;
+        }
+        Ok(Self { ours, theirs: python_hermes()?, model, folder })
+    }
+
+    fn launch(&self) -> Result<Vec<Row>> {
+        let script = json!({"always": says(&[json!({"text": "hello"})])});
+        let first = |run: &Run| run.requests.first().map(|at| at.duration_since(run.began));
+        let (ours, theirs) = self.take_turns(&script, first)?;
+        Ok(vec![Row::faster("launch to the first request", &ours, ("hermes 0.19", &theirs), 50.0)])
+    }
+
+    fn batch(&self) -> Result<Vec<Row>> {
+        let calls: Vec<Value> = (1..=5).map(|n| call(&format!("call_{n}"), &format!("echo {n}"))).collect();
+        let script = json!({"steps": [says(&calls), says(&[json!({"text": "done"})])]});
+        let between = |run: &Run| match run.requests.as_slice() {
+            [first, second, ..] => Some(second.duration_since(*first)),
+            _ => None,
+        };
+        let (ours, theirs) = self.take_turns(&script, between)?;
+        Ok(vec![Row::faster("five `echo` in one answer", &ours, ("hermes 0.19", &theirs), 20.0)])
+    }
+
+    fn memory(&self) -> Result<Vec<Row>> {
+        let script = json!({"always": says(&[json!({"text": "hello"})])});
+        let mut peaks = Vec::new();
+        for who in [Who::Ours, Who::Theirs] {
+            let server = self.server(&script)?;
+            let command = self.command(who, &server.relay)?;
+            let mut words = vec!["env".to_owned()];
+            for (name, value) in command.get_envs() {
+                let value = value.context("a variable without a value")?;
+                words.push(format!("{}={}", name.display(), value.display()));
+            }
+            words.push(command.get_program().display().to_string());
+            words.extend(command.get_args().map(|word| word.display().to_string()));
+            peaks.push(peak_memory(&words.iter().map(String::as_str).collect::<Vec<_>>())?);
+        }
+        let [ours, theirs] = peaks[..] else { bail!("two were measured") };
+        Ok(vec![Row::share("peak memory of a turn", "MB", ours, ("hermes 0.19", theirs), 0.25)])
+    }
+
+    fn interrupt(&self) -> Result<Vec<Row>> {
+        let calls = [call("call_1", "sleep 20"), call("call_2", "sleep 20")];
+        let script = json!({"steps": [says(&calls)]});
+        let mut taken = Vec::new();
+        for _ in 0..5 {
+            let server = self.server(&script)?;
+            let mut child = self
+                .command(Who::Ours, &server.relay)?
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+            let deadline = Instant::now() + PATIENCE;
+            while server.relay.requests().is_empty() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            std::thread::sleep(Duration::from_secs(1));
+            let began = Instant::now();
+            kill_process(Pid::from_child(&child), Signal::INT)?;
+            let status = child.wait()?;
+            taken.push(began.elapsed().as_secs_f64());
+            ensure!(!status.success(), "it was not interrupted");
+        }
+        Ok(vec![Row::figures("interrupt during two tools of 20 s", "s", &taken, Bar::AtMost(0.5))])
+    }
+
+    /// One after the other, each with a server that has said nothing yet.
+    fn take_turns(
+        &self,
+        script: &Value,
+        figure: impl Fn(&Run) -> Option<Duration>,
+    ) -> Result<(Vec<f64>, Vec<f64>)> {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for round in 0..=OUR_ROUNDS {
+            let mut runs = vec![(Who::Ours, &mut ours)];
+            if round % (OUR_ROUNDS / THEIR_ROUNDS) == 0 {
+                runs.push((Who::Theirs, &mut theirs));
+            }
+            for (who, figures) in runs {
+                let run = self.run(who, script)?;
+                let figure = figure(&run).with_context(|| format!("{who:?} did not ask the model"))?;
+                // The first round finds caches cold and compiled files not yet written.
+                if round > 0 {
+                    figures.push(figure.as_secs_f64());
+                }
+            }
+        }
+        Ok((ours, theirs))
+    }
+
+    fn run(&self, who: Who, script: &Value) -> Result<Run> {
+        let server = self.server(script)?;
+        let mut command = self.command(who, &server.relay)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let began = Instant::now();
+        let output = command.output()?;
+        ensure!(
+            output.status.success(),
+            "{command:?} ended with {}: {}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(Run { began, requests: server.relay.requests() })
+    }
+
+    fn command(&self, who: Who, relay: &Relay) -> Result<Command> {
+        let home = self.folder.join(who.word());
+        let config = format!(
+            "model:\n  default: scripted\n  provider: custom\n  base_url: http://{}/v1\n  api_key: none\n  context_length: 200000\n\
+             terminal:\n  backend: local\n",
+            relay.address()
+        );
+        fs::write(home.join("config.yaml"), config)?;
+        let mut command = match who {
+            Who::Ours => Command::new(&self.ours),
+            Who::Theirs => Command::new(&self.theirs),
+        };
+        command.args(match who {
+            Who::Ours => ["chat", "-q", "say hi"].as_slice(),
+            Who::Theirs => &["-z", "say hi"],
+        });
+        command.current_dir(&home).env("HERMES_HOME", &home).env("HOME", &home).env("XDG_RUNTIME_DIR", &home);
+        Ok(command)
+    }
+
+    fn server(&self, script: &Value) -> Result<Server> {
+        let path = self.folder.join("script.json");
+        fs::write(&path, script.to_string())?;
+        Server::start(&self.model, &path)
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            eprintln!("{}: {error}", self.folder.display());
+        }
+    }
+}
+
+impl Who {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Theirs => "theirs",
+        }
+    }
+}
+
+/// One run, and when the model was asked.
+struct Run {
+    began: Instant,
+    requests: Vec<Instant>,
+}
+
+/// The model, behind a relay that looks at the clock.
+struct Server {
+    relay: Relay,
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Server {
+    fn start(program: &Path, script: &Path) -> Result<Self> {
+        let mut child =
+            Command::new(program).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
+        let address = line.trim().strip_prefix("http://").context("its address")?.parse()?;
+        let input = child.stdin.take();
+        Ok(Self { relay: Relay::start(address)?, child, input })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        // What it thinks of requests is for tests; the Python program's are its own.
+        if let Err(error) = self.child.wait() {
+            eprintln!("the scripted model: {error}");
+        }
+    }
+}
+
+fn says(what: &[Value]) -> Value {
+    json!({"answer": {"says": what}})
+}
+
+fn call(id: &str, command: &str) -> Value {
+    json!({"call": {"id": id, "name": "terminal", "arguments": json!({"command": command}).to_string()}})
+}
