@@ -177,11 +177,16 @@ impl Hands {
     pub(crate) async fn decide(&self, job: Job, scene: Scene<'_>) -> Result<Granted, No> {
         let moment = Moment { now: now(), seed: seed().map_err(No::NoChance)? };
         let asked = self.asked_before(&job, scene).await?;
+        let mut origin = self.origin();
+        if let Some((_, Some(answer))) = &asked {
+            // Whoever was there has answered; nobody has to be there any more.
+            origin.attendance = Attendance::Attended(vec![answer.by.clone()]);
+        }
         let verdict = {
             let gate = read(&self.setup.gate);
             match &asked {
-                Some((stored, _)) => gate.reopen(stored.clone(), &self.origin(), moment),
-                None => gate.judge(job, &self.origin(), moment),
+                Some((stored, _)) => gate.reopen(stored.clone(), &origin, moment),
+                None => gate.judge(job, &origin, moment),
             }
         };
         let question = match verdict {
@@ -252,6 +257,7 @@ impl Hands {
             stored: serde_json::to_value(question.stored()).map_err(fault)?,
             shown: json!({
                 "text": question.shown().plain(),
+                "parts": question.shown().parts,
                 "reasons": question.matches().iter().map(|found| found.reason).collect::<Vec<_>>(),
                 "backend": self.setup.plan.backend().word(),
                 "cwd": question.job().cwd,

@@ -1,6 +1,7 @@
 //! One file per word of the command line.
 
 pub(crate) mod approvals;
+pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;

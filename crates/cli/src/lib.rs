@@ -13,10 +13,12 @@ pub mod config;
 pub mod failure;
 mod holes;
 mod home;
+mod keyboard;
 mod log;
 mod people;
 mod progress;
 mod screen;
+mod stage;
 mod terminal;
 mod wire;
 
@@ -65,7 +67,7 @@ pub fn run() -> ExitCode {
     let result = Home::find(args.home.as_deref(), &process).and_then(|home| {
         let loaded = config::load(home.path(), process, BTreeMap::new());
         log::start(home.path(), args.verbose, &loaded)?;
-        dispatch(args.command, &Context { home, screen, loaded })
+        dispatch(args.command.unwrap_or_default(), &Context { home, screen, loaded })
     });
     match result {
         Ok(code) => code,
@@ -75,6 +77,7 @@ pub fn run() -> ExitCode {
 
 fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
     match command {
+        Command::Chat(args) => command::chat::run(&args, context),
         Command::Config { action } => command::config::run(action, context),
         Command::Exec(args) => command::exec::run(args, context),
         Command::FillPool(args) => command::fill_pool::run(&args, context),

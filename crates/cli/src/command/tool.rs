@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use hermes_agent::tool::Scene;
-use hermes_agent::{Done, Hands, Tool};
+use hermes_agent::{Ask, Done, Hands, Tool};
 use hermes_types::{Attendance, CallId, Door};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -16,8 +16,10 @@ use crate::ask::{Consent, owner, random};
 use crate::command::config::settings;
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
-use crate::people::AtTerminal;
+use crate::keyboard::next_line;
+use crate::people::Desk;
 use crate::screen::Format;
+use crate::stage::Stage;
 use crate::wire::agent::{self, Visitor};
 use crate::wire::{self, Making, Session};
 
@@ -97,12 +99,13 @@ async fn call(
         (false, "-") => Consent::Nobody,
         (false, _) => Consent::Ask,
     };
-    let ask = Arc::new(AtTerminal::new(context.screen, consent));
+    let desk = Arc::new(Desk::new(context.screen, Arc::new(Stage::plain(context.screen)), consent));
     let attendance = Attendance::Attended(vec![owner()]);
-    let visitor = Visitor { person: owner(), door: Door::Cli, attendance, ask };
+    let visitor =
+        Visitor { person: owner(), door: Door::Cli, attendance, ask: Arc::clone(&desk) as Arc<dyn Ask> };
     let store = wire::store::open(context).await?;
     let hands = Hands::new(agent::setup(context, config, plan.clone(), visitor, store).await?);
-    let done = do_it(&hands, tool, arguments).await?;
+    let done = do_it(&hands, &desk, tool, arguments).await?;
     agent::leave(context, &args.place, &plan, &session, Some(hands)).await?;
     // What it could not remove the next one tries again; the call has its own outcome.
     if let Err(error) = reaper.finish().await {
@@ -116,11 +119,17 @@ async fn call(
     })
 }
 
-async fn do_it(hands: &Hands, tool: Tool, arguments: Map<String, Value>) -> Result<Done, Failure> {
+async fn do_it(
+    hands: &Hands,
+    desk: &Desk,
+    tool: Tool,
+    arguments: Map<String, Value>,
+) -> Result<Done, Failure> {
     let id = CallId::new(format!("call_{:032x}", u128::from_le_bytes(random()?)));
     let stop = CancellationToken::new();
     let called = hands.call(tool, arguments, Scene { call: &id, stop: &stop, occasion: None });
     tokio::pin!(called);
+    let mut keyboard = desk.keyboard()?;
     loop {
         tokio::select! {
             done = &mut called => return Ok(done),
@@ -128,6 +137,14 @@ async fn do_it(hands: &Hands, tool: Tool, arguments: Map<String, Value>) -> Resu
                 interrupted?;
                 stop.cancel();
             }
+            line = next_line(&mut keyboard) => match line {
+                // What nobody asked for is nobody's answer.
+                Some(line) => drop(desk.typed(line)),
+                None => {
+                    keyboard = None;
+                    desk.leave();
+                }
+            },
         }
     }
 }

@@ -2,9 +2,11 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod approvals;
+mod chat;
 mod command;
 mod crash;
 mod doctor;
+mod doors;
 mod edits;
 mod engine;
 mod exec;
@@ -18,6 +20,7 @@ mod pull;
 mod questions;
 mod registry;
 mod request;
+mod room;
 mod sessions;
 mod status;
 mod tool;
