@@ -239,6 +239,7 @@ impl Conversation {
         if !title.trim().is_empty() {
             store.set_title(&id, title.trim(), Clash::Number).await?;
         }
+        hands.recall(&[]);
         Ok(Self { store, id, hands, mind, told, history: Vec::new() })
     }
 

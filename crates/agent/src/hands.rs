@@ -20,8 +20,11 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use crate::Tool;
+use crate::http::Web;
 use crate::people::{Ask, Asking};
 use crate::tool::Scene;
+use crate::tool::code::CodeExecution;
+use crate::tool::notes::Notes;
 use crate::tool::todo::Todo;
 
 /// How much tools take and give.
@@ -39,6 +42,8 @@ pub struct Limits {
     pub line_length: usize,
     /// Characters that one read of a file gives.
     pub read_chars: usize,
+    /// What scripts are allowed.
+    pub code_execution: CodeExecution,
 }
 
 /// What a pull of an image is allowed, found out when one is needed.
@@ -69,6 +74,8 @@ pub struct Setup {
     pub store: Store,
     /// What a pull is allowed.
     pub means: MeansOf,
+    /// How pages are fetched.
+    pub web: Arc<Web>,
 }
 
 impl fmt::Debug for Setup {
@@ -84,6 +91,15 @@ pub struct Hands {
     sandbox: OnceCell<Sandbox>,
     denied: Mutex<Turn>,
     pub(crate) todo: Mutex<Todo>,
+    pub(crate) notes: Mutex<Notes>,
+}
+
+/// A permit, and whose word it took.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) permit: Permit,
+    /// Who said yes; nobody was asked if there is none.
+    pub(crate) by: Option<Person>,
 }
 
 /// A no that the model hears.
@@ -117,12 +133,18 @@ impl Hands {
             sandbox: OnceCell::new(),
             denied: Mutex::new(Turn::default()),
             todo: Mutex::new(Todo::default()),
+            notes: Mutex::new(Notes::default()),
         }
     }
 
     /// What they were made of.
     pub fn setup(&self) -> &Setup {
         &self.setup
+    }
+
+    /// The place that was opened, if any tool needed it, for whoever is to end it.
+    pub fn into_sandbox(self) -> Option<Sandbox> {
+        self.sandbox.into_inner()
     }
 
     /// What was denied in the turn before may be asked about again.
@@ -148,17 +170,27 @@ impl Hands {
     /// Asks the gate, and the people it sends us to. A question is kept before anybody is asked; it waits until it is
     /// answered, by whatever door, until it expires, or until the call is stopped.
     pub async fn permit(&self, job: Job, scene: Scene<'_>) -> Result<Permit, No> {
+        Ok(self.decide(job, scene).await?.permit)
+    }
+
+    /// The same, and whose word it took.
+    pub(crate) async fn decide(&self, job: Job, scene: Scene<'_>) -> Result<Granted, No> {
         let moment = Moment { now: now(), seed: seed().map_err(No::NoChance)? };
         let asked = self.asked_before(&job, scene).await?;
+        let mut origin = self.origin();
+        if let Some((_, Some(answer))) = &asked {
+            // Whoever was there has answered; nobody has to be there any more.
+            origin.attendance = Attendance::Attended(vec![answer.by.clone()]);
+        }
         let verdict = {
             let gate = read(&self.setup.gate);
             match &asked {
-                Some((stored, _)) => gate.reopen(stored.clone(), &self.origin(), moment),
-                None => gate.judge(job, &self.origin(), moment),
+                Some((stored, _)) => gate.reopen(stored.clone(), &origin, moment),
+                None => gate.judge(job, &origin, moment),
             }
         };
         let question = match verdict {
-            Verdict::Allow(permit) => return Ok(permit),
+            Verdict::Allow(permit) => return Ok(Granted { permit, by: None }),
             Verdict::Deny(refusal) => return Err(No::Refused(refusal)),
             Verdict::Ask(question) => question,
         };
@@ -176,6 +208,15 @@ impl Hands {
             }
         };
         self.settle(question, answer).await
+    }
+
+    /// A permit for what nobody has to be asked about.
+    pub(crate) fn unasked(&self, job: Job) -> Option<Permit> {
+        let moment = Moment { now: now(), seed: seed().ok()? };
+        match read(&self.setup.gate).judge(job, &self.origin(), moment) {
+            Verdict::Allow(permit) => Some(permit),
+            Verdict::Deny(_) | Verdict::Ask(_) => None,
+        }
     }
 
     /// The question that this very call asked before hermes was restarted, with its answer if there is one by now.
@@ -216,6 +257,7 @@ impl Hands {
             stored: serde_json::to_value(question.stored()).map_err(fault)?,
             shown: json!({
                 "text": question.shown().plain(),
+                "parts": question.shown().parts,
                 "reasons": question.matches().iter().map(|found| found.reason).collect::<Vec<_>>(),
                 "backend": self.setup.plan.backend().word(),
                 "cwd": question.job().cwd,
@@ -252,13 +294,14 @@ impl Hands {
     }
 
     /// Turns an answer into a permit, and keeps what it allows beyond this once.
-    async fn settle(&self, question: Question, answer: Option<Answer>) -> Result<Permit, No> {
+    async fn settle(&self, question: Question, answer: Option<Answer>) -> Result<Granted, No> {
         let Some(answer) = answer else { return Err(No::Refused(Refusal::Expired)) };
         if matches!(answer.choice, Choice::Deny(_)) {
             lock(&self.denied).denied(&question);
         } else if !self.setup.store.use_answer(question.id().as_str(), now()).await? {
             return Err(No::Unkept("its answer was used already".to_owned()));
         }
+        let by = Some(answer.by.clone());
         let permit = question.answered(answer).map_err(No::Refused)?;
         let mut grants = Vec::new();
         for grant in permit.grants() {
@@ -277,7 +320,7 @@ impl Hands {
             self.setup.store.grant(grants).await?;
             self.setup.gate.write().unwrap_or_else(PoisonError::into_inner).grants.add(permit.grants());
         }
-        Ok(permit)
+        Ok(Granted { permit, by })
     }
 
     /// The circumstances of everything that is done here.

@@ -5,12 +5,13 @@
 //! in the place it does with a permit that [`Hands::permit`] got from the gate, so that no tool can forget to ask.
 //!
 //! *Where to start reading.* [`hands`] for the way from a tool call to a permit, [`tool`] for the list of tools, and one
-//! file below it for each.
+//! file below it for each, [`http`] for the one way to the web.
 
 mod batch;
 pub mod conversation;
 mod guard;
 pub mod hands;
+pub mod http;
 pub mod people;
 mod preview;
 pub mod prompt;
@@ -20,6 +21,8 @@ mod turn;
 pub use conversation::{Control, Conversation, Ended, Error, Event, Exit, Mind, Watch};
 pub use guard::{GuardRules, Repeats};
 pub use hands::{Hands, Limits, MeansOf, No, Setup};
+pub use http::Web;
 pub use people::{Ask, Asking, Clarification};
 pub use prompt::{Opening, Told};
+pub use tool::code::{CodeExecution, CodeMode};
 pub use tool::{Done, Effects, Occasion, Scene, Tool};

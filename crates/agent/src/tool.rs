@@ -3,11 +3,25 @@
 //! What a tool is called, what it takes and what it answers are those of the Python program, so that prompts, skills and
 //! habits carry over.
 
+mod ansi;
+mod clarify;
+pub mod code;
+pub(crate) mod notes;
+mod patch;
+mod process;
+mod read_file;
+mod search_files;
+mod shelf;
+mod spill;
 pub mod terminal;
+mod text;
 pub mod todo;
+mod web_fetch;
+mod write_file;
 
 use std::borrow::Cow;
 
+use hermes_exec::Error;
 use hermes_policy::redact::Redactor;
 use hermes_store::{SessionId, TurnId};
 use hermes_types::{CallId, ToolSpec};
@@ -22,8 +36,24 @@ use crate::{Hands, No};
 pub enum Tool {
     /// Runs a command.
     Terminal,
+    /// Looks after commands in the background.
+    Process,
+    /// Reads a file.
+    ReadFile,
+    /// Writes a file.
+    WriteFile,
+    /// Changes files.
+    Patch,
+    /// Searches files.
+    SearchFiles,
+    /// Fetches a page of the web.
+    WebFetch,
+    /// Runs a Python program that can call tools.
+    ExecuteCode,
     /// Keeps a list of what is to be done.
     Todo,
+    /// Asks the person.
+    Clarify,
 }
 
 /// What a call touches. Calls that touch nothing in common may run at the same time.
@@ -76,13 +106,32 @@ pub struct Occasion {
 
 impl Tool {
     /// All of them, in the order in which a model sees them.
-    pub const ALL: [Self; 2] = [Self::Terminal, Self::Todo];
+    pub const ALL: [Self; 10] = [
+        Self::Terminal,
+        Self::Process,
+        Self::ReadFile,
+        Self::WriteFile,
+        Self::Patch,
+        Self::SearchFiles,
+        Self::WebFetch,
+        Self::ExecuteCode,
+        Self::Todo,
+        Self::Clarify,
+    ];
 
     /// What it is called.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Terminal => "terminal",
+            Self::Process => "process",
+            Self::ReadFile => "read_file",
+            Self::WriteFile => "write_file",
+            Self::Patch => "patch",
+            Self::SearchFiles => "search_files",
+            Self::WebFetch => "web_fetch",
+            Self::ExecuteCode => "execute_code",
             Self::Todo => "todo",
+            Self::Clarify => "clarify",
         }
     }
 
@@ -95,16 +144,33 @@ impl Tool {
     pub fn spec(self) -> ToolSpec {
         let (description, parameters) = match self {
             Self::Terminal => terminal::spec(),
+            Self::Process => process::spec(),
+            Self::ReadFile => read_file::spec(),
+            Self::WriteFile => write_file::spec(),
+            Self::Patch => patch::spec(),
+            Self::SearchFiles => search_files::spec(),
+            Self::WebFetch => web_fetch::spec(),
+            Self::ExecuteCode => code::spec(),
             Self::Todo => todo::spec(),
+            Self::Clarify => clarify::spec(),
         };
         ToolSpec { name: self.name().to_owned(), description: description.to_owned(), parameters }
     }
 
     /// What a call with these arguments touches.
-    pub fn effects(self, _arguments: &Map<String, Value>) -> Effects {
+    pub fn effects(self, arguments: &Map<String, Value>) -> Effects {
+        let path =
+            |default: &str| arguments.get("path").and_then(Value::as_str).unwrap_or(default).to_owned();
         match self {
-            Self::Terminal => Effects::Everything,
-            Self::Todo => Effects::Alone,
+            Self::Process if process::looks(arguments) => Effects::Looks,
+            Self::Terminal | Self::Process | Self::ExecuteCode => Effects::Everything,
+            Self::ReadFile => Effects::Reads(path("")),
+            Self::SearchFiles => Effects::Reads(path(".")),
+            // A patch of its own format names its files itself.
+            Self::Patch if arguments.contains_key("patch") => Effects::Everything,
+            Self::WriteFile | Self::Patch => Effects::Writes(path("")),
+            Self::WebFetch => Effects::Looks,
+            Self::Todo | Self::Clarify => Effects::Alone,
         }
     }
 }
@@ -118,16 +184,55 @@ impl Effects {
             (Self::Everything, _) | (_, Self::Everything) => false,
             (Self::Reads(_), Self::Reads(_)) => true,
             (Self::Reads(one) | Self::Writes(one), Self::Reads(other) | Self::Writes(other)) => {
-                !is_within(one, other) && !is_within(other, one)
+                are_apart(one, other)
             }
         }
     }
 }
 
-/// Whether a path is another one or below it, by their words alone.
-fn is_within(path: &str, above: &str) -> bool {
-    path.strip_prefix(above.trim_end_matches('/'))
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+/// Whether two paths lead to files of which neither is above the other, by their words alone. Where the words do not say
+/// it, they may not be.
+fn are_apart(one: &str, other: &str) -> bool {
+    let (Some((root, one)), Some((other_root, other))) = (parts(one), parts(other)) else { return false };
+    let is_within = |path: &[&str], above: &[&str]| path.starts_with(above);
+    root == other_root && !is_within(&one, &other) && !is_within(&other, &one)
+}
+
+/// The names in a path, and whether it begins at the root; none for one that leads to an unknown directory first.
+fn parts(path: &str) -> Option<(bool, Vec<&str>)> {
+    let is_absolute = path.starts_with('/');
+    let mut names = Vec::new();
+    for name in path.split('/') {
+        match name {
+            "" | "." => {}
+            ".." if is_absolute => drop(names.pop()),
+            ".." => drop(names.pop()?),
+            name if name.starts_with('~') && names.is_empty() && !is_absolute => return None,
+            name => names.push(name),
+        }
+    }
+    Some((is_absolute, names))
+}
+
+/// Why a tool got nothing of the place.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// It may not.
+    No(No),
+    /// Something is wrong with the place.
+    Fault(Error),
+    /// Somebody stopped it.
+    Interrupted,
+}
+
+impl From<Stopped> for Done {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::No(no) => Self::refused(&no),
+            Stopped::Fault(error) => Self::error(error),
+            Stopped::Interrupted => Self::error("interrupted"),
+        }
+    }
 }
 
 impl Done {
@@ -146,6 +251,11 @@ impl Done {
         Self::failed(json!({"error": what.to_string()}))
     }
 
+    /// Whether it was not allowed.
+    pub fn is_refused(&self) -> bool {
+        self.answer.get("status").is_some_and(|status| status == "blocked")
+    }
+
     /// An answer to what was not allowed.
     pub fn refused(no: &No) -> Self {
         let answer = json!({"status": "blocked", "error": format!("not allowed: {no}")});
@@ -158,9 +268,21 @@ impl Hands {
     pub async fn call(&self, tool: Tool, arguments: Map<String, Value>, scene: Scene<'_>) -> Done {
         let mut done = match tool {
             Tool::Terminal => terminal::call(self, arguments, scene).await,
+            Tool::Process => process::call(self, arguments, scene).await,
+            Tool::ReadFile => read_file::call(self, arguments, scene).await,
+            Tool::WriteFile => write_file::call(self, arguments, scene).await,
+            Tool::Patch => patch::call(self, arguments, scene).await,
+            Tool::SearchFiles => search_files::call(self, arguments, scene).await,
+            Tool::WebFetch => web_fetch::call(self, arguments, scene).await,
+            Tool::ExecuteCode => code::call(self, arguments, scene).await,
             Tool::Todo => todo::call(self, arguments),
+            Tool::Clarify => clarify::call(self, arguments, scene).await,
         };
         redact(&mut done.answer, &self.setup().redactor);
+        // A part of a file that was asked for is not put into another file.
+        if tool != Tool::ReadFile {
+            spill::keep_short(self, &mut done, scene).await;
+        }
         done
     }
 }
@@ -183,6 +305,14 @@ fn redact(answer: &mut Value, redactor: &Redactor) {
 pub(crate) fn arguments<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Done> {
     serde_json::from_value(Value::Object(arguments))
         .map_err(|error| Done::error(format!("arguments: {error}")))
+}
+
+/// The beginning of a text, so many characters of it.
+pub(crate) fn cut(text: &str, most: usize) -> &str {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => text.get(..end).unwrap_or(text),
+        None => text,
+    }
 }
 
 #[cfg(test)]
@@ -208,6 +338,14 @@ mod tests {
             (reads("/"), writes("/a"), false),
             (writes("/a"), writes("/ab"), true),
             (writes("/a/b"), writes("/a/c"), true),
+            (writes("a/b"), writes("a/c"), true),
+            (writes("./a"), writes("a"), false),
+            (writes("/x/../a"), writes("/a"), false),
+            (writes("a"), writes("/b"), false),
+            (writes("~/a"), writes("b"), false),
+            (writes("../a"), writes("b"), false),
+            (reads("."), writes("b"), false),
+            (writes("a//b/"), reads("a/b/c"), false),
         ];
         for (one, other, agree) in cases {
             assert_eq!(one.agree_with(&other), agree, "{one:?} {other:?}");

@@ -8,7 +8,7 @@ use hermes_types::{BackendName, EnvName};
 
 /// An AI agent whose commands run where you choose, with the permission you give.
 #[derive(Debug, Parser)]
-#[command(name = "hermes", version, arg_required_else_help = true, infer_long_args = false)]
+#[command(name = "hermes", version, infer_long_args = false)]
 pub struct Args {
     /// The directory with config.yaml, .env and all state [default: $HERMES_HOME or ~/.hermes]
     #[arg(long, global = true, value_name = "DIR")]
@@ -22,14 +22,16 @@ pub struct Args {
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 
-    /// What to do.
+    /// What to do [default: chat]
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Talk to the agent
+    Chat(ChatArgs),
     /// Show and change settings
     Config {
         /// What to do with them.
@@ -57,6 +59,12 @@ pub enum Command {
         /// What to do with them.
         #[command(subcommand)]
         action: ProcessAction,
+    },
+    /// Look at the tools of the agent, and call one as a model would
+    Tool {
+        /// What to do with them.
+        #[command(subcommand)]
+        action: ToolAction,
     },
     /// Look after conversations
     Sessions {
@@ -88,8 +96,34 @@ pub enum Command {
     },
 }
 
+impl Default for Command {
+    fn default() -> Self {
+        Self::Chat(ChatArgs::default())
+    }
+}
+
+/// A conversation and where its commands run.
+#[derive(Debug, Default, clap::Args)]
+pub struct ChatArgs {
+    /// Say this, print the answer and end; without it and without a terminal, what comes on standard input is said
+    #[arg(long, short, value_name = "TEXT", allow_hyphen_values = true)]
+    pub query: Option<String>,
+    /// Go on with a conversation: its id, the beginning of it, its title, or last
+    #[arg(long, short, value_name = "ID")]
+    pub resume: Option<String>,
+    /// The model that answers [default: model.default]
+    #[arg(long, short, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Where its commands run.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// Say yes to questions; what is never allowed stays so
+    #[arg(long)]
+    pub yes: bool,
+}
+
 /// Which place.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct PlaceArgs {
     /// Where to run it [default: terminal.backend]
     #[arg(long, value_name = "BACKEND", value_parser = backend())]
@@ -100,6 +134,32 @@ pub struct PlaceArgs {
     /// The session whose directory, variables and functions it gets; '' leaves nothing behind [default: this directory]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
+}
+
+/// What to do with tools.
+#[derive(Debug, Subcommand)]
+pub enum ToolAction {
+    /// List the tools, as a model is told of them
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Call a tool and print what a model would be told
+    Call(ToolCallArgs),
+}
+
+/// A call of a tool.
+#[derive(Debug, clap::Args)]
+pub struct ToolCallArgs {
+    /// Which tool
+    pub name: String,
+    /// Its arguments, a JSON object; `-` reads it from standard input
+    #[arg(value_name = "JSON", default_value = "{}")]
+    pub arguments: String,
+    /// Where it works.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// Say yes to questions; what is never allowed stays so
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// What to do with places.

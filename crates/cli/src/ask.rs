@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::Context;
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
-use crate::screen::{Format, Tone};
+use crate::screen::{Format, Screen, Tone};
 use crate::wire;
 
 /// Who answers a question.
@@ -80,7 +80,7 @@ pub(crate) fn ask(
         Consent::Ask if io::stdin().is_terminal() && io::stderr().is_terminal() => put(context, &question)?,
         Consent::Ask | Consent::Nobody => {
             if context.screen.format == Format::Text {
-                reasons(context, &question);
+                reasons(context.screen, &question);
             }
             Choice::Deny(Some("there is no terminal to ask on; `--yes` says yes".to_owned()))
         }
@@ -98,15 +98,15 @@ pub(crate) fn ask(
 /// Shows a question and reads the answer; anything but a clear yes is a no.
 fn put(context: &Context, question: &Question) -> Result<Choice, Failure> {
     context.screen.aside(&question.shown().plain());
-    reasons(context, question);
+    reasons(context.screen, question);
     Ok(if confirm(context, "run it? [y/N]")? { Choice::Once } else { Choice::Deny(None) })
 }
 
 /// Says why there is a question.
-fn reasons(context: &Context, question: &Question) {
-    let mark = context.screen.paint(Tone::Doubtful, "!");
+pub(crate) fn reasons(screen: Screen, question: &Question) {
+    let mark = screen.paint(Tone::Doubtful, "!");
     for found in question.matches() {
-        context.screen.aside(&format!("  {mark} {}", found.reason));
+        screen.aside(&format!("  {mark} {}", found.reason));
     }
 }
 

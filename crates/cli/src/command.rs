@@ -1,6 +1,7 @@
 //! One file per word of the command line.
 
 pub(crate) mod approvals;
+pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
@@ -12,3 +13,4 @@ pub(crate) mod sandbox;
 pub(crate) mod sessions;
 pub(crate) mod shell;
 pub(crate) mod status;
+pub(crate) mod tool;

@@ -13,9 +13,12 @@ pub mod config;
 pub mod failure;
 mod holes;
 mod home;
+mod keyboard;
 mod log;
+mod people;
 mod progress;
 mod screen;
+mod stage;
 mod terminal;
 mod wire;
 
@@ -64,7 +67,7 @@ pub fn run() -> ExitCode {
     let result = Home::find(args.home.as_deref(), &process).and_then(|home| {
         let loaded = config::load(home.path(), process, BTreeMap::new());
         log::start(home.path(), args.verbose, &loaded)?;
-        dispatch(args.command, &Context { home, screen, loaded })
+        dispatch(args.command.unwrap_or_default(), &Context { home, screen, loaded })
     });
     match result {
         Ok(code) => code,
@@ -74,6 +77,7 @@ pub fn run() -> ExitCode {
 
 fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
     match command {
+        Command::Chat(args) => command::chat::run(&args, context),
         Command::Config { action } => command::config::run(action, context),
         Command::Exec(args) => command::exec::run(args, context),
         Command::FillPool(args) => command::fill_pool::run(&args, context),
@@ -81,6 +85,7 @@ fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
         Command::Shell(args) => command::shell::run(&args, context),
         Command::Sandbox { action } => command::sandbox::run(action, context),
         Command::Process { action } => command::process::run(action, context),
+        Command::Tool { action } => command::tool::run(action, context),
         Command::Sessions { action } => command::sessions::run(action, context),
         Command::Approvals { action } => command::approvals::run(action, context),
         Command::Status => command::status::run(context),

@@ -82,7 +82,7 @@ fn layer<S>() -> fmt::Layer<S> {
 type LazyRedactor = LazyLock<Option<Redactor>, Box<dyn FnOnce() -> Option<Redactor> + Send>>;
 
 /// Every secret the configuration holds; `None` when the owner switched redaction off.
-fn secrets(loaded: &Loaded) -> Option<Vec<Secret>> {
+pub(crate) fn secrets(loaded: &Loaded) -> Option<Vec<Secret>> {
     if loaded.config.as_ref().is_some_and(|config| !config.security.redact_secrets) {
         return None;
     }

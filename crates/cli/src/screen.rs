@@ -117,6 +117,17 @@ impl Screen {
         drop(writeln!(io::stderr().lock(), "{text}"));
     }
 
+    /// Prints a part of a line to stderr.
+    pub(crate) fn aside_part(self, text: &str) {
+        let mut err = io::stderr().lock();
+        drop(err.write_all(text.as_bytes()).and_then(|()| err.flush()));
+    }
+
+    /// Whether colors are shown.
+    pub(crate) fn has_colors(self) -> bool {
+        self.colors
+    }
+
     /// Says on stderr what may not be as expected.
     pub(crate) fn warn(self, text: &str) {
         self.aside(&format!("{}: {text}", self.paint(Tone::Doubtful, "warning")));

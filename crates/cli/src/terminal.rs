@@ -11,6 +11,24 @@ pub(crate) fn size() -> io::Result<Size> {
     Ok(Size { rows: window.ws_row, columns: window.ws_col })
 }
 
+/// Whatever was changed about the terminal is changed back when this is gone.
+pub(crate) struct Kept {
+    before: Termios,
+}
+
+impl Kept {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { before: tcgetattr(io::stdin())? })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no restoring.
+        tcsetattr(io::stdin(), OptionalActions::Now, &self.before).ok();
+    }
+}
+
 /// Every key goes through as it is, as long as this lives.
 pub(crate) struct Raw {
     before: Termios,

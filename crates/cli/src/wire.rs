@@ -1,5 +1,6 @@
 //! From settings to the values that the other crates are made of.
 
+pub(crate) mod agent;
 mod credentials;
 mod docker;
 pub(crate) mod engine;

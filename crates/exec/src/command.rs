@@ -17,6 +17,8 @@ pub struct Outcome {
     pub ending: Ending,
     /// The output, or its beginning and its end.
     pub output: Vec<u8>,
+    /// How many bytes of it are the beginning, if something is left out.
+    pub head: usize,
     /// How many bytes in the middle of the output are left out.
     pub omitted: u64,
     /// Bytes of output in all.
@@ -125,6 +127,7 @@ impl Command {
                 Cause::Interrupted => Ending::Interrupted,
                 Cause::BadDirectory => Ending::BadDirectory,
             },
+            head: ended.head.len(),
             output: [ended.head.into_vec(), ended.tail.into_vec()].concat(),
             omitted,
             total: ended.total,
@@ -141,6 +144,7 @@ impl Command {
             code: 0,
             ending: Ending::Background(id),
             output: Vec::new(),
+            head: 0,
             omitted: 0,
             total: 0,
             spool: None,

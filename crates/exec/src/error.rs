@@ -45,6 +45,17 @@ pub enum Error {
     /// The job is of a kind that is not typed into a program.
     #[error("this job is not something to type")]
     NotInput,
+    /// The job is of a kind that is not run by Python.
+    #[error("this job is not a Python program")]
+    NotPython,
+    /// There is no Python in the place. Nothing ran.
+    #[error(
+        "there is no python3 in {place}; install Python 3.8 or newer there, or choose a place that has it"
+    )]
+    NoPython {
+        /// Where it was looked for.
+        place: String,
+    },
     /// The session is no longer in the directory that the job was judged by. Nothing ran; look and ask again.
     #[error("the session has moved to another directory meanwhile; nothing was run")]
     Moved,

@@ -8,9 +8,12 @@
 //! What is judged is text. A path that leads to a name that is not cannot be judged, so it is not touched; such names
 //! are still listed and found.
 
-use hermes_guest::client::{self, Client, FileReader, Listing, Piece};
-use hermes_guest::protocol::file::{
-    Edit, Entry, FileFault, Found, Hit, Part, Place, ReadEnd, Search, Stat, Write, Written,
+use hermes_guest::client::{self, Client, FileReader};
+pub use hermes_guest::client::{Listing, Piece};
+use hermes_guest::protocol::file::Place;
+pub use hermes_guest::protocol::file::{
+    Before, Digest, Edit, Entry, Expect, FileFault, Found, Hit, Kind, Occurrences, Parents, Part, ReadEnd,
+    Role, Scope, Search, Stat, Target, Whole, Write, Written,
 };
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{Fault, SessionKey as GuestSession};

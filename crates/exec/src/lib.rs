@@ -32,9 +32,12 @@ pub use backend::{Backend, Bind, Docker, Local, Request, Sandboxed, Writable};
 pub use command::{Command, Ending, Happening, Outcome, Shown, Terminal};
 pub use error::Error;
 pub use files::Files;
-pub use hermes_guest::protocol::message::{AtDeadline, AtEnd, ProcessId, ProcessView, Size, Stats, Tree};
+pub use hermes_guest::protocol::message::{
+    AtDeadline, AtEnd, Cause, ProcessId, ProcessView, Size, Stats, Tree,
+};
 pub use places::{Found, Places, Reaper, State};
 pub use plan::{Host, Plan, Spec};
 pub use process::{Handle, Processes};
 pub use registry::{Engines, Record};
+pub use sandbox::script::{Calls, Script, ScriptDirectory, ScriptOutcome, ScriptWish, Tunnel};
 pub use sandbox::{Attention, Directory, Input, Reset, Sandbox, Wish};

@@ -21,6 +21,8 @@ mod reach;
 mod relay;
 mod socks;
 
+pub use reach::{Unreached, addresses};
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -16,8 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::protocol::greeting;
 use crate::protocol::limit;
 use crate::protocol::message::{
-    About, Act, Fault, OpenSession, Page, ProcessId, ProcessView, Reply, Request, Run, SessionKey,
-    SessionView, Signal, Size, Stats,
+    About, Act, Fault, OpenSession, Page, ProcessId, ProcessView, Program, Python, Reply, Request, Run,
+    SessionKey, SessionView, Signal, Size, Stats,
 };
 use crate::protocol::mux::{self, End};
 
@@ -25,7 +25,7 @@ pub use error::{Breach, Error};
 pub use file::{FileReader, FileWriter, Listing, Piece};
 use link::Link;
 pub use process::{Event, Followed, Notices, Running};
-pub use tunnel::{Listener, Tunnel};
+pub use tunnel::{Calls, Listener, Tunnel};
 
 /// A connection to a guest. Clones share it.
 #[derive(Debug, Clone)]
@@ -89,6 +89,14 @@ impl Client {
     /// the whole tree. For a background program the handle only tells its id.
     pub async fn run(&self, run: Run) -> Result<Running, Error> {
         Running::start(self.link.clone(), run).await
+    }
+
+    /// Starts a Python program in the foreground, like [`Client::run`], and gives the connections it makes to us. The
+    /// number in `python` and the program in `run` are set here.
+    pub async fn run_python(&self, run: Run, python: Python) -> Result<(Running, Calls), Error> {
+        let (number, calls) = Calls::register(&self.link);
+        let program = Program::Python(Python { number, ..python });
+        Ok((self.run(Run { program, ..run }).await?, calls))
     }
 
     /// Background processes, running and finished, and what foreground commands left running.

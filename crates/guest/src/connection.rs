@@ -66,7 +66,7 @@ async fn answer(guest: &Rc<Guest>, mux: &Mux, stream: Stream) -> Result<(), Fram
             reply(writer, shown.map(Reply::Session)).await?;
         }
         Request::CloseSession(key) => reply(writer, guest.sessions.close(&key).map(|()| Reply::Done)).await?,
-        Request::Run(request) => run::run(guest, *request, reader, writer).await?,
+        Request::Run(request) => run::run(guest, mux, *request, reader, writer).await?,
         Request::Processes => {
             let views = guest.table.listed().iter().map(|process| process.view()).collect();
             writer.send(&Reply::Processes(views)).await?;

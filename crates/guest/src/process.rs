@@ -1,5 +1,6 @@
 //! Programs and what is known about them.
 
+mod errors;
 pub(crate) mod launch;
 pub(crate) mod output;
 pub(crate) mod shim;
@@ -9,6 +10,7 @@ pub(crate) mod tree;
 mod watch;
 
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::time::Duration;
@@ -22,6 +24,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use errors::Errors;
 use output::Output;
 use watch::Watch;
 
@@ -53,6 +56,8 @@ pub(crate) struct Process {
     /// How far a reader has come that must not miss anything.
     reader: Cell<Option<u64>>,
     input: RefCell<Feed>,
+    /// Its standard error, where that is kept apart.
+    errors: Option<Errors>,
     changed: Notify,
 }
 
@@ -171,10 +176,26 @@ impl Process {
             head: ByteBuf::new(),
             tail: ByteBuf::new(),
             spool: self.output.borrow().whole(),
+            errors: self.errors.as_ref().map(Errors::head).unwrap_or_default(),
             cwd: ByteBuf::from(cwd),
             state: self.state.get(),
             tree: self.tree.get(),
         })
+    }
+
+    /// Reads its standard error, where that is kept apart, for as long as it is waited for.
+    pub(crate) async fn read_errors(&self) -> Infallible {
+        if let Some(errors) = &self.errors {
+            errors.read().await;
+        }
+        std::future::pending().await
+    }
+
+    /// Reads what is there of its standard error.
+    pub(crate) fn drain_errors(&self) {
+        if let Some(errors) = &self.errors {
+            errors.drain();
+        }
     }
 
     pub(crate) fn summary(&self) -> (Vec<u8>, Vec<u8>) {

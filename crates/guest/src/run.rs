@@ -2,6 +2,7 @@
 
 pub(crate) mod init;
 mod prepare;
+pub(crate) mod python;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,9 +11,9 @@ use std::time::Duration;
 use hermes_guest::protocol::frame::{FrameError, Reader, Writer};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    AtDeadline, Cause, Deadline, Delivery, Fault, Input, Mode, Reply, Run, Tree,
+    AtDeadline, Cause, Deadline, Delivery, Fault, Input, Mode, Program, Reply, Run, Tree,
 };
-use hermes_guest::protocol::mux::Stream;
+use hermes_guest::protocol::mux::{Mux, Stream};
 use serde_bytes::ByteBuf;
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
@@ -29,7 +30,8 @@ const INPUTS: usize = 4;
 /// Carries out a [`Run`] on the stream it came by.
 pub(crate) async fn run(
     guest: &Rc<Guest>,
-    run: Run,
+    mux: &Mux,
+    mut run: Run,
     reader: &mut Reader<Stream>,
     writer: &mut Writer<Stream>,
 ) -> Result<(), FrameError> {
@@ -39,7 +41,12 @@ pub(crate) async fn run(
         Err(fault) => return writer.send(&Reply::Failed(fault)).await,
     };
     init::ready(guest, &session).await;
-    let launched = match prepare::launch(guest, session, run) {
+    let program = std::mem::replace(&mut run.program, Program::Argv(Vec::new()));
+    let launched = match program {
+        Program::Python(python) => python::launch(guest, mux, session, run, python).await,
+        program => prepare::launch(guest, session, Run { program, ..run }),
+    };
+    let launched = match launched {
         Ok(launched) => Rc::new(launched),
         Err(Stop::Fault(fault)) => return writer.send(&Reply::Failed(fault)).await,
         Err(Stop::BadDirectory(ended)) => return writer.send(&Reply::Ended(*ended)).await,
@@ -59,9 +66,22 @@ pub(crate) async fn run(
             if seen_through.is_err() && !launched.process.is_background() {
                 launched.process.kill(Cause::Killed).await;
             }
+            // Else it was done before the end was told.
+            if seen_through.is_err() || launched.process.is_background() {
+                end_room(&launched).await;
+            }
             forget_told(guest, &launched.process, output);
             seen_through
         }
+    }
+}
+
+/// Whatever a Python program started ends with it, and then its files and its connections do.
+async fn end_room(launched: &Launched) {
+    if let Some(room) = &launched.room {
+        launched.process.kill(Cause::Killed).await;
+        launched.process.drain_errors();
+        room.close().await;
     }
 }
 
@@ -93,7 +113,9 @@ async fn attend(
         let mut to_the_end = std::pin::pin!(deliver(process, delivery, &position, writer));
         let mut listening = std::pin::pin!(listen(process, reader));
         let mut alarm = std::pin::pin!(at_deadline(process, deadline));
+        let mut errors = std::pin::pin!(process.read_errors());
         tokio::select! {
+            never = &mut errors => match never {},
             delivered = &mut to_the_end => delivered?,
             left = &mut listening => left?,
             () = &mut alarm => {}
@@ -103,6 +125,7 @@ async fn attend(
         flush_position(process, &position, writer, delivery).await?;
         return writer.send(&Reply::Moved).await;
     }
+    end_room(launched).await;
     process.set_state_fate(launched.settle());
     let Some(mut ended) = process.ended(&launched.session_cwd()) else {
         return writer.send(&Reply::Failed(Fault::NoProcess)).await;

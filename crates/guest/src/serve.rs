@@ -21,6 +21,7 @@ use crate::connection;
 use crate::guest::{BASE_ENV, Guest};
 use crate::process::{output, shim};
 use crate::room::Room;
+use crate::run::python;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -101,7 +102,7 @@ async fn live(socket: &Path, run_dir: PathBuf, idle: Duration, ready: Option<Own
     let listener = listen(socket)?;
     // Whoever may enter its directory may speak to us, as whichever user that is.
     fs::set_permissions(socket, fs::Permissions::from_mode(0o666))?;
-    output::sweep(&run_dir);
+    sweep(&run_dir);
     let guest = Guest::new(run_dir.clone());
     spawn_local(reap());
     let mut stop = signal(SignalKind::terminate())?;
@@ -123,8 +124,14 @@ async fn live(socket: &Path, run_dir: PathBuf, idle: Duration, ready: Option<Own
     for process in guest.table.listed() {
         process.kill(hermes_guest::protocol::message::Cause::Killed).await;
     }
-    output::sweep(&run_dir);
+    sweep(&run_dir);
     Ok(())
+}
+
+/// Removes what belongs to nobody: it is of a guest that was killed, or that ends now.
+fn sweep(run_dir: &Path) {
+    output::sweep(run_dir);
+    python::sweep(run_dir);
 }
 
 /// Takes the place of a guest that died without cleaning up, but never of one that lives.

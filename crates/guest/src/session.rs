@@ -100,6 +100,11 @@ impl Session {
         }
     }
 
+    /// The variables that the host gave.
+    pub(crate) fn given(&self) -> Map {
+        self.given.borrow().clone()
+    }
+
     pub(crate) fn view(&self, origin: Origin) -> SessionView {
         let state = self.state.borrow();
         SessionView {

@@ -23,19 +23,20 @@ const USUAL_PLACES: [&str; 3] = ["/bin", "/usr/bin", "/usr/local/bin"];
 /// The best shell there is: bash before sh, the usual places before the `PATH` of the session.
 pub(crate) fn find(search_path: Option<&[u8]>) -> Option<Shell> {
     let find = |name: &str| {
-        let usual = USUAL_PLACES.iter().map(PathBuf::from);
-        let others = search_path.unwrap_or_default().split(|byte| *byte == b':');
-        usual
-            .chain(
-                others.filter(|dir| dir.starts_with(b"/")).map(|dir| PathBuf::from(OsStr::from_bytes(dir))),
-            )
-            .map(|dir| dir.join(name))
-            .find(|path| runs(path))
-            .map(|path| ByteBuf::from(path.into_os_string().into_vec()))
+        let usual = USUAL_PLACES.iter().map(|dir| Path::new(dir).join(name)).find(|path| runs(path));
+        let found = usual.or_else(|| find_program(name, search_path))?;
+        Some(ByteBuf::from(found.into_os_string().into_vec()))
     };
     find("bash").map(Shell::Bash).or_else(|| find("sh").map(Shell::Sh))
 }
 
-fn runs(path: &Path) -> bool {
+/// The first program of this name in a `PATH`.
+pub(crate) fn find_program(name: &str, search_path: Option<&[u8]>) -> Option<PathBuf> {
+    let dirs =
+        search_path.unwrap_or_default().split(|byte| *byte == b':').filter(|dir| dir.starts_with(b"/"));
+    dirs.map(|dir| Path::new(OsStr::from_bytes(dir)).join(name)).find(|path| runs(path))
+}
+
+pub(crate) fn runs(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok()
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -15,9 +15,12 @@ use hermes_guest::protocol::frame::{FrameError, Frames};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{Address, Counted, Doing, Fault, Input, Reply};
 use hermes_guest::protocol::mux::{Mux, Stream};
+use hermes_guest::removal;
+use rustix::fs::{CWD, Mode, OFlags};
+use serde_bytes::ByteBuf;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet, spawn_local};
 
 use crate::guest::Guest;
 use crate::process::os;
@@ -66,7 +69,7 @@ pub(crate) async fn listen(
     let served = async {
         frames.writer.send(&reply).await?;
         tokio::select! {
-            () = pass_on(&listener, mux, number) => Ok(()),
+            () = pass_on(&listener, mux, number, limit::CARRIED) => Ok(()),
             left = frames.reader.receive::<Input>() => left.map(drop),
         }
     }
@@ -75,13 +78,58 @@ pub(crate) async fn listen(
     served
 }
 
+/// A socket whose connections go to the host for as long as this is held.
+#[derive(Debug)]
+pub(crate) struct Carrier {
+    guest: Rc<Guest>,
+    task: JoinHandle<()>,
+}
+
+impl Carrier {
+    /// Cuts every connection; when this returns, nothing comes from the socket any more.
+    pub(crate) async fn cut(mut self) {
+        self.task.abort();
+        // It ends because it was told to.
+        drop((&mut self.task).await);
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.guest.listeners.set(self.guest.listeners.get() - 1);
+    }
+}
+
+/// Listens on a socket in a directory, whose path may be longer than that of a socket.
+pub(crate) fn carry_all(
+    guest: &Rc<Guest>,
+    mux: &Mux,
+    number: u64,
+    dir: &Path,
+    name: &str,
+) -> Result<Carrier, Fault> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let held = rustix::fs::openat(CWD, dir, flags, Mode::empty());
+    let held = held.map_err(|error| os(Doing::Tunnel, &error.into()))?;
+    let path = removal::through(&held).join(name);
+    let listener = bind(guest, &Address::Unix(ByteBuf::from(path.as_os_str().as_bytes())))?;
+    guest.listeners.set(guest.listeners.get() + 1);
+    let mux = mux.clone();
+    let task = spawn_local(async move {
+        pass_on(&listener, &mux, number, limit::CALLS).await;
+        drop(held);
+    });
+    Ok(Carrier { guest: guest.clone(), task })
+}
+
 /// Hands each connection to the host as a stream of its own; all of them end with the listener.
-async fn pass_on(listener: &Listener, mux: &Mux, number: u64) {
+async fn pass_on(listener: &Listener, mux: &Mux, number: u64, most: usize) {
     let mut carried = JoinSet::new();
     loop {
         while carried.try_join_next().is_some() {}
         // More would use up the streams of the connection; they wait in the kernel meanwhile.
-        if carried.len() >= limit::CARRIED {
+        if carried.len() >= most {
             carried.join_next().await;
         }
         let Ok(socket) = listener.accept().await else { return };

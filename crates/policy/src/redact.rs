@@ -41,7 +41,8 @@ pub const PLACEHOLDER: &str = "[redacted]";
 #[derive(Clone)]
 pub struct Redactor {
     known: Arc<Known>,
-    shapes: &'static Shapes,
+    /// None for owners who do not want anything removed.
+    shapes: Option<&'static Shapes>,
 }
 
 impl Redactor {
@@ -51,13 +52,19 @@ impl Redactor {
     /// would be found all over ordinary output, the text would become useless, and the value is no secret
     /// anyone could keep. White space round a value is ignored, since files end in a newline.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
-        Self { known: Arc::new(Known::new(secrets)), shapes: Shapes::shared() }
+        Self { known: Arc::new(Known::new(secrets)), shapes: Some(Shapes::shared()) }
+    }
+
+    /// A redactor that removes nothing, for owners who switched redaction off.
+    pub fn silent() -> Self {
+        Self { known: Arc::new(Known::new([])), shapes: None }
     }
 
     /// The text without its secrets; borrowed when there was nothing to remove.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let Some(shapes) = self.shapes else { return Cow::Borrowed(text) };
         let first = Scan::whole(&*self.known, text.as_bytes());
-        let second = Scan::whole(self.shapes, first.as_deref().unwrap_or(text.as_bytes()));
+        let second = Scan::whole(shapes, first.as_deref().unwrap_or(text.as_bytes()));
         match second.or(first) {
             None => Cow::Borrowed(text),
             // Every cut falls on an ASCII byte or on a whole value, so the lossy branch is never taken;
@@ -91,16 +98,18 @@ pub struct Stream {
 impl Stream {
     /// Takes the next bytes and appends to `out` everything that is already certain.
     pub fn push(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
+        let Some(shapes) = self.redactor.shapes else { return out.extend_from_slice(chunk) };
         self.first.push(&*self.redactor.known, chunk, &mut self.between);
-        self.second.push(self.redactor.shapes, &self.between, out);
+        self.second.push(shapes, &self.between, out);
         self.between.clear();
     }
 
     /// Ends the stream and appends what was held back.
     pub fn finish(mut self, out: &mut Vec<u8>) {
+        let Some(shapes) = self.redactor.shapes else { return };
         self.first.finish(&*self.redactor.known, &mut self.between);
-        self.second.push(self.redactor.shapes, &self.between, out);
-        self.second.finish(self.redactor.shapes, out);
+        self.second.push(shapes, &self.between, out);
+        self.second.finish(shapes, out);
     }
 }
 

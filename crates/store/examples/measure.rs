@@ -64,8 +64,20 @@ async fn main() {
     let store = Store::open(&path).await.unwrap();
     println!("making a database: {:.2} ms", begun.elapsed().as_secs_f64() * 1e3);
 
-    let (mut times, mut bytes) = (Vec::new(), 0);
     let mut session = create(&store).await;
+    let mut times = Vec::new();
+    for number in 0..3_000 {
+        let words = 20 + dice.roll(200);
+        let step = Step::one(Message::User { text: dice.text(words) }, at(number));
+        // Between two steps a model answers or a command runs.
+        std::thread::sleep(Duration::from_millis(10));
+        let begun = Instant::now();
+        store.append(&session, step).await.unwrap();
+        times.push(begun.elapsed());
+    }
+    println!("append, a step at a time: {}", quantiles(times));
+
+    let (mut times, mut bytes) = (Vec::new(), 0);
     for number in 0..count {
         if number % 200 == 0 {
             session = create(&store).await;
@@ -79,7 +91,7 @@ async fn main() {
         times.push(begun.elapsed());
     }
     println!("{count} messages, {:.1} MB of text", bytes as f64 / 1e6);
-    println!("append: {}", quantiles(times));
+    println!("append, one after another: {}", quantiles(times));
 
     let size = store.size();
     println!("on disk: {:.1} MB, {:.2} bytes a byte of text", size as f64 / 1e6, size as f64 / bytes as f64);

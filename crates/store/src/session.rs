@@ -52,16 +52,7 @@ impl fmt::Display for SessionId {
 
 /// A moment as `YYYYMMDD_HHMMSS`, in UTC.
 fn stamp(at: Timestamp) -> String {
-    let (days, seconds) = (at.seconds() / 86_400, at.seconds() % 86_400);
-    // Civil date from days, by eras of 400 years that begin in March.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let ((year, month, day), seconds) = (at.date(), at.seconds() % 86_400);
     let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
     format!("{year:04}{month:02}{day:02}_{hour:02}{minute:02}{second:02}")
 }

@@ -4,18 +4,23 @@ use std::time::Duration;
 
 use hermes_exec::{
     AtDeadline, AtEnd, Attention, Command, Directory, Ending, Error, Handle, Input, Outcome, Reset, Sandbox,
-    Wish,
+    Size, Wish,
 };
 use hermes_policy::shell::{Surroundings, understand};
-use hermes_types::Job;
+use hermes_types::{Job, Person};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Done, Scene, arguments};
-use crate::{Hands, No};
+use super::{Done, Scene, Stopped, ansi, arguments};
+use crate::Hands;
+use crate::hands::Granted;
 
 /// How often a session may move away under a command that waits for its permit.
 const ATTEMPTS: u32 = 5;
+/// The terminal of a program that insists on one.
+const TERMINAL: Size = Size { rows: 30, columns: 120 };
+/// How much of a line is given up so that what is shown begins and ends with whole ones.
+const RAGGED: usize = 2_000;
 
 #[derive(Deserialize)]
 struct Arguments {
@@ -24,6 +29,8 @@ struct Arguments {
     background: bool,
     timeout: Option<u64>,
     workdir: Option<String>,
+    #[serde(default)]
+    pty: bool,
     #[serde(default)]
     notify_on_complete: bool,
     #[serde(default)]
@@ -73,6 +80,9 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
         Ok(given) => given,
         Err(wrong) => return wrong,
     };
+    if given.command.trim().is_empty() {
+        return Done::error("`command` is empty");
+    }
     let limits = &hands.setup().limits;
     let longest = limits.max_foreground;
     let timeout = match given.timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs) {
@@ -98,15 +108,15 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
             Attention::AtEnd
         },
         directory: if given.workdir.is_some() { Directory::Other } else { Directory::Session },
+        terminal: (given.pty && given.background).then_some(TERMINAL),
     };
     let sandbox = match hands.sandbox().await {
         Ok(sandbox) => sandbox,
         Err(error) => return Done::error(error),
     };
-    let mut command = match start(hands, sandbox, &given, &wish, scene).await {
-        Ok(command) => command,
-        Err(Stopped::No(no)) => return Done::refused(&no),
-        Err(Stopped::Fault(error)) => return Done::error(error),
+    let (mut command, by) = match start(hands, sandbox, &given, &wish, scene).await {
+        Ok(started) => started,
+        Err(stopped) => return stopped.into(),
     };
     let outcome = tokio::select! {
         outcome = command.end() => outcome,
@@ -116,15 +126,9 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
         },
     };
     match outcome {
-        Ok(outcome) => told(hands, &given, &outcome),
+        Ok(outcome) => told(hands, &given, &outcome, by, timeout),
         Err(error) => Done::error(error),
     }
-}
-
-/// Why a command did not start.
-enum Stopped {
-    No(No),
-    Fault(Error),
 }
 
 async fn start(
@@ -133,7 +137,7 @@ async fn start(
     given: &Arguments,
     wish: &Wish,
     scene: Scene<'_>,
-) -> Result<Command, Stopped> {
+) -> Result<(Command, Option<Person>), Stopped> {
     let mut attempts = 0;
     loop {
         let cwd = match &given.workdir {
@@ -144,20 +148,26 @@ async fn start(
             }
             None => sandbox.cwd().await.map_err(Stopped::Fault)?,
         };
-        let permit =
-            hands.permit(Job::shell(given.command.as_str(), cwd), scene).await.map_err(Stopped::No)?;
+        let job = Job::shell(given.command.as_str(), cwd);
+        let Granted { permit, by } = hands.decide(job, scene).await.map_err(Stopped::No)?;
         attempts += 1;
         match sandbox.start(permit, wish.clone()).await {
             // Another command of the session was faster; the gate must hear of the new directory.
             Err(Error::Moved) if attempts < ATTEMPTS => {}
-            started => return started.map_err(Stopped::Fault),
+            started => return Ok((started.map_err(Stopped::Fault)?, by)),
         }
     }
 }
 
-fn told(hands: &Hands, given: &Arguments, outcome: &Outcome) -> Done {
+fn told(hands: &Hands, given: &Arguments, outcome: &Outcome, by: Option<Person>, timeout: Duration) -> Done {
     let mut answer = Map::new();
     let mut tell = |name: &str, value: Value| drop(answer.insert(name.to_owned(), value));
+    if let Some(by) = by {
+        tell("approval", json!(format!("approved by {}", by.as_str())));
+    }
+    if given.pty && !given.background {
+        tell("pty_note", json!("only a background command gets a terminal; this one had none"));
+    }
     if let Ending::Background(id) = outcome.ending {
         tell("session_id", json!(Handle::new(hands.setup().plan.id(), id).to_string()));
         tell("pid", json!(id.pid));
@@ -174,6 +184,7 @@ fn told(hands: &Hands, given: &Arguments, outcome: &Outcome) -> Done {
         } else {
             tell("hint", json!("nothing tells you when it ends; use `process` with poll, log or wait"));
         }
+        reset_note(outcome, &mut tell);
         return Done::worked(Value::Object(answer));
     }
     tell("exit_code", json!(outcome.code));
@@ -182,46 +193,76 @@ fn told(hands: &Hands, given: &Arguments, outcome: &Outcome) -> Done {
     {
         tell("exit_code_meaning", json!(meaning));
     }
-    tell("output", json!(shown(outcome)));
-    let error = match outcome.ending {
-        Ending::TimedOut => Some("stopped at its time limit; all it started is gone"),
-        Ending::Interrupted => Some("interrupted"),
-        Ending::BadDirectory => Some("its directory is not there; nothing was run"),
-        Ending::Exited | Ending::Background(_) => None,
-    };
-    tell("error", json!(error));
     if outcome.omitted > 0 {
         tell("total_bytes", json!(outcome.total));
         tell("full_output", json!(outcome.spool));
     }
-    if outcome.reset == Reset::Yes {
-        tell("note", json!("the place was made anew: its directory, variables and processes begin again"));
-    }
+    tell("output", json!(shown(outcome)));
+    let error = match outcome.ending {
+        Ending::TimedOut => {
+            Some(format!("stopped after {} seconds; all it started is gone", timeout.as_secs()))
+        }
+        Ending::Interrupted => Some("interrupted; all it started is gone".to_owned()),
+        Ending::BadDirectory => {
+            let next = &outcome.cwd;
+            Some(format!("its directory is not there, so nothing was run; the next command runs in {next}"))
+        }
+        Ending::Exited | Ending::Background(_) => None,
+    };
+    tell("error", json!(error));
+    reset_note(outcome, &mut tell);
     if let Some(left) = outcome.left {
         let id = Handle::new(hands.setup().plan.id(), left).to_string();
         tell("session_id", json!(id));
         tell("hint", json!("it left something running, which `process` can show and end"));
     } else if outcome.ending == Ending::TimedOut && is_server(&given.command) {
         tell("hint", json!("what serves or watches does not end; run it with background=true"));
+    } else if detaches(&given.command) {
+        tell(
+            "hint",
+            json!("with background=true instead of nohup, setsid or disown, `process` can follow it"),
+        );
     }
     let answer = Value::Object(answer);
     if outcome.code == 0 { Done::worked(answer) } else { Done::failed(answer) }
 }
 
-/// The output with a mark where the middle is missing.
-fn shown(outcome: &Outcome) -> String {
-    if outcome.omitted == 0 {
-        return String::from_utf8_lossy(&outcome.output).into_owned();
+fn reset_note(outcome: &Outcome, tell: &mut impl FnMut(&str, Value)) {
+    if outcome.reset == Reset::Yes {
+        tell("note", json!("the place was made anew: its directory, variables and processes begin again"));
     }
-    // What is kept is the beginning and the end, half each.
-    let (head, tail) = outcome.output.split_at(outcome.output.len() / 2);
+}
+
+/// The output with a mark where the middle is missing, and without what only a screen understands.
+fn shown(outcome: &Outcome) -> String {
+    let text = |bytes: &[u8]| ansi::stripped(&String::from_utf8_lossy(bytes)).into_owned();
+    if outcome.omitted == 0 {
+        return text(&outcome.output).trim_end().to_owned();
+    }
+    let (head, tail) = outcome.output.split_at(outcome.head.min(outcome.output.len()));
+    let (head, tail) = whole_lines(head, tail);
+    let left_out = outcome.total.saturating_sub((head.len() + tail.len()) as u64);
     format!(
-        "{}\n[… {} of {} bytes left out …]\n{}",
-        String::from_utf8_lossy(head),
-        outcome.omitted,
+        "{}\n[… {left_out} of {} bytes left out …]\n{}",
+        text(head).trim_end_matches('\n'),
         outcome.total,
-        String::from_utf8_lossy(tail)
+        text(tail).trim_end()
     )
+}
+
+/// The two ends of an output without the lines that are cut: half a secret would not be recognized as one.
+fn whole_lines<'a>(head: &'a [u8], tail: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+    let last = head.iter().rev().take(RAGGED).position(|byte| *byte == b'\n');
+    let first = tail.iter().take(RAGGED).position(|byte| *byte == b'\n');
+    let head = last.and_then(|back| head.get(..head.len() - back)).unwrap_or(head);
+    let tail = first.and_then(|at| tail.get(at + 1..)).unwrap_or(tail);
+    (head, tail)
+}
+
+/// Whether a command lets go of what it starts.
+fn detaches(command: &str) -> bool {
+    let script = understand(command, &Surroundings { cwd: "/", home: "/", hermes_home: "/" });
+    script.segments.iter().any(|segment| matches!(segment.name.as_str(), "nohup" | "setsid" | "disown"))
 }
 
 /// What a code says that is no failure, by the command that gave it: the last one of the line.
@@ -256,4 +297,44 @@ fn is_server(command: &str) -> bool {
     ];
     let words: Vec<&str> = command.split_whitespace().collect();
     WORDS.iter().any(|server| words.windows(server.len()).any(|window| window == *server))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_that_are_no_failure_have_a_meaning_by_the_last_command() {
+        let cases = [
+            ("grep x f", 1, true),
+            ("grep x f", 2, false),
+            ("cat f | rg x", 1, true),
+            ("make && diff a b", 1, true),
+            ("grep x f; make", 1, false),
+            ("curl -f http://x", 22, true),
+            ("[ -f x ]", 1, true),
+        ];
+        for (command, code, known) in cases {
+            assert_eq!(meaning(command, code).is_some(), known, "{command} {code}");
+        }
+    }
+
+    #[test]
+    fn only_what_serves_or_detaches_is_advised_about() {
+        for command in ["pip install uvicorn && uvicorn app:app", "npm run dev", "python3 -m http.server 80"]
+        {
+            assert!(is_server(command), "{command}");
+        }
+        for command in ["cat nodemon.json", "echo http", "a & b & wait"] {
+            assert!(!is_server(command) && !detaches(command), "{command}");
+        }
+        assert!(detaches("nohup ./run > log &") && detaches("(setsid x)"));
+        assert!(!detaches("echo nohup"));
+    }
+
+    #[test]
+    fn what_is_shown_of_a_long_output_has_no_half_lines() {
+        assert_eq!(whole_lines(b"a\nb\nSEC", b"RET\nc\nd"), (&b"a\nb\n"[..], &b"c\nd"[..]));
+        assert_eq!(whole_lines(b"abc", b"def"), (&b"abc"[..], &b"def"[..]));
+    }
 }

@@ -102,9 +102,7 @@ impl Hands {
             Message::Tool { name, text, .. } if name == Tool::Todo.name() => Todo::from_answer(text),
             _ => None,
         });
-        if let Some(told) = told {
-            *lock(&self.todo) = told;
-        }
+        *lock(&self.todo) = told.unwrap_or_default();
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use hermes_agent::{
-    Ask, Asking, Clarification, Control, Conversation, Ended, Event, GuardRules, Hands, Limits, Mind,
-    Opening, Setup, Told, Tool,
+    Ask, Asking, Clarification, CodeExecution, CodeMode, Control, Conversation, Ended, Event, GuardRules,
+    Hands, Limits, Mind, Opening, Setup, Told, Tool,
 };
 use hermes_exec::backend::docker::pull::Means;
 use hermes_exec::{Backend, Host, Local, Plan, Spec};
@@ -116,6 +116,11 @@ impl Bed {
             read_lines: 2_000,
             line_length: 2_000,
             read_chars: 100_000,
+            code_execution: CodeExecution {
+                timeout: Duration::from_secs(300),
+                max_tool_calls: 50,
+                mode: CodeMode::Project,
+            },
         };
         Arc::new(Hands::new(Setup {
             plan: self.plan(),
@@ -131,6 +136,7 @@ impl Bed {
             means: Arc::new(|_image| {
                 Box::pin(async { Means { credentials: None, timeout: Duration::from_secs(1) } })
             }),
+            web: Arc::default(),
         }))
     }
 

@@ -133,3 +133,19 @@ async fn an_answer_that_was_acted_upon_does_not_run_its_command_again() {
     assert!(bed.seen()[0]["error"].as_str().unwrap().contains("may have run"));
     bed.leave().await;
 }
+
+#[tokio::test]
+async fn a_script_in_which_somebody_was_asked_is_not_run_again() {
+    let code = "open('log', 'a').write('x')\nfrom hermes_tools import terminal\nterminal('r' + 'm -rf .git')";
+    let script =
+        Said::Call { id: "c1".to_owned(), name: "execute_code".to_owned(), arguments: json!({"code": code}) };
+    let bed = Bed::new([Step::says([script]), Step::text("well")]).await;
+    std::fs::create_dir(bed.work().join(".git")).unwrap();
+    let id = killed(&bed, async || bed.people.heard.notified().await).await;
+    let (conversation, ended) = carried_on(&bed, id).await;
+    assert_eq!(ended.exit, Exit::Answered);
+    assert!(format!("{:?}", conversation.history()).contains("it may have run, in part or not at all"));
+    assert_eq!(std::fs::read_to_string(bed.work().join("log")).unwrap(), "x");
+    assert!(bed.work().join(".git").exists() && bed.people.asked.lock().unwrap().len() == 1);
+    bed.leave().await;
+}

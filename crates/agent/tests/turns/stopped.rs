@@ -88,6 +88,6 @@ async fn commands_are_interrupted_with_all_they_started_and_the_rest_does_not_be
     let seen = bed.seen();
     assert!(seen[0].to_string().contains("interrupted"), "{}", seen[0]);
     assert!(seen[1]["error"].as_str().unwrap().contains("before it began"), "{}", seen[1]);
-    assert_eq!(seen[2]["output"], "0\n");
+    assert_eq!(seen[2]["output"], "0");
     bed.leave().await;
 }

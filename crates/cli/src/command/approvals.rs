@@ -1,6 +1,6 @@
 //! `hermes approvals …`.
 
-mod questions;
+pub(crate) mod questions;
 
 use std::io::{self, Read};
 use std::process::ExitCode;

@@ -195,6 +195,7 @@ fn wish(args: &ExecArgs, context: &Context, config: &Config) -> Result<Wish, Fai
         env,
         attention,
         directory: if args.cwd.is_some() { Directory::Other } else { Directory::Session },
+        terminal: None,
     })
 }
 

@@ -440,10 +440,20 @@ section! {
 section! {
     /// How the agent asks its model.
     Agent "agent." {
+        /// How often a model is asked in one turn before it has to say what it has done.
+        max_turns: u64 = 90, "HERMES_MAX_ITERATIONS", at_least 1;
         /// How often a model is asked again when it fails.
         api_max_retries: u64 = 3, "HERMES_API_MAX_RETRIES", at_least 1;
         /// How much a model thinks; auto leaves it to the provider.
         reasoning_effort: Effort = Effort::Auto, "HERMES_REASONING_EFFORT";
+    }
+}
+
+section! {
+    /// What is shown of the agent's work.
+    Display "display." {
+        /// Whether the thoughts of a model are shown.
+        show_reasoning: bool = false, "HERMES_DISPLAY_SHOW_REASONING";
     }
 }
 
@@ -512,6 +522,7 @@ config! {
     model_entra: ModelEntra,
     provider_routing: ProviderRouting,
     agent: Agent,
+    display: Display,
     logging: Logging,
     skills: Skills,
     general: General,
@@ -551,7 +562,6 @@ pub const UNUSED: &[(&str, &str)] = &[
     ("gateway.platforms", PYTHON),
     ("gateway.proxy_url", PYTHON),
     ("gateway.streaming", PYTHON),
-    ("agent.max_turns", PYTHON),
     ("agent.service_tier", PYTHON),
     ("agent.tool_use_enforcement", PYTHON),
     ("agent.task_completion_guidance", PYTHON),
@@ -585,7 +595,51 @@ pub const UNUSED: &[(&str, &str)] = &[
     ("custom_providers", PYTHON),
     ("dashboard", PYTHON),
     ("delegation", PYTHON),
-    ("display", PYTHON),
+    ("display.interface", PYTHON),
+    ("display.busy_input_mode", PYTHON),
+    ("display.streaming", PYTHON),
+    ("display.tool_progress", PYTHON),
+    ("display.tool_progress_grouping", PYTHON),
+    ("display.tool_preview_length", PYTHON),
+    ("display.show_cost", PYTHON),
+    ("display.timestamps", PYTHON),
+    ("display.compact", PYTHON),
+    ("display.bell_on_complete", PYTHON),
+    ("display.final_response_markdown", PYTHON),
+    ("display.inline_diffs", PYTHON),
+    ("display.persist_prompts", PYTHON),
+    ("display.persistent_output", PYTHON),
+    ("display.persistent_output_max_lines", PYTHON),
+    ("display.resume_display", PYTHON),
+    ("display.resume_exchanges", PYTHON),
+    ("display.resume_max_user_chars", PYTHON),
+    ("display.resume_max_assistant_chars", PYTHON),
+    ("display.resume_max_assistant_lines", PYTHON),
+    ("display.resume_skip_tool_only", PYTHON),
+    ("display.skin", PYTHON),
+    ("display.language", PYTHON),
+    ("display.personality", PYTHON),
+    ("display.memory_notifications", PYTHON),
+    ("display.file_mutation_verifier", PYTHON),
+    ("display.turn_completion_explainer", PYTHON),
+    ("display.credits_notices", PYTHON),
+    ("display.interim_assistant_messages", PYTHON),
+    ("display.long_running_notifications", PYTHON),
+    ("display.busy_ack_detail", PYTHON),
+    ("display.cleanup_progress", PYTHON),
+    ("display.tool_progress_command", PYTHON),
+    ("display.background_process_notifications", PYTHON),
+    ("display.platforms", PYTHON),
+    ("display.runtime_footer", PYTHON),
+    ("display.tui_auto_resume_recent", PYTHON),
+    ("display.tui_agents_nudge", PYTHON),
+    ("display.tui_status_indicator", PYTHON),
+    ("display.mouse_tracking", PYTHON),
+    ("display.details_mode", PYTHON),
+    ("display.sections", PYTHON),
+    ("display.copy_shortcut", PYTHON),
+    ("display.ephemeral_system_ttl", PYTHON),
+    ("display.user_message_preview", PYTHON),
     ("email", PYTHON),
     ("filter_silence_narration", PYTHON),
     ("goals", PYTHON),

@@ -1,5 +1,6 @@
 //! The image of a place, fetched when it is missing.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hermes_exec::backend::docker::pull::{self, Fault, Means};
@@ -10,6 +11,7 @@ use crate::Context;
 use crate::config::keys::Config;
 use crate::failure::Failure;
 use crate::progress::{Plain, Watched};
+use crate::screen::Screen;
 
 /// Opens a place. An image that the engine does not have is pulled first, and whoever waits sees it.
 pub(crate) async fn open(context: &Context, config: &Config, plan: &Plan) -> Result<Sandbox, Failure> {
@@ -28,15 +30,35 @@ pub(crate) async fn open(context: &Context, config: &Config, plan: &Plan) -> Res
 
 /// What a pull of this image is allowed.
 pub(crate) async fn means(context: &Context, config: &Config, image: &str) -> Means {
-    let home = local::owner_home(context);
-    let directory = credentials::directory(context.variable("DOCKER_CONFIG"), &home);
-    let found = credentials::credentials(&directory, pull::registry(image)).await;
-    // Most images are for everybody.
-    let credentials = found.unwrap_or_else(|what| {
-        context.screen.warn(&format!("the registry is asked without your credentials: {what}"));
-        None
-    });
-    Means { credentials, timeout: Duration::from_secs(config.terminal.docker_pull_timeout) }
+    Pulls::new(context, config).means(image).await
+}
+
+/// What is to be known to say what a pull is allowed.
+#[derive(Debug, Clone)]
+pub(super) struct Pulls {
+    screen: Screen,
+    /// Where the owner's credentials are.
+    directory: PathBuf,
+    timeout: Duration,
+}
+
+impl Pulls {
+    pub(super) fn new(context: &Context, config: &Config) -> Self {
+        let home = local::owner_home(context);
+        let directory = credentials::directory(context.variable("DOCKER_CONFIG"), &home);
+        let timeout = Duration::from_secs(config.terminal.docker_pull_timeout);
+        Self { screen: context.screen, directory, timeout }
+    }
+
+    pub(super) async fn means(&self, image: &str) -> Means {
+        let found = credentials::credentials(&self.directory, pull::registry(image)).await;
+        // Most images are for everybody.
+        let credentials = found.unwrap_or_else(|what| {
+            self.screen.warn(&format!("the registry is asked without your credentials: {what}"));
+            None
+        });
+        Means { credentials, timeout: self.timeout }
+    }
 }
 
 /// What to do about an image that could not be had.

@@ -10,6 +10,14 @@ pub(crate) async fn find(context: &Context) -> Result<Option<Store>, Failure> {
     Store::find(context.home.path().join(FILE_NAME)).await.map_err(told)
 }
 
+/// The database, made where there is none.
+pub(crate) async fn open(context: &Context) -> Result<Store, Failure> {
+    let home = context.home.path();
+    std::fs::create_dir_all(home)
+        .map_err(|error| Failure::new(Kind::Failed, format!("{}: {error}", home.display())))?;
+    Store::open(home.join(FILE_NAME)).await.map_err(told)
+}
+
 /// What a person is told when the store does not do something.
 pub(crate) fn told(error: Error) -> Failure {
     let kind = match &error {

@@ -57,6 +57,7 @@ impl Opened {
             env: Vec::new(),
             attention,
             directory: Directory::Session,
+            terminal: None,
         };
         self.sandbox.start(self.permit(Job::shell(text, cwd)), wish).await.unwrap()
     }

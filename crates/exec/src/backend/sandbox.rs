@@ -24,6 +24,9 @@ use super::bind::{self, Bind, Writable};
 use crate::registry::{Room, SOCKET};
 use crate::{Error, Plan, embed};
 
+/// What a program calls first that is to make jails.
+pub use hermes_sandbox::helper_main;
+
 /// Where things are inside.
 const GUEST: &str = "/sandbox/guest";
 const RUN: &str = "/sandbox/run";

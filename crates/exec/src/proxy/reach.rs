@@ -18,19 +18,25 @@ const ONE_ADDRESS: Duration = Duration::from_secs(5);
 /// Addresses of one name that are tried.
 const ADDRESSES: usize = 8;
 
-/// Why there is no connection.
+/// Why there is no connection to a host.
 #[derive(Debug, Error)]
-pub(super) enum Unreached {
+pub enum Unreached {
+    /// It is no host.
     #[error("cannot be read: {0}")]
     Unreadable(#[from] Unreadable),
+    /// It is not for everybody.
     #[error("is not a public address ({})", .0.words())]
     NotPublic(AddressKind),
+    /// It is this machine.
     #[error("is an address of this machine")]
     Own,
+    /// No resolver knows it.
     #[error("cannot be resolved: {0}")]
     Unresolved(io::Error),
+    /// It does not take the connection.
     #[error("cannot be connected to: {0}")]
     Failed(io::Error),
+    /// Nothing came back.
     #[error("did not answer in time")]
     Silent,
 }
@@ -49,7 +55,14 @@ impl Unreached {
 
 /// Connects to a host as a client wrote it. A name is resolved once, and what was checked is what is connected to.
 pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, Unreached> {
-    let addresses = match address::host(host) {
+    let addresses = addresses(host).await?;
+    timeout(PATIENCE, connect_any(&addresses, port)).await.map_err(|_elapsed| Unreached::Silent)?
+}
+
+/// The addresses of a host as it stands in a URL, if all of them are public and none is this machine's own. Whoever asks
+/// must connect to one of these and not resolve the name again.
+pub async fn addresses(host: &str) -> Result<Vec<IpAddr>, Unreached> {
+    let found = match address::host(host) {
         HostKind::Invalid(reason) => return Err(reason.into()),
         HostKind::Reserved(_, kind) => return Err(Unreached::NotPublic(kind)),
         HostKind::Address(address, _) => vec![address],
@@ -59,8 +72,11 @@ pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, Unreache
         }
         HostKind::Name(name) => resolve(&name).await?,
     };
-    let addresses = checked(addresses)?;
-    timeout(PATIENCE, connect_any(&addresses, port)).await.map_err(|_elapsed| Unreached::Silent)?
+    let found = checked(found)?;
+    if found.iter().any(|address| would_reach_itself(*address)) {
+        return Err(Unreached::Own);
+    }
+    Ok(found)
 }
 
 async fn resolve(name: &str) -> Result<Vec<IpAddr>, Unreached> {
@@ -80,9 +96,6 @@ fn checked(found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Unreached> {
 async fn connect_any(addresses: &[IpAddr], port: u16) -> Result<TcpStream, Unreached> {
     let mut last = Unreached::Unresolved(io::Error::other("it has no address"));
     for address in addresses {
-        if would_reach_itself(*address) {
-            return Err(Unreached::Own);
-        }
         match timeout(ONE_ADDRESS, TcpStream::connect((*address, port))).await {
             Ok(Ok(stream)) if reached_itself(&stream) => return Err(Unreached::Own),
             Ok(Ok(stream)) => {

@@ -142,5 +142,6 @@ pub(crate) fn wish(attention: Attention) -> Wish {
         env: Vec::new(),
         attention,
         directory: Directory::Session,
+        terminal: None,
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_exec::{
-    AtDeadline, AtEnd, Attention, Ending, Error, Happening, Input, ProcessId, Shown, Size, Tree, Wish,
+    AtDeadline, AtEnd, Attention, Ending, Error, Happening, Input, ProcessId, ScriptDirectory, ScriptWish,
+    Shown, Size, Tree, Wish,
 };
 use hermes_guest::client::Error as GuestError;
 use hermes_guest::protocol::message::{Cause, Fault, Happening as News, Notice};
@@ -219,7 +220,30 @@ pub(crate) async fn a_permit_for_anything_else_runs_nothing(bed: &Bed) {
         let refused = s.sandbox.terminal(job(), size, &[]).await;
         assert!(matches!(refused, Err(Error::NotACommand)), "{refused:?}");
     }
+    for (work, cwd, directory) in [
+        (touch(), cwd.as_str(), ScriptDirectory::Session),
+        (Work::Input("touch ran".to_owned()), cwd.as_str(), ScriptDirectory::Session),
+        (Work::Python("open('ran', 'w')".to_owned()), "/elsewhere", ScriptDirectory::Session),
+        (Work::Python("open('ran', 'w')".to_owned()), cwd.as_str(), ScriptDirectory::Private),
+    ] {
+        let expected = if matches!(work, Work::Python(_)) { Error::Moved } else { Error::NotPython };
+        let refused = s.sandbox.python(permit(&s.plan, &s.key, work, cwd), script_wish(directory)).await;
+        assert_eq!(refused.unwrap_err().to_string(), expected.to_string());
+    }
     assert_eq!(s.out("ls").await, "");
+}
+
+/// What a script is started with.
+fn script_wish(directory: ScriptDirectory) -> ScriptWish {
+    ScriptWish {
+        timeout: Duration::from_secs(60),
+        keep: 50_000,
+        keep_errors: 10_000,
+        env: Vec::new(),
+        module: "module".to_owned(),
+        module_text: String::new(),
+        directory,
+    }
 }
 
 pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(bed: &Bed) {

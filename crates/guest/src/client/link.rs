@@ -23,8 +23,8 @@ pub(super) struct Link {
 }
 
 /// Where connections of each listener go, by its number. A listener that was closed may still have connections on
-/// the way, so its number stays known as long as the connection lives.
-type Listeners = Arc<Mutex<Vec<mpsc::Sender<Tunnel>>>>;
+/// the way, so its number stays known as long as the connection lives; but nothing else does.
+type Listeners = Arc<Mutex<Vec<Option<mpsc::Sender<Tunnel>>>>>;
 
 impl Link {
     pub(super) fn start<S>(mux: Mux, driver: Driver<S>, arrivals: mpsc::Receiver<Stream>) -> Self
@@ -64,7 +64,11 @@ impl Link {
     /// Gives a listener its number.
     pub(super) fn register(&self, arrive: mpsc::Sender<Tunnel>) -> u64 {
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.push(arrive);
+        for closed in listeners.iter_mut().filter(|known| known.as_ref().is_some_and(mpsc::Sender::is_closed))
+        {
+            *closed = None;
+        }
+        listeners.push(Some(arrive));
         listeners.len() as u64 - 1
     }
 
@@ -170,11 +174,12 @@ async fn arrive(stream: Stream, listeners: &Listeners) -> bool {
     let number = usize::try_from(number).unwrap_or(usize::MAX);
     let listener = listeners.lock().unwrap_or_else(PoisonError::into_inner).get(number).cloned();
     match listener {
-        Some(listener) => {
+        Some(Some(listener)) => {
             // A listener whose owner does not accept fast enough refuses, as a socket would.
             drop(listener.try_send(Tunnel::new(frames)));
             true
         }
+        Some(None) => true,
         None => false,
     }
 }

@@ -86,7 +86,9 @@ impl Running {
                 let total = offset.saturating_add(data.len() as u64);
                 Ok(Event::Output(Page { offset, data, total }))
             }
-            Reply::Ended(ended) if ended.head.len() + ended.tail.len() <= self.keep => {
+            Reply::Ended(ended)
+                if ended.head.len() + ended.tail.len() <= self.keep && ended.errors.len() <= limit::KEEP =>
+            {
                 Ok(Event::Ended(Box::new(ended)))
             }
             Reply::Moved => match self.id {

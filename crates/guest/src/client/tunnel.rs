@@ -50,6 +50,25 @@ impl Client {
     }
 }
 
+/// The connections that a Python program makes to its host.
+#[derive(Debug)]
+pub struct Calls {
+    arrived: mpsc::Receiver<Tunnel>,
+}
+
+impl Calls {
+    /// Gives them a number, before the first of them is made.
+    pub(super) fn register(link: &Link) -> (u64, Self) {
+        let (arrive, arrived) = mpsc::channel(BACKLOG);
+        (link.register(arrive), Self { arrived })
+    }
+
+    /// The next connection; waits for it as long as it takes. None when the connection to the guest is gone.
+    pub async fn accept(&mut self) -> Option<Tunnel> {
+        self.arrived.recv().await
+    }
+}
+
 /// A socket inside the place.
 #[derive(Debug)]
 pub struct Listener {

@@ -17,6 +17,7 @@ use rustix::termios::Winsize;
 use serde_bytes::ByteBuf;
 
 use super::Feed;
+use super::errors::Errors;
 use super::shim::{self, Controlling, Shimmed};
 use super::tend::Source;
 use crate::shell::state::Map;
@@ -33,6 +34,16 @@ pub(crate) struct Plan<'a> {
     pub(crate) dir: OwnedFd,
     pub(crate) stdin: Stdin,
     pub(crate) terminal: Option<Size>,
+    pub(crate) errors: StandardError,
+}
+
+/// What becomes of a program's standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StandardError {
+    /// It is a part of the output.
+    Output,
+    /// So much of its beginning is kept apart.
+    Apart(usize),
 }
 
 /// A program that has started.
@@ -43,6 +54,7 @@ pub(super) struct Started {
     pub(super) feed: Feed,
     /// What is still to be typed into its terminal, which takes only as much as the program reads.
     pub(super) typed: Option<ByteBuf>,
+    pub(super) errors: Option<Errors>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "the guest is what starts programs")]
@@ -53,11 +65,16 @@ pub(super) fn start(plan: Plan<'_>) -> io::Result<Started> {
     command.envs(plan.env.iter().map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))));
     match plan.terminal {
         Some(size) => on_terminal(command, plan.dir, plan.stdin, size),
-        None => on_pipes(command, plan.dir, plan.stdin),
+        None => on_pipes(command, plan.dir, plan.stdin, plan.errors),
     }
 }
 
-fn on_pipes(mut command: Command, dir: OwnedFd, stdin: Stdin) -> io::Result<Started> {
+fn on_pipes(
+    mut command: Command,
+    dir: OwnedFd,
+    stdin: Stdin,
+    standard_error: StandardError,
+) -> io::Result<Started> {
     let (output, output_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     // A smaller pipe only costs speed.
     rustix::pipe::fcntl_setpipe_size(&output, PIPE).ok();
@@ -69,9 +86,16 @@ fn on_pipes(mut command: Command, dir: OwnedFd, stdin: Stdin) -> io::Result<Star
             (input_end, Feed::Pipe(Rc::new(shim::nonblocking(input)?)))
         }
     };
-    command.stdin(input_end).stdout(output_end.try_clone()?).stderr(output_end);
+    let (error_end, errors) = match standard_error {
+        StandardError::Output => (output_end.try_clone()?, None),
+        StandardError::Apart(room) => {
+            let (errors, error_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+            (error_end, Some(Errors::new(shim::nonblocking(errors)?, room)))
+        }
+    };
+    command.stdin(input_end).stdout(output_end).stderr(error_end);
     let shimmed = shim::spawn(command, dir, Controlling::Nothing)?;
-    Ok(Started { shimmed, source: Source::Pipe(shim::nonblocking(output)?), feed, typed: None })
+    Ok(Started { shimmed, source: Source::Pipe(shim::nonblocking(output)?), feed, typed: None, errors })
 }
 
 fn on_terminal(mut command: Command, dir: OwnedFd, stdin: Stdin, size: Size) -> io::Result<Started> {
@@ -89,7 +113,8 @@ fn on_terminal(mut command: Command, dir: OwnedFd, stdin: Stdin, size: Size) -> 
     command.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal);
     let shimmed = shim::spawn(command, dir, Controlling::Terminal)?;
     let master = Rc::new(shim::nonblocking(master)?);
-    Ok(Started { shimmed, source: Source::Terminal(master.clone()), feed: Feed::Terminal(master), typed })
+    let source = Source::Terminal(master.clone());
+    Ok(Started { shimmed, source, feed: Feed::Terminal(master), typed, errors: None })
 }
 
 /// Sets a terminal's size; the programs on it are told by SIGWINCH.

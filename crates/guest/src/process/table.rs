@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
@@ -59,6 +59,11 @@ impl Table {
         })
     }
 
+    /// The private directory of the guest.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Starts a program and looks after it from then on.
     pub(crate) fn start(self: &Rc<Self>, plan: Plan<'_>, mut entry: Entry) -> Result<Rc<Process>, Fault> {
         self.prune();
@@ -91,6 +96,7 @@ impl Table {
             watch: RefCell::new(Watch::new(entry.patterns)),
             reader: Cell::new(None),
             input: RefCell::new(started.feed),
+            errors: started.errors,
             changed: Notify::new(),
         });
         self.processes.borrow_mut().insert(process.id, process.clone());

@@ -5,7 +5,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Raised whenever a message changes its meaning. Both sides must have the same: a guest is delivered with the
 /// host that uses it, so there is nothing to negotiate.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 const MAGIC: &[u8; 12] = b"hermes-guest";
 

@@ -120,6 +120,8 @@ pub enum Workdir {
     SessionAt(ByteBuf),
     /// Another directory, for this program only.
     Other(ByteBuf),
+    /// An empty directory that is gone when the program is. Only for [`Program::Python`].
+    Private,
 }
 
 /// What to run.
@@ -129,6 +131,38 @@ pub enum Program {
     Shell(ByteBuf),
     /// A program and its arguments, run without a shell.
     Argv(Vec<ByteBuf>),
+    /// A Python program, only in the foreground.
+    Python(Python),
+}
+
+/// A Python program. It has an environment of its own, changes nothing in its session, and whatever it started ends
+/// when it does. Its files are in a private directory of the guest, which is gone when its end is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Python {
+    /// Its text.
+    pub script: ByteBuf,
+    /// A module that it can import: name and text.
+    pub module: (ByteBuf, ByteBuf),
+    /// Connections to the socket that [`SOCKET_VARIABLE`] names arrive as streams at the host, with this number on
+    /// them.
+    pub number: u64,
+    /// What runs it.
+    pub interpreter: Interpreter,
+    /// Bytes of its standard error that are kept, from the beginning. It is no part of the output.
+    pub keep_errors: u32,
+}
+
+/// The variable by which a Python program finds the socket that leads to its host.
+pub const SOCKET_VARIABLE: &str = "HERMES_RPC_SOCKET";
+
+/// What runs a Python program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Interpreter {
+    /// That of the virtual environment that is active in the session, or the first one in the session's `PATH`. One
+    /// that is too old is passed over.
+    Session,
+    /// The first one in the `PATH` of the place.
+    Place,
 }
 
 /// Where input comes from.
@@ -406,6 +440,8 @@ pub struct Ended {
     /// The path in the place of a file with the whole output, if there is more of it than is kept in memory and it was
     /// neither taken live nor longer than what is kept on disk. The file goes with the record of the program.
     pub spool: Option<ByteBuf>,
+    /// The beginning of its standard error, where that was kept apart.
+    pub errors: ByteBuf,
     /// Where the session is now.
     pub cwd: ByteBuf,
     /// What became of the session's state.
@@ -529,6 +565,9 @@ pub enum Fault {
     /// There is neither bash nor sh here.
     #[error("there is no shell in this place; only a program with its arguments can be run")]
     NoShell,
+    /// There is no Python here.
+    #[error("there is no python3 in this place")]
+    NoPython,
     /// The process has no input, or its input was closed.
     #[error("the process takes no input")]
     NoStdin,

@@ -17,9 +17,10 @@ use hermes_guest::protocol::message::{
 use rustix::fs::{Access, AtFlags, CWD, Mode as FileMode, OFlags};
 use serde_bytes::ByteBuf;
 
+use super::python::Room;
 use crate::files::place;
 use crate::guest::Guest;
-use crate::process::launch::{Plan, memory};
+use crate::process::launch::{Plan, StandardError, memory};
 use crate::process::table::Entry;
 use crate::process::{Process, Role, os};
 use crate::session::Session;
@@ -33,11 +34,13 @@ pub(super) struct Launched {
     start: State,
     shell: Option<ShellFiles>,
     reach: Reach,
+    /// The directory of a Python program.
+    pub(super) room: Option<Rc<Room>>,
 }
 
 /// Whether a `cd` in the command moves the session.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+pub(super) enum Reach {
     WholeSession,
     /// The command was sent elsewhere for once.
     AllButDirectory,
@@ -63,16 +66,8 @@ impl From<Fault> for Stop {
 
 pub(super) fn launch(guest: &Guest, session: Rc<Session>, run: Run) -> Result<Launched, Stop> {
     let mut start = session.state.borrow().clone();
-    let mut reach = Reach::WholeSession;
-    match &run.workdir {
-        Workdir::Session => {}
-        Workdir::SessionAt(expected) if **expected == start.cwd => {}
-        Workdir::SessionAt(_) => return Err(Fault::Moved.into()),
-        Workdir::Other(workdir) => {
-            start.cwd = place::resolve(workdir, Some(&start)).map_err(Fault::File)?;
-            reach = Reach::AllButDirectory;
-        }
-    }
+    let (cwd, reach) = directory(&session, &run.workdir)?;
+    start.cwd = cwd;
     let dir = open_dir(&start.cwd).map_err(|error| bad_directory(&session, &start.cwd, reach, &error))?;
     start.env.extend(run.env.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec())));
     start.env.insert(b"PWD".to_vec(), start.cwd.clone());
@@ -102,6 +97,7 @@ pub(super) fn launch(guest: &Guest, session: Rc<Session>, run: Run) -> Result<La
             let (program, argv, files) = shell_words(&start, &command, state_rule)?;
             (program, argv, command.into_vec(), Some(files))
         }
+        Program::Python(_) => return Err(Fault::Malformed.into()),
     };
     let plan = Plan {
         program: &program,
@@ -110,6 +106,7 @@ pub(super) fn launch(guest: &Guest, session: Rc<Session>, run: Run) -> Result<La
         dir,
         stdin: run.stdin,
         terminal: run.terminal,
+        errors: StandardError::Output,
     };
     let entry = Entry {
         session: run.session,
@@ -121,10 +118,33 @@ pub(super) fn launch(guest: &Guest, session: Rc<Session>, run: Run) -> Result<La
         spool: run.spool,
     };
     let process = guest.table.start(plan, entry)?;
-    Ok(Launched { process, session, start, shell, reach })
+    Ok(Launched { process, session, start, shell, reach, room: None })
+}
+
+/// Where a program runs, and whether the session moves with it.
+pub(super) fn directory(session: &Session, workdir: &Workdir) -> Result<(Vec<u8>, Reach), Fault> {
+    let state = session.state.borrow();
+    match workdir {
+        Workdir::Session => Ok((state.cwd.clone(), Reach::WholeSession)),
+        Workdir::SessionAt(expected) if **expected == state.cwd => {
+            Ok((state.cwd.clone(), Reach::WholeSession))
+        }
+        Workdir::SessionAt(_) => Err(Fault::Moved),
+        Workdir::Other(workdir) => {
+            let cwd = place::resolve(workdir, Some(&state)).map_err(Fault::File)?;
+            Ok((cwd, Reach::AllButDirectory))
+        }
+        Workdir::Private => Err(Fault::Malformed),
+    }
 }
 
 impl Launched {
+    /// A Python program, which changes nothing in its session.
+    pub(super) fn python(process: Rc<Process>, session: Rc<Session>, room: Rc<Room>) -> Self {
+        let start = session.state.borrow().clone();
+        Self { process, session, start, shell: None, reach: Reach::AllButDirectory, room: Some(room) }
+    }
+
     /// Puts what the command changed into its session, and says what became of it.
     pub(super) fn settle(&self) -> StateFate {
         self.settle_all_but(|_| false)
@@ -203,7 +223,7 @@ fn shell_words(start: &State, command: &[u8], rule: StateRule) -> Result<ShellWo
     Ok((path.into_vec(), argv, ShellFiles { _script: script, state }))
 }
 
-fn open_dir(path: &[u8]) -> io::Result<OwnedFd> {
+pub(super) fn open_dir(path: &[u8]) -> io::Result<OwnedFd> {
     let path = Path::new(OsStr::from_bytes(path));
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::openat(CWD, path, flags, FileMode::empty())?;
@@ -213,7 +233,7 @@ fn open_dir(path: &[u8]) -> io::Result<OwnedFd> {
 
 /// The program never ran. A session whose own directory is gone moves up to what is left of it, so that the next
 /// command finds a place; this one does not run there, because it was meant for another.
-fn bad_directory(session: &Session, cwd: &[u8], reach: Reach, error: &io::Error) -> Stop {
+pub(super) fn bad_directory(session: &Session, cwd: &[u8], reach: Reach, error: &io::Error) -> Stop {
     if reach == Reach::WholeSession {
         let mut left = cwd.to_vec();
         while open_dir(&left).is_err() && left.len() > 1 {
@@ -233,6 +253,7 @@ fn bad_directory(session: &Session, cwd: &[u8], reach: Reach, error: &io::Error)
         head: ByteBuf::from(message),
         tail: ByteBuf::new(),
         spool: None,
+        errors: ByteBuf::new(),
         cwd: ByteBuf::from(session.state.borrow().cwd.clone()),
         state: StateFate::Left,
         tree: Tree::Gone,

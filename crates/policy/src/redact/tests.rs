@@ -476,3 +476,15 @@ proptest! {
         prop_assert_eq!(streamed(&redactor, &bytes, &cuts), streamed(&redactor, &bytes, &[]));
     }
 }
+
+#[test]
+fn a_silent_redactor_removes_nothing() {
+    let text = "API_KEY=sk-ant-REDACTED";
+    assert_ne!(Redactor::new([]).text(text), text);
+    let silent = Redactor::silent();
+    assert_eq!(silent.text(text), text);
+    let (mut stream, mut out) = (silent.stream(), Vec::new());
+    text.as_bytes().chunks(3).for_each(|piece| stream.push(piece, &mut out));
+    stream.finish(&mut out);
+    assert_eq!(out, text.as_bytes());
+}

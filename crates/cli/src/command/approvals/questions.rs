@@ -40,7 +40,7 @@ pub(super) async fn list(context: &Context) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn answer(context: &Context, id: &str, choice: Choice) -> Result<ExitCode, Failure> {
+pub(crate) async fn answer(context: &Context, id: &str, choice: Choice) -> Result<ExitCode, Failure> {
     let store = find(context).await?.ok_or_else(|| unknown(id))?;
     let question = one(&store, id).await?;
     let given = Answer { by: owner(), at: now(), choice };

@@ -344,6 +344,7 @@ impl Cell<'_> {
             env: Vec::new(),
             attention: Attention::AtEnd,
             directory: Directory::Session,
+            terminal: None,
         };
         self.sandbox.start(permit, wish).await.map_err(told)?.end().await.map_err(told)
     }

@@ -1,0 +1,256 @@
+//! `execute_code`: a Python program in the session's place, which can call the session's tools.
+//!
+//! The program is judged as a whole before it runs, and each call it makes is judged as if the model had made it. Its
+//! calls come through the guest, so there is nothing to reach on a network and nothing to share on a disk. When the
+//! answer is given, everything the program started is gone, and so is the way by which it called.
+
+mod desk;
+mod module;
+mod order;
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use hermes_exec::sandbox::script::PRIVATE;
+use hermes_exec::{Calls, Ending, Error, Reset, Sandbox, Script, ScriptDirectory, ScriptOutcome, ScriptWish};
+use hermes_types::{Job, Work};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Done, Scene, Stopped, ansi, arguments};
+use crate::{Hands, No};
+use desk::Desk;
+
+/// The longest program, in bytes.
+const LONGEST: usize = 1 << 20;
+/// Bytes of output that the model sees.
+const OUTPUT: u32 = 50_000;
+/// Bytes of standard error that the model sees.
+const ERRORS: u32 = 10_000;
+/// How often a session may move away under a program that waits for its permit.
+const ATTEMPTS: u32 = 5;
+/// How long calls may take to stop once the program has ended.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What scripts are allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CodeExecution {
+    /// How long one may run.
+    pub timeout: Duration,
+    /// How many tools one may call. A call that was refused counts too.
+    pub max_tool_calls: u32,
+    /// Where they run.
+    pub mode: CodeMode,
+}
+
+/// Where a script runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodeMode {
+    /// In the session's directory, by the Python that is active there.
+    Project,
+    /// In an empty directory of its own, by the Python of the place.
+    Strict,
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    code: String,
+}
+
+pub(super) fn spec() -> (&'static str, Value) {
+    let description = "Run a Python program that can call tools as functions. Worth it when several calls depend on each \
+        other, when a lot is to be filtered or counted before you see it, or for loops over many files or pages: only \
+        what the program prints comes back. Not for a single call. Import what you need: `from hermes_tools import \
+        terminal, read_file`. Each function answers with a dictionary, the same that the tool gives you; what went \
+        wrong is in its `error`. Of these, a session has those that it has as tools: terminal(command, timeout=None, \
+        workdir=None), foreground only; read_file(path, offset=None, limit=None); write_file(path, content); \
+        patch(path, old_string, new_string, replace_all=None, mode=None, patch=None); search_files(pattern, \
+        target=None, path=None, file_glob=None, limit=None, offset=None, output_mode=None, context=None); \
+        web_fetch(url, offset=None, max_length=None). Always there: json_parse(text), shell_quote(text), retry(fn, max_attempts=3, delay=2). \
+        Functions may be called from threads. By default a program may run for 5 minutes and call 50 tools; its \
+        output is cut in the middle beyond 50,000 bytes. Nothing it starts outlives it, and variables are not kept \
+        for the next one.";
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "description": "The program. Print what you want to see."},
+        },
+        "required": ["code"],
+    });
+    (description, parameters)
+}
+
+pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Done {
+    let Arguments { code } = match arguments(given) {
+        Ok(given) => given,
+        Err(wrong) => return wrong,
+    };
+    if code.trim().is_empty() {
+        return Done::error("there is no code to run");
+    }
+    if code.len() > LONGEST {
+        return Done::error(format!("the code has {} bytes; a program may have {LONGEST}", code.len()));
+    }
+    let functions = module::functions(&hands.setup().tools);
+    let module = module::text(&functions);
+    let token = match token() {
+        Ok(token) => token,
+        Err(error) => return Done::refused(&No::NoChance(error)),
+    };
+    let desk = Desk::new(hands, scene, functions, token);
+    let sandbox = match hands.sandbox().await {
+        Ok(sandbox) => sandbox,
+        Err(error) => return Done::error(error),
+    };
+    let outcome = match start(hands, sandbox, &code, &module, &desk, scene).await {
+        Ok((script, calls)) => see_through(script, calls, &desk, scene).await,
+        Err(stopped) => return stopped.into(),
+    };
+    match outcome {
+        Ok(outcome) => told(hands, &desk, &outcome),
+        Err(error) => Done { ends_turn: desk.ends_turn(), ..Done::error(error) },
+    }
+}
+
+async fn start(
+    hands: &Hands,
+    sandbox: &Sandbox,
+    code: &str,
+    module: &str,
+    desk: &Desk<'_>,
+    scene: Scene<'_>,
+) -> Result<(Script, Calls), Stopped> {
+    let limits = hands.setup().limits.code_execution;
+    let mut attempts = 0;
+    loop {
+        let (directory, cwd) = match limits.mode {
+            CodeMode::Project => (ScriptDirectory::Session, sandbox.cwd().await.map_err(Stopped::Fault)?),
+            CodeMode::Strict => (ScriptDirectory::Private, PRIVATE.to_owned()),
+        };
+        let job = Job { work: Work::Python(code.to_owned()), cwd };
+        let permit = hands.permit(job, scene).await.map_err(Stopped::No)?;
+        let wish = ScriptWish {
+            timeout: limits.timeout,
+            keep: OUTPUT,
+            keep_errors: ERRORS,
+            env: vec![("HERMES_RPC_TOKEN".to_owned(), desk.token.clone())],
+            module: module::NAME.to_owned(),
+            module_text: module.to_owned(),
+            directory,
+        };
+        attempts += 1;
+        match sandbox.python(permit, wish).await {
+            // A command of the session was faster; the gate must hear of the new directory.
+            Err(Error::Moved) if attempts < ATTEMPTS => {}
+            started => return started.map_err(Stopped::Fault),
+        }
+    }
+}
+
+/// Serves the calls of a program until it has ended. When this returns, no call is under way.
+async fn see_through(
+    mut script: Script,
+    mut calls: Calls,
+    desk: &Desk<'_>,
+    scene: Scene<'_>,
+) -> Result<ScriptOutcome, Error> {
+    let mut connections = FuturesUnordered::new();
+    let mut goes_on = true;
+    let outcome = loop {
+        tokio::select! {
+            biased;
+            outcome = script.end() => break outcome,
+            () = async { tokio::select! { () = scene.stop.cancelled() => {}, () = desk.over.notified() => {} } },
+                if goes_on =>
+            {
+                goes_on = false;
+                if let Err(error) = script.interrupt().await {
+                    break Err(error);
+                }
+            }
+            Some(()) = connections.next() => {}
+            Some(connection) = calls.accept(), if connections.len() < desk::CONNECTIONS => {
+                connections.push(desk.serve(connection));
+            }
+        }
+    };
+    desk.stop.cancel();
+    drop(calls);
+    // A call that does not stop is given up; what it runs in the place dies with it.
+    drop(tokio::time::timeout(GRACE, async { while connections.next().await.is_some() {} }).await);
+    outcome
+}
+
+fn told(hands: &Hands, desk: &Desk<'_>, outcome: &ScriptOutcome) -> Done {
+    let errors = String::from_utf8_lossy(&outcome.errors);
+    let errors = ansi::stripped(&errors);
+    let limit = hands.setup().limits.code_execution.timeout.as_secs();
+    let (status, error) = match outcome.ending {
+        Ending::Exited | Ending::Background(_) if outcome.code == 0 => ("success", None),
+        Ending::Exited | Ending::Background(_) if errors.trim().is_empty() => {
+            ("error", Some(format!("the script ended with code {}", outcome.code)))
+        }
+        // The last line says what it was; all of it is in the output.
+        Ending::Exited | Ending::Background(_) => ("error", errors.trim().lines().last().map(str::to_owned)),
+        Ending::BadDirectory => ("error", Some("its directory is not there; nothing was run".to_owned())),
+        Ending::TimedOut => {
+            ("timeout", Some(format!("stopped after {limit} seconds; all it started is gone")))
+        }
+        Ending::Interrupted if desk.ends_turn() => {
+            ("error", Some("stopped, because what it tried was denied before".to_owned()))
+        }
+        Ending::Interrupted => ("interrupted", Some("interrupted; all it started is gone".to_owned())),
+    };
+    let mut output = ansi::stripped(&shown(outcome)).into_owned();
+    if outcome.code != 0 && !errors.trim().is_empty() {
+        if !output.is_empty() && !output.ends_with('\n') {
+            output.push('\n');
+        }
+        output.push_str("--- stderr ---\n");
+        output.push_str(&errors);
+    }
+    let mut answer = Map::new();
+    let mut tell = |name: &str, value: Value| drop(answer.insert(name.to_owned(), value));
+    tell("status", json!(status));
+    tell("output", json!(output));
+    tell("tool_calls_made", json!(desk.calls_made()));
+    tell("duration_seconds", json!((outcome.duration.as_secs_f64() * 100.0).round() / 100.0));
+    if let Some(error) = error {
+        tell("error", json!(error));
+    }
+    if !outcome.tail.is_empty() && omitted(outcome) > 0 {
+        tell("full_output", json!(outcome.spool));
+    }
+    if outcome.reset == Reset::Yes {
+        tell("note", json!("the place was made anew: its directory, variables and processes begin again"));
+    }
+    Done { answer: Value::Object(answer), worked: status == "success", ends_turn: desk.ends_turn() }
+}
+
+/// Bytes of the output that are not there.
+fn omitted(outcome: &ScriptOutcome) -> u64 {
+    outcome.total.saturating_sub((outcome.head.len() + outcome.tail.len()) as u64)
+}
+
+/// The output with a mark where the middle is missing.
+fn shown(outcome: &ScriptOutcome) -> String {
+    if omitted(outcome) == 0 {
+        let whole = [outcome.head.as_slice(), outcome.tail.as_slice()].concat();
+        return String::from_utf8_lossy(&whole).into_owned();
+    }
+    format!(
+        "{}\n[… {} of {} bytes left out …]\n{}",
+        String::from_utf8_lossy(&outcome.head),
+        omitted(outcome),
+        outcome.total,
+        String::from_utf8_lossy(&outcome.tail)
+    )
+}
+
+/// What nobody can guess, for one run.
+fn token() -> Result<String, getrandom::Error> {
+    let mut bytes = [0_u8; 24];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,104 @@
+//! Calls in the order in which they came, and at the same time where they do not notice each other.
+
+use std::pin::pin;
+use std::sync::Mutex;
+
+use tokio::sync::Notify;
+
+use crate::Effects;
+use crate::hands::lock;
+
+/// The calls that are under way or wait, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    calls: Mutex<Calls>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    next: u64,
+    waiting: Vec<(u64, Effects)>,
+}
+
+/// A call's turn, over when this is dropped.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    order: &'a Order,
+    number: u64,
+}
+
+impl Order {
+    /// Waits until every call that came before and does not agree with this one is over.
+    pub(super) async fn turn(&self, effects: Effects) -> Turn<'_> {
+        let number = {
+            let mut calls = lock(&self.calls);
+            let number = calls.next;
+            calls.next += 1;
+            calls.waiting.push((number, effects));
+            number
+        };
+        let turn = Turn { order: self, number };
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.is_free(number) {
+                return turn;
+            }
+            changed.await;
+        }
+    }
+
+    fn is_free(&self, number: u64) -> bool {
+        let calls = lock(&self.calls);
+        let before = calls.waiting.iter().take_while(|(other, _)| *other != number);
+        let own = calls.waiting.iter().find(|(other, _)| *other == number);
+        own.is_none_or(|(_, own)| before.clone().all(|(_, other)| own.agree_with(other)))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        lock(&self.order.calls).waiting.retain(|(number, _)| *number != self.number);
+        self.order.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_waits_for_those_before_it_that_it_does_not_agree_with_and_for_no_others() {
+        let order = Order::default();
+        let writes = |path: &str| order.turn(Effects::Writes(path.to_owned()));
+        let first = writes("/a").await;
+        let other = writes("/b").await;
+        let mut second = pin!(writes("/a"));
+        assert!(futures_util::poll!(second.as_mut()).is_pending());
+        // It would agree with those that run, but not with the one that waits.
+        let mut third = pin!(order.turn(Effects::Reads("/a".to_owned())));
+        assert!(futures_util::poll!(third.as_mut()).is_pending());
+        drop(other);
+        assert!(futures_util::poll!(second.as_mut()).is_pending());
+        drop(first);
+        let Poll::Ready(second) = futures_util::poll!(second.as_mut()) else { panic!("it still waits") };
+        assert!(futures_util::poll!(third.as_mut()).is_pending());
+        drop(second);
+        assert!(futures_util::poll!(third.as_mut()).is_ready());
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_given_up_is_in_nobodys_way() {
+        let order = Order::default();
+        let first = order.turn(Effects::Everything).await;
+        {
+            let mut given_up = pin!(order.turn(Effects::Everything));
+            assert!(futures_util::poll!(given_up.as_mut()).is_pending());
+        }
+        drop(first);
+        assert!(futures_util::poll!(pin!(order.turn(Effects::Everything))).is_ready());
+    }
+}

@@ -1,0 +1,353 @@
+//! The patch format of several files at once: `*** Begin Patch`, then files to add, update, delete or move, then
+//! `*** End Patch`. It is parsed once, and what was parsed is what is judged and done.
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Operation {
+    Add { path: String, content: String },
+    Update { path: String, to: Option<String>, hunks: Vec<Hunk> },
+    Delete { path: String },
+}
+
+/// A change in a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Hunk {
+    /// A line that stands before it.
+    pub(super) anchor: Option<String>,
+    /// What is there.
+    pub(super) old: Vec<String>,
+    /// What is to be there.
+    pub(super) new: Vec<String>,
+}
+
+/// Most operations of one patch.
+const MOST: usize = 200;
+
+/// Reads a patch.
+pub(super) fn parse(text: &str) -> Result<Vec<Operation>, String> {
+    let mut operations: Vec<Operation> = Vec::new();
+    let mut ended = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        let told = |what: &str| format!("line {number} of the patch: {what}");
+        let wrong = |what: &str| Err(told(what));
+        let header = line.strip_prefix("***").map(str::trim);
+        match header {
+            Some("End Patch") => ended = true,
+            Some("Begin Patch" | "End of File") => {}
+            _ if ended && line.trim().is_empty() => {}
+            _ if ended => return wrong("something follows the end of the patch"),
+            Some(header) => match begun(header)? {
+                Begun::Operation(operation) => operations.push(operation),
+                Begun::Destination(path) => match operations.last_mut() {
+                    Some(Operation::Update { to, hunks, .. }) if hunks.is_empty() => *to = Some(path),
+                    _ => return wrong("`Move to` stands only right below `Update File`"),
+                },
+            },
+            None => body(operations.last_mut(), line).map_err(|what| told(&what))?,
+        }
+        if operations.len() > MOST {
+            return Err(format!("more than {MOST} files in one patch"));
+        }
+    }
+    if operations.is_empty() {
+        return Err(
+            "there is nothing to do in the patch; it begins with `*** Begin Patch` and names files such as \
+                    `*** Update File: path`"
+                .to_owned(),
+        );
+    }
+    for operation in &operations {
+        if let Operation::Update { path, to: None, hunks } = operation
+            && hunks.is_empty()
+        {
+            return Err(format!("{path}: an update without any change"));
+        }
+    }
+    Ok(operations)
+}
+
+enum Begun {
+    Operation(Operation),
+    Destination(String),
+}
+
+fn begun(header: &str) -> Result<Begun, String> {
+    let Some((word, rest)) = header.split_once(':') else {
+        return Err(format!("`*** {header}` is no header of a patch"));
+    };
+    let path = rest.trim().to_owned();
+    if path.is_empty() || path.contains('\0') {
+        return Err(format!("`*** {header}` names no file"));
+    }
+    let operation = match word.trim().to_ascii_lowercase().as_str() {
+        "add file" => Operation::Add { path, content: String::new() },
+        "update file" => Operation::Update { path, to: None, hunks: Vec::new() },
+        "delete file" => Operation::Delete { path },
+        "move to" => return Ok(Begun::Destination(path)),
+        "move file" => match path.split_once("->") {
+            Some((from, to)) if !from.trim().is_empty() && !to.trim().is_empty() => Operation::Update {
+                path: from.trim().to_owned(),
+                to: Some(to.trim().to_owned()),
+                hunks: Vec::new(),
+            },
+            _ => return Err("a move is written as `*** Move File: from -> to`".to_owned()),
+        },
+        _ => return Err(format!("`*** {header}` is no header of a patch")),
+    };
+    Ok(Begun::Operation(operation))
+}
+
+/// One line below a header.
+fn body(operation: Option<&mut Operation>, line: &str) -> Result<(), String> {
+    match operation {
+        None if line.trim().is_empty() => Ok(()),
+        None => Err("before the first file there is only `*** Begin Patch`".to_owned()),
+        Some(Operation::Delete { .. }) if line.trim().is_empty() => Ok(()),
+        Some(Operation::Delete { path }) => Err(format!("nothing stands below the deletion of {path}")),
+        Some(Operation::Add { content, .. }) => match line.strip_prefix('+') {
+            Some(text) => {
+                content.push_str(text);
+                content.push('\n');
+                Ok(())
+            }
+            None if line.trim().is_empty() => Ok(()),
+            None => Err("each line of a new file begins with +".to_owned()),
+        },
+        Some(Operation::Update { hunks, .. }) => change(hunks, line),
+    }
+}
+
+fn change(hunks: &mut Vec<Hunk>, line: &str) -> Result<(), String> {
+    if let Some(rest) = line.strip_prefix("@@") {
+        let anchor = rest.trim().trim_end_matches("@@").trim();
+        // Line numbers, as in other formats, are not needed: the text itself says where it is.
+        let is_number = anchor.starts_with('-') && anchor.contains('+');
+        let anchor = (!anchor.is_empty() && !is_number).then(|| anchor.to_owned());
+        hunks.push(Hunk { anchor, ..Hunk::default() });
+        return Ok(());
+    }
+    if hunks.is_empty() {
+        hunks.push(Hunk::default());
+    }
+    let Some(hunk) = hunks.last_mut() else { return Ok(()) };
+    match line.chars().next() {
+        Some('+') => hunk.new.extend(line.strip_prefix('+').map(str::to_owned)),
+        Some('-') => hunk.old.extend(line.strip_prefix('-').map(str::to_owned)),
+        // An empty line is one whose blank was lost.
+        Some(' ') | None => {
+            let text = line.strip_prefix(' ').unwrap_or(line);
+            hunk.old.push(text.to_owned());
+            hunk.new.push(text.to_owned());
+        }
+        Some(_) => return Err("a line of a change begins with a blank, + or -".to_owned()),
+    }
+    Ok(())
+}
+
+/// Makes all changes to a text, from the top to the bottom.
+pub(super) fn changed(content: &str, hunks: &[Hunk]) -> Result<String, String> {
+    let ends = content.ends_with('\n') || content.is_empty();
+    let whole = content.strip_suffix('\n').unwrap_or(content);
+    let mut lines: Vec<String> =
+        whole.split('\n').filter(|_| !content.is_empty()).map(str::to_owned).collect();
+    let mut from = 0;
+    for (number, hunk) in (1..).zip(hunks) {
+        let told = |what: String| format!("change {number}: {what}");
+        let mut hunk = hunk.clone();
+        if let Some(anchor) = &hunk.anchor {
+            from = lines
+                .iter()
+                .skip(from)
+                .position(|line| line.trim() == anchor)
+                .or_else(|| lines.iter().skip(from).position(|line| line.contains(anchor.as_str())))
+                .map(|found| from + found + 1)
+                .ok_or_else(|| told(format!("there is no line `{anchor}`")))?;
+            // The line is often repeated as the first of the text.
+            if hunk.old.first().is_some_and(|first| first.trim() == anchor.trim()) {
+                from -= 1;
+            }
+        }
+        let at = match hunk.old.iter().all(|line| line.trim().is_empty()) {
+            true if hunk.anchor.is_some() => {
+                hunk.old.clear();
+                from
+            }
+            // Without anything to hold on to it is put at the end.
+            true => {
+                hunk.old.clear();
+                lines.len()
+            }
+            false => place(&lines, &mut hunk, from).map_err(told)?,
+        };
+        let length = hunk.old.len();
+        from = at + hunk.new.len();
+        lines.splice(at..at + length, hunk.new);
+    }
+    let mut text = lines.join("\n");
+    if ends && !text.is_empty() {
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// Where the old lines of a change are: as they are written, then with less and less regard to white space. Lines that stay
+/// are taken from the file, so that they stay as they are.
+fn place(lines: &[String], hunk: &mut Hunk, from: usize) -> Result<usize, String> {
+    let measures: [fn(&str, &str) -> bool; 3] = [
+        |line, wanted| line == wanted,
+        |line, wanted| line.trim_end() == wanted.trim_end(),
+        |line, wanted| line.trim() == wanted.trim(),
+    ];
+    // An empty line at the end of a patch is often not meant.
+    let mut spare = hunk.old.iter().rev().take_while(|line| line.is_empty()).count().min(hunk.old.len());
+    loop {
+        for same in measures {
+            let places: Vec<usize> = lines
+                .windows(hunk.old.len())
+                .enumerate()
+                .skip(from)
+                .filter(|(_, window)| window.iter().zip(&hunk.old).all(|(line, wanted)| same(line, wanted)))
+                .map(|(at, _)| at)
+                .collect();
+            match places.as_slice() {
+                [] => {}
+                [at] => return Ok(kept(lines, hunk, *at)),
+                [at, ..] if hunk.anchor.is_some() => return Ok(kept(lines, hunk, *at)),
+                several => {
+                    let numbers: Vec<String> =
+                        several.iter().take(5).map(|at| (at + 1).to_string()).collect();
+                    return Err(format!(
+                        "its lines are there {} times, at line {}; add an @@ line or more context",
+                        several.len(),
+                        numbers.join(", ")
+                    ));
+                }
+            }
+        }
+        if spare == 0 || hunk.new.last().is_some_and(|line| !line.is_empty()) {
+            let first = hunk.old.iter().find(|line| !line.trim().is_empty()).map_or("", String::as_str);
+            return Err(format!("its lines are not in the file, beginning with `{}`", first.trim()));
+        }
+        spare -= 1;
+        hunk.old.pop();
+        hunk.new.pop();
+    }
+}
+
+/// Puts the lines of the file into those of the change that only stand by.
+fn kept(lines: &[String], hunk: &mut Hunk, at: usize) -> usize {
+    let mut old = hunk.old.iter().zip(lines.iter().skip(at));
+    for new in &mut hunk.new {
+        let mut ahead = old.clone();
+        if let Some((_, line)) = ahead.find(|(wanted, _)| *wanted == new) {
+            new.clone_from(line);
+            old = ahead;
+        }
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_patch_is_read_with_all_its_operations() {
+        let text = "*** Begin Patch\n*** Add File: new.txt\n+one\n+\n+two\n*** Update File: a b.rs\n*** Move to: c.rs\n\
+                    @@ fn main\n x\n-y\n+z\n*** Delete File: old\n***Move File: p -> q\n*** End Patch\n";
+        let hunk = Hunk {
+            anchor: Some("fn main".to_owned()),
+            old: vec!["x".to_owned(), "y".to_owned()],
+            new: vec!["x".to_owned(), "z".to_owned()],
+        };
+        let update = |path: &str, to: &str, hunks| Operation::Update {
+            path: path.to_owned(),
+            to: Some(to.to_owned()),
+            hunks,
+        };
+        let expected = vec![
+            Operation::Add { path: "new.txt".to_owned(), content: "one\n\ntwo\n".to_owned() },
+            update("a b.rs", "c.rs", vec![hunk]),
+            Operation::Delete { path: "old".to_owned() },
+            update("p", "q", Vec::new()),
+        ];
+        assert_eq!(parse(text), Ok(expected));
+    }
+
+    #[test]
+    fn what_is_no_patch_is_told_with_its_line() {
+        let cases = [
+            ("", "nothing to do"),
+            ("*** Begin Patch\n*** End Patch", "nothing to do"),
+            ("*** Begin Patch\nhello", "line 2"),
+            ("*** Update File: a\nhello", "line 2 of the patch: a line of a change"),
+            ("*** Update File: a", "without any change"),
+            ("*** Add File: a\nx", "begins with +"),
+            ("*** Add File:\n+x", "names no file"),
+            ("*** Rename File: a", "no header"),
+            ("*** Move File: a", "from -> to"),
+            ("*** Delete File: a\n*** Move to: b", "right below"),
+            ("*** Delete File: a\n*** End Patch\n*** Delete File: b", "follows the end"),
+        ];
+        for (text, expected) in cases {
+            let told = parse(text).unwrap_err();
+            assert!(told.contains(expected), "{text:?}: {told}");
+        }
+    }
+
+    fn apply(content: &str, body: &str) -> Result<String, String> {
+        match parse(&format!("*** Update File: a\n{body}")).as_deref() {
+            Ok([Operation::Update { hunks, .. }]) => changed(content, hunks),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn changes_are_made_where_their_lines_are() {
+        let cases = [
+            ("a\nb\nc\n", " a\n-b\n+x\n c", "a\nx\nc\n"),
+            ("a\nb", "-b\n+x", "a\nx"),
+            ("a\n", "+x", "a\nx\n"),
+            ("", "+x", "x\n"),
+            ("f\na\ng\na\n", "@@ g\n-a\n+x", "f\na\ng\nx\n"),
+            ("f\n  a\n", "@@ f\n+  new", "f\n  new\n  a\n"),
+            ("    a\n    b\n", " a\n-b\n+    c", "    a\n    c\n"),
+            ("a  \nb\n", " a\n-b\n+c\n", "a  \nc\n"),
+            ("1\n2\n3\n4\n", "-1\n+x\n@@\n-4\n+y", "x\n2\n3\ny\n"),
+            ("a\nb\n", "@@ -1,2 +1,2 @@\n-a\n+c", "c\nb\n"),
+            ("\u{7}a\n\u{1b}]0;t\u{7}\n", "-\u{7}a\n+b", "b\n\u{1b}]0;t\u{7}\n"),
+        ];
+        for (content, body, expected) in cases {
+            assert_eq!(apply(content, body).as_deref(), Ok(expected), "{content:?} {body:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_that_fits_nowhere_or_twice_is_refused() {
+        let cases = [
+            ("a\n", "-b\n+c", "not in the file"),
+            ("a\nb\na\n", "-a\n+c", "there 2 times, at line 1, 3"),
+            ("a\n", "@@ nothing\n-a\n+b", "no line `nothing`"),
+            ("b\na\n", "-a\n+x\n@@\n-b\n+y", "change 2"),
+        ];
+        for (content, body, expected) in cases {
+            let told = apply(content, body).unwrap_err();
+            assert!(told.contains(expected), "{content:?} {body:?}: {told}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_harm(
+            text in "(\\*\\*\\* (Add|Update|Delete|Move) File: a( -> b)?\n|[-+ @a\n]{0,6}\n|\\*\\*\\* End Patch\n){0,8}", content in "[a \n]{0,20}",
+        ) {
+            for operation in parse(&text).into_iter().flatten() {
+                if let Operation::Update { hunks, .. } = operation {
+                    drop(changed(&content, &hunks));
+                }
+            }
+        }
+    }
+}

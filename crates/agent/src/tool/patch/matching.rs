@@ -1,0 +1,509 @@
+//! Finding the text that a model means, though it does not have it quite right.
+//!
+//! Nine ways are tried in order, from the strictest to the most forgiving; the first that finds anything decides. All but
+//! the first work on files of moderate size only, and the last two never replace more than one place.
+
+use std::ops::Range;
+
+/// The largest text that is searched in any other way than exactly.
+const MOST: usize = 2 << 20;
+/// Comparisons of lines that the most forgiving way may make.
+const MOST_COMPARISONS: usize = 400_000;
+/// How alike two lines must be to count as the same, and how many of a block must be.
+const ALIKE: f64 = 0.8;
+const ENOUGH: f64 = 0.5;
+/// How alike the middle of a block must be whose first and last lines are right.
+const MIDDLE: f64 = 0.5;
+/// Places and near misses that are told.
+const TOLD: usize = 5;
+const LINE: usize = 80;
+
+/// How a text was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Strategy {
+    Exact,
+    LineTrimmed,
+    WhitespaceNormalized,
+    IndentationFlexible,
+    EscapeNormalized,
+    TrimmedBoundary,
+    UnicodeNormalized,
+    BlockAnchor,
+    ContextAware,
+}
+
+/// How many places a caller wants changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    One,
+    All,
+}
+
+/// A change that can be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) content: String,
+    pub(super) strategy: Strategy,
+    pub(super) count: usize,
+}
+
+impl Strategy {
+    const ALL: [Self; 9] = [
+        Self::Exact,
+        Self::LineTrimmed,
+        Self::WhitespaceNormalized,
+        Self::IndentationFlexible,
+        Self::EscapeNormalized,
+        Self::TrimmedBoundary,
+        Self::UnicodeNormalized,
+        Self::BlockAnchor,
+        Self::ContextAware,
+    ];
+
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::LineTrimmed => "line_trimmed",
+            Self::WhitespaceNormalized => "whitespace_normalized",
+            Self::IndentationFlexible => "indentation_flexible",
+            Self::EscapeNormalized => "escape_normalized",
+            Self::TrimmedBoundary => "trimmed_boundary",
+            Self::UnicodeNormalized => "unicode_normalized",
+            Self::BlockAnchor => "block_anchor",
+            Self::ContextAware => "context_aware",
+        }
+    }
+
+    /// Whether what it finds may be something else altogether.
+    const fn guesses(self) -> bool {
+        matches!(self, Self::BlockAnchor | Self::ContextAware)
+    }
+
+    fn find(self, content: &str, old: &str) -> Vec<Range<usize>> {
+        match self {
+            Self::Exact => found(content, old),
+            Self::LineTrimmed => by_lines(content, old, |line, wanted| line.trim() == wanted.trim()),
+            Self::WhitespaceNormalized => Mapped::new(content, collapse).find(&collapsed(old)),
+            Self::IndentationFlexible => {
+                by_lines(content, old, |line, wanted| collapsed(line.trim()) == collapsed(wanted.trim()))
+            }
+            Self::EscapeNormalized => match unescaped(old) {
+                plain if plain == old => Vec::new(),
+                plain => found(content, &plain),
+            },
+            Self::TrimmedBoundary => found(content, old.trim()),
+            Self::UnicodeNormalized => Mapped::new(content, straighten).find(&straightened(old)),
+            Self::BlockAnchor => anchored(content, old),
+            Self::ContextAware => alike(content, old),
+        }
+    }
+}
+
+/// Replaces a text, or says why not.
+pub(super) fn replace(content: &str, old: &str, new: &str, wanted: Wanted) -> Result<Change, String> {
+    if old.trim().is_empty() {
+        return Err("`old_string` is empty or only white space; write_file writes a whole file".to_owned());
+    }
+    if old == new {
+        return Err("`old_string` and `new_string` are the same; nothing to do".to_owned());
+    }
+    let tried = if content.len() > MOST { 1 } else { Strategy::ALL.len() };
+    for strategy in Strategy::ALL.into_iter().take(tried) {
+        let places = strategy.find(content, old);
+        match places.len() {
+            0 => continue,
+            1 => {}
+            count if wanted == Wanted::One => {
+                let told = lines_of(content, &places);
+                return Err(format!(
+                    "`old_string` is there {count} times; give more of the text around it, or replace_all=true:\n{told}"
+                ));
+            }
+            count if strategy.guesses() => {
+                let told = lines_of(content, &places);
+                return Err(format!(
+                    "{count} places are only similar to `old_string`, too little for replace_all:\n{told}"
+                ));
+            }
+            _ => {}
+        }
+        if strategy != Strategy::Exact {
+            drift(content, &places, old, new)?;
+        }
+        let replaced = put(content, &places, old, new, strategy);
+        return Ok(Change { content: replaced, strategy, count: places.len() });
+    }
+    Err(not_found(content, old, new))
+}
+
+fn put(content: &str, places: &[Range<usize>], old: &str, new: &str, strategy: Strategy) -> String {
+    let mut replaced = String::with_capacity(content.len());
+    let mut from = 0;
+    for place in places {
+        let there = content.get(place.clone()).unwrap_or_default();
+        replaced.push_str(content.get(from..place.start).unwrap_or_default());
+        replaced.push_str(&fitted(there, old, new, strategy));
+        from = place.end;
+    }
+    replaced.push_str(content.get(from..).unwrap_or_default());
+    replaced
+}
+
+/// The new text as it belongs at a place: with the indentation that is there, and nothing added at its ends.
+fn fitted(there: &str, old: &str, new: &str, strategy: Strategy) -> String {
+    match strategy {
+        Strategy::Exact => new.to_owned(),
+        Strategy::EscapeNormalized => unescaped(new),
+        Strategy::TrimmedBoundary => new.trim().to_owned(),
+        Strategy::WhitespaceNormalized | Strategy::UnicodeNormalized => new.to_owned(),
+        Strategy::LineTrimmed
+        | Strategy::IndentationFlexible
+        | Strategy::BlockAnchor
+        | Strategy::ContextAware => {
+            // What was found ends before the end of its last line.
+            let new = new.strip_suffix('\n').filter(|_| old.ends_with('\n')).unwrap_or(new);
+            reindented(there, old, new)
+        }
+    }
+}
+
+/// Moves text from the indentation that a model thought of to the one that is there.
+fn reindented(there: &str, old: &str, new: &str) -> String {
+    let (thought, real) = (indentation(old), indentation(there));
+    if thought == real {
+        return new.to_owned();
+    }
+    let moved = new.split('\n').map(|line| match line.strip_prefix(thought) {
+        Some(rest) if !line.trim().is_empty() => format!("{real}{rest}"),
+        _ => line.to_owned(),
+    });
+    moved.collect::<Vec<_>>().join("\n")
+}
+
+/// The white space before the first line that has anything else.
+fn indentation(text: &str) -> &str {
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    line.get(..line.len() - line.trim_start().len()).unwrap_or_default()
+}
+
+/// Backslashes before quotes that the model repeats and the file does not have were added on the way.
+fn drift(content: &str, places: &[Range<usize>], old: &str, new: &str) -> Result<(), String> {
+    for quote in ["\\'", "\\\""] {
+        let is_there =
+            places.iter().any(|place| content.get(place.clone()).is_some_and(|text| text.contains(quote)));
+        if old.contains(quote) && new.contains(quote) && !is_there {
+            return Err(format!(
+                "`old_string` and `new_string` have {quote} where the file has no backslash; send the text without it"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn found(content: &str, old: &str) -> Vec<Range<usize>> {
+    content.match_indices(old).map(|(at, text)| at..at + text.len()).collect()
+}
+
+/// Each line with where it begins, without its end.
+fn lines(content: &str) -> Vec<(usize, &str)> {
+    let mut at = 0;
+    let mut lines = Vec::new();
+    for line in content.split_inclusive('\n') {
+        lines.push((at, line.strip_suffix('\n').unwrap_or(line)));
+        at += line.len();
+    }
+    lines
+}
+
+/// Blocks of lines that are the wanted ones by some measure. They do not overlap.
+fn by_lines(content: &str, old: &str, same: impl Fn(&str, &str) -> bool) -> Vec<Range<usize>> {
+    let wanted: Vec<&str> = old.strip_suffix('\n').unwrap_or(old).split('\n').collect();
+    let lines = lines(content);
+    let mut found = Vec::new();
+    let mut next = 0;
+    for (number, window) in lines.windows(wanted.len()).enumerate() {
+        if number >= next && window.iter().zip(&wanted).all(|((_, line), wanted)| same(line, wanted)) {
+            found.extend(span(window));
+            next = number + wanted.len();
+        }
+    }
+    found
+}
+
+fn span(window: &[(usize, &str)]) -> Option<Range<usize>> {
+    let ((start, _), (last, line)) = (window.first()?, window.last()?);
+    Some(*start..last + line.len())
+}
+
+/// A text in which some characters were changed, with the way back.
+struct Mapped {
+    text: String,
+    /// For each byte of the text, and for its end, where it was.
+    from: Vec<usize>,
+}
+
+impl Mapped {
+    /// `change` is given the character before and the character, and appends what becomes of it.
+    fn new(content: &str, change: fn(Option<char>, char, &mut String)) -> Self {
+        let (mut text, mut from, mut before) = (String::new(), Vec::new(), None);
+        for (at, c) in content.char_indices() {
+            change(before, c, &mut text);
+            from.resize(text.len(), at);
+            before = Some(c);
+        }
+        from.push(content.len());
+        Self { text, from }
+    }
+
+    fn find(&self, wanted: &str) -> Vec<Range<usize>> {
+        let places = self
+            .text
+            .match_indices(wanted)
+            .filter_map(|(at, text)| Some(*self.from.get(at)?..*self.from.get(at + text.len())?));
+        // Something that became several characters may be found in part.
+        places.filter(|place| !place.is_empty()).collect()
+    }
+}
+
+/// A run of blanks becomes one.
+fn collapse(before: Option<char>, c: char, text: &mut String) {
+    match (before, c) {
+        (Some(' ' | '\t'), ' ' | '\t') => {}
+        (_, ' ' | '\t') => text.push(' '),
+        (_, c) => text.push(c),
+    }
+}
+
+fn collapsed(text: &str) -> String {
+    Mapped::new(text, collapse).text
+}
+
+/// Typographic characters become those of a keyboard.
+fn straighten(_before: Option<char>, c: char, text: &mut String) {
+    match c {
+        '\u{2018}' | '\u{2019}' | '\u{201a}' | '\u{2032}' => text.push('\''),
+        '\u{201c}' | '\u{201d}' | '\u{201e}' | '\u{2033}' => text.push('"'),
+        '\u{2010}'..='\u{2013}' | '\u{2212}' => text.push('-'),
+        '\u{2014}' => text.push_str("--"),
+        '\u{2026}' => text.push_str("..."),
+        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => text.push(' '),
+        c => text.push(c),
+    }
+}
+
+fn straightened(text: &str) -> String {
+    Mapped::new(text, straighten).text
+}
+
+/// Escapes that were written twice, such as a backslash and an n for a line end.
+fn unescaped(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        let mut ahead = rest.clone();
+        let meant = match (c, ahead.next()) {
+            ('\\', Some('n')) => Some('\n'),
+            ('\\', Some('t')) => Some('\t'),
+            ('\\', Some('r')) => Some('\r'),
+            ('\\', Some(quote @ ('\'' | '"' | '\\' | '`'))) => Some(quote),
+            _ => None,
+        };
+        if meant.is_some() {
+            rest = ahead;
+        }
+        plain.push(meant.unwrap_or(c));
+    }
+    plain
+}
+
+/// Blocks whose first and last lines are right and whose middle is similar.
+fn anchored(content: &str, old: &str) -> Vec<Range<usize>> {
+    let straight = straightened(old);
+    let wanted: Vec<&str> = straight.trim_matches('\n').split('\n').map(str::trim).collect();
+    let [first, middle @ .., last] = wanted.as_slice() else { return Vec::new() };
+    if middle.is_empty() || first.is_empty() || last.is_empty() {
+        return Vec::new();
+    }
+    let lines = lines(content);
+    let mut found = Vec::new();
+    for window in lines.windows(wanted.len()) {
+        let [(_, begin), inner @ .., (_, end)] = window else { continue };
+        if straightened(begin).trim() == *first && straightened(end).trim() == *last {
+            let similar: f64 =
+                inner.iter().zip(middle).map(|((_, line), wanted)| likeness(line.trim(), wanted)).sum();
+            if similar >= MIDDLE * middle.len() as f64 {
+                found.extend(span(window));
+            }
+        }
+    }
+    found
+}
+
+/// Blocks at least half of whose lines are nearly right. Only the best counts.
+fn alike(content: &str, old: &str) -> Vec<Range<usize>> {
+    let wanted: Vec<&str> = old.trim_matches('\n').split('\n').map(str::trim).collect();
+    let lines = lines(content);
+    let filled = wanted.iter().filter(|wanted| !wanted.is_empty()).count();
+    if filled < 2 || lines.len().saturating_mul(wanted.len()) > MOST_COMPARISONS {
+        return Vec::new();
+    }
+    let (mut best, mut found) = (ENOUGH, Vec::new());
+    for window in lines.windows(wanted.len()) {
+        let pairs = window.iter().zip(&wanted).filter(|(_, wanted)| !wanted.is_empty());
+        let right = pairs.filter(|((_, line), wanted)| likeness(line.trim(), wanted) >= ALIKE).count();
+        let score = right as f64 / filled as f64;
+        if score > best || (score >= best && found.is_empty()) {
+            (best, found) = (score, span(window).into_iter().collect());
+        } else if score >= best {
+            found.extend(span(window));
+        }
+    }
+    found
+}
+
+/// How alike two lines are, from 0 to 1.
+fn likeness(one: &str, other: &str) -> f64 {
+    if one == other {
+        return 1.0;
+    }
+    let (short, long) = (one.len().min(other.len()), one.len().max(other.len()));
+    // Too different in length to be worth a closer look.
+    if short * 3 < long { 0.0 } else { strsim::sorensen_dice(one, other) }
+}
+
+/// Where places are, a line for each.
+fn lines_of(content: &str, places: &[Range<usize>]) -> String {
+    let told = places.iter().take(TOLD).map(|place| {
+        let before = content.get(..place.start).unwrap_or_default();
+        let number = before.matches('\n').count() + 1;
+        let start = before.rfind('\n').map_or(0, |end| end + 1);
+        let line = content.get(start..).unwrap_or_default().lines().next().unwrap_or_default();
+        format!("line {number}: {}", super::super::cut(line.trim(), LINE))
+    });
+    let mut told: Vec<String> = told.collect();
+    if places.len() > TOLD {
+        told.push(format!("and {} more", places.len() - TOLD));
+    }
+    told.join("\n")
+}
+
+/// Says that a text is not there, and what is there that could be meant.
+fn not_found(content: &str, old: &str, new: &str) -> String {
+    if content.contains(new) && new.trim().len() >= 8 {
+        return "`old_string` is not in the file, but `new_string` is: the change seems to be made already"
+            .to_owned();
+    }
+    let mut told = "`old_string` is not in the file".to_owned();
+    let near = near(content, old);
+    if !near.is_empty() {
+        told.push_str("; these lines are similar to its first one:\n");
+        told.push_str(&near.join("\n"));
+    }
+    told
+}
+
+fn near(content: &str, old: &str) -> Vec<String> {
+    let Some(wanted) = old.lines().map(str::trim).find(|line| !line.is_empty()) else { return Vec::new() };
+    let lines = content.lines().take(MOST_COMPARISONS / 10).enumerate();
+    let mut near: Vec<(f64, usize, &str)> = lines
+        .map(|(number, line)| (likeness(super::super::cut(line.trim(), 400), wanted), number + 1, line))
+        .filter(|(likeness, _, _)| *likeness >= 0.5)
+        .collect();
+    near.sort_by(|(one, _, _), (other, _, _)| other.total_cmp(one));
+    let told = near.into_iter().take(3);
+    told.map(|(_, number, line)| format!("line {number}: {}", super::super::cut(line.trim(), LINE))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn one(content: &str, old: &str, new: &str) -> (&'static str, String) {
+        match replace(content, old, new, Wanted::One) {
+            Ok(change) => (change.strategy.word(), change.content),
+            Err(why) => ("", why),
+        }
+    }
+
+    #[test]
+    fn each_way_finds_what_the_stricter_ones_do_not() {
+        let cases = [
+            ("a b c", "b", "x", "exact", "a x c"),
+            ("if x:\n        y()\n", "if x:\n    y()", "if x:\n    z()", "line_trimmed", "if x:\n    z()\n"),
+            ("  a()\n  b()\n", "a()\nb()\n", "a()\nc()\n", "line_trimmed", "  a()\n  c()\n"),
+            ("f(a,  b) + 1", "f(a, b)", "g(a)", "whitespace_normalized", "g(a) + 1"),
+            ("\tx  =  1\n\ty = 2\n", "x = 1\ny = 2", "x = 3", "indentation_flexible", "\tx = 3\n"),
+            ("a\nb\n", "a\\nb", "c\\nd", "escape_normalized", "c\nd\n"),
+            ("say(one)", "\n\n  say(one)\n\n", "say(two)", "trimmed_boundary", "say(two)"),
+            ("it\u{2019}s \u{201c}so\u{201d}", "it's \"so\"", "x", "unicode_normalized", "x"),
+            (
+                "begin\n  let alpha = one;\nend\n",
+                "begin\n  let alpha = two;\nend",
+                "begin\nend",
+                "block_anchor",
+                "begin\nend\n",
+            ),
+            (
+                "fn total(a, b)\nsum up everything\nreturn it\nlast line here\n",
+                "fn total(a, c)\nsum up everything\nsomething else entirely different",
+                "new",
+                "context_aware",
+                "new\nlast line here\n",
+            ),
+        ];
+        for (content, old, new, strategy, expected) in cases {
+            assert_eq!(one(content, old, new), (strategy, expected.to_owned()), "{content:?} {old:?}");
+        }
+    }
+
+    #[test]
+    fn more_than_one_place_is_told_and_never_guessed() {
+        let (_, why) = one("x\nx\n", "x", "y");
+        assert!(why.contains("2 times") && why.contains("line 1: x\nline 2: x"), "{why}");
+        let all = replace("x\nx\n", "x", "y", Wanted::All).unwrap();
+        assert_eq!((all.content.as_str(), all.count), ("y\ny\n", 2));
+        let blocks = "begin\naaaa bbbb\nend\nbegin\naaaa bbcb\nend\n";
+        let why = replace(blocks, "begin\naaaa bbdb\nend", "", Wanted::All).unwrap_err();
+        assert!(why.contains("only similar"), "{why}");
+    }
+
+    #[test]
+    fn a_text_that_is_not_there_brings_what_is_near() {
+        let (_, why) = one("let alpha = 1;\nlet beta = 2;\n", "let alfa = 1", "x");
+        assert!(why.contains("line 1: let alpha = 1;"), "{why}");
+        assert!(one("let beta = 22;\n", "let beta = 2a;", "let beta = 22;").1.contains("made already"));
+        assert!(one("a", " ", "x").1.contains("white space"));
+        assert!(one("a", "a", "a").1.contains("same"));
+        let (_, why) = one("  say('it')\n  go()\n  end\n", "say(\\'it\\')\ngo()\nend", "say(\\'it\\')\nend");
+        assert!(why.contains("backslash"), "{why}");
+    }
+
+    #[test]
+    fn a_long_text_is_searched_exactly_and_quickly_given_up() {
+        let long = "some line of text\n".repeat(200_000);
+        assert!(one(&long, "some line of test", "x").1.contains("not in the file"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_input_is_answered_and_only_the_place_changes(
+            content in "[ab \t\n\\\\'ä\u{2014}\u{2026}]{0,60}", old in "[ab \t\n\\\\'ä\u{2014}.-]{0,12}", new in "[xy\n]{0,6}",
+        ) {
+            for wanted in [Wanted::One, Wanted::All] {
+                if let Ok(change) = replace(&content, &old, &new, wanted) {
+                    prop_assert!(change.count > 0);
+                    if change.strategy.word() == "exact" {
+                        let expected = if wanted == Wanted::All {
+                            content.replace(&old, &new)
+                        } else {
+                            content.replacen(&old, &new, 1)
+                        };
+                        prop_assert_eq!(change.content, expected);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The files of the place as the file tools use them: a path is judged, and where a link leads elsewhere, judged again.
+
+use hermes_exec::files::{FileFault, lexical};
+use hermes_exec::{Error, Files};
+use hermes_policy::Permit;
+use hermes_types::{FileAccess, FileUse, Job, Work};
+
+use super::{Done, Scene, Stopped};
+use crate::Hands;
+use crate::hands::Granted;
+
+/// How often a path may lead elsewhere than it did a moment ago.
+const ATTEMPTS: u32 = 4;
+
+/// The error numbers of Linux that tools have something to say about.
+pub(super) const NOT_FOUND: i32 = 2;
+const NOT_A_DIRECTORY: i32 = 20;
+const NO_ENTRY: [i32; 2] = [1, 13];
+
+/// The files of a session's place, and where the session is.
+#[derive(Debug)]
+pub(super) struct Shelf<'a> {
+    hands: &'a Hands,
+    pub(super) files: Files,
+    cwd: String,
+    home: String,
+}
+
+/// What came of touching a file, and which file it was.
+#[derive(Debug)]
+pub(super) struct Touched<T> {
+    pub(super) got: Result<T, Error>,
+    /// The absolute path without links, as far as it is known.
+    pub(super) real: String,
+}
+
+impl<'a> Shelf<'a> {
+    pub(super) async fn open(hands: &'a Hands) -> Result<Self, Stopped> {
+        let sandbox = hands.sandbox().await.map_err(Stopped::Fault)?;
+        let cwd = sandbox.cwd().await.map_err(Stopped::Fault)?;
+        let files = sandbox.files().await.map_err(Stopped::Fault)?;
+        Ok(Self { hands, files, cwd, home: hands.setup().plan.place().home })
+    }
+
+    /// What a path comes to if there are no links in it.
+    pub(super) fn lexical(&self, path: &str) -> String {
+        lexical(path, &self.cwd, &self.home)
+    }
+
+    /// Does something to a file, with a permit for each path that it turns out to be. Looking ends early when the
+    /// call is stopped; a change is brought to its end.
+    pub(super) async fn touch<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        access: FileAccess,
+        path: &str,
+        scene: Scene<'_>,
+        act: impl Fn(Permit) -> F,
+    ) -> Result<Touched<T>, Stopped> {
+        let mut real = self.lexical(path);
+        let mut attempts = 0;
+        loop {
+            let Granted { permit, by: _ } =
+                self.hands.decide(self.job(access, path, &real), scene).await.map_err(Stopped::No)?;
+            let got = match access {
+                FileAccess::Read => tokio::select! {
+                    got = act(permit) => got,
+                    () = scene.stop.cancelled() => return Err(Stopped::Interrupted),
+                },
+                FileAccess::Write | FileAccess::Delete => act(permit).await,
+            };
+            attempts += 1;
+            match got {
+                Err(Error::Elsewhere(other)) if attempts < ATTEMPTS => real = other,
+                got => return Ok(Touched { got, real }),
+            }
+        }
+    }
+
+    /// Looks at a file if nobody has to be asked about that.
+    pub(super) async fn glance<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        path: &str,
+        act: impl Fn(Permit) -> F,
+    ) -> Option<Touched<T>> {
+        let mut real = self.lexical(path);
+        for _ in 0..ATTEMPTS {
+            let permit = self.hands.unasked(self.job(FileAccess::Read, path, &real))?;
+            match act(permit).await {
+                Err(Error::Elsewhere(other)) => real = other,
+                got => return Some(Touched { got, real }),
+            }
+        }
+        None
+    }
+
+    /// A permit for a file whose real path is known.
+    pub(super) async fn permit(
+        &self,
+        access: FileAccess,
+        path: &str,
+        real: &str,
+        scene: Scene<'_>,
+    ) -> Result<Permit, Stopped> {
+        self.hands.permit(self.job(access, path, real), scene).await.map_err(Stopped::No)
+    }
+
+    /// Whether a file may be read without a question.
+    pub(super) fn is_open(&self, path: &str) -> bool {
+        let real = self.lexical(path);
+        self.hands.unasked(self.job(FileAccess::Read, path, &real)).is_some()
+    }
+
+    fn job(&self, access: FileAccess, path: &str, real: &str) -> Job {
+        let file = FileUse { access, path: path.to_owned(), real: real.to_owned() };
+        Job { work: Work::File(file), cwd: self.cwd.clone() }
+    }
+}
+
+/// Whether there is no such file.
+pub(super) fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::NotDone(FileFault::Os { errno: NOT_FOUND | NOT_A_DIRECTORY }))
+}
+
+/// What is wrong with a file, in words that help.
+pub(super) fn fault(path: &str, error: &Error) -> String {
+    match error {
+        Error::NotDone(FileFault::NotRegular) => format!(
+            "{path} is not a regular file but a directory, a device or a pipe; search_files with target=files lists a \
+             directory"
+        ),
+        Error::NotDone(FileFault::Os { errno }) if NO_ENTRY.contains(errno) => {
+            format!("{path}: the user of this place may not do that (permission denied)")
+        }
+        Error::NotDone(FileFault::Changed) => {
+            format!("{path} was changed by somebody else meanwhile; nothing was written, read it again")
+        }
+        Error::TooMuch(most) => format!("{path}: more than {most} bytes at once; ask for less of it"),
+        error => format!("{path}: {error}"),
+    }
+}
+
+/// A path that can be one, or what is wrong with it.
+pub(super) fn checked(path: &str) -> Result<&str, Done> {
+    match path {
+        "" => Err(Done::error("`path` is empty")),
+        path if path.contains('\0') => Err(Done::error("`path` has a zero byte in it, which no path has")),
+        path => Ok(path),
+    }
+}

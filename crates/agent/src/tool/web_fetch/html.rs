@@ -1,0 +1,480 @@
+//! HTML to Markdown, as far as a reader needs it.
+//!
+//! The page is read once from left to right with a short list of what is open, so that neither depth nor nonsense matters.
+//! Nothing is ever refused: what is not understood is left out or taken for text.
+
+use reqwest::Url;
+
+/// How deep lists and quotations are shown.
+const DEEPEST: usize = 8;
+/// The longest address that is worth showing.
+const LONGEST_LINK: usize = 500;
+
+/// A page as Markdown, its links made absolute.
+pub(super) fn markdown(html: &str, base: &Url) -> String {
+    let mut page = Page { out: Out::default(), base, link: None, lists: Vec::new(), title: String::new() };
+    let mut rest = html;
+    while let Some((text, after)) = rest.split_once('<') {
+        page.text(text);
+        rest = page.markup(after);
+    }
+    page.text(rest);
+    page.finish()
+}
+
+struct Page<'a> {
+    out: Out,
+    base: &'a Url,
+    /// Where the link that is open leads, and where its text begins.
+    link: Option<(String, usize)>,
+    lists: Vec<List>,
+    title: String,
+}
+
+/// A list that is open, with the number of its next item if it has numbers.
+struct List {
+    next: Option<u32>,
+}
+
+impl Page<'_> {
+    fn text(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.out.text(&entities(text));
+        }
+    }
+
+    /// Takes what stands behind a `<` and gives what follows it.
+    fn markup<'h>(&mut self, after: &'h str) -> &'h str {
+        if let Some(comment) = after.strip_prefix("!--") {
+            return comment.split_once("-->").map_or("", |(_, rest)| rest);
+        }
+        if after.starts_with(['!', '?']) {
+            return after.split_once('>').map_or("", |(_, rest)| rest);
+        }
+        let closes = after.starts_with('/');
+        let inner = after.strip_prefix('/').unwrap_or(after);
+        if !inner.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            self.out.text("<");
+            return after;
+        }
+        let (tag, rest) = tag(inner);
+        let end = tag.find(|c: char| c.is_whitespace() || c == '/').unwrap_or(tag.len());
+        let (name, attributes) = tag.split_at_checked(end).unwrap_or((tag, ""));
+        let name = name.to_ascii_lowercase();
+        if closes {
+            self.close(&name);
+            return rest;
+        }
+        match name.as_str() {
+            "title" if self.title.is_empty() => {
+                let (title, rest) = until_closed(rest, "title");
+                self.title = entities(title).split_whitespace().collect::<Vec<_>>().join(" ");
+                rest
+            }
+            "script" | "style" | "noscript" | "template" | "svg" | "iframe" | "object" | "canvas"
+            | "select" | "title" | "math" | "audio" | "video" | "button" => until_closed(rest, &name).1,
+            _ => {
+                self.open(&name, attributes);
+                rest
+            }
+        }
+    }
+
+    fn open(&mut self, name: &str, attributes: &str) {
+        match name {
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
+                let level = name.bytes().last().map_or(1, |digit| usize::from(digit.saturating_sub(b'0')));
+                self.out.paragraph();
+                self.out.raw(&format!("{} ", "#".repeat(level.clamp(1, 6))));
+            }
+            "br" => self.out.line(),
+            "hr" => {
+                self.out.paragraph();
+                self.out.raw("---");
+                self.out.paragraph();
+            }
+            "pre" => {
+                self.out.paragraph();
+                self.out.raw("```\n");
+                self.out.pre += 1;
+            }
+            "code" | "kbd" | "samp" if self.out.pre == 0 => self.out.raw("`"),
+            "b" | "strong" if self.out.pre == 0 => self.out.raw("**"),
+            "ul" => self.lists.push(List { next: None }),
+            "ol" => self.lists.push(List { next: Some(1) }),
+            "li" => self.item(),
+            "blockquote" => {
+                self.out.paragraph();
+                self.out.raw("> ");
+            }
+            "td" | "th" => self.out.cell(),
+            "tr" => self.out.line(),
+            "img" => {
+                let alt = attribute(attributes, "alt").unwrap_or_default();
+                if !alt.trim().is_empty() {
+                    self.out.text(&format!("[{}]", alt.trim()));
+                }
+            }
+            "a" => {
+                self.end_link();
+                self.link = attribute(attributes, "href").map(|href| (href, self.out.text.len()));
+            }
+            "p" | "div" | "section" | "article" | "header" | "footer" | "main" | "nav" | "aside"
+            | "table" | "form" | "dl" | "figure" | "address" | "body" => self.out.paragraph(),
+            "dt" | "dd" | "figcaption" | "summary" | "details" => self.out.line(),
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, name: &str) {
+        match name {
+            "a" => self.end_link(),
+            "pre" if self.out.pre > 0 => {
+                self.out.pre -= 1;
+                self.out.line();
+                self.out.raw("```");
+                self.out.paragraph();
+            }
+            "code" | "kbd" | "samp" if self.out.pre == 0 => self.out.raw("`"),
+            "b" | "strong" if self.out.pre == 0 => self.out.raw("**"),
+            "ul" | "ol" => {
+                self.lists.pop();
+                if self.lists.is_empty() { self.out.paragraph() } else { self.out.line() }
+            }
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "p" | "div" | "section" | "article" | "blockquote"
+            | "table" => {
+                self.out.paragraph();
+            }
+            "li" | "tr" => self.out.line(),
+            _ => {}
+        }
+    }
+
+    fn item(&mut self) {
+        self.out.line();
+        let depth = self.lists.len().clamp(1, DEEPEST) - 1;
+        let mark = match self.lists.last_mut().and_then(|list| list.next.as_mut()) {
+            Some(next) => {
+                *next = next.saturating_add(1);
+                format!("{}. ", next.saturating_sub(1))
+            }
+            None => "- ".to_owned(),
+        };
+        self.out.raw(&format!("{}{mark}", "  ".repeat(depth)));
+    }
+
+    fn end_link(&mut self) {
+        let Some((href, start)) = self.link.take() else { return };
+        let words = self.out.text.get(start..).unwrap_or_default();
+        let is_worth_it = !words.trim().is_empty() && !words.contains('\n');
+        if let Some(url) = self.absolute(&href).filter(|_| is_worth_it) {
+            let words = words.trim().to_owned();
+            let lead =
+                if self.out.text.get(start..).is_some_and(|text| text.starts_with(' ')) { " " } else { "" };
+            self.out.text.truncate(start);
+            self.out.raw(&format!("{lead}[{words}]({url})"));
+        }
+    }
+
+    fn absolute(&self, href: &str) -> Option<String> {
+        let href = href.trim();
+        if href.is_empty() || href.starts_with('#') || href.len() > LONGEST_LINK {
+            return None;
+        }
+        let url = self.base.join(href).ok()?;
+        matches!(url.scheme(), "http" | "https" | "mailto").then(|| url.to_string())
+    }
+
+    fn finish(mut self) -> String {
+        self.end_link();
+        let text = self.out.text.trim();
+        match (self.title.is_empty(), text.starts_with(&format!("# {}", self.title))) {
+            (true, _) | (false, true) => text.to_owned(),
+            (false, false) => format!("# {}\n\n{text}", self.title).trim_end().to_owned(),
+        }
+    }
+}
+
+/// What was written so far. White space is put off until something follows it.
+#[derive(Default)]
+struct Out {
+    text: String,
+    pending: Pending,
+    pre: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Pending {
+    #[default]
+    Nothing,
+    Blank,
+    Line,
+    Paragraph,
+}
+
+impl Out {
+    fn text(&mut self, text: &str) {
+        if self.pre > 0 {
+            self.settle();
+            self.text.push_str(text);
+            return;
+        }
+        for (number, word) in text.split(char::is_whitespace).enumerate() {
+            if number > 0 {
+                self.want(Pending::Blank);
+            }
+            if !word.is_empty() {
+                self.settle();
+                self.text.push_str(word);
+            }
+        }
+    }
+
+    fn raw(&mut self, text: &str) {
+        self.settle();
+        self.text.push_str(text);
+    }
+
+    fn line(&mut self) {
+        self.want(Pending::Line);
+    }
+
+    fn paragraph(&mut self) {
+        self.want(Pending::Paragraph);
+    }
+
+    /// A cell is set apart from the one before it in its row.
+    fn cell(&mut self) {
+        if self.pending < Pending::Line && !self.text.ends_with('\n') && !self.text.is_empty() {
+            self.pending = Pending::Nothing;
+            self.text.push_str(" | ");
+        }
+    }
+
+    fn want(&mut self, pending: Pending) {
+        self.pending = self.pending.max(pending);
+    }
+
+    fn settle(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        if self.text.is_empty() {
+            return;
+        }
+        match pending {
+            Pending::Nothing => {}
+            Pending::Blank if self.text.ends_with([' ', '\n']) => {}
+            Pending::Blank => self.text.push(' '),
+            Pending::Line if self.text.ends_with('\n') => {}
+            Pending::Line => self.text.push('\n'),
+            Pending::Paragraph if self.text.ends_with("\n\n") => {}
+            Pending::Paragraph if self.text.ends_with('\n') => self.text.push('\n'),
+            Pending::Paragraph => self.text.push_str("\n\n"),
+        }
+    }
+}
+
+/// Splits a tag from what follows it. A `>` inside quotes does not end it.
+fn tag(text: &str) -> (&str, &str) {
+    let mut quote = None;
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            (None, '>') => {
+                return (text.get(..at).unwrap_or_default(), text.get(at + 1..).unwrap_or_default());
+            }
+            (None, '"' | '\'') if text.get(..at).is_some_and(|before| before.trim_end().ends_with('=')) => {
+                quote = Some(c);
+            }
+            (Some(open), c) if open == c => quote = None,
+            _ => {}
+        }
+    }
+    // A tag that never ends is no tag to anybody.
+    (text, "")
+}
+
+/// What stands before a closing tag, and what follows that.
+fn until_closed<'h>(text: &'h str, name: &str) -> (&'h str, &'h str) {
+    let mut from = 0;
+    while let Some(found) = text.get(from..).and_then(|rest| rest.find("</")) {
+        let at = from + found;
+        let inner = text.get(at + 2..).unwrap_or_default();
+        let is_it = inner.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        if is_it {
+            let rest = inner.split_once('>').map_or("", |(_, rest)| rest);
+            return (text.get(..at).unwrap_or_default(), rest);
+        }
+        from = at + 2;
+    }
+    (text, "")
+}
+
+fn attribute(attributes: &str, name: &str) -> Option<String> {
+    let mut rest = attributes;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '/');
+        if rest.is_empty() {
+            return None;
+        }
+        let end = rest.find(|c: char| c.is_whitespace() || c == '=').unwrap_or(rest.len());
+        let (found, after) = rest.split_at_checked(end.max(1)).unwrap_or((rest, ""));
+        let after = after.trim_start();
+        let (value, after) = match after.strip_prefix('=').map(str::trim_start) {
+            None => ("", after),
+            Some(value) => match value.chars().next() {
+                Some(quote @ ('"' | '\'')) => {
+                    let inner = value.strip_prefix(quote).unwrap_or_default();
+                    inner.split_once(quote).unwrap_or((inner, ""))
+                }
+                _ => value.split_once(char::is_whitespace).unwrap_or((value, "")),
+            },
+        };
+        if found.eq_ignore_ascii_case(name) {
+            return Some(entities(value));
+        }
+        rest = after;
+    }
+}
+
+/// Characters that are written by name or number.
+fn entities(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('&') {
+        plain.push_str(before);
+        let name: String =
+            after.chars().take(12).take_while(|c| c.is_ascii_alphanumeric() || *c == '#').collect();
+        let behind = after.get(name.len()..).unwrap_or_default();
+        match entity(&name) {
+            Some(c) => {
+                plain.push_str(c.encode_utf8(&mut [0; 4]));
+                rest = behind.strip_prefix(';').unwrap_or(behind);
+            }
+            None => {
+                plain.push('&');
+                rest = after;
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain
+}
+
+fn entity(name: &str) -> Option<char> {
+    if let Some(number) = name.strip_prefix('#') {
+        let code = match number.strip_prefix(['x', 'X']) {
+            Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+            None => number.parse().ok()?,
+        };
+        return char::from_u32(code).filter(|c| *c != '\0');
+    }
+    Some(match name {
+        "amp" => '&',
+        "lt" => '<',
+        "gt" => '>',
+        "quot" => '"',
+        "apos" => '\'',
+        "nbsp" | "ensp" | "emsp" | "thinsp" => ' ',
+        "copy" => '©',
+        "reg" => '®',
+        "trade" => '™',
+        "hellip" => '…',
+        "mdash" => '—',
+        "ndash" => '–',
+        "lsquo" => '‘',
+        "rsquo" => '’',
+        "ldquo" => '“',
+        "rdquo" => '”',
+        "laquo" => '«',
+        "raquo" => '»',
+        "bull" => '•',
+        "middot" => '·',
+        "times" => '×',
+        "deg" => '°',
+        "euro" => '€',
+        "pound" => '£',
+        "cent" => '¢',
+        "sect" => '§',
+        "para" => '¶',
+        "larr" => '←',
+        "rarr" => '→',
+        "uarr" => '↑',
+        "darr" => '↓',
+        "plusmn" => '±',
+        "auml" => 'ä',
+        "ouml" => 'ö',
+        "uuml" => 'ü',
+        "Auml" => 'Ä',
+        "Ouml" => 'Ö',
+        "Uuml" => 'Ü',
+        "szlig" => 'ß',
+        "eacute" => 'é',
+        "egrave" => 'è',
+        "agrave" => 'à',
+        "ccedil" => 'ç',
+        "ntilde" => 'ñ',
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(html: &str) -> String {
+        markdown(html, &"https://example.org/dir/page".parse().unwrap())
+    }
+
+    #[test]
+    fn what_a_reader_needs_is_kept() {
+        let cases = [
+            ("plain", "plain"),
+            ("<p>a\n  b</p><p>c</p>", "a b\n\nc"),
+            ("<h1>T</h1><h3>S</h3>x", "# T\n\n### S\n\nx"),
+            ("<title>T &amp; U</title><p>x", "# T & U\n\nx"),
+            ("<title>T</title><h1>T</h1>", "# T"),
+            ("a<br>b<br/>c", "a\nb\nc"),
+            ("<ul><li>a<li>b<ul><li>c</ul></ul>d", "- a\n- b\n  - c\n\nd"),
+            ("<ol><li>a</li><li>b</li></ol>", "1. a\n2. b"),
+            (
+                "see <a href='/x?a=1&amp;b=2'>this</a> and <a href=\"#top\">up</a>",
+                "see [this](https://example.org/x?a=1&b=2) and up",
+            ),
+            ("<a href=javascript:alert(1)>x</a>", "x"),
+            ("<a href=other>y</a>", "[y](https://example.org/dir/other)"),
+            ("<pre>a\n  b</pre>c", "```\na\n  b\n```\n\nc"),
+            ("use <code>x &lt; y</code> <b>now</b>", "use `x < y` **now**"),
+            ("<table><tr><th>a<th>b<tr><td>1<td>2</table>", "a | b\n1 | 2"),
+            ("<script>if (a < b) {}</script><style>p{}</style>x<!-- <p>no -->y", "xy"),
+            ("<img src=a alt='a cat'>", "[a cat]"),
+            ("a < b && c &lt; d &unknown; &#65;&#x42;&#0;", "a < b && c < d &unknown; AB&#0;"),
+            ("<p title=\"a > b\">x</p>", "x"),
+            ("<div><div>x", "x"),
+            ("</p></ul></pre>x", "x"),
+            ("<script>never closed", ""),
+            ("<p", ""),
+            ("x <", "x <"),
+        ];
+        for (html, expected) in cases {
+            assert_eq!(read(html), expected, "{html}");
+        }
+    }
+
+    #[test]
+    fn depth_and_nonsense_do_no_harm() {
+        let deep =
+            ["<div>", "<ul><li>", "<b>", "<a href=x>", "<table><tr><td>", "<", "</", "<p a='", "&", "<!--"];
+        for piece in deep {
+            let html = piece.repeat(100_000);
+            assert!(read(&html).len() < 10 * html.len(), "{piece}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn anything_can_be_read(html in "(<(a href|p|/p|li|ul|pre|/pre|code|!--|script|x='|img alt)|[<>&;=\"' a\nü#0-9/])*") {
+            read(&html);
+        }
+    }
+}

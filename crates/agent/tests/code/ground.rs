@@ -1,0 +1,149 @@
+//! A bed of one test, which must be left as it was found.
+
+use std::fs;
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use hermes_agent::Tool;
+use hermes_exec::Places;
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, Kind, Session};
+
+/// How long anything may take that is bound to happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(crate) struct Ground {
+    bed: Bed,
+    /// Removed when it is dropped.
+    _folder: tempfile::TempDir,
+}
+
+impl Deref for Ground {
+    type Target = Bed;
+
+    fn deref(&self) -> &Bed {
+        &self.bed
+    }
+}
+
+impl DerefMut for Ground {
+    fn deref_mut(&mut self) -> &mut Bed {
+        &mut self.bed
+    }
+}
+
+impl Ground {
+    pub(crate) fn local() -> Self {
+        Self::new(Kind::Local)
+    }
+
+    pub(crate) fn sandbox() -> Self {
+        Self::new(Kind::Sandbox)
+    }
+
+    /// Containers of an image that `cargo xtask peers up` made.
+    pub(crate) fn docker(image: &str) -> Self {
+        let path = peers().join("peers.json");
+        let text = fs::read(&path).unwrap_or_else(|error| {
+            panic!("{}: {error}; `cargo xtask peers up` starts the peers", path.display())
+        });
+        let peers: Value = serde_json::from_slice(&text).unwrap();
+        let named = |list: &str, name: &str| {
+            let list = peers[list].as_array().cloned().unwrap_or_default();
+            let found = list.into_iter().find(|one| one["name"] == name);
+            found.unwrap_or_else(|| panic!("there is no {name}: `cargo xtask peers up` starts it"))
+        };
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let socket = text(&named("peers", "docker")["access"]["socket"]).into();
+        Self::new(Kind::Docker { socket, image: text(&named("images", image)["reference"]) })
+    }
+
+    fn new(kind: Kind) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("work")).unwrap();
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest");
+        let helper = Path::new(env!("CARGO_BIN_EXE_agent-jailer"));
+        Self { bed: Bed::new(kind, folder.path(), &cache, helper), _folder: folder }
+    }
+
+    /// What another process needs to know of it.
+    fn told(&self) -> String {
+        let kind = match &self.kind {
+            Kind::Local => json!("local"),
+            Kind::Sandbox => json!("sandbox"),
+            Kind::Docker { socket, image } => json!({"socket": socket, "image": image}),
+        };
+        json!({"kind": kind, "folder": self.folder, "cache": self.cache, "helper": self.helper}).to_string()
+    }
+
+    /// Another hermes that runs a script.
+    #[expect(clippy::disallowed_methods, reason = "what is killed here must be another process")]
+    pub(crate) fn another_hermes(&self, code: &str) -> Child {
+        Command::new(&self.helper).arg(self.told()).arg(code).spawn().unwrap()
+    }
+
+    /// Files of scripts that are there, in the rooms of the places.
+    pub(crate) fn files_of_scripts(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut next = vec![self.folder.join("run")];
+        while let Some(dir) = next.pop() {
+            for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+                if entry.file_name().to_string_lossy().starts_with("code-") {
+                    found.push(entry.path());
+                } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    next.push(entry.path());
+                }
+            }
+        }
+        found
+    }
+
+    /// Ends all places, in which nothing of a script is left.
+    pub(crate) async fn leave(self) {
+        assert_eq!(self.files_of_scripts(), Vec::<PathBuf>::new());
+        let places = Places { run: self.folder.join("run"), kept: vec![self.folder.join("kept")] };
+        let failed = places.end(places.list().await.unwrap()).await;
+        assert!(failed.is_empty(), "{failed:?}");
+    }
+}
+
+impl Session {
+    /// Runs a command, and gives its output without the last line end.
+    pub(crate) async fn shell(&self, command: &str) -> String {
+        let done = self.call(Tool::Terminal, json!({"command": command})).await;
+        assert_eq!(done.answer["exit_code"], 0, "{command}: {}", done.answer);
+        done.answer["output"].as_str().unwrap().trim_end().to_owned()
+    }
+}
+
+/// Processes whose command line has this word in it.
+pub(crate) fn running(word: &str) -> Vec<i32> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let has_word = |pid: &i32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|one| one == word.as_bytes())
+    };
+    pids.filter(has_word).collect()
+}
+
+/// Waits for what is bound to happen.
+pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "not in time: {what}");
+}
+
+/// Where the peers keep what they have.
+#[expect(clippy::disallowed_methods, reason = "whoever starts the peers says so the same way")]
+fn peers() -> PathBuf {
+    let told = std::env::var_os("HERMES_PEERS_DIR").map(PathBuf::from);
+    told.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"))
+}

@@ -1,0 +1,269 @@
+//! `web_fetch`, against servers on this machine. What may be reached is told to the client, since none of them is public.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hermes_agent::Tool;
+use hermes_agent::http::{Bounds, Extent, Fault, Reach, Web};
+use hermes_exec::proxy::{self, Unreached};
+use hermes_types::Secret;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::ground::Ground;
+
+/// A server that answers every request with what the path says.
+struct Server {
+    address: SocketAddr,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Server {
+    async fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let (count, answer) = (requests.clone(), Arc::new(answer));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                let answer = answer.clone();
+                // A client that leaves in the middle is no fault of the server.
+                tokio::spawn(async move { drop(serve(stream, &*answer).await) });
+            }
+        });
+        Self { address, requests }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://site.test:{}{path}", self.address.port())
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+}
+
+enum Answer {
+    /// Headers, a body.
+    Whole(String, Vec<u8>),
+    /// Headers, and a body that goes on for ever.
+    Endless(String),
+    /// Headers, a beginning, and then nothing.
+    Stuck(String),
+}
+
+async fn serve(mut stream: TcpStream, answer: &(impl Fn(&str) -> Answer + Sync)) -> std::io::Result<()> {
+    let mut request = Vec::new();
+    let mut buffer = [0; 1024];
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        let count = stream.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        request.extend_from_slice(buffer.get(..count).unwrap());
+    }
+    let request = String::from_utf8_lossy(&request).into_owned();
+    let path = request.split(' ').nth(1).unwrap();
+    match answer(path) {
+        Answer::Whole(head, body) => {
+            let head =
+                format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(&body).await?;
+        }
+        Answer::Endless(head) => {
+            stream.write_all(format!("HTTP/1.1 {head}\r\nConnection: close\r\n\r\n").as_bytes()).await?;
+            loop {
+                stream.write_all(&[b'x'; 4096]).await?;
+            }
+        }
+        Answer::Stuck(head) => {
+            stream
+                .write_all(format!("HTTP/1.1 {head}\r\nContent-Length: 100\r\n\r\nbegun").as_bytes())
+                .await?;
+            std::future::pending::<()>().await;
+        }
+    }
+    stream.shutdown().await
+}
+
+fn page(body: &str) -> Answer {
+    Answer::Whole("200 OK\r\nContent-Type: text/plain".to_owned(), body.as_bytes().to_vec())
+}
+
+fn redirect(to: &str) -> Answer {
+    Answer::Whole(format!("302 Found\r\nLocation: {to}"), Vec::new())
+}
+
+/// Knows one name, and of everything else what a client outside of tests knows.
+fn reach(asked: Arc<AtomicUsize>) -> Reach {
+    Arc::new(move |host| {
+        let asked = asked.clone();
+        Box::pin(async move {
+            asked.fetch_add(1, Ordering::SeqCst);
+            match host.as_str() {
+                "site.test" => Ok(vec![IpAddr::from(Ipv4Addr::LOCALHOST)]),
+                other => proxy::addresses(other).await,
+            }
+        })
+    })
+}
+
+fn web(bounds: Bounds) -> Web {
+    Web::new(reach(Arc::default()), bounds)
+}
+
+const USUAL: Bounds = Bounds { time: Duration::from_secs(20), bytes: 100_000 };
+
+#[tokio::test]
+async fn a_page_is_fetched_from_the_address_that_was_checked_and_no_other() {
+    let server = Server::start(|path| if path == "/go" { redirect("/there#part") } else { page(path) }).await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let web = Web::new(reach(asked.clone()), USUAL);
+    // No resolver knows this name, so that it is reached shows that nobody asked one; each step asks once.
+    let got = web.get(&server.url("/go")).await.unwrap();
+    assert_eq!((got.status, got.body.as_slice(), got.extent), (200, b"/there".as_slice(), Extent::Whole));
+    assert_eq!((got.url.path(), got.url.fragment()), ("/there", None));
+    assert_eq!((asked.load(Ordering::SeqCst), server.requests()), (2, 2));
+}
+
+#[tokio::test]
+async fn nothing_but_the_public_web_is_reached() {
+    let web = Web::default();
+    for address in [
+        "http://127.0.0.1/",
+        "http://localhost/",
+        "http://2130706433/",
+        "http://0x7f.1/",
+        "http://0177.0.0.1/",
+        "http://[::1]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://metadata.google.internal/",
+        "http://10.0.0.1/",
+        "http://192.168.1.1:8080/",
+        "http://intranet/",
+        "http://printer.local/",
+        "http://0/",
+    ] {
+        let fault = web.get(address).await.unwrap_err();
+        assert!(matches!(fault, Fault::Host { why: Unreached::NotPublic(_), .. }), "{address}: {fault}");
+    }
+    for address in [
+        "file:///etc/passwd",
+        "ftp://example.org/",
+        "javascript:1",
+        "http://",
+        "nonsense",
+        "http://u:p@example.org/",
+        "http://u@example.org/",
+    ] {
+        let fault = web.get(address).await.unwrap_err();
+        assert!(matches!(fault, Fault::Address(_)), "{address}: {fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_judged_like_any_address() {
+    let server = Server::start(|path| match path {
+        "/loop" => redirect("/loop"),
+        path => redirect(path.trim_start_matches("/to/")),
+    })
+    .await;
+    let web = web(USUAL);
+    for inside in [
+        "http://127.0.0.1:1/",
+        "http://169.254.169.254/",
+        "http://[::1]/",
+        "http://2130706433/",
+        "//localhost/",
+        "http://0x7f000001/",
+    ] {
+        let fault = web.get(&server.url(&format!("/to/{inside}"))).await.unwrap_err();
+        assert!(matches!(fault, Fault::Host { why: Unreached::NotPublic(_), .. }), "{inside}: {fault}");
+    }
+    for wrong in ["file:///etc/passwd", "http://user:password@site.test/"] {
+        let fault = web.get(&server.url(&format!("/to/{wrong}"))).await.unwrap_err();
+        assert!(matches!(fault, Fault::Address(_)), "{wrong}: {fault}");
+    }
+    let before = server.requests();
+    assert!(matches!(web.get(&server.url("/loop")).await.unwrap_err(), Fault::Redirects));
+    assert_eq!(server.requests() - before, 6);
+}
+
+#[tokio::test]
+async fn a_page_has_an_end_in_size_and_in_time() {
+    let bomb = {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        (0..100).for_each(|_| packer.write_all(&[b'z'; 1 << 20]).unwrap());
+        packer.finish().unwrap()
+    };
+    assert!(bomb.len() < 200_000);
+    let head = "200 OK\r\nContent-Type: text/plain".to_owned();
+    let server = Server::start(move |path| match path {
+        "/endless" => Answer::Endless(head.clone()),
+        "/stuck" => Answer::Stuck(head.clone()),
+        "/bomb" => Answer::Whole(format!("{head}\r\nContent-Encoding: gzip"), bomb.clone()),
+        "/broken" => Answer::Whole(format!("{head}\r\nContent-Encoding: gzip"), b"\x1f\x8bnonsense".to_vec()),
+        "/other" => Answer::Whole(format!("{head}\r\nContent-Encoding: br"), b"x".to_vec()),
+        _ => Answer::Whole(head.clone(), vec![b'y'; 100_000]),
+    })
+    .await;
+    let web = web(USUAL);
+    for path in ["/endless", "/bomb"] {
+        let got = web.get(&server.url(path)).await.unwrap();
+        assert_eq!((got.body.len(), got.extent), (100_000, Extent::Beginning), "{path}");
+    }
+    let got = web.get(&server.url("/just")).await.unwrap();
+    assert_eq!((got.body.len(), got.extent), (100_000, Extent::Whole));
+    assert!(matches!(web.get(&server.url("/broken")).await.unwrap_err(), Fault::Unpacking(_)));
+    assert!(matches!(web.get(&server.url("/other")).await.unwrap_err(), Fault::Packing(_)));
+    let hasty = self::web(Bounds { time: Duration::from_millis(200), ..USUAL });
+    assert!(matches!(hasty.get(&server.url("/stuck")).await.unwrap_err(), Fault::Time(_)));
+}
+
+#[tokio::test]
+async fn a_model_gets_text_in_parts_and_no_secret_leaves_in_an_address() {
+    let server = Server::start(|path| match path {
+        "/html" => Answer::Whole(
+            "200 OK\r\nContent-Type: text/html; charset=iso-8859-1".to_owned(),
+            b"<title>T</title><h2>gr\xfcn</h2><p>see <a href=/x>this</a><script>evil()</script>".to_vec(),
+        ),
+        "/gone" => {
+            Answer::Whole("404 Not Found\r\nContent-Type: text/plain".to_owned(), b"no such page".to_vec())
+        }
+        "/image" => Answer::Whole("200 OK\r\nContent-Type: image/png".to_owned(), b"\x89PNG".to_vec()),
+        _ => page("0123456789"),
+    })
+    .await;
+    let mut ground = Ground::local();
+    ground.web = Arc::new(web(USUAL));
+    ground.secrets = vec![Secret::new("hunter2/hunter2")];
+    let s = ground.hands().await;
+    let fetch = |path: &str| json!({"url": server.url(path)});
+    let told = s.told(Tool::WebFetch, fetch("/html")).await;
+    let link = server.url("/x");
+    assert_eq!(told["content"], format!("# T\n\n## grün\n\nsee [this]({link})"));
+    assert_eq!((&told["status"], &told["url"]), (&json!(200), &json!(server.url("/html"))));
+    let mut part = fetch("/");
+    part["max_length"] = json!(4);
+    part["offset"] = json!(3);
+    let told = s.told(Tool::WebFetch, part).await;
+    assert_eq!((&told["content"], &told["total_length"]), (&json!("3456"), &json!(10)));
+    let gone = s.call(Tool::WebFetch, fetch("/gone")).await;
+    assert_eq!((&gone.answer["content"], gone.worked), (&json!("no such page"), false));
+    assert!(s.error(Tool::WebFetch, fetch("/image")).await.contains("not text"));
+    let before = server.requests();
+    for secret in ["/?q=hunter2/hunter2", "/?q=hunter2%2Fhunter2"] {
+        assert!(s.error(Tool::WebFetch, fetch(secret)).await.contains("secret"));
+    }
+    assert_eq!(server.requests(), before);
+    assert!(
+        s.error(Tool::WebFetch, json!({"url": "http://127.0.0.1/"})).await.contains("not a public address")
+    );
+}

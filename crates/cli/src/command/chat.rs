@@ -1,0 +1,254 @@
+//! `hermes chat`: talking to the agent.
+//!
+//! `talk.rs` is the conversation itself, `seat.rs` what can be typed while an answer comes, `editor.rs` the prompt,
+//! `slash.rs` what can be typed besides messages, and `place.rs` commands that the person runs.
+
+mod editor;
+mod opening;
+mod place;
+mod report;
+mod seat;
+mod slash;
+mod talk;
+
+use std::io::{self, IsTerminal, Read};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use hermes_agent::{Ask, Exit};
+use hermes_store::{Reader, Session as Kept};
+use hermes_types::{Attendance, Door};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::Context;
+use crate::args::{ChatArgs, PlaceArgs};
+use crate::ask::{Consent, owner};
+use crate::command::config::settings;
+use crate::config::keys::Config;
+use crate::failure::{Failure, Kind};
+use crate::people::Desk;
+use crate::screen::{Format, Tone};
+use crate::stage::{Answer, Manner, Stage, Surface, Thoughts};
+use crate::terminal;
+use crate::wire::agent::{self, Visitor};
+use crate::wire::{self, Making, Session};
+use editor::{Editor, Entered};
+use seat::Seat;
+use slash::{Said, Slash};
+use talk::{Talk, Turned};
+
+/// The longest message that is read from a pipe.
+const LONGEST: u64 = 16 << 20;
+
+pub(crate) fn run(args: &ChatArgs, context: &Context) -> Result<ExitCode, Failure> {
+    let config = settings(context)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let code = runtime.block_on(chat(args, context, config));
+    // Somebody may still be reading the keyboard.
+    runtime.shutdown_background();
+    code
+}
+
+/// What there is to do.
+enum Task {
+    /// To answer this.
+    One(String),
+    /// To go on where something was interrupted.
+    CarryOn,
+    /// To talk.
+    Talk,
+}
+
+async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
+    let task = task(args, context)?;
+    let store = wire::store::open(context).await?;
+    let kept = match &args.resume {
+        Some(word) => Some(store.resolve(&Reader::Owner, word).await.map_err(wire::store::told)?),
+        None => None,
+    };
+    let place = place_of(args, kept.as_ref());
+    let session = Session::new(&place, config)?;
+    let plan = wire::plan(context, config, &place, &session, Making::Later)?;
+    let stage = Arc::new(Stage::new(context.screen, manner(context, config, &task)));
+    let consent = if args.yes { Consent::Given } else { Consent::Ask };
+    let desk = Arc::new(Desk::new(context.screen, Arc::clone(&stage), consent));
+    let attendance = match args.yes || desk.is_attended() {
+        true => Attendance::Attended(vec![owner()]),
+        false => Attendance::Unattended,
+    };
+    let ask = Arc::clone(&desk) as Arc<dyn Ask>;
+    let visitor = Visitor { person: owner(), door: Door::Cli, attendance, ask };
+    let setup = agent::setup(context, config, plan.clone(), visitor, store.clone()).await?;
+    let seat = Seat::new(context, stage, desk);
+    let mut talk = Talk::new(context, config, args, seat, setup);
+    let done = match task {
+        Task::Talk => converse(&mut talk, kept).await,
+        Task::One(text) => once(&mut talk, kept, Some(&text)).await,
+        Task::CarryOn => once(&mut talk, kept, None).await,
+    };
+    let hands = talk.leave(done.as_ref().is_ok_and(|done| done.is_over)).await;
+    agent::leave(context, &place, &plan, &session, hands).await?;
+    store.close().await;
+    done.map(|done| done.code)
+}
+
+/// How a chat ended.
+struct Done {
+    code: ExitCode,
+    /// Whether nothing is left to be carried on.
+    is_over: bool,
+}
+
+impl Done {
+    fn over(code: ExitCode) -> Self {
+        Self { code, is_over: true }
+    }
+
+    /// Somebody could not wait.
+    fn left() -> Self {
+        Self { code: ExitCode::from(130), is_over: false }
+    }
+}
+
+fn task(args: &ChatArgs, context: &Context) -> Result<Task, Failure> {
+    let text = match &args.query {
+        Some(text) => text.clone(),
+        None if io::stdin().is_terminal() && context.screen.format == Format::Text => return Ok(Task::Talk),
+        None if io::stdin().is_terminal() => String::new(),
+        None => {
+            let mut text = String::new();
+            io::stdin().lock().take(LONGEST).read_to_string(&mut text)?;
+            text
+        }
+    };
+    match (text.trim().is_empty(), &args.resume) {
+        (false, _) => Ok(Task::One(text)),
+        (true, Some(_)) => Ok(Task::CarryOn),
+        (true, None) => Err(Failure::new(Kind::Usage, "nothing was said")
+            .hint("`hermes chat -q TEXT` says something, and so does a pipe: `echo TEXT | hermes chat`")
+            .hint("in a terminal, `hermes` alone begins a chat")),
+    }
+}
+
+/// A conversation goes on in its own place.
+fn place_of(args: &ChatArgs, kept: Option<&Kept>) -> PlaceArgs {
+    let mut place = args.place.clone();
+    if let (None, Some(kept)) = (&place.session, kept) {
+        place.session = Some(kept.key.as_str().to_owned());
+    }
+    place
+}
+
+fn manner(context: &Context, config: &Config, task: &Task) -> Manner {
+    let surface = match io::stdout().is_terminal() && io::stderr().is_terminal() {
+        false => Surface::Pipe,
+        true if is_dumb(context) => Surface::Dumb,
+        true => Surface::Terminal,
+    };
+    let is_script = !matches!(task, Task::Talk) && !io::stdout().is_terminal();
+    Manner {
+        surface,
+        answer: match is_script || context.screen.format == Format::Json {
+            true => Answer::Elsewhere,
+            false => Answer::AsItComes,
+        },
+        thoughts: if config.display.show_reasoning { Thoughts::Shown } else { Thoughts::Hidden },
+    }
+}
+
+fn is_dumb(context: &Context) -> bool {
+    context.variable("TERM").is_none_or(|term| term == "dumb")
+}
+
+/// One turn, and what is left of an earlier one before it.
+async fn once(talk: &mut Talk<'_>, kept: Option<Kept>, text: Option<&str>) -> Result<Done, Failure> {
+    if let Some(failure) = talk.failure() {
+        return Err(failure);
+    }
+    let mut last = None;
+    if let Some(kept) = kept {
+        talk.resume(kept).await?;
+        last = match talk.carry_on().await? {
+            Turned::Left => return Ok(Done::left()),
+            Turned::Ended(ended) => Some(ended),
+            Turned::Nothing => None,
+        };
+    }
+    let was_stopped = matches!(&last, Some(ended) if ended.exit == Exit::Interrupted);
+    if let (Some(text), false) = (text, was_stopped) {
+        last = match talk.say(text).await? {
+            Turned::Left => return Ok(Done::left()),
+            Turned::Ended(ended) => Some(ended),
+            Turned::Nothing => None,
+        };
+    }
+    match last {
+        Some(ended) => Ok(Done::over(report::report(talk, &ended)?)),
+        None => Err(Failure::new(Kind::Usage, "this conversation has nothing left to be carried on")
+            .hint("`-q TEXT` says something in it")),
+    }
+}
+
+/// Message after message, until somebody leaves.
+async fn converse(talk: &mut Talk<'_>, kept: Option<Kept>) -> Result<Done, Failure> {
+    let context = talk.context();
+    let _terminal = terminal::Kept::new()?;
+    let mut editor = match is_dumb(context) || !io::stdout().is_terminal() || !io::stderr().is_terminal() {
+        true => Editor::Plain(context.screen),
+        false => Editor::full(context.home.path(), context.screen),
+    };
+    talk.welcome();
+    if let Some(kept) = kept {
+        talk.resume(kept).await?;
+        talk.recap();
+        if talk.failure().is_none() && matches!(talk.carry_on().await?, Turned::Left) {
+            return Ok(Done::left());
+        }
+    }
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut hung_up = signal(SignalKind::hangup())?;
+    let mut cleared = false;
+    while !talk.seat().is_leaving() {
+        let said = match talk.seat().next() {
+            Some(text) => {
+                talk.seat().stage().note(&format!("> {text}"));
+                Said::Message(text)
+            }
+            None => {
+                let entered = tokio::select! {
+                    entered = editor.message() => entered?,
+                    _ = terminated.recv() => Entered::End,
+                    _ = hung_up.recv() => Entered::End,
+                };
+                match entered {
+                    Entered::Line(line) => slash::read(&line),
+                    Entered::Cleared if cleared => break,
+                    Entered::Cleared => {
+                        cleared = true;
+                        talk.seat().stage().note(&context.screen.paint(Tone::Quiet, "Ctrl-C again leaves"));
+                        continue;
+                    }
+                    Entered::End => break,
+                }
+            }
+        };
+        cleared = false;
+        let turned = match said {
+            Said::Nothing => Turned::Nothing,
+            Said::Wrong(why) => {
+                talk.seat().stage().note(&why);
+                Turned::Nothing
+            }
+            Said::Message(text) => talk.say(&text).await?,
+            Said::Shell(command) => place::run(talk, &command).await?,
+            Said::Slash(Slash::Quit) => break,
+            Said::Slash(slash) => talk.obey(slash).await?,
+        };
+        if matches!(turned, Turned::Left) {
+            talk.farewell().await;
+            return Ok(Done::left());
+        }
+    }
+    talk.farewell().await;
+    Ok(Done::over(ExitCode::SUCCESS))
+}

@@ -1,0 +1,150 @@
+//! `hermes tool`: the tools of the agent, listed and called as a model would call them.
+
+use std::io::{self, Read};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use hermes_agent::tool::Scene;
+use hermes_agent::{Ask, Done, Hands, Tool};
+use hermes_types::{Attendance, CallId, Door};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::Context;
+use crate::args::{ToolAction, ToolCallArgs};
+use crate::ask::{Consent, owner, random};
+use crate::command::config::settings;
+use crate::config::keys::Config;
+use crate::failure::{Failure, Kind};
+use crate::keyboard::next_line;
+use crate::people::Desk;
+use crate::screen::Format;
+use crate::stage::Stage;
+use crate::wire::agent::{self, Visitor};
+use crate::wire::{self, Making, Session};
+
+/// The most that is read from standard input.
+const MOST_INPUT: u64 = 64 << 20;
+
+pub(crate) fn run(action: ToolAction, context: &Context) -> Result<ExitCode, Failure> {
+    match action {
+        ToolAction::Ls => list(context),
+        ToolAction::Call(args) => {
+            let config = settings(context)?;
+            let (tool, arguments) = (named(&args.name)?, arguments(&args.arguments)?);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(call(tool, arguments, &args, context, config))
+        }
+    }
+}
+
+fn list(context: &Context) -> Result<ExitCode, Failure> {
+    let specs: Vec<_> = Tool::ALL.into_iter().map(Tool::spec).collect();
+    match context.screen.format {
+        Format::Json => context.screen.json(&json!({"tools": specs}))?,
+        Format::Text => {
+            let first = |text: &str| text.split_once(['.', ':']).map_or(text, |(first, _)| first).to_owned();
+            let rows: Vec<_> =
+                specs.iter().map(|spec| vec![spec.name.clone(), first(&spec.description)]).collect();
+            context.screen.table(&["NAME", "WHAT IT DOES"], &rows)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn named(name: &str) -> Result<Tool, Failure> {
+    Tool::named(name).ok_or_else(|| {
+        let nearest = Tool::ALL.into_iter().max_by(|one, other| {
+            strsim::jaro_winkler(one.name(), name).total_cmp(&strsim::jaro_winkler(other.name(), name))
+        });
+        let failure = Failure::new(Kind::Usage, format!("there is no tool `{name}`"));
+        match nearest.filter(|tool| strsim::jaro_winkler(tool.name(), name) > 0.8) {
+            Some(tool) => failure.hint(format!("did you mean `{}`?", tool.name())),
+            None => failure.hint("`hermes tool ls` lists them"),
+        }
+    })
+}
+
+fn arguments(text: &str) -> Result<Map<String, Value>, Failure> {
+    let mut input = String::new();
+    let text = match text {
+        "-" => {
+            io::stdin().lock().take(MOST_INPUT).read_to_string(&mut input)?;
+            &input
+        }
+        text => text,
+    };
+    match serde_json::from_str(text) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(_) => Err(Failure::new(Kind::Usage, "the arguments are JSON, but no object")),
+        Err(error) => Err(Failure::new(Kind::Usage, format!("the arguments are not JSON: {error}"))),
+    }
+    .map_err(|failure: Failure| {
+        failure.hint("such as '{\"command\": \"ls\"}'; `hermes tool ls --json` shows what each takes")
+    })
+}
+
+async fn call(
+    tool: Tool,
+    arguments: Map<String, Value>,
+    args: &ToolCallArgs,
+    context: &Context,
+    config: &Config,
+) -> Result<ExitCode, Failure> {
+    let session = Session::new(&args.place, config)?;
+    let plan = wire::plan(context, config, &args.place, &session, Making::Later)?;
+    let reaper = wire::places(context, config).reap(plan.engines());
+    let consent = match (args.yes, args.arguments.as_str()) {
+        (true, _) => Consent::Given,
+        (false, "-") => Consent::Nobody,
+        (false, _) => Consent::Ask,
+    };
+    let desk = Arc::new(Desk::new(context.screen, Arc::new(Stage::plain(context.screen)), consent));
+    let attendance = Attendance::Attended(vec![owner()]);
+    let visitor =
+        Visitor { person: owner(), door: Door::Cli, attendance, ask: Arc::clone(&desk) as Arc<dyn Ask> };
+    let store = wire::store::open(context).await?;
+    let hands = Hands::new(agent::setup(context, config, plan.clone(), visitor, store).await?);
+    let done = do_it(&hands, &desk, tool, arguments).await?;
+    agent::leave(context, &args.place, &plan, &session, Some(hands)).await?;
+    // What it could not remove the next one tries again; the call has its own outcome.
+    if let Err(error) = reaper.finish().await {
+        tracing::warn!(%error, "leftovers of places could not be removed");
+    }
+    context.screen.json(&done.answer)?;
+    Ok(match (done.worked, done.is_refused()) {
+        (true, _) => ExitCode::SUCCESS,
+        (false, true) => Kind::Refused.code(),
+        (false, false) => Kind::Failed.code(),
+    })
+}
+
+async fn do_it(
+    hands: &Hands,
+    desk: &Desk,
+    tool: Tool,
+    arguments: Map<String, Value>,
+) -> Result<Done, Failure> {
+    let id = CallId::new(format!("call_{:032x}", u128::from_le_bytes(random()?)));
+    let stop = CancellationToken::new();
+    let called = hands.call(tool, arguments, Scene { call: &id, stop: &stop, occasion: None });
+    tokio::pin!(called);
+    let mut keyboard = desk.keyboard()?;
+    loop {
+        tokio::select! {
+            done = &mut called => return Ok(done),
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted?;
+                stop.cancel();
+            }
+            line = next_line(&mut keyboard) => match line {
+                // What nobody asked for is nobody's answer.
+                Some(line) => drop(desk.typed(line)),
+                None => {
+                    keyboard = None;
+                    desk.leave();
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! What is seen of a turn while it happens: the answer on stdout, everything else on stderr.
+//!
+//! On a terminal the calls under way are one line at the bottom that goes away when they are done. Elsewhere nothing is
+//! ever taken back.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hermes_agent::Event;
+use hermes_types::CallId;
+
+use crate::screen::{Screen, Tone, one_line};
+use crate::terminal;
+
+/// Back to the beginning of the line, which is made empty.
+const ERASE: &str = "\r\u{1b}[K";
+/// The width of a terminal that does not say.
+const COLUMNS: usize = 80;
+
+/// How things are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Manner {
+    /// What it is shown on.
+    pub(crate) surface: Surface,
+    /// When the answer is shown.
+    pub(crate) answer: Answer,
+    /// Whether thoughts are shown.
+    pub(crate) thoughts: Thoughts,
+}
+
+/// What things are shown on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Surface {
+    /// A terminal: lines can be taken back.
+    Terminal,
+    /// A terminal that says it can do nothing but print.
+    Dumb,
+    /// No terminal: everything is as it came.
+    Pipe,
+}
+
+/// When the answer is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// As it comes, with what is said on the way to it.
+    AsItComes,
+    /// Not here: whoever had it made has it whole. What is said on the way to it is an aside.
+    Elsewhere,
+}
+
+/// Whether thoughts are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Thoughts {
+    /// They are.
+    Shown,
+    /// They are not.
+    Hidden,
+}
+
+/// Where a turn is shown.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    screen: Screen,
+    lines: Mutex<Lines>,
+}
+
+impl Stage {
+    pub(crate) fn new(screen: Screen, manner: Manner) -> Self {
+        Self { screen, lines: Mutex::new(Lines::new(screen, manner)) }
+    }
+
+    /// One where nothing but questions is seen, and nothing is taken back.
+    pub(crate) fn plain(screen: Screen) -> Self {
+        let manner = Manner { surface: Surface::Dumb, answer: Answer::Elsewhere, thoughts: Thoughts::Hidden };
+        Self::new(screen, manner)
+    }
+
+    /// Shows what happens.
+    pub(crate) fn show(&self, event: &Event) {
+        self.write(self.lines().event(event));
+    }
+
+    /// Says something beside the answer.
+    pub(crate) fn note(&self, text: &str) {
+        self.write(self.lines().note(text));
+    }
+
+    /// Puts a question; what is typed next stands behind it. Until [`Stage::answered`] nothing is drawn over it.
+    pub(crate) fn ask(&self, text: &str, prompt: &str) {
+        self.write(self.lines().ask(text, prompt));
+    }
+
+    /// The question is settled: the person has typed an answer, or it needs none any more.
+    pub(crate) fn answered(&self, typed: Typed) {
+        self.write(self.lines().answered(typed));
+    }
+
+    /// Ends the line that words are on, and forgets what is under way.
+    pub(crate) fn finish(&self) {
+        self.write(self.lines().finish());
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.width = terminal::size().map_or(COLUMNS, |size| usize::from(size.columns)).max(20);
+        lines
+    }
+
+    fn write(&self, pieces: Vec<Piece>) {
+        for piece in pieces {
+            match piece {
+                // A turn goes on when nobody can see it: what was said is kept.
+                Piece::Out(text) => drop(self.screen.text(&text)),
+                Piece::Err(text) => self.screen.aside_part(&text),
+            }
+        }
+    }
+}
+
+/// How a question was settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// Somebody typed a line here.
+    Here,
+    /// It was settled elsewhere, and the prompt still stands open.
+    Elsewhere,
+}
+
+/// Text and where it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Out(String),
+    Err(String),
+}
+
+/// What stands on the last line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Nothing,
+    Words,
+    Thoughts,
+    Calls,
+    Prompt,
+}
+
+/// The lines themselves.
+#[derive(Debug)]
+struct Lines {
+    screen: Screen,
+    manner: Manner,
+    width: usize,
+    last: Last,
+    /// Calls under way, and what each is about.
+    running: Vec<(CallId, String)>,
+    /// What was said and may turn out not to be the answer.
+    held: String,
+}
+
+impl Lines {
+    fn new(screen: Screen, manner: Manner) -> Self {
+        Self { screen, manner, width: COLUMNS, last: Last::Nothing, running: Vec::new(), held: String::new() }
+    }
+
+    fn event(&mut self, event: &Event) -> Vec<Piece> {
+        match event {
+            Event::Text(text) if self.manner.answer == Answer::Elsewhere => {
+                self.held.push_str(text);
+                Vec::new()
+            }
+            Event::Text(text) => self.words(text, Last::Words),
+            Event::Reasoning(_) if self.manner.thoughts == Thoughts::Hidden => Vec::new(),
+            Event::Reasoning(text) => self.words(text, Last::Thoughts),
+            Event::Retrying { why, wait } => {
+                let why = one_line(why, 200);
+                self.note(&self.quiet(&format!("{why}; the model is asked again in {}", lasting(*wait))))
+            }
+            Event::Fallback { from, to } => {
+                self.note(&self.quiet(&format!("{from} did not answer, {to} is asked instead")))
+            }
+            Event::Calling { call, tool, preview } => {
+                self.running.push((call.clone(), about(tool, preview)));
+                let held = std::mem::take(&mut self.held);
+                let mut pieces = match held.trim() {
+                    "" => self.begin_line(),
+                    said => self.note(&self.quiet(&clean(said))),
+                };
+                pieces.extend(self.draw());
+                pieces
+            }
+            Event::Called { call, tool, worked, took, preview } => {
+                let known = self.running.iter().position(|(running, _)| running == call);
+                let about = known.map_or_else(|| tool.clone(), |at| self.running.remove(at).1);
+                let mark = match worked {
+                    true => self.screen.paint(Tone::Good, "✓"),
+                    false => self.screen.paint(Tone::Bad, "✗"),
+                };
+                let came = self.quiet(&format!("{}  {preview}", lasting(*took)));
+                self.note(&format!("  {mark} {about}  {}", came.trim_end()))
+            }
+        }
+    }
+
+    /// More of something that comes in pieces.
+    fn words(&mut self, text: &str, kind: Last) -> Vec<Piece> {
+        let mut pieces = if self.last == kind { Vec::new() } else { self.begin_line() };
+        let shown = if self.manner.surface == Surface::Pipe { text.to_owned() } else { clean(text) };
+        self.last = if shown.ends_with('\n') || shown.is_empty() { Last::Nothing } else { kind };
+        pieces.push(match kind {
+            Last::Thoughts => Piece::Err(self.quiet(&shown)),
+            _ => Piece::Out(shown),
+        });
+        pieces
+    }
+
+    fn note(&mut self, text: &str) -> Vec<Piece> {
+        let mut pieces = self.begin_line();
+        pieces.push(Piece::Err(format!("{text}\n")));
+        pieces.extend(self.draw());
+        pieces
+    }
+
+    fn ask(&mut self, text: &str, prompt: &str) -> Vec<Piece> {
+        let mut pieces = self.begin_line();
+        pieces.push(Piece::Err(format!("{text}\n{prompt} ")));
+        self.last = Last::Prompt;
+        pieces
+    }
+
+    fn answered(&mut self, typed: Typed) -> Vec<Piece> {
+        if self.last != Last::Prompt {
+            return Vec::new();
+        }
+        let mut pieces = match typed {
+            // The terminal has ended the line when it showed what was typed.
+            Typed::Here => {
+                self.last = Last::Nothing;
+                Vec::new()
+            }
+            Typed::Elsewhere => self.begin_line(),
+        };
+        pieces.extend(self.draw());
+        pieces
+    }
+
+    fn finish(&mut self) -> Vec<Piece> {
+        self.running.clear();
+        self.held.clear();
+        self.begin_line()
+    }
+
+    /// Makes the last line an empty one.
+    fn begin_line(&mut self) -> Vec<Piece> {
+        let end = match self.last {
+            Last::Nothing => None,
+            Last::Words => Some(Piece::Out("\n".to_owned())),
+            Last::Thoughts | Last::Prompt => Some(Piece::Err("\n".to_owned())),
+            Last::Calls => Some(Piece::Err(ERASE.to_owned())),
+        };
+        self.last = Last::Nothing;
+        end.into_iter().collect()
+    }
+
+    /// Draws the calls under way, where they can be taken back.
+    fn draw(&mut self) -> Option<Piece> {
+        if self.manner.surface != Surface::Terminal || self.last != Last::Nothing {
+            return None;
+        }
+        let line = match self.running.as_slice() {
+            [] => return None,
+            [(_, about)] => format!("  … {about}"),
+            several => {
+                let all: Vec<_> = several.iter().map(|(_, about)| about.as_str()).collect();
+                format!("  … {} at once: {}", several.len(), all.join(", "))
+            }
+        };
+        self.last = Last::Calls;
+        Some(Piece::Err(self.quiet(&one_line(&line, self.width.saturating_sub(1)))))
+    }
+
+    fn quiet(&self, text: &str) -> String {
+        self.screen.paint(Tone::Quiet, text)
+    }
+}
+
+fn about(tool: &str, preview: &str) -> String {
+    if preview == tool || preview.is_empty() { tool.to_owned() } else { format!("{tool}  {preview}") }
+}
+
+/// Words of a model as a terminal can show them: nothing in them moves the cursor or changes a color.
+fn clean(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// How long something took.
+fn lasting(took: Duration) -> String {
+    match took.as_secs() {
+        0..60 => format!("{:.1}s", took.as_secs_f64()),
+        seconds => format!("{}m{:02}s", seconds / 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::screen::Format;
+
+    fn lines(surface: Surface, answer: Answer) -> Lines {
+        let screen = Screen::new(Format::Text, &BTreeMap::from([("NO_COLOR".to_owned(), "1".to_owned())]));
+        Lines::new(screen, Manner { surface, answer, thoughts: Thoughts::Hidden })
+    }
+
+    fn calling(id: &str) -> Event {
+        Event::Calling { call: CallId::new(id), tool: "terminal".to_owned(), preview: format!("do {id}") }
+    }
+
+    fn called(id: &str, worked: bool) -> Event {
+        let took = Duration::from_millis(1234);
+        let (call, tool) = (CallId::new(id), "terminal".to_owned());
+        Event::Called { call, tool, worked, took, preview: "done".to_owned() }
+    }
+
+    /// What the two streams show, one after the other as it came.
+    fn played(lines: &mut Lines, events: &[Event]) -> (String, String) {
+        let (mut out, mut err) = (String::new(), String::new());
+        for piece in events.iter().flat_map(|event| lines.event(event)) {
+            match piece {
+                Piece::Out(text) => out.push_str(&text),
+                Piece::Err(text) => err.push_str(&text),
+            }
+        }
+        (out, err)
+    }
+
+    #[test]
+    fn on_a_pipe_each_call_is_one_line_when_it_is_done() {
+        let events = [
+            Event::Text("I look.".to_owned()),
+            calling("a"),
+            calling("b"),
+            called("b", false),
+            called("a", true),
+            Event::Text("It ".to_owned()),
+            Event::Text("is\u{1b}[2J so.\n".to_owned()),
+        ];
+        let shown = played(&mut lines(Surface::Pipe, Answer::AsItComes), &events);
+        let out = "I look.\nIt is\u{1b}[2J so.\n";
+        let err = "  ✗ terminal  do b  1.2s  done\n  ✓ terminal  do a  1.2s  done\n";
+        assert_eq!(shown, (out.to_owned(), err.to_owned()));
+    }
+
+    #[test]
+    fn on_a_terminal_what_is_under_way_is_a_line_that_goes_away() {
+        let events = [calling("a"), calling("b"), called("a", true), called("b", true)];
+        let (out, err) = played(&mut lines(Surface::Terminal, Answer::AsItComes), &events);
+        assert_eq!(out, "");
+        let expected = format!(
+            "  … terminal  do a{ERASE}  … 2 at once: terminal  do a, terminal  do b{ERASE}  ✓ terminal  do a  1.2s  \
+             done\n  … terminal  do b{ERASE}  ✓ terminal  do b  1.2s  done\n"
+        );
+        assert_eq!(err, expected);
+    }
+
+    #[test]
+    fn words_cannot_move_the_cursor_of_a_terminal() {
+        let events = [Event::Text("a\u{1b}[2J\u{9b}b\tc\r\n".to_owned())];
+        let (out, _) = played(&mut lines(Surface::Terminal, Answer::AsItComes), &events);
+        assert_eq!(out, "a[2Jb\tc\n");
+    }
+
+    #[test]
+    fn what_is_said_on_the_way_is_an_aside_when_only_the_answer_is_wanted() {
+        let events = [
+            Event::Text("I look.".to_owned()),
+            calling("a"),
+            called("a", true),
+            Event::Text("The answer.".to_owned()),
+        ];
+        let (out, err) = played(&mut lines(Surface::Pipe, Answer::Elsewhere), &events);
+        assert_eq!((out.as_str(), err.as_str()), ("", "I look.\n  ✓ terminal  do a  1.2s  done\n"));
+    }
+
+    #[test]
+    fn nothing_is_drawn_over_a_question() {
+        let mut lines = lines(Surface::Terminal, Answer::AsItComes);
+        let text = |pieces: Vec<Piece>| {
+            let text = |piece| match piece {
+                Piece::Out(text) | Piece::Err(text) => text,
+            };
+            pieces.into_iter().map(text).collect::<String>()
+        };
+        assert_eq!(text(lines.event(&calling("a"))), "  … terminal  do a");
+        assert_eq!(text(lines.ask("rm -rf x", "run it?")), format!("{ERASE}rm -rf x\nrun it? "));
+        assert_eq!(text(lines.answered(Typed::Elsewhere)), "\n  … terminal  do a");
+        assert_eq!(text(lines.ask("again", "run it?")), format!("{ERASE}again\nrun it? "));
+        assert_eq!(text(lines.answered(Typed::Here)), "  … terminal  do a");
+        assert_eq!(text(lines.finish()), ERASE);
+    }
+
+    #[test]
+    fn times_are_short() {
+        let cases =
+            [(50, "0.1s"), (1_234, "1.2s"), (59_900, "59.9s"), (61_000, "1m01s"), (3_600_000, "60m00s")];
+        for (millis, expected) in cases {
+            assert_eq!(lasting(Duration::from_millis(millis)), expected);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What an agent works with, from settings. Every door makes its sessions here.
+
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use hermes_agent::{Ask, CodeExecution, CodeMode, Hands, Limits, Setup, Tool, Web};
+use hermes_exec::{Plan, Tree};
+use hermes_policy::redact::Redactor;
+use hermes_store::Store;
+use hermes_types::{Attendance, Door, Person, Secret};
+
+use super::image::Pulls;
+use super::store::told;
+use super::{Keep, Session};
+use crate::Context;
+use crate::args::PlaceArgs;
+use crate::command::{fill_pool, keep_proxy};
+use crate::config::keys::{self, Config};
+use crate::failure::Failure;
+use crate::log;
+
+/// Who opens a session, and how they are asked.
+pub(crate) struct Visitor {
+    /// Who it is.
+    pub(crate) person: Person,
+    /// By which door.
+    pub(crate) door: Door,
+    /// Who may answer questions.
+    pub(crate) attendance: Attendance,
+    /// How they are asked.
+    pub(crate) ask: Arc<dyn Ask>,
+}
+
+/// What the hands of a session are made of.
+pub(crate) async fn setup(
+    context: &Context,
+    config: &Config,
+    plan: Plan,
+    visitor: Visitor,
+    store: Store,
+) -> Result<Setup, Failure> {
+    let Visitor { person, door, attendance, ask } = visitor;
+    let pulls = Pulls::new(context, config);
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let mut gate = super::gate(config);
+    for kept in store.grants_in(plan.session()).await.map_err(told)? {
+        match serde_json::from_value(kept.json) {
+            Ok(grant) => gate.grants.add(&[grant]),
+            // Who cannot read what was allowed asks again.
+            Err(error) => tracing::warn!(grant = kept.id, %error, "a grant cannot be read"),
+        }
+    }
+    Ok(Setup {
+        plan,
+        gate: Arc::new(RwLock::new(gate)),
+        attendance,
+        person,
+        door,
+        ask,
+        redactor: redactor(context, config),
+        limits: Limits {
+            timeout: Duration::from_secs(config.terminal.timeout),
+            max_foreground: Duration::from_secs(config.terminal.max_foreground_timeout),
+            output_bytes: u32::try_from(config.tool_output.max_bytes).unwrap_or(u32::MAX),
+            read_lines: config.tool_output.max_lines,
+            line_length: size(config.tool_output.max_line_length),
+            read_chars: size(config.general.file_read_max_chars),
+            code_execution: CodeExecution {
+                timeout: Duration::from_secs(config.code_execution.timeout),
+                max_tool_calls: u32::try_from(config.code_execution.max_tool_calls).unwrap_or(u32::MAX),
+                mode: match config.code_execution.mode {
+                    keys::CodeMode::Project => CodeMode::Project,
+                    keys::CodeMode::Strict => CodeMode::Strict,
+                },
+            },
+        },
+        tools: Tool::ALL.to_vec(),
+        store,
+        means: Arc::new(move |image| {
+            let pulls = pulls.clone();
+            Box::pin(async move { pulls.means(&image).await })
+        }),
+        web: Arc::new(Web::default()),
+    })
+}
+
+/// Takes out of what a model sees every secret that the configuration holds or that goes into places.
+fn redactor(context: &Context, config: &Config) -> Redactor {
+    let Some(mut secrets) = log::secrets(&context.loaded) else { return Redactor::silent() };
+    let forwarded = config.terminal.docker_forward_env.iter();
+    let values = forwarded.filter_map(|name| context.loaded.layers.filled(name.as_str()));
+    secrets.extend(values.map(Secret::new));
+    Redactor::new(&secrets)
+}
+
+/// Leaves the place as its session wants it left, if it was opened at all.
+pub(crate) async fn leave(
+    context: &Context,
+    args: &PlaceArgs,
+    plan: &Plan,
+    session: &Session,
+    hands: Option<Hands>,
+) -> Result<(), Failure> {
+    let Some(sandbox) = hands.and_then(Hands::into_sandbox) else { return Ok(()) };
+    super::warn_of_limits(context, &sandbox).await;
+    fill_pool::start(context, args, plan)?;
+    let views = match sandbox.processes().await {
+        Ok(processes) => processes.list().await.unwrap_or_default(),
+        Err(_gone) => Vec::new(),
+    };
+    if views.iter().any(|view| view.tree == Tree::Alive) {
+        keep_proxy::start(context, plan)
+    } else if session.keep == Keep::Nothing {
+        sandbox.remove().await.map_err(super::fault)
+    } else if session.keep == Keep::Files {
+        sandbox.leave().await.map_err(super::fault)
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,245 @@
+//! Every way in meets the same gate: what is dangerous is asked about once, and run only after a yes, and then once.
+
+use std::time::{Duration, Instant};
+
+use hermes_testkit::Step;
+use serde_json::json;
+
+use crate::room::{DANGER, Room, Terminal, runs};
+
+/// A way to have something run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    /// A message typed in a chat.
+    Chat,
+    /// A single question.
+    Query,
+    /// The same, with a command for the background.
+    Background,
+    /// A command that the person types in a chat.
+    Bang,
+    /// `hermes exec`.
+    Exec,
+    /// `hermes tool call`.
+    Tool,
+}
+
+/// All of them.
+const ALL: [Door; 6] = [Door::Chat, Door::Query, Door::Background, Door::Bang, Door::Exec, Door::Tool];
+/// Those behind which a model works, in turns that can be carried on.
+const TURNS: [Door; 3] = [Door::Chat, Door::Query, Door::Background];
+
+impl Door {
+    /// A room whose model wants the dangerous thing, if there is a model behind the door.
+    fn room(self) -> Room {
+        let arguments = json!({"command": DANGER, "background": true});
+        let room = match self {
+            Self::Chat | Self::Query => Room::new([runs("c1", DANGER), Step::text("That was it.")]),
+            Self::Background => {
+                Room::new([Step::call("c1", "terminal", arguments), Step::text("That was it.")])
+            }
+            Self::Bang | Self::Exec | Self::Tool => Room::new([]),
+        };
+        room.private();
+        room
+    }
+
+    /// Goes in, up to the question.
+    fn open(self, room: &Room) -> Terminal {
+        let call = json!({"command": DANGER}).to_string();
+        let mut terminal = match self {
+            Self::Chat | Self::Bang => room.sit("xterm", &["chat"]),
+            Self::Query | Self::Background => room.sit("xterm", &["chat", "-q", "clean up"]),
+            Self::Exec => room.sit("xterm", &["exec", "--", DANGER]),
+            Self::Tool => room.sit("xterm", &["tool", "call", "terminal", &call]),
+        };
+        match self {
+            Self::Chat => {
+                terminal.wait("> ");
+                terminal.keys("clean up\r");
+            }
+            Self::Bang => {
+                terminal.wait("> ");
+                terminal.keys(&format!("!{DANGER}\r"));
+            }
+            Self::Query | Self::Background | Self::Exec | Self::Tool => {}
+        }
+        terminal.wait("run it?");
+        assert!(is_untouched(room), "{self:?}: it ran before anybody was asked");
+        terminal
+    }
+
+    /// Waits for the end of it, and goes.
+    fn close(self, mut terminal: Terminal) -> String {
+        match self {
+            Self::Chat => {
+                terminal.wait("That was it.");
+                terminal.wait("> ");
+                terminal.keys("\u{4}");
+            }
+            Self::Bang => {
+                terminal.wait("> ");
+                terminal.keys("\u{4}");
+            }
+            Self::Query | Self::Background | Self::Exec | Self::Tool => {}
+        }
+        terminal.end();
+        terminal.all()
+    }
+}
+
+fn is_untouched(room: &Room) -> bool {
+    room.read("log").is_empty() && room.is_private()
+}
+
+/// It was run, exactly once.
+fn ran_once(door: Door, room: &Room) {
+    let until = Instant::now() + Duration::from_secs(60);
+    // What runs in the background is not waited for.
+    while room.read("log").is_empty() {
+        assert!(Instant::now() < until, "{door:?}: it did not run");
+    }
+    assert_eq!(room.read("log"), "ran\n", "{door:?}");
+    assert!(!room.is_private(), "{door:?}");
+}
+
+#[test]
+fn a_no_is_one_question_and_nothing_is_run() {
+    for door in ALL {
+        let room = door.room();
+        let mut terminal = door.open(&room);
+        terminal.keys("n\n");
+        let seen = door.close(terminal);
+        assert!(is_untouched(&room), "{door:?}");
+        assert_eq!(seen.matches("run it?").count(), 1, "{door:?}: {seen}");
+        assert_eq!(room.questions(), [""; 0], "{door:?}");
+        room.is_content();
+    }
+}
+
+#[test]
+fn a_yes_is_one_question_and_it_is_run_once() {
+    for door in ALL {
+        let room = door.room();
+        let mut terminal = door.open(&room);
+        terminal.keys("y\n");
+        let seen = door.close(terminal);
+        ran_once(door, &room);
+        assert_eq!(seen.matches("run it?").count(), 1, "{door:?}: {seen}");
+        assert_eq!(room.questions(), [""; 0], "{door:?}");
+        room.is_content();
+    }
+}
+
+#[test]
+fn a_yes_given_elsewhere_ends_the_question_here() {
+    for door in TURNS {
+        let room = door.room();
+        let terminal = door.open(&room);
+        let id = room.question();
+        let approved = room.run(&["approvals", "approve", &id]);
+        assert_eq!(approved.code, Some(0), "{approved:?}");
+        assert!(approved.out.contains("private"), "{approved:?}");
+        let seen = door.close(terminal);
+        ran_once(door, &room);
+        assert_eq!(seen.matches("run it?").count(), 1, "{door:?}: {seen}");
+        room.is_content();
+    }
+}
+
+#[test]
+fn killed_while_it_asks_and_answered_meanwhile_it_is_run_once() {
+    for door in TURNS {
+        let room = door.room();
+        let mut terminal = door.open(&room);
+        terminal.child.kill().unwrap();
+        terminal.child.wait().unwrap();
+        let id = room.question();
+        assert_eq!(room.run(&["approvals", "approve", &id]).code, Some(0));
+        assert!(is_untouched(&room), "{door:?}: it ran with nobody there");
+        // Nobody is at the terminal any more, but the answer is there.
+        let resumed = room.run(&["chat", "--resume", "last"]);
+        assert_eq!(
+            (resumed.code, resumed.out.as_str()),
+            (Some(0), "That was it.\n"),
+            "{door:?}: {resumed:?}"
+        );
+        ran_once(door, &room);
+        let again = room.run(&["chat", "--resume", "last"]);
+        assert_eq!(again.code, Some(2), "{door:?}: {again:?}");
+        ran_once(door, &room);
+        room.is_content();
+    }
+}
+
+#[test]
+fn killed_while_it_asks_and_denied_meanwhile_nothing_is_run() {
+    for door in TURNS {
+        let room = door.room();
+        let mut terminal = door.open(&room);
+        terminal.child.kill().unwrap();
+        terminal.child.wait().unwrap();
+        let id = room.question();
+        assert_eq!(room.run(&["approvals", "deny", &id, "--reason", "keep it"]).code, Some(0));
+        let resumed = room.run(&["chat", "--resume", "last"]);
+        assert_eq!(resumed.code, Some(0), "{door:?}: {resumed:?}");
+        assert!(is_untouched(&room), "{door:?}");
+        assert!(room.last_told().contains("keep it"), "{door:?}: {}", room.last_told());
+        room.is_content();
+    }
+}
+
+#[test]
+fn killed_while_it_asks_it_asks_the_same_again() {
+    for door in TURNS {
+        let room = door.room();
+        let mut terminal = door.open(&room);
+        terminal.child.kill().unwrap();
+        terminal.child.wait().unwrap();
+        let id = room.question();
+        let mut terminal = room.sit("xterm", &["chat", "--resume", "last"]);
+        terminal.wait("run it?");
+        assert_eq!(room.question(), id, "{door:?}");
+        terminal.keys("y\n");
+        terminal.wait("That was it.");
+        terminal.wait("> ");
+        terminal.keys("\u{4}");
+        terminal.end();
+        ran_once(door, &room);
+        room.is_content();
+    }
+}
+
+#[test]
+fn killed_where_no_turn_can_go_on_nothing_is_run() {
+    for door in [Door::Bang, Door::Exec, Door::Tool] {
+        let room = door.room();
+        let mut terminal = door.open(&room);
+        terminal.child.kill().unwrap();
+        terminal.child.wait().unwrap();
+        assert!(is_untouched(&room), "{door:?}");
+    }
+}
+
+#[test]
+fn a_yes_for_the_session_is_not_asked_for_again() {
+    let room = Room::new([runs("c1", DANGER), Step::text("Once."), runs("c2", DANGER), Step::text("Twice.")]);
+    room.private();
+    let mut terminal = room.sit("xterm", &["chat"]);
+    terminal.wait("> ");
+    terminal.keys("clean up\r");
+    terminal.wait("s and a cover: chmod -R 777");
+    terminal.wait("run it?");
+    terminal.keys("s\n");
+    terminal.wait("Once.");
+    terminal.wait("> ");
+    terminal.keys("\u{4}");
+    terminal.end();
+    assert!(!room.is_private());
+    room.private();
+    // Also in another process.
+    let again = room.run(&["chat", "--resume", "last", "-q", "again"]);
+    assert_eq!((again.code, again.out.as_str()), (Some(0), "Twice.\n"), "{again:?}");
+    assert_eq!(room.read("log"), "ran\nran\n");
+    room.is_content();
+}

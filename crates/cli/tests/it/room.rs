@@ -1,0 +1,258 @@
+//! A home with a scripted model, a directory for work, and a terminal to sit at.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use hermes_testkit::model::Script;
+use hermes_testkit::{Said, ScriptedModel, Step};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::{Value, json};
+
+use crate::{Home, Run};
+
+/// How long something may take before a test gives up. Nothing is asserted about it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Room {
+    pub(crate) home: Home,
+    pub(crate) model: ScriptedModel,
+    work: tempfile::TempDir,
+    /// The owner's own home.
+    owner: tempfile::TempDir,
+}
+
+impl Room {
+    pub(crate) fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        Self::with(Script { steps: steps.into_iter().collect(), ..Script::default() }, "")
+    }
+
+    /// With these settings besides the model.
+    pub(crate) fn with(script: Script, config: &str) -> Self {
+        let model = ScriptedModel::play(script).unwrap();
+        let url = model.url();
+        let config = format!("model:\n  default: scripted\n  provider: custom\n  base_url: {url}\n{config}");
+        let work = tempfile::tempdir().unwrap();
+        let owner = tempfile::tempdir().unwrap();
+        let room = Self { home: Home::with_config(&config), model, work, owner };
+        fs::create_dir_all(room.home.path().join("run")).unwrap();
+        room
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.work.path().join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// A file of the owner that is nobody else's business.
+    pub(crate) fn private(&self) {
+        let file = self.owner.path().join("private");
+        fs::write(&file, "dear").unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// Whether it is.
+    pub(crate) fn is_private(&self) -> bool {
+        fs::metadata(self.owner.path().join("private")).unwrap().permissions().mode() & 0o777 == 0o600
+    }
+
+    /// The program with what a shell needs, and with places of its own.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.home.command(args);
+        self.furnish(&mut command);
+        command
+    }
+
+    fn furnish(&self, command: &mut Command) {
+        command
+            .env("XDG_RUNTIME_DIR", self.home.path().join("run"))
+            .env("HOME", self.owner.path())
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("TERMINAL_LIFETIME_SECONDS", "5")
+            .current_dir(self.work.path());
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Run {
+        Run::of(self.command(args).output().unwrap())
+    }
+
+    /// The program with something on its standard input.
+    pub(crate) fn fed(&self, args: &[&str], input: &str) -> Run {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        Run::of(child.wait_with_output().unwrap())
+    }
+
+    /// The program at a terminal of its own.
+    pub(crate) fn sit(&self, term: &str, args: &[&str]) -> Terminal {
+        Terminal::new(self, term, args)
+    }
+
+    /// A pipe with a name: whoever opens it waits until somebody is at the other end.
+    pub(crate) fn pipe(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        path
+    }
+
+    /// The ids of the questions that wait.
+    pub(crate) fn questions(&self) -> Vec<String> {
+        let listed = self.run(&["approvals", "ls", "--json"]).json();
+        let ids = listed["questions"].as_array().unwrap().iter();
+        ids.map(|question| question["id"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Waits until a question waits, and gives its id.
+    pub(crate) fn question(&self) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.questions().as_slice() {
+                [] => assert!(Instant::now() < until, "nothing is asked"),
+                [one] => return one.clone(),
+                several => panic!("{several:?}"),
+            }
+        }
+    }
+
+    /// The bodies of all requests to the model.
+    pub(crate) fn requests(&self) -> Vec<Value> {
+        let received = self.model.received();
+        received.into_iter().filter(|one| one.line.starts_with("POST")).map(|one| one.json).collect()
+    }
+
+    /// What the model was told last.
+    pub(crate) fn last_told(&self) -> String {
+        let requests = self.requests();
+        let messages = requests.last().unwrap()["messages"].as_array().unwrap().clone();
+        messages.last().unwrap()["content"].as_str().unwrap().to_owned()
+    }
+
+    /// The model got what it expects, and all of it.
+    pub(crate) fn is_content(&self) {
+        assert_eq!(self.model.failures(), [""; 0]);
+        assert_eq!(self.model.left(), 0, "steps that nobody asked for");
+    }
+}
+
+/// What nobody should run unasked, and how often it was run.
+pub(crate) const DANGER: &str = "chmod -R 777 ~/private && echo ran >> log";
+
+/// A call of the terminal tool.
+pub(crate) fn runs(id: &str, command: &str) -> Step {
+    Step::call(id, "terminal", json!({"command": command}))
+}
+
+/// The same as a part of an answer.
+pub(crate) fn says_run(id: &str, command: &str) -> Said {
+    Said::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments: json!({"command": command}) }
+}
+
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Waits until somebody reads at the other end of a pipe.
+pub(crate) fn meet(pipe: &Path) -> File {
+    OpenOptions::new().write(true).open(pipe).unwrap()
+}
+
+/// A terminal with the program at it.
+pub(crate) struct Terminal {
+    pub(crate) child: Child,
+    keys: File,
+    seen: Arc<(Mutex<String>, Condvar)>,
+    /// How much of it was looked at.
+    at: usize,
+}
+
+impl Terminal {
+    fn new(room: &Room, term: &str, args: &[&str]) -> Self {
+        let master: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let slave = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let size = rustix::termios::Winsize { ws_row: 40, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&slave, size).unwrap();
+        // `setsid -c` makes it the terminal that Ctrl-C comes from, and becomes the program.
+        #[expect(clippy::disallowed_methods, reason = "the program under test")]
+        let mut command = Command::new("setsid");
+        command.arg("-c").arg(env!("CARGO_BIN_EXE_hermes")).args(args).env_clear();
+        command.env("HERMES_HOME", room.home.path()).env("TERM", term);
+        room.furnish(&mut command);
+        command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
+        let child = command.spawn().unwrap();
+        let keys = File::from(master);
+        let seen = Arc::new((Mutex::new(String::new()), Condvar::new()));
+        let (mut screen, told) = (keys.try_clone().unwrap(), Arc::clone(&seen));
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = screen.read(&mut buffer) {
+                let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
+                // Whoever edits lines asks where the cursor is.
+                for _ in text.matches("\u{1b}[6n") {
+                    screen.write_all(b"\x1b[1;1R").ok();
+                }
+                told.0.lock().unwrap().push_str(&text);
+                told.1.notify_all();
+            }
+        });
+        Self { child, keys, seen, at: 0 }
+    }
+
+    /// Types.
+    pub(crate) fn keys(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until this is seen, after what was waited for before.
+    pub(crate) fn wait(&mut self, text: &str) {
+        let mut seen = self.seen.0.lock().unwrap();
+        loop {
+            let new = seen.get(self.at..).unwrap();
+            if let Some(at) = new.find(text) {
+                self.at += at + text.len();
+                return;
+            }
+            let (next, timeout) = self.seen.1.wait_timeout(seen, PATIENCE).unwrap();
+            seen = next;
+            assert!(!timeout.timed_out(), "{text:?} is not in {:?}", seen.get(self.at..));
+        }
+    }
+
+    /// All that was seen.
+    pub(crate) fn all(&self) -> String {
+        self.seen.0.lock().unwrap().clone()
+    }
+
+    /// Waits for the end.
+    pub(crate) fn end(&mut self) -> ExitStatus {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < until, "it does not end: {:?}", self.all());
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

@@ -1,0 +1,209 @@
+//! `hermes tool`: the tools of the agent, called as a model would call them.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+use serde_json::{Value, json};
+
+use crate::{Home, Run};
+
+/// A home, and a directory for work beside it.
+struct Desk {
+    home: Home,
+    work: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new(config: &str) -> Self {
+        Self { home: Home::with_config(config), work: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> &Path {
+        self.work.path()
+    }
+
+    /// The command with what a shell needs, and with places of its own.
+    fn tool(&self, args: &[&str]) -> Command {
+        let mut command = self.home.command(&[&["tool"], args].concat());
+        let run = self.home.path().join("run");
+        std::fs::create_dir_all(&run).unwrap();
+        command
+            .env("XDG_RUNTIME_DIR", run)
+            .env("HOME", "/home/nobody")
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        command.env("TERMINAL_LIFETIME_SECONDS", "2").current_dir(self.path());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        Run::of(self.tool(args).output().unwrap())
+    }
+
+    fn call(&self, name: &str, arguments: &Value, rest: &[&str]) -> Run {
+        self.run(&[&["call", name, &arguments.to_string()], rest].concat())
+    }
+}
+
+#[test]
+fn tools_are_listed_as_a_model_is_told_of_them() {
+    let desk = Desk::new("");
+    let listed = desk.run(&["ls", "--json"]).json();
+    let names: Vec<&str> =
+        listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    for name in [
+        "terminal",
+        "process",
+        "read_file",
+        "write_file",
+        "patch",
+        "search_files",
+        "web_fetch",
+        "todo",
+        "clarify",
+    ] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    assert!(listed["tools"][0]["parameters"]["properties"]["command"].is_object());
+    let text = desk.run(&["ls"]);
+    assert!(text.out.lines().any(|line| line.starts_with("read_file ")), "{text:?}");
+    assert!(!desk.home.path().join("hermes.db").exists(), "looking makes nothing");
+}
+
+#[test]
+fn a_tool_is_called_in_the_place_of_the_session() {
+    for backend in ["local", "sandbox"] {
+        let desk = Desk::new("");
+        let place = ["--session", "s", "--backend", backend];
+        let written = desk.call("write_file", &json!({"path": "d/f", "content": "one\ntwo\n"}), &place);
+        assert_eq!((written.code, &written.json()["bytes_written"]), (Some(0), &json!(8)), "{written:?}");
+        let moved = desk.call("terminal", &json!({"command": "cd d; export A=1"}), &place);
+        assert_eq!(moved.code, Some(0), "{moved:?}");
+        let read = desk.call("read_file", &json!({"path": "f"}), &place);
+        assert_eq!(read.json()["content"], "1|one\n2|two", "{read:?}");
+        let shown = desk.call("terminal", &json!({"command": "echo $A; cat f"}), &place);
+        assert_eq!(shown.json()["output"], "1\none\ntwo");
+        assert_eq!(desk.path().join("d/f").exists(), backend == "local");
+        let failed = desk.call("terminal", &json!({"command": "exit 3"}), &place);
+        assert_eq!((failed.code, &failed.json()["exit_code"]), (Some(1), &json!(3)));
+    }
+}
+
+#[test]
+fn arguments_come_as_text_or_on_standard_input() {
+    let desk = Desk::new("");
+    let mut command = desk.tool(&["call", "terminal", "-", "--session", ""]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"{\"command\": \"echo hi\"}").unwrap();
+    let done = Run::of(child.wait_with_output().unwrap());
+    assert_eq!(done.json()["output"], "hi", "{done:?}");
+    for (args, said) in [
+        (&["call", "terminal", "nonsense"][..], "not JSON"),
+        (&["call", "terminal", "[1]"], "no object"),
+        (&["call", "read_fil", "{}"], "read_file"),
+        (&["call", "dance", "{}"], "tool ls"),
+    ] {
+        let done = desk.run(args);
+        assert_eq!(done.code, Some(2), "{done:?}");
+        assert!(done.err.contains(said), "{done:?}");
+    }
+    let wrong = desk.call("read_file", &json!({}), &[]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.json()["error"].as_str().unwrap().contains("path"), "{wrong:?}");
+}
+
+#[test]
+fn without_a_terminal_the_answer_is_no_unless_it_is_given() {
+    let desk = Desk::new("");
+    std::fs::write(desk.path().join("victim"), "x").unwrap();
+    let command = json!({"command": "chmod 777 victim && echo done"});
+    let refused = desk.call("terminal", &command, &[]);
+    assert_eq!((refused.code, &refused.json()["status"]), (Some(4), &json!("blocked")), "{refused:?}");
+    assert!(refused.err.contains('!'), "{refused:?}");
+    let allowed = desk.call("terminal", &command, &["--yes"]);
+    assert_eq!((allowed.code, &allowed.json()["output"]), (Some(0), &json!("done")), "{allowed:?}");
+    assert_eq!(allowed.json()["approval"], "approved by cli");
+    let floor = desk.call("terminal", &json!({"command": "rm -rf /"}), &["--yes"]);
+    assert_eq!(floor.code, Some(4), "{floor:?}");
+    let own = desk.call("read_file", &json!({"path": desk.home.path().join(".env")}), &[]);
+    assert_eq!(own.code, Some(4), "{own:?}");
+    let nobody = desk.call("clarify", &json!({"question": "which?"}), &[]);
+    assert_eq!(nobody.code, Some(1), "{nobody:?}");
+}
+
+#[test]
+fn secrets_of_the_owner_are_taken_out_of_what_a_model_sees() {
+    let command = json!({"command": "echo value-of-the-key | rev | rev; echo forwarded-value"});
+    let dotenv = "OPENAI_API_KEY=value-of-the-key\nMY_PLAIN=forwarded-value\n";
+    let desk = Desk::new("terminal:\n  docker_forward_env: [MY_PLAIN]\n");
+    desk.home.write(".env", dotenv);
+    assert_eq!(desk.call("terminal", &command, &[]).json()["output"], "[redacted]\n[redacted]");
+    let open = Desk::new("security:\n  redact_secrets: false\n");
+    open.home.write(".env", dotenv);
+    assert_eq!(open.call("terminal", &command, &[]).json()["output"], "value-of-the-key\nforwarded-value");
+}
+
+#[test]
+fn a_background_process_lives_on_between_calls() {
+    let desk = Desk::new("");
+    let started = desk.call(
+        "terminal",
+        &json!({"command": "echo up; sleep 60", "background": true}),
+        &["--session", "s"],
+    );
+    let id = started.json()["session_id"].clone();
+    let of = |action: &str| {
+        desk.call("process", &json!({"action": action, "session_id": id}), &["--session", "s"])
+    };
+    assert_eq!(of("poll").json()["status"], "running");
+    assert_eq!(of("kill").json()["status"], "killed");
+    let other = desk.call("process", &json!({"action": "poll", "session_id": id}), &["--session", "other"]);
+    assert_eq!(
+        (other.code, &other.json()["status"]),
+        (Some(1), &json!("not_found")),
+        "another session's is not found"
+    );
+}
+
+/// A call by somebody at a terminal, who types this. What they are shown comes last.
+fn at_a_terminal(desk: &Desk, name: &str, arguments: &Value, typed: &str) -> (Run, String) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    unlockpt(&master).unwrap();
+    let terminal = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let slave = || File::options().read(true).write(true).open(&terminal).unwrap();
+    let mut master = File::from(master);
+    master.write_all(typed.as_bytes()).unwrap();
+    let mut command = desk.tool(&["call", name, &arguments.to_string()]);
+    let child = command.stdin(slave()).stderr(slave()).stdout(Stdio::piped()).spawn().unwrap();
+    // The terminal ends when the last program that has it open does.
+    drop(command);
+    let run = Run::of(child.wait_with_output().unwrap());
+    let mut shown = Vec::new();
+    // Its end is an error.
+    drop(master.read_to_end(&mut shown));
+    (run, String::from_utf8(shown).unwrap())
+}
+
+#[test]
+fn at_a_terminal_a_person_is_asked_and_only_a_clear_yes_is_one() {
+    let desk = Desk::new("");
+    std::fs::write(desk.path().join("victim"), "x").unwrap();
+    let command = json!({"command": "chmod 777 victim && echo done"});
+    let (yes, shown) = at_a_terminal(&desk, "terminal", &command, "y\n");
+    assert_eq!((yes.code, &yes.json()["output"]), (Some(0), &json!("done")), "{shown}");
+    assert!(shown.contains("chmod 777 victim") && shown.contains("[y/N]"), "{shown}");
+    for no in ["\n", "n\n", "yep\n", "\u{4}"] {
+        let (refused, shown) = at_a_terminal(&desk, "terminal", &command, no);
+        assert_eq!(refused.code, Some(4), "{no:?} {shown}");
+    }
+    let question = json!({"question": "which one?", "choices": ["red", "blue"]});
+    for (typed, answer) in [("2\n", "blue"), ("green\n", "green"), ("9\n", "9")] {
+        let (told, shown) = at_a_terminal(&desk, "clarify", &question, typed);
+        assert_eq!(told.json()["user_response"], answer, "{shown}");
+        assert!(shown.contains("which one?") && shown.contains("2  blue"), "{shown}");
+    }
+    assert_eq!(at_a_terminal(&desk, "clarify", &question, "\n").0.code, Some(1));
+}
