@@ -403,15 +403,20 @@ pub(crate) fn sweep(run: &Path, engines: Engines) -> Result<(), Error> {
 
 /// Sweeps, unless somebody just did: with a thousand places each new one would look at all others.
 pub(crate) fn sweep_now_and_then(run: &Path, engines: Engines) -> Result<(), Error> {
-    private(run)?;
-    let path = run.join(SWEPT);
-    let swept = fs::metadata(&path).and_then(|meta| meta.modified());
-    let recent = |at: SystemTime| SystemTime::now().duration_since(at).is_ok_and(|age| age < SWEEP_EVERY);
-    if swept.is_ok_and(recent) {
+    if is_swept(run) {
         return Ok(());
     }
+    private(run)?;
+    let path = run.join(SWEPT);
     fs::write(&path, "").map_err(Error::file(&path))?;
     sweep(run, engines)
+}
+
+/// Whether somebody swept just now.
+pub(crate) fn is_swept(run: &Path) -> bool {
+    let swept = fs::metadata(run.join(SWEPT)).and_then(|meta| meta.modified());
+    let recent = |at: SystemTime| SystemTime::now().duration_since(at).is_ok_and(|age| age < SWEEP_EVERY);
+    swept.is_ok_and(recent)
 }
 
 /// Removes a directory in which commands did as they liked. What only the users of a container may remove is removed

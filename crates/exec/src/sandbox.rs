@@ -20,7 +20,7 @@ use crate::anchor::Anchor;
 use crate::backend::{Begun, Fresh};
 use crate::command::{Command, Kind, Terminal};
 use crate::proxy::{self, Attached};
-use crate::registry::{Record, Room, blocking, remove, sweep_now_and_then};
+use crate::registry::{Record, Room, blocking, is_swept, remove, sweep_now_and_then};
 use crate::{Error, Files, Plan, Processes, Size, admission};
 
 /// How often a place is looked for that ends at the very moment it is found.
@@ -170,13 +170,10 @@ impl Plan {
     async fn try_enter(&self) -> Result<Live, Error> {
         let Entry { client, reset: was_here, unenforced } = self.find_or_make().await?;
         let mut env = pairs(&self.spec.env);
-        let proxy = match self.spec.backend.network() {
-            Network::Proxy => {
-                env.extend(pairs(&proxy::environment()));
-                Some(proxy::attach(&client).await?)
-            }
-            Network::Full | Network::None => None,
-        };
+        let is_proxied = self.spec.backend.network() == Network::Proxy;
+        if is_proxied {
+            env.extend(pairs(&proxy::environment()));
+        }
         let init: Vec<_> = self.spec.init.iter().map(|file| ByteBuf::from(file.as_bytes())).collect();
         let withheld = FAMILIES.iter().flat_map(|family| family.names).map(|name| ByteBuf::from(*name));
         let open = OpenSession {
@@ -187,7 +184,9 @@ impl Plan {
             withheld: if init.is_empty() { Vec::new() } else { withheld.collect() },
             init,
         };
-        let view = client.open_session(open).await?;
+        let attach = async { if is_proxied { proxy::attach(&client).await.map(Some) } else { Ok(None) } };
+        let (proxy, view) = tokio::join!(attach, client.open_session(open));
+        let (proxy, view) = (proxy?, view?);
         // A place whose guest lost the session has lost its state, whoever made it.
         let reset = if view.origin == Origin::Created { was_here } else { Reset::No };
         let cwd = Some(String::from_utf8_lossy(&view.cwd).into_owned());
@@ -229,7 +228,10 @@ impl Plan {
         }
         let run = self.host.run.clone();
         let engines = self.spec.backend.engines();
-        blocking(move || sweep_now_and_then(&run, engines)).await?;
+        // The way to another thread and back takes longer than the look.
+        if !is_swept(&run) {
+            blocking(move || sweep_now_and_then(&run, engines)).await?;
+        }
         admission::admit(&self.host, &room, engines).await?;
         let made = self.make(begun, &room).await;
         if made.is_err() {

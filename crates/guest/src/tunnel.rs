@@ -69,7 +69,7 @@ pub(crate) async fn listen(
     let served = async {
         frames.writer.send(&reply).await?;
         tokio::select! {
-            () = pass_on(&listener, mux, number) => Ok(()),
+            () = pass_on(&listener, mux, number, limit::CARRIED) => Ok(()),
             left = frames.reader.receive::<Input>() => left.map(drop),
         }
     }
@@ -117,19 +117,19 @@ pub(crate) fn carry_all(
     guest.listeners.set(guest.listeners.get() + 1);
     let mux = mux.clone();
     let task = spawn_local(async move {
-        pass_on(&listener, &mux, number).await;
+        pass_on(&listener, &mux, number, limit::CALLS).await;
         drop(held);
     });
     Ok(Carrier { guest: guest.clone(), task })
 }
 
 /// Hands each connection to the host as a stream of its own; all of them end with the listener.
-async fn pass_on(listener: &Listener, mux: &Mux, number: u64) {
+async fn pass_on(listener: &Listener, mux: &Mux, number: u64, most: usize) {
     let mut carried = JoinSet::new();
     loop {
         while carried.try_join_next().is_some() {}
         // More would use up the streams of the connection; they wait in the kernel meanwhile.
-        if carried.len() >= limit::CARRIED {
+        if carried.len() >= most {
             carried.join_next().await;
         }
         let Ok(socket) = listener.accept().await else { return };

@@ -32,6 +32,7 @@ pub(crate) struct Draft<'a> {
     issuer: String,
     refusal: String,
     call_seed: usize,
+    cap: Option<u32>,
     pub(crate) finish: Option<Finish>,
     pub(crate) usage: Usage,
     pub(crate) cost: Option<f64>,
@@ -94,6 +95,7 @@ impl<'a> Draft<'a> {
             issuer: endpoint.issuer(),
             refusal: String::new(),
             call_seed: prompt.messages.len(),
+            cap: prompt.max_output,
             finish: None,
             usage: Usage::default(),
             cost: None,
@@ -345,8 +347,11 @@ impl<'a> Draft<'a> {
             parts.push(part);
         }
         let has_calls = parts.iter().any(|part| matches!(part, Part::Call(_)));
+        let is_full = self.cap.is_some_and(|cap| self.usage.output >= u64::from(cap));
         let finish = match finish {
             Finish::Stop if has_calls => Finish::Calls,
+            // Some servers call it finished when the output cap was reached.
+            Finish::Stop | Finish::Calls if is_full && !has_calls => Finish::Length,
             Finish::Calls if !has_calls => Finish::Stop,
             Finish::Stop if parts.is_empty() && !self.refusal.is_empty() => Finish::Filtered(self.refusal),
             Finish::Filtered(why) if why.is_empty() => Finish::Filtered(self.refusal),

@@ -79,18 +79,25 @@ impl Client {
 
     /// What the server says. A server that only one question suits gets only that.
     async fn probe(&self, endpoint: &Endpoint) -> Option<u64> {
-        if endpoint.api == Api::AnthropicMessages {
-            let info =
-                self.look(endpoint, endpoint.url(&format!("/v1/models/{}", endpoint.model)), None).await?;
-            return info.get("max_input_tokens").and_then(Value::as_u64).filter(|tokens| *tokens > LEAST);
-        }
-        let list = self.look(endpoint, endpoint.url("/models"), None);
+        let (list, one) = match endpoint.api {
+            Api::AnthropicMessages => ("/v1/models", format!("/v1/models/{}", endpoint.model)),
+            Api::ChatCompletions | Api::Responses => ("/models", format!("/models/{}", endpoint.model)),
+        };
+        let list = self.look(endpoint, endpoint.url(list), None);
+        let one = async {
+            let info = self.look(endpoint, endpoint.url(&one), None).await?;
+            info.get("max_input_tokens").and_then(Value::as_u64)
+        };
         if !endpoint.is_local() {
-            return of_list(&list.await?, &endpoint.model);
+            return match endpoint.api {
+                Api::AnthropicMessages => one.await,
+                Api::ChatCompletions | Api::Responses => of_list(&list.await?, &endpoint.model),
+            };
         }
         let named = json!({"model": endpoint.model});
-        let (list, props, studio, show, loaded) = tokio::join!(
+        let (list, one, props, studio, show, loaded) = tokio::join!(
             list,
+            one,
             self.look(endpoint, endpoint.beside("/props"), None),
             self.look(endpoint, endpoint.beside("/api/v1/models"), None),
             self.look(endpoint, endpoint.beside("/api/show"), Some(&named)),
@@ -105,7 +112,7 @@ impl Client {
         });
         let of_studio = studio.as_ref().and_then(|studio| of_studio(studio, &endpoint.model));
         let of_list = list.as_ref().and_then(|list| of_list(list, &endpoint.model));
-        of_props.or(of_studio).or(of_list).filter(|tokens| *tokens > LEAST)
+        of_props.or(of_studio).or(of_list).or(one).filter(|tokens| *tokens > LEAST)
     }
 
     /// Ollama loads a model with a window of a few thousand tokens unless it is told otherwise, and cuts silently what is

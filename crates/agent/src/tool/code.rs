@@ -7,7 +7,6 @@
 mod desk;
 mod module;
 mod order;
-mod plain;
 
 use std::time::Duration;
 
@@ -19,10 +18,9 @@ use hermes_types::{Job, Work};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Done, Scene, arguments};
+use super::{Done, Scene, Stopped, ansi, arguments};
 use crate::{Hands, No};
 use desk::Desk;
-use plain::plain;
 
 /// The longest program, in bytes.
 const LONGEST: usize = 1 << 20;
@@ -69,7 +67,7 @@ pub(super) fn spec() -> (&'static str, Value) {
         workdir=None), foreground only; read_file(path, offset=None, limit=None); write_file(path, content); \
         patch(path, old_string, new_string, replace_all=None, mode=None, patch=None); search_files(pattern, \
         target=None, path=None, file_glob=None, limit=None, offset=None, output_mode=None, context=None); \
-        web_fetch(url). Always there: json_parse(text), shell_quote(text), retry(fn, max_attempts=3, delay=2). \
+        web_fetch(url, offset=None, max_length=None). Always there: json_parse(text), shell_quote(text), retry(fn, max_attempts=3, delay=2). \
         Functions may be called from threads. By default a program may run for 5 minutes and call 50 tools; its \
         output is cut in the middle beyond 50,000 bytes. Nothing it starts outlives it, and variables are not kept \
         for the next one.";
@@ -107,19 +105,12 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
     };
     let outcome = match start(hands, sandbox, &code, &module, &desk, scene).await {
         Ok((script, calls)) => see_through(script, calls, &desk, scene).await,
-        Err(Stopped::No(no)) => return Done::refused(&no),
-        Err(Stopped::Fault(error)) => Err(error),
+        Err(stopped) => return stopped.into(),
     };
     match outcome {
         Ok(outcome) => told(hands, &desk, &outcome),
         Err(error) => Done { ends_turn: desk.ends_turn(), ..Done::error(error) },
     }
-}
-
-/// Why a program did not start.
-enum Stopped {
-    No(No),
-    Fault(Error),
 }
 
 async fn start(
@@ -192,7 +183,8 @@ async fn see_through(
 }
 
 fn told(hands: &Hands, desk: &Desk<'_>, outcome: &ScriptOutcome) -> Done {
-    let errors = plain(&String::from_utf8_lossy(&outcome.errors));
+    let errors = String::from_utf8_lossy(&outcome.errors);
+    let errors = ansi::stripped(&errors);
     let limit = hands.setup().limits.code_execution.timeout.as_secs();
     let (status, error) = match outcome.ending {
         Ending::Exited | Ending::Background(_) if outcome.code == 0 => ("success", None),
@@ -210,7 +202,7 @@ fn told(hands: &Hands, desk: &Desk<'_>, outcome: &ScriptOutcome) -> Done {
         }
         Ending::Interrupted => ("interrupted", Some("interrupted; all it started is gone".to_owned())),
     };
-    let mut output = plain(&shown(outcome));
+    let mut output = ansi::stripped(&shown(outcome)).into_owned();
     if outcome.code != 0 && !errors.trim().is_empty() {
         if !output.is_empty() && !output.ends_with('\n') {
             output.push('\n');

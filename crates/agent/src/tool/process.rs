@@ -7,7 +7,7 @@ use hermes_types::{Job, Work};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Done, Scene, Stopped, arguments};
+use super::{Done, Scene, Stopped, ansi, arguments, cut};
 use crate::Hands;
 
 /// Characters of output that each action shows.
@@ -144,13 +144,13 @@ fn facts(hands: &Hands, view: &ProcessView, most: usize) -> Value {
     let started = started.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
     let mut facts = json!({
         "session_id": handle(hands, view),
-        "command": cut_tail(&String::from_utf8_lossy(&view.command), LISTED, End::Start),
+        "command": cut(&String::from_utf8_lossy(&view.command), LISTED),
         "cwd": String::from_utf8_lossy(&view.cwd),
         "pid": view.process.pid,
         "started_at": started.map(|at| at.as_secs()),
         "uptime_seconds": view.age.as_secs(),
         "status": if is_running(view) { "running" } else { "exited" },
-        "output_preview": cut_tail(&String::from_utf8_lossy(&view.last), most, End::Finish),
+        "output_preview": last_words(hands, view, most),
         "output_bytes": view.total,
     });
     if let Some(ended) = &view.ended {
@@ -169,18 +169,18 @@ fn facts(hands: &Hands, view: &ProcessView, most: usize) -> Value {
     facts
 }
 
-/// Which end of a text is kept.
-enum End {
-    Start,
-    Finish,
+/// The end of its output. Secrets are taken out before it is cut, since half of one would not be recognized.
+fn last_words(hands: &Hands, view: &ProcessView, most: usize) -> String {
+    let is_cut = view.total > view.last.len() as u64;
+    let text = String::from_utf8_lossy(&view.last);
+    let whole = text.split_once('\n').filter(|_| is_cut).map_or(&*text, |(_half, whole)| whole);
+    let text = shown(hands, whole);
+    text.chars().skip(text.chars().count().saturating_sub(most)).collect()
 }
 
-fn cut_tail(text: &str, most: usize, kept: End) -> String {
-    let count = text.chars().count();
-    match kept {
-        End::Start => text.chars().take(most).collect(),
-        End::Finish => text.chars().skip(count.saturating_sub(most)).collect(),
-    }
+/// Output as a model sees it.
+fn shown(hands: &Hands, output: &str) -> String {
+    hands.setup().redactor.text(&ansi::stripped(output)).into_owned()
 }
 
 /// One process that was asked for.
@@ -209,7 +209,7 @@ impl One<'_> {
         let mut answer = json!({
             "session_id": handle(self.hands, &self.view),
             "status": if is_running(&self.view) { "running" } else { "exited" },
-            "output": lines,
+            "output": shown(self.hands, &lines),
             "total_lines": total,
             "first_line": first,
         });

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hermes_exec::Error;
 use hermes_exec::files::{FileFault, Found, Hit, Listing, Role, Scope, Search, Target};
+use hermes_policy::redact::Redactor;
 use hermes_types::FileAccess;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -133,7 +134,8 @@ async fn search(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> R
         Err(error) => return Err(Done::error(shelf::fault(path, &error))),
     };
     let (items, withheld) = open_only(&shelf, &real, items);
-    let shown = Shown { path, real: &real, items, end, withheld };
+    let redactor = &hands.setup().redactor;
+    let shown = Shown { path, real: &real, items, end, withheld, redactor };
     let mut answer = shown.told(&given, &search);
     if given.target == Kind::Files
         && let Some(ignored) = &given.file_glob
@@ -185,6 +187,7 @@ struct Shown<'a> {
     items: Vec<Hit>,
     end: Found,
     withheld: usize,
+    redactor: &'a Redactor,
 }
 
 impl Shown<'_> {
@@ -250,7 +253,8 @@ impl Shown<'_> {
 
     fn line(&self, hit: &Hit, reported: &mut u64) -> Option<Value> {
         let Hit::Line { path, number, text, role } = hit else { return None };
-        let text = String::from_utf8_lossy(text);
+        // Half a secret would not be recognized as one.
+        let text = self.redactor.text(&String::from_utf8_lossy(text)).into_owned();
         let shown = cut(text.trim_end_matches('\r'), LINE);
         let mut line = json!({"path": self.below(path), "line": number, "content": shown});
         match role {

@@ -1,7 +1,7 @@
 //! Answers that are too long for a conversation. They are put into a file of the place, where the model can page them.
 
 use hermes_exec::files::{Expect, Parents, Write};
-use hermes_types::FileAccess;
+use hermes_types::{BackendName, FileAccess};
 use serde_json::{Value, json};
 
 use super::shelf::{self, Shelf};
@@ -11,8 +11,9 @@ use crate::Hands;
 /// Characters of an answer that are given as they are.
 const MOST: usize = 100_000;
 const PREVIEW: usize = 1_500;
-/// Where they are put.
+/// Where they are put: what is in the temporary directory of a machine everybody there can read.
 const FOLDER: &str = "/tmp/hermes-results";
+const FOLDER_ON_MACHINES: &str = "~/.cache/hermes-results";
 
 /// Replaces a long answer by where it is and how it begins.
 pub(super) async fn keep_short(hands: &Hands, done: &mut Done, scene: Scene<'_>) {
@@ -61,7 +62,11 @@ fn readable(answer: &Value) -> String {
 async fn put(hands: &Hands, content: &[u8], scene: Scene<'_>) -> Result<String, String> {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
     let name: String = scene.call.as_str().chars().take(100).map(plain).collect();
-    let path = format!("{FOLDER}/{name}.txt");
+    let folder = match hands.setup().plan.backend() {
+        BackendName::Local | BackendName::Ssh => FOLDER_ON_MACHINES,
+        _ => FOLDER,
+    };
+    let path = format!("{folder}/{name}.txt");
     let told = |done: Done| done.answer["error"].as_str().unwrap_or_default().to_owned();
     let shelf = Shelf::open(hands).await.map_err(|stopped| told(stopped.into()))?;
     let how = Write { expect: Expect::Anything, parents: Parents::Create };

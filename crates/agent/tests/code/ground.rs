@@ -112,11 +112,11 @@ impl Ground {
 }
 
 impl Session {
-    /// Runs a command.
+    /// Runs a command, and gives its output without the last line end.
     pub(crate) async fn shell(&self, command: &str) -> String {
         let done = self.call(Tool::Terminal, json!({"command": command})).await;
         assert_eq!(done.answer["exit_code"], 0, "{command}: {}", done.answer);
-        done.answer["output"].as_str().unwrap().to_owned()
+        done.answer["output"].as_str().unwrap().trim_end().to_owned()
     }
 }
 

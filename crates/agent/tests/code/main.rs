@@ -20,6 +20,7 @@ macro_rules! behaviors {
     ($ground:expr) => {
         behaviors! { $ground =>
             script::what_a_script_prints_and_what_its_calls_answer_comes_back
+            script::every_function_does_what_its_tool_does
             script::what_is_wrong_with_a_script_is_told
             script::answers_are_never_crossed_between_threads_and_processes
             script::a_script_has_the_conveniences_of_its_module

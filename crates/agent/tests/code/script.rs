@@ -90,6 +90,34 @@ print(terminal("pwd", workdir="/")["output"].strip(), terminal("sleep 100", time
     assert_eq!(told(&s.run(&long).await), success("900000\n", 0));
 }
 
+pub(crate) async fn every_function_does_what_its_tool_does(bed: &Bed) {
+    let s = bed.hands().await;
+    let code = r#"
+from hermes_tools import patch, read_file, search_files, terminal, web_fetch, write_file
+print(write_file("a.txt", "one\ntwo\n").get("error"))
+print(patch("a.txt", "two", "three").get("error"), "three" in read_file("a.txt", 2, 1)["content"])
+print(search_files("thr.e", path=".")["total_count"], terminal("cat a.txt")["output"].split())
+print("error" in read_file("missing"), "error" in web_fetch("http://169.254.169.254/latest"))
+print(sorted(search_files("*.txt", "files")["files"]))
+"#;
+    let done = s.run(code).await;
+    let printed = "None\nNone True\n1 ['one', 'three']\nTrue True\n";
+    assert!(text(&done).starts_with(printed) && text(&done).contains("a.txt"), "{done:?}");
+    assert_eq!(done.answer["tool_calls_made"], 8);
+    // What threads write at once is whole, and those who write the same wait for each other.
+    let code = r#"
+import threading
+from hermes_tools import read_file, write_file
+def write(n):
+    write_file("f%d.txt" % (n % 4), ("%d\n" % n) * 1000)
+threads = [threading.Thread(target=write, args=(n,)) for n in range(20)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print([len(set(open("f%d.txt" % n).read().split())) for n in range(4)])
+"#;
+    assert_eq!(told(&s.run(code).await), success("[1, 1, 1, 1]\n", 20));
+}
+
 pub(crate) async fn what_is_wrong_with_a_script_is_told(bed: &Bed) {
     let s = bed.hands().await;
     for (code, error) in [(" \n", "no code"), (&*"#".repeat((1 << 20) + 1), "1048577 bytes")] {
@@ -128,7 +156,7 @@ def work(who):
             right = answer == "terminal takes no %s in a script" % mine
         else:
             answer = hermes_tools.terminal("echo " + mine)["output"]
-            right = answer == mine + "\n"
+            right = answer.strip() == mine
         if not right:
             crossed.append((mine, answer))
 def all(name, count):
@@ -141,9 +169,26 @@ if child == 0:
     all("child", 3)
     os._exit(len(crossed))
 all("parent", 20)
+def small(who):
+    if hermes_tools.terminal("echo " + who)["output"].strip() != who:
+        crossed.append(who)
+many = [threading.Thread(target=small, args=("m%d" % n,)) for n in range(100)]
+[thread.start() for thread in many]
+[thread.join() for thread in many]
+def apart(who):
+    pid = os.fork()
+    if pid == 0:
+        small(who)
+        os._exit(len(crossed))
+    return pid
+pids = [apart("p%d" % n) for n in range(6)]
+print([os.waitpid(pid, 0)[1] for pid in pids])
 print(crossed, os.waitpid(child, 0)[1])
 "#;
-    assert_eq!(told(&s.run(code).await), success("[] 0\n", 20 * 50 + 3 * 50 + 1));
+    assert_eq!(
+        told(&s.run(code).await),
+        success("[0, 0, 0, 0, 0, 0]\n[] 0\n", 20 * 50 + 3 * 50 + 1 + 100 + 6)
+    );
 }
 
 pub(crate) async fn a_script_has_the_conveniences_of_its_module(bed: &Bed) {
@@ -230,11 +275,11 @@ for parts in (
 silent = [link() for _ in range(20)]
 for one in silent:
     one.sendall(hello() + b"\x00\x08\x00\x00" if one.fileno() % 2 else b"\x00")
-print(hermes_tools.terminal("echo still here")["output"])
+print(hermes_tools.terminal("echo still here")["output"].strip())
 print(hermes_tools._call("terminal", command="echo " + "x" * 2000000))
 "#;
     let printed =
-        "True\n".repeat(9) + "still here\n\n{'error': 'the arguments are longer than 1048576 bytes'}\n";
+        "True\n".repeat(9) + "still here\n{'error': 'the arguments are longer than 1048576 bytes'}\n";
     assert_eq!(told(&s.run(&code).await), success(&printed, 1));
 }
 
@@ -371,12 +416,12 @@ pub(crate) async fn a_script_changes_nothing_in_its_session(bed: &Bed) {
     s.shell("mkdir sub; cd sub").await;
     let before = s.shell("pwd").await;
     let code = "import os\nprint(os.getcwd())\nos.environ['LEFT'] = '1'\nos.chdir('/')";
-    assert_eq!(told(&s.run(code).await), success(&before, 0));
-    assert_eq!(s.shell("pwd; echo ${LEFT-nothing}").await, before + "nothing\n");
+    assert_eq!(told(&s.run(code).await), success(&format!("{before}\n"), 0));
+    assert_eq!(s.shell("pwd; echo ${LEFT-nothing}").await, before + "\nnothing");
     // What a call changes is the session's, as if the model had made it.
     let code = "from hermes_tools import terminal\nterminal('cd ..; export LEFT=2')";
     assert_eq!(told(&s.run(code).await), success("", 1));
-    assert_eq!(s.shell("ls; echo $LEFT").await, "sub\n2\n");
+    assert_eq!(s.shell("ls; echo $LEFT").await, "sub\n2");
 }
 
 pub(crate) async fn a_strict_script_has_an_empty_directory_that_is_gone_afterwards(bed: &Bed) {
@@ -390,8 +435,8 @@ pub(crate) async fn a_strict_script_has_an_empty_directory_that_is_gone_afterwar
     let output = text(&done);
     let (first, directory) = output.split_once('\n').unwrap();
     assert_eq!(first, "[] False False", "{done:?}");
-    assert_eq!(s.shell(&format!("ls -d {} 2>/dev/null || echo gone", directory.trim())).await, "gone\n");
-    assert_eq!(s.shell("ls").await, "mine\n");
+    assert_eq!(s.shell(&format!("ls -d {} 2>/dev/null || echo gone", directory.trim())).await, "gone");
+    assert_eq!(s.shell("ls").await, "mine");
 }
 
 pub(crate) async fn without_python_nothing_runs_and_the_remedy_is_told(bed: &Bed) {
@@ -520,8 +565,8 @@ async fn a_script_that_tries_what_was_denied_again_and_again_ends_the_turn() {
 async fn a_script_in_a_jail_has_the_proxy_of_its_place() {
     let mut ground = Ground::sandbox();
     ground.network = Network::Proxy;
-    let code = "import os\nfrom hermes_tools import terminal\nprint(os.environ['HTTPS_PROXY'], terminal('echo 1')['output'])";
-    assert_eq!(told(&ground.hands().await.run(code).await), success("http://127.0.0.1:13128 1\n\n", 1));
+    let code = "import os\nfrom hermes_tools import terminal\nprint(os.environ['HTTPS_PROXY'], terminal('echo 1')['output'].strip())";
+    assert_eq!(told(&ground.hands().await.run(code).await), success("http://127.0.0.1:13128 1\n", 1));
     ground.leave().await;
 }
 

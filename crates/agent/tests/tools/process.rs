@@ -37,7 +37,7 @@ pub(crate) async fn a_background_command_can_be_followed_to_its_end(ground: &Gro
     ground.secrets = vec![Secret::new("hunter2-hunter2")];
     let s = ground.hands().await;
     s.shell("mkdir -p d; cd d; export A=inherited").await;
-    let command = "echo hunter2-hunter2 $A; pwd; while ! test -e go; do sleep 0.01; done; seq 1 300; exit 4";
+    let command = "echo $'\\e[1mhunter2-hunter2\\e[0m' $A; pwd; while ! test -e go; do sleep 0.01; done; seq 1 300; exit 4";
     let id = start(&s, json!({"command": command})).await;
     // What it says is there at once, with its secrets taken out.
     let polled = until(&s, &id, "inherited").await;

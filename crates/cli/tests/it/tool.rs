@@ -1,9 +1,11 @@
 //! `hermes tool`: the tools of the agent, called as a model would call them.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 
 use crate::{Home, Run};
@@ -164,4 +166,44 @@ fn a_background_process_lives_on_between_calls() {
         (Some(1), &json!("not_found")),
         "another session's is not found"
     );
+}
+
+/// A call by somebody at a terminal, who types this. What they are shown comes last.
+fn at_a_terminal(desk: &Desk, name: &str, arguments: &Value, typed: &str) -> (Run, String) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    unlockpt(&master).unwrap();
+    let terminal = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let slave = || File::options().read(true).write(true).open(&terminal).unwrap();
+    let mut master = File::from(master);
+    master.write_all(typed.as_bytes()).unwrap();
+    let mut command = desk.tool(&["call", name, &arguments.to_string()]);
+    let child = command.stdin(slave()).stderr(slave()).stdout(Stdio::piped()).spawn().unwrap();
+    // The terminal ends when the last program that has it open does.
+    drop(command);
+    let run = Run::of(child.wait_with_output().unwrap());
+    let mut shown = Vec::new();
+    // Its end is an error.
+    drop(master.read_to_end(&mut shown));
+    (run, String::from_utf8(shown).unwrap())
+}
+
+#[test]
+fn at_a_terminal_a_person_is_asked_and_only_a_clear_yes_is_one() {
+    let desk = Desk::new("");
+    std::fs::write(desk.path().join("victim"), "x").unwrap();
+    let command = json!({"command": "chmod 777 victim && echo done"});
+    let (yes, shown) = at_a_terminal(&desk, "terminal", &command, "y\n");
+    assert_eq!((yes.code, &yes.json()["output"]), (Some(0), &json!("done")), "{shown}");
+    assert!(shown.contains("chmod 777 victim") && shown.contains("[y/N]"), "{shown}");
+    for no in ["\n", "n\n", "yep\n", "\u{4}"] {
+        let (refused, shown) = at_a_terminal(&desk, "terminal", &command, no);
+        assert_eq!(refused.code, Some(4), "{no:?} {shown}");
+    }
+    let question = json!({"question": "which one?", "choices": ["red", "blue"]});
+    for (typed, answer) in [("2\n", "blue"), ("green\n", "green"), ("9\n", "9")] {
+        let (told, shown) = at_a_terminal(&desk, "clarify", &question, typed);
+        assert_eq!(told.json()["user_response"], answer, "{shown}");
+        assert!(shown.contains("which one?") && shown.contains("2  blue"), "{shown}");
+    }
+    assert_eq!(at_a_terminal(&desk, "clarify", &question, "\n").0.code, Some(1));
 }

@@ -44,6 +44,9 @@ pub const NOTICES: usize = 256;
 pub const LISTENERS: usize = 2 * CLIENTS;
 /// Connections of one listening tunnel that are carried at once; further ones wait.
 pub const CARRIED: usize = 128;
+/// Connections of one Python program to its host that are carried at once; further ones wait. With those of a proxy
+/// they leave room for commands among the streams of a connection.
+pub const CALLS: usize = 64;
 /// Entries in one page of a listing or of search results.
 pub const PAGE: usize = 10_000;
 /// The largest file that can be patched.

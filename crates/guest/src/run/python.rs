@@ -203,7 +203,7 @@ mod tests {
         let (first, second) = (Room::make(run_dir.path()).unwrap(), Room::make(run_dir.path()).unwrap());
         assert_ne!(first.path, second.path);
         fs::create_dir_all(first.path.join("work/deep")).unwrap();
-        fs::set_permissions(&second.path, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+        fs::set_permissions(&second.path, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
         fs::write(run_dir.path().join("sock"), "").unwrap();
         sweep(run_dir.path());
         let left: Vec<_> =

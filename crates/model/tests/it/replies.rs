@@ -264,3 +264,20 @@ async fn every_shape_of_arguments_comes_to_the_same_object_streamed_and_whole() 
         }
     }
 }
+
+#[tokio::test]
+async fn an_answer_that_fills_the_output_cap_is_not_called_finished() {
+    let tools = tools();
+    let messages = [user("hi")];
+    for api in APIS {
+        // The scripted model always counts twenty tokens.
+        for (cap, expected) in [(20, Finish::Length), (21, Finish::Stop)] {
+            let model = ScriptedModel::start([Step::text("and so")]).unwrap();
+            let mut prompt = prompt(&tools, &messages);
+            prompt.max_output = Some(cap);
+            let reply =
+                Client::default().complete(&[endpoint(&model, api)], &prompt, &mut |_| {}).await.unwrap();
+            assert_eq!(reply.finish, expected, "{api:?} {cap}");
+        }
+    }
+}

@@ -72,6 +72,10 @@ async fn anthropic_says_it_of_each_model() {
     )]);
     let window = Client::default().window(&endpoint(&model, Api::AnthropicMessages)).await;
     assert_eq!(window.tokens, Some(200_000));
+    // And a server of one's own may speak this protocol too.
+    let model = server(&[("GET /props", json!({"default_generation_settings": {"n_ctx": 4096}}))]);
+    let window = Client::default().window(&endpoint(&model, Api::AnthropicMessages)).await;
+    assert_eq!(window.tokens, Some(4096));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 //!
 //! | limit | value |
 //! |---|---|
-//! | connections at once | 128 |
+//! | connections at once | 64 |
 //! | time until the token is there | 10 s |
 //! | bytes of a token's message, of a request, of an answer | 4 KiB, 1 MiB, 8 MiB |
 //! | bytes of requests that are being read, together | 8 MiB |
@@ -31,7 +31,7 @@ use crate::tool::{Done, Scene};
 use crate::{Hands, Tool};
 
 /// Connections served at once.
-pub(super) const CONNECTIONS: usize = 128;
+pub(super) const CONNECTIONS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 const HELLO: usize = 4 << 10;
 const REQUEST: usize = 1 << 20;

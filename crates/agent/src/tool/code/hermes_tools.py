@@ -7,7 +7,9 @@ import os
 _SOCKET = os.environ.get("HERMES_RPC_SOCKET", "")
 _TOKEN = os.environ.get("HERMES_RPC_TOKEN", "")
 # As many calls as this can be under way at once; further ones wait.
-_LINKS = 64
+_LINKS = 48
+# And so many connections stay open after their call, so that other processes find room.
+_KEPT = 8
 _LONGEST = 1048576
 _turn = itertools.count()
 
@@ -15,7 +17,8 @@ _turn = itertools.count()
 class _Link:
     """A connection, for one call at a time."""
 
-    def __init__(self):
+    def __init__(self, fleeting):
+        self.fleeting = fleeting
         self.lock = _thread.allocate_lock()
         self.socket = None
         self.number = 0
@@ -37,15 +40,18 @@ class _Link:
             answer = loads(self.read(int.from_bytes(self.read(4), "big")))
         except BaseException as error:
             # An answer that may still come is for nobody.
-            broken, self.socket = self.socket, None
-            if broken is not None:
-                broken.close()
+            self.close()
             if isinstance(error, OSError):
                 raise RuntimeError("the agent does not take calls any more: %s" % error) from None
             raise
         if answer.get("id") != self.number:
             raise RuntimeError("the agent refused the call: %s" % answer.get("error"))
         return answer["answer"]
+
+    def close(self):
+        socket, self.socket = self.socket, None
+        if socket is not None:
+            socket.close()
 
     def read(self, count):
         data = bytearray(count)
@@ -82,7 +88,7 @@ def _connect():
 
 def _reset():
     global _links
-    _links = [_Link() for _ in range(_LINKS)]
+    _links = [_Link(number >= _KEPT) for number in range(_LINKS)]
 
 
 _reset()
@@ -101,6 +107,8 @@ def _call(tool, **arguments):
     try:
         return link.ask(tool, arguments)
     finally:
+        if link.fleeting:
+            link.close()
         link.lock.release()
 
 
