@@ -45,7 +45,7 @@ async fn measure(kind: Kind) {
     let (mut scripts, mut bares) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let began = Instant::now();
-        assert_eq!(session.call(Tool::Terminal, bare.clone()).await.answer["output"], "1\n");
+        assert_eq!(session.call(Tool::Terminal, bare.clone()).await.answer["output"], "1");
         bares.push(began.elapsed());
         let began = Instant::now();
         assert_eq!(session.run("print(1)").await.answer["output"], "1\n");

@@ -142,6 +142,11 @@ impl Hands {
         &self.setup
     }
 
+    /// Whether any tool needed the place.
+    pub fn has_opened(&self) -> bool {
+        self.sandbox.initialized()
+    }
+
     /// The place that was opened, if any tool needed it, for whoever is to end it.
     pub fn into_sandbox(self) -> Option<Sandbox> {
         self.sandbox.into_inner()

@@ -30,7 +30,7 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Talk to the agent
+    /// Talk to the agent, as hermes alone does
     Chat(ChatArgs),
     /// Show and change settings
     Config {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hermes_agent::{Ask, Asking, Clarification};
 use hermes_policy::visible::visible;
 use hermes_policy::{Answer, Choice, Question};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::ask::{Consent, now, owner, reasons};
 use crate::keyboard::Keyboard;
@@ -25,11 +25,14 @@ pub(crate) struct Desk {
     /// One question at a time.
     turn: tokio::sync::Mutex<()>,
     waiting: Mutex<Option<oneshot::Sender<String>>>,
+    /// Tells that a question was put or is gone.
+    changed: Notify,
 }
 
 impl Desk {
     pub(crate) fn new(screen: Screen, stage: Arc<Stage>, consent: Consent) -> Self {
-        Self { screen, stage, consent, turn: tokio::sync::Mutex::new(()), waiting: Mutex::new(None) }
+        let (turn, waiting) = (tokio::sync::Mutex::new(()), Mutex::new(None));
+        Self { screen, stage, consent, turn, waiting, changed: Notify::new() }
     }
 
     /// Whether somebody can type an answer.
@@ -54,6 +57,12 @@ impl Desk {
         self.waiting().is_some()
     }
 
+    /// Waits until a question was put or is gone. Whoever takes lines for questions only must hear of it: other lines
+    /// belong to whatever runs next at this terminal.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
     /// Nothing will be typed any more: whoever waits for it hears so.
     pub(crate) fn leave(&self) {
         drop(self.waiting().take());
@@ -66,6 +75,7 @@ impl Desk {
         *self.waiting() = Some(sender);
         let _open = Open(self);
         self.stage.ask(text, prompt);
+        self.changed.notify_one();
         line.await.ok()
     }
 
@@ -81,6 +91,7 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         drop(self.0.waiting().take());
         self.0.stage.answered(Typed::Elsewhere);
+        self.0.changed.notify_one();
     }
 }
 

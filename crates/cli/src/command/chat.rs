@@ -15,7 +15,7 @@ use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use hermes_agent::{Ask, Exit};
+use hermes_agent::{Ask, Exit, Hands};
 use hermes_store::{Reader, Session as Kept};
 use hermes_types::{Attendance, Door};
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,7 +33,7 @@ use crate::terminal;
 use crate::wire::agent::{self, Visitor};
 use crate::wire::{self, Making, Session};
 use editor::{Editor, Entered};
-use seat::Seat;
+use seat::{Ears, Seat};
 use slash::{Said, Slash};
 use talk::{Talk, Turned};
 
@@ -79,7 +79,8 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
     let ask = Arc::clone(&desk) as Arc<dyn Ask>;
     let visitor = Visitor { person: owner(), door: Door::Cli, attendance, ask };
     let setup = agent::setup(context, config, plan.clone(), visitor, store.clone()).await?;
-    let seat = Seat::new(context, stage, desk);
+    let ears = if matches!(task, Task::Talk) { Ears::Open } else { Ears::ForAnswers };
+    let seat = Seat::new(context, stage, desk, ears);
     let mut talk = Talk::new(context, config, args, seat, setup);
     let done = match task {
         Task::Talk => converse(&mut talk, kept).await,
@@ -87,7 +88,14 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
         Task::CarryOn => once(&mut talk, kept, None).await,
     };
     let hands = talk.leave(done.as_ref().is_ok_and(|done| done.is_over)).await;
-    agent::leave(context, &place, &plan, &session, hands).await?;
+    if hands.as_ref().is_some_and(Hands::has_opened) {
+        let reaper = wire::places(context, config).reap(plan.engines());
+        agent::leave(context, &place, &plan, &session, hands).await?;
+        // What it could not remove the next one tries again.
+        if let Err(error) = reaper.finish().await {
+            tracing::warn!(%error, "leftovers of places could not be removed");
+        }
+    }
     store.close().await;
     done.map(|done| done.code)
 }

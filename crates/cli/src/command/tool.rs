@@ -137,8 +137,8 @@ async fn do_it(
                 interrupted?;
                 stop.cancel();
             }
-            line = next_line(&mut keyboard) => match line {
-                // What nobody asked for is nobody's answer.
+            () = desk.changed() => {}
+            line = next_line(&mut keyboard), if desk.is_asking() => match line {
                 Some(line) => drop(desk.typed(line)),
                 None => {
                     keyboard = None;

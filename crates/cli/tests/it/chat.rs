@@ -340,6 +340,60 @@ fn what_is_typed_before_the_prompt_is_there_is_not_lost() {
 }
 
 #[test]
+fn a_question_of_the_model_is_answered_by_number_or_in_words() {
+    let asks = |id: &str| {
+        let choices = json!({"question": "Which color?", "choices": ["red", "blue"]});
+        Step::call(id, "clarify", choices)
+    };
+    let room = Room::new([asks("c1"), asks("c2"), Step::text("Nice.")]);
+    let mut terminal = room.sit("xterm", &["chat", "-q", "paint"]);
+    terminal.wait("Which color?");
+    terminal.wait("2. blue");
+    terminal.wait("your own words >");
+    terminal.keys("2\n");
+    terminal.wait("Which color?");
+    terminal.wait("your own words >");
+    terminal.keys("green, rather\n");
+    terminal.wait("Nice.");
+    assert_eq!(terminal.end().code(), Some(0));
+    assert!(room.requests()[1]["messages"].to_string().contains("blue\\\""), "{}", room.requests()[1]);
+    assert!(room.last_told().contains("green, rather"));
+    room.is_content();
+}
+
+#[test]
+fn what_is_typed_beside_a_single_question_is_left_for_whoever_comes_next() {
+    let room = Room::new([runs("c1", "cat pipe"), Step::text("Done.")]);
+    let pipe = room.pipe("pipe");
+    let mut terminal = room.sit("dumb", &["chat", "-q", "wait"]);
+    let mut held = meet(&pipe);
+    terminal.keys("next\n");
+    held.write_all(b"x").unwrap();
+    drop(held);
+    terminal.wait("Done.");
+    assert_eq!(terminal.end().code(), Some(0));
+    assert!(!terminal.all().contains("said next"), "{}", terminal.all());
+    assert_eq!(terminal.unread(), "next\n");
+}
+
+#[test]
+fn whoever_is_told_to_end_leaves_the_terminal_as_it_was() {
+    let room = Room::new([Step::text("Hello.")]);
+    let mut terminal = room.sit("xterm", &["chat"]);
+    let before = terminal.modes();
+    terminal.wait("> ");
+    terminal.keys("hi\r");
+    terminal.wait("Hello.");
+    terminal.wait("> ");
+    assert_ne!(terminal.modes(), before, "no line is edited");
+    signal(&terminal.child, Signal::TERM);
+    terminal.wait("hermes chat --resume ");
+    assert_eq!(terminal.end().code(), Some(0));
+    assert_eq!(terminal.modes(), before);
+    room.is_content();
+}
+
+#[test]
 fn a_model_is_changed_and_words_are_taken_back() {
     let room = Room::new([Step::text("One."), Step::text("Two."), Step::text("Three.")]);
     let mut terminal = room.sit("xterm", &["chat"]);

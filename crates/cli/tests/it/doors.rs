@@ -16,6 +16,8 @@ enum Door {
     Query,
     /// The same, with a command for the background.
     Background,
+    /// A program that calls a tool.
+    Code,
     /// A command that the person types in a chat.
     Bang,
     /// `hermes exec`.
@@ -25,7 +27,8 @@ enum Door {
 }
 
 /// All of them.
-const ALL: [Door; 6] = [Door::Chat, Door::Query, Door::Background, Door::Bang, Door::Exec, Door::Tool];
+const ALL: [Door; 7] =
+    [Door::Chat, Door::Query, Door::Background, Door::Code, Door::Bang, Door::Exec, Door::Tool];
 /// Those behind which a model works, in turns that can be carried on.
 const TURNS: [Door; 3] = [Door::Chat, Door::Query, Door::Background];
 
@@ -38,6 +41,14 @@ impl Door {
             Self::Background => {
                 Room::new([Step::call("c1", "terminal", arguments), Step::text("That was it.")])
             }
+            Self::Code => {
+                let code =
+                    format!("from hermes_tools import terminal\nprint(terminal(command={DANGER:?}))\n");
+                Room::new([
+                    Step::call("c1", "execute_code", json!({"code": code})),
+                    Step::text("That was it."),
+                ])
+            }
             Self::Bang | Self::Exec | Self::Tool => Room::new([]),
         };
         room.private();
@@ -49,7 +60,7 @@ impl Door {
         let call = json!({"command": DANGER}).to_string();
         let mut terminal = match self {
             Self::Chat | Self::Bang => room.sit("xterm", &["chat"]),
-            Self::Query | Self::Background => room.sit("xterm", &["chat", "-q", "clean up"]),
+            Self::Query | Self::Background | Self::Code => room.sit("xterm", &["chat", "-q", "clean up"]),
             Self::Exec => room.sit("xterm", &["exec", "--", DANGER]),
             Self::Tool => room.sit("xterm", &["tool", "call", "terminal", &call]),
         };
@@ -62,7 +73,7 @@ impl Door {
                 terminal.wait("> ");
                 terminal.keys(&format!("!{DANGER}\r"));
             }
-            Self::Query | Self::Background | Self::Exec | Self::Tool => {}
+            Self::Query | Self::Background | Self::Code | Self::Exec | Self::Tool => {}
         }
         terminal.wait("run it?");
         assert!(is_untouched(room), "{self:?}: it ran before anybody was asked");
@@ -81,7 +92,7 @@ impl Door {
                 terminal.wait("> ");
                 terminal.keys("\u{4}");
             }
-            Self::Query | Self::Background | Self::Exec | Self::Tool => {}
+            Self::Query | Self::Background | Self::Code | Self::Exec | Self::Tool => {}
         }
         terminal.end();
         terminal.all()
@@ -208,6 +219,21 @@ fn killed_while_it_asks_it_asks_the_same_again() {
         ran_once(door, &room);
         room.is_content();
     }
+}
+
+#[test]
+fn a_program_that_was_killed_while_it_asked_is_not_run_again() {
+    let room = Door::Code.room();
+    let mut terminal = Door::Code.open(&room);
+    terminal.child.kill().unwrap();
+    terminal.child.wait().unwrap();
+    // What it had done before it asked would be done twice, so that the yes is for nothing.
+    assert_eq!(room.run(&["approvals", "approve", &room.question()]).code, Some(0));
+    let resumed = room.run(&["chat", "--resume", "last"]);
+    assert_eq!((resumed.code, resumed.out.as_str()), (Some(0), "That was it.\n"), "{resumed:?}");
+    assert!(is_untouched(&room));
+    assert!(room.last_told().contains("it may have run"), "{}", room.last_told());
+    room.is_content();
 }
 
 #[test]

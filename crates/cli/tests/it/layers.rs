@@ -113,7 +113,7 @@ fn the_file_of_a_python_user_loads() {
     let noted: Vec<_> =
         loaded.problems.iter().map(|p| (p.severity, p.key.clone().unwrap(), p.line)).collect();
     let note = |key: &str, line| (Severity::Note, key.to_owned(), line);
-    assert_eq!(noted, [note("agent.max_turns", 85), note("display", 87), note("mcp_servers", 93)]);
+    assert_eq!(noted, [note("display.skin", 88), note("quick_commands", 89), note("mcp_servers", 94)]);
     let config = loaded.config.unwrap();
     assert_eq!(config.terminal.backend.word(), "docker");
     assert_eq!(config.model.default, "anthropic/claude-opus-4.6");

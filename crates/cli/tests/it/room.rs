@@ -172,6 +172,7 @@ pub(crate) fn meet(pipe: &Path) -> File {
 pub(crate) struct Terminal {
     pub(crate) child: Child,
     keys: File,
+    slave: File,
     seen: Arc<(Mutex<String>, Condvar)>,
     /// How much of it was looked at.
     at: usize,
@@ -192,7 +193,10 @@ impl Terminal {
         command.arg("-c").arg(env!("CARGO_BIN_EXE_hermes")).args(args).env_clear();
         command.env("HERMES_HOME", room.home.path()).env("TERM", term);
         room.furnish(&mut command);
-        command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
+        command
+            .stdin(slave.try_clone().unwrap())
+            .stdout(slave.try_clone().unwrap())
+            .stderr(slave.try_clone().unwrap());
         let child = command.spawn().unwrap();
         let keys = File::from(master);
         let seen = Arc::new((Mutex::new(String::new()), Condvar::new()));
@@ -209,7 +213,7 @@ impl Terminal {
                 told.1.notify_all();
             }
         });
-        Self { child, keys, seen, at: 0 }
+        Self { child, keys, slave, seen, at: 0 }
     }
 
     /// Types.
@@ -230,6 +234,18 @@ impl Terminal {
             seen = next;
             assert!(!timeout.timed_out(), "{text:?} is not in {:?}", seen.get(self.at..));
         }
+    }
+
+    /// How the terminal treats what is typed.
+    pub(crate) fn modes(&self) -> rustix::termios::LocalModes {
+        rustix::termios::tcgetattr(&self.keys).unwrap().local_modes
+    }
+
+    /// What was typed and nobody has read.
+    pub(crate) fn unread(&self) -> String {
+        let mut text = vec![0; 4096];
+        let count = rustix::io::read(&self.slave, &mut text).unwrap();
+        String::from_utf8_lossy(&text[..count]).into_owned()
     }
 
     /// All that was seen.

@@ -22,20 +22,30 @@ const QUEUED: usize = 32;
 /// Calls that are told about in one document.
 const MOST_CALLS: usize = 10_000;
 
+/// What becomes of lines that are typed while an answer comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ears {
+    /// They are obeyed, or said next.
+    Open,
+    /// They stay where they are, but for answers: there is nothing next.
+    ForAnswers,
+}
+
 /// A seat at the terminal, or at none.
 pub(super) struct Seat<'a> {
     context: &'a Context,
     stage: Arc<Stage>,
     desk: Arc<Desk>,
+    ears: Ears,
     queue: VecDeque<String>,
     is_leaving: bool,
     calls: Arc<Mutex<Vec<Value>>>,
 }
 
 impl<'a> Seat<'a> {
-    pub(super) fn new(context: &'a Context, stage: Arc<Stage>, desk: Arc<Desk>) -> Self {
+    pub(super) fn new(context: &'a Context, stage: Arc<Stage>, desk: Arc<Desk>, ears: Ears) -> Self {
         let (queue, calls) = (VecDeque::new(), Arc::default());
-        Self { context, stage, desk, queue, is_leaving: false, calls }
+        Self { context, stage, desk, ears, queue, is_leaving: false, calls }
     }
 
     pub(super) fn stage(&self) -> &Stage {
@@ -102,7 +112,8 @@ impl<'a> Seat<'a> {
                 }
                 _ = terminated.recv() => self.hurry(control),
                 _ = hung_up.recv() => self.hurry(control),
-                line = next_line(&mut keyboard) => match line {
+                () = self.desk.changed() => {}
+                line = next_line(&mut keyboard), if self.is_listening() => match line {
                     Some(line) => self.typed(line, control).await,
                     None => {
                         keyboard = None;
@@ -112,6 +123,10 @@ impl<'a> Seat<'a> {
                 },
             }
         }
+    }
+
+    fn is_listening(&self) -> bool {
+        self.ears == Ears::Open || self.desk.is_asking()
     }
 
     /// Ends the work, and the chat after it.
