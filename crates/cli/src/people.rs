@@ -102,7 +102,9 @@ impl Ask for Desk {
             let choice = if self.consent == Consent::Given {
                 Choice::Once
             } else if self.is_attended() {
-                choice(&self.put(&described(self.screen, question), prompt(lasting)).await?, lasting)
+                // Whoever goes away without an answer has not said yes.
+                let line = self.put(&described(self.screen, question), prompt(lasting)).await;
+                choice(&line.unwrap_or_default(), lasting)
             } else {
                 if self.screen.format == Format::Text {
                     reasons(self.screen, question);
@@ -120,7 +122,7 @@ impl Ask for Desk {
             }
             let mut text = visible(&question.question);
             for (at, choice) in question.choices.iter().enumerate() {
-                text.push_str(&format!("\n  {}. {}", at + 1, one_line(choice, 200)));
+                text.push_str(&format!("\n  {}  {}", at + 1, one_line(choice, 200)));
             }
             let prompt = if question.choices.is_empty() { ">" } else { "number, or your own words >" };
             let line = self.put(&self.screen.paint(Tone::Strong, &text), prompt).await?;

@@ -348,7 +348,7 @@ fn a_question_of_the_model_is_answered_by_number_or_in_words() {
     let room = Room::new([asks("c1"), asks("c2"), Step::text("Nice.")]);
     let mut terminal = room.sit("xterm", &["chat", "-q", "paint"]);
     terminal.wait("Which color?");
-    terminal.wait("2. blue");
+    terminal.wait("2  blue");
     terminal.wait("your own words >");
     terminal.keys("2\n");
     terminal.wait("Which color?");
