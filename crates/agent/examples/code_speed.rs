@@ -1,7 +1,8 @@
-//! How long scripts take: `cargo run --release -p hermes-agent --example code_speed [SOCKET IMAGE]`.
+//! How long scripts take, in seconds, as a line of JSON for each backend: one side of `cargo xtask bench agent`. It takes the socket of an
+//! engine and an image.
 //!
-//! For each backend: a script that prints, beside the same by a bare `python3 -c` in the same place, and a call inside a
-//! script, beside the same call made directly. With the socket of an engine and an image of it, containers too.
+//! A script that prints, beside the same by a bare `python3 -c` in the same place, and a call inside a script, beside the
+//! same call made directly.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a measurement that fails has no result")]
 #![expect(clippy::print_stdout, reason = "the figures are what this is for")]
@@ -9,7 +10,7 @@
 #[path = "../tests/code/bed.rs"]
 mod bed;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bed::{Bed, Kind};
 use hermes_agent::Tool;
@@ -17,25 +18,25 @@ use hermes_policy::Choice;
 use serde_json::json;
 
 const RUNS: usize = 40;
-const CALLS: usize = 200;
+/// How often the two kinds of call take turns, and how many each of them makes then.
+const ROUNDS: usize = 5;
+const CALLS: usize = 60;
 
 fn main() {
     hermes_exec::backend::sandbox::helper_main();
     let mut words = std::env::args().skip(1);
-    let mut kinds = vec![Kind::Local, Kind::Sandbox];
-    if let (Some(socket), Some(image)) = (words.next(), words.next()) {
-        kinds.push(Kind::Docker { socket: socket.into(), image });
-    }
+    let (socket, image) = (words.next().unwrap().into(), words.next().unwrap());
+    let kinds =
+        [("local", Kind::Local), ("sandbox", Kind::Sandbox), ("docker", Kind::Docker { socket, image })];
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    for kind in kinds {
-        runtime.block_on(measure(kind));
+    for (name, kind) in kinds {
+        runtime.block_on(measure(name, kind));
     }
 }
 
-async fn measure(kind: Kind) {
+async fn measure(name: &str, kind: Kind) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("work")).unwrap();
-    println!("{kind:?}");
     let mut bed =
         Bed::new(kind, folder.path(), &folder.path().join("guest"), &std::env::current_exe().unwrap());
     bed.code.max_tool_calls = 10_000;
@@ -46,45 +47,36 @@ async fn measure(kind: Kind) {
     for _ in 0..RUNS {
         let began = Instant::now();
         assert_eq!(session.call(Tool::Terminal, bare.clone()).await.answer["output"], "1");
-        bares.push(began.elapsed());
+        bares.push(began.elapsed().as_secs_f64());
         let began = Instant::now();
         assert_eq!(session.run("print(1)").await.answer["output"], "1\n");
-        scripts.push(began.elapsed());
-    }
-    let (script, bare) = (median(scripts), median(bares));
-    println!("  a script that prints {script:?}, python3 -c by terminal {bare:?}");
-    let mut direct = Vec::new();
-    for _ in 0..CALLS {
-        let began = Instant::now();
-        session.call(Tool::Terminal, json!({"command": "true"})).await;
-        direct.push(began.elapsed());
+        scripts.push(began.elapsed().as_secs_f64());
     }
     let code = format!(
         "import time, hermes_tools\n\
-         def each(call):\n    \
-             times = []\n    \
-             for _ in range({CALLS}):\n        \
-                 began = time.perf_counter()\n        \
-                 call()\n        \
-                 times.append(time.perf_counter() - began)\n    \
-             first = times[0]\n    \
-             return first, sorted(times)[len(times) // 2]\n\
-         for call in (lambda: hermes_tools.terminal('true'), lambda: hermes_tools._call('nothing')):\n    \
-             print(*['%.0f' % (1e6 * took) for took in each(call)])\n"
+         hermes_tools.terminal('true')\n\
+         for _ in range({CALLS}):\n    \
+             began = time.perf_counter()\n    \
+             hermes_tools.terminal('true')\n    \
+             print(time.perf_counter() - began)\n"
     );
-    let done = session.run(&code).await;
-    let direct = median(direct);
+    let (mut direct, mut inside) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        for _ in 0..CALLS {
+            let began = Instant::now();
+            session.call(Tool::Terminal, json!({"command": "true"})).await;
+            direct.push(began.elapsed().as_secs_f64());
+        }
+        let done = session.run(&code).await;
+        let printed = done.answer["output"].as_str().unwrap().lines();
+        inside.extend(printed.map(|line| line.parse::<f64>().unwrap()));
+    }
     println!(
-        "  a call made directly {direct:?}; inside a script, then one that is refused, first and median in us:"
+        "{}",
+        json!({"backend": name, "script": scripts, "bare": bares, "direct": direct, "inside": inside})
     );
-    print!("{}", done.answer["output"].as_str().unwrap());
     session.hands.sandbox().await.unwrap();
     let places =
         hermes_exec::Places { run: folder.path().join("run"), kept: vec![folder.path().join("kept")] };
     assert!(places.end(places.list().await.unwrap()).await.is_empty());
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
 }

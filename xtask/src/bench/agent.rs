@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::contest::table::{Bar, Format, Row, print};
 use super::{peak_memory, python_hermes, release_build, target};
-use crate::root;
+use crate::{peers, root};
 use relay::Relay;
 
 const OUR_ROUNDS: usize = 30;
@@ -22,23 +22,34 @@ const THEIR_ROUNDS: usize = 5;
 /// How long anything may take that is not measured.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+type Group = fn(&Bench) -> Result<Vec<Row>>;
+
+const GROUPS: &[(&str, Group)] = &[
+    ("launch", Bench::launch),
+    ("batch", Bench::batch),
+    ("memory", Bench::memory),
+    ("interrupt", Bench::interrupt),
+    ("code", Bench::code),
+];
+
 pub(super) fn main(args: &[String]) -> Result<ExitCode> {
-    let format = match args {
-        [] => Format::Table,
-        [word] if word == "--json" => Format::Json,
-        _ => bail!("usage: cargo xtask bench agent [--json]"),
-    };
+    let usage = "usage: cargo xtask bench agent [--only NAME] [--json]";
+    let (mut only, mut format) = (None, Format::Table);
+    let mut words = args.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        match word {
+            "--json" => format = Format::Json,
+            "--only" => only = Some(words.next().context(usage)?),
+            _ => bail!(usage),
+        }
+    }
     let bench = Bench::new()?;
     let mut rows = Vec::new();
-    for (name, measure) in [
-        ("launch", Bench::launch as fn(&Bench) -> Result<Vec<Row>>),
-        ("batch", Bench::batch),
-        ("memory", Bench::memory),
-        ("interrupt", Bench::interrupt),
-    ] {
+    for (name, measure) in GROUPS.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
         eprintln!("measuring {name}");
-        rows.extend(measure(&bench).with_context(|| name.to_owned())?);
+        rows.extend(measure(&bench).with_context(|| (*name).to_owned())?);
     }
+    ensure!(!rows.is_empty(), usage);
     print(&rows, format)?;
     Ok(if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -143,6 +154,44 @@ impl Bench {
             ensure!(!status.success(), "it was not interrupted");
         }
         Ok(vec![Row::figures("interrupt during two tools of 20 s", "s", &taken, Bar::AtMost(0.5))])
+    }
+
+    fn code(&self) -> Result<Vec<Row>> {
+        let (socket, image) =
+            peers::docker().context("the peer `docker`; start it with: cargo xtask peers up docker")?;
+        let mut command = Command::new(env!("CARGO"));
+        command.args([
+            "run",
+            "--release",
+            "--quiet",
+            "--package",
+            "hermes-agent",
+            "--example",
+            "code_speed",
+            "--",
+        ]);
+        let output = command.arg(socket).arg(image).current_dir(root()).stderr(Stdio::inherit()).output()?;
+        ensure!(output.status.success(), "{command:?} ended with {}", output.status);
+        let mut rows = Vec::new();
+        for line in String::from_utf8(output.stdout)?.lines() {
+            let said: Value = serde_json::from_str(line)?;
+            let backend = said["backend"].as_str().context("no backend")?.to_owned();
+            let figures = |name: &str| -> Result<Vec<f64>> {
+                said[name]
+                    .as_array()
+                    .context("no figures")?
+                    .iter()
+                    .map(|one| one.as_f64().context("no figure"))
+                    .collect()
+            };
+            let (bare, direct) = (figures("bare")?, figures("direct")?);
+            let name = format!("a script that prints, {backend}");
+            rows.push(Row::slower(&name, &figures("script")?, ("python3 -c", &bare), 2.0));
+            let most = if backend == "docker" { 2.0 } else { 1.0 };
+            let name = format!("a call inside a script, {backend}");
+            rows.push(Row::later(&name, &figures("inside")?, ("made directly", &direct), most));
+        }
+        Ok(rows)
     }
 
     /// One after the other, each with a server that has said nothing yet.

@@ -39,6 +39,12 @@ impl Row {
         row.beside(other, |ours, other| ours / other)
     }
 
+    /// How many milliseconds longer we take than another, which must not be more than this.
+    pub(in crate::bench) fn later(name: &str, ours: &[f64], other: (&str, &[f64]), most: f64) -> Self {
+        let row = Self::figures(name, "ms", &thousandfold(ours), Bar::AtMost(most));
+        row.beside(other, |ours, other| ours - other)
+    }
+
     /// How many times longer another takes, which must not be less than this.
     pub(in crate::bench) fn faster(name: &str, ours: &[f64], other: (&str, &[f64]), least: f64) -> Self {
         let row = Self::figures(name, "ms", &thousandfold(ours), Bar::AtLeast(least));
