@@ -338,9 +338,12 @@ impl<'a> Draft<'a> {
                         continue;
                     }
                     let mut id = call.id;
-                    while id.is_empty() || !ids.insert(id.clone()) {
-                        id = format!("call_{}_{}", self.call_seed, ids.len() + usize::from(!id.is_empty()));
+                    let mut number = 0;
+                    while id.is_empty() || ids.contains(&id) {
+                        id = format!("call_{}_{number}", self.call_seed);
+                        number += 1;
                     }
+                    ids.insert(id.clone());
                     Part::Call(Call { id: CallId::new(id), name: call.name, arguments })
                 }
             };

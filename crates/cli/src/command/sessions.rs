@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hermes_policy::visible::visible;
 use hermes_store::{
-    Error, Kept, Lineage, Listing, Reader, Search, Seq, Session, SessionId, Shelf, Store, Which,
+    CostStatus, Error, Kept, Lineage, Listing, Reader, Search, Seq, Session, SessionId, Shelf, Store, Which,
 };
 use hermes_types::{Arguments, Message, Part, Timestamp};
 use serde_json::{Value, json};
@@ -197,7 +197,11 @@ fn head(context: &Context, session: &Session) -> String {
     rows.iter().map(line).collect()
 }
 
-fn cost(session: &Session) -> String {
+/// What a session cost, as far as anybody knows.
+pub(crate) fn cost(session: &Session) -> String {
+    if session.cost == 0 && session.cost_status == CostStatus::Unknown {
+        return "unknown".to_owned();
+    }
     let (dollars, millionths) = (session.cost / 1_000_000, session.cost % 1_000_000);
     format!("${dollars}.{:04} ({})", millionths / 100, session.cost_status.word())
 }

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::Context;
+use crate::ask::now;
 use crate::backends::{self, Standing, Usable};
 use crate::command::config::usable;
 use crate::config::Loaded;
@@ -35,6 +36,7 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     let works = backends::configured(config).into_iter().all(usable);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let found = runtime.block_on(world(context, config))?;
+    let questions = runtime.block_on(questions(context))?;
     let mut facts = settings(context, loaded, config, &standings);
     facts.insert("backends".to_owned(), standings.iter().map(standing).collect::<Map<_, _>>().into());
     facts.insert("places".to_owned(), found.iter().map(|(found, _)| place(found)).collect());
@@ -42,6 +44,7 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
         "processes".to_owned(),
         found.iter().flat_map(|(place, views)| processes(place, views)).collect(),
     );
+    facts.insert("questions".to_owned(), questions);
     let facts = Value::Object(facts);
     if context.screen.format == Format::Json {
         context.screen.json(&facts)?;
@@ -49,6 +52,22 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
         context.screen.text(&text::text(context, &facts))?;
     }
     Ok(if works { ExitCode::SUCCESS } else { Kind::Unavailable.code() })
+}
+
+/// The questions that wait for somebody.
+async fn questions(context: &Context) -> Result<Value, Failure> {
+    let Some(store) = wire::store::find(context).await? else { return Ok(json!([])) };
+    let open = store.open_questions(now()).await.map_err(wire::store::told)?;
+    store.close().await;
+    let row = |question: &hermes_store::Question| {
+        json!({
+            "id": question.id,
+            "session": question.key.as_str(),
+            "text": question.shown["text"],
+            "expires_seconds": question.expires.seconds().saturating_sub(now().seconds()),
+        })
+    };
+    Ok(open.iter().map(row).collect())
 }
 
 /// Every place there is, with what runs in it.

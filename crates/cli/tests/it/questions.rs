@@ -80,6 +80,9 @@ fn a_yes_for_the_session_reaches_whoever_waits_and_becomes_a_grant() {
     let listed = home.run(&["--json", "approvals", "ls"]).json();
     assert_eq!(listed["questions"][0]["id"], json!(id));
     assert_eq!(listed["questions"][0]["text"], json!("»git push --force«"));
+    let status = home.run(&["--json", "status"]).json();
+    assert_eq!(status["questions"][0]["id"], json!(id));
+    assert!(home.run(&["status"]).out.contains(&format!("  {id}  for ")));
     let text = home.run(&["approvals", "ls"]);
     assert!(text.out.starts_with(&id) && text.out.contains("  »git push --force«"), "{text:?}");
 

@@ -201,6 +201,8 @@ fn mark(messages: &mut [Value]) {
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     done: bool,
+    /// The answer came in one piece, so that each call in it is another one, whatever its index.
+    is_whole: bool,
     finish: Option<String>,
     details: Vec<Value>,
 }
@@ -223,6 +225,7 @@ impl Decoder {
             return Err(Fault::malformed("the answer has no choices"));
         }
         self.done = true;
+        self.is_whole = true;
         self.chunk(draft, body)
     }
 
@@ -289,10 +292,13 @@ impl Decoder {
             Some(one @ Value::Object(_)) => std::slice::from_ref(one),
             _ => &[],
         };
-        for call in calls {
+        for (position, call) in (0..).zip(calls) {
             let function = call.get("function").unwrap_or(call);
             draft.call(&CallPiece {
-                index: call.get("index").and_then(Value::as_u64),
+                index: match self.is_whole {
+                    true => Some(position),
+                    false => call.get("index").and_then(Value::as_u64),
+                },
                 id: text(call, "id"),
                 name: text(function, "name"),
                 arguments: function.get("arguments").or_else(|| function.get("parameters")),

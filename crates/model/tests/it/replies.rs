@@ -281,3 +281,28 @@ async fn an_answer_that_fills_the_output_cap_is_not_called_finished() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_call_without_a_name_of_its_own_gets_one_that_is_free() {
+    let named = |id: &str, command: &str| json!({"index": command, "id": id, "function": {"name": "terminal", "arguments": {"command": command}}});
+    let calls = json!([
+        named("call_1_0", "a"),
+        named("call_1_1", "b"),
+        named("call_1_3", "c"),
+        named("", "d"),
+        named("", "e")
+    ]);
+    let body = json!({"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": calls}, "finish_reason": "tool_calls"}]});
+    let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+    let model = ScriptedModel::start([Step::Raw {
+        status: 200,
+        headers,
+        body: body.to_string(),
+        delivery: Delivery::default(),
+    }])
+    .unwrap();
+    let reply =
+        ask(&Client::default(), &[endpoint(&model, Api::ChatCompletions)], &[user("hi")]).await.0.unwrap();
+    let ids: std::collections::HashSet<_> = reply.message().calls().map(|call| call.id.clone()).collect();
+    assert_eq!((ids.len(), reply.parts.len()), (5, 5), "{reply:?}");
+}

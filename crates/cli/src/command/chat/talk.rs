@@ -10,6 +10,7 @@ use super::seat::{Seat, kept};
 use super::slash::{self, Slash};
 use crate::Context;
 use crate::args::ChatArgs;
+use crate::command::sessions::cost;
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone, one_line};
@@ -267,15 +268,14 @@ impl<'a> Talk<'a> {
         };
         let kept = self.hands.setup().store.session(conversation.id()).await.map_err(told)?;
         let usage = kept.usage;
-        let dollars = format!("${}.{:04}", kept.cost / 1_000_000, kept.cost % 1_000_000 / 100);
         self.seat.stage().note(&format!(
-            "{} calls; tokens: {} in ({} from the cache), {} out ({} thinking); cost {dollars} ({})",
+            "{} calls; tokens: {} in ({} from the cache), {} out ({} thinking); cost {}",
             kept.api_calls,
             usage.prompt(),
             usage.cache_read,
             usage.output,
             usage.reasoning,
-            kept.cost_status.word(),
+            cost(&kept),
         ));
         Ok(())
     }

@@ -20,6 +20,7 @@ pub(super) fn text(context: &Context, facts: &Value) -> String {
     page.backends(facts);
     page.places(facts);
     page.processes(facts);
+    page.questions(facts);
     page.text
 }
 
@@ -227,6 +228,20 @@ impl Page {
             self.line(&format!("  {id}  {state}, in {}", word(&process["place"])));
             self.line(&format!("    {}", clipped(&word(&process["command"]), WIDTH - 4)));
         }
+    }
+
+    fn questions(&mut self, facts: &Value) {
+        let questions = list(&facts["questions"]);
+        if questions.is_empty() {
+            return;
+        }
+        self.title("questions");
+        for question in questions {
+            let id = self.screen.paint(Tone::Strong, &word(&question["id"]));
+            self.line(&format!("  {id}  for {} more", time(&question["expires_seconds"])));
+            self.line(&format!("    {}", clipped(&word(&question["text"]), WIDTH - 4)));
+        }
+        self.line("  → `hermes approvals approve ID` or `deny ID` answers one");
     }
 
     fn title(&mut self, name: &str) {
