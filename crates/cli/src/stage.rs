@@ -95,6 +95,11 @@ impl Stage {
         self.write(self.lines().answered(typed));
     }
 
+    /// A key was pressed that the terminal has shown, wherever the cursor was.
+    pub(crate) fn disturbed(&self) {
+        self.write(self.lines().disturbed());
+    }
+
     /// Ends the line that words are on, and forgets what is under way.
     pub(crate) fn finish(&self) {
         self.write(self.lines().finish());
@@ -240,6 +245,13 @@ impl Lines {
         };
         pieces.extend(self.draw());
         pieces
+    }
+
+    fn disturbed(&mut self) -> Vec<Piece> {
+        match (self.last, self.manner.surface) {
+            (Last::Nothing, Surface::Terminal | Surface::Dumb) => vec![Piece::Err("\n".to_owned())],
+            _ => Vec::new(),
+        }
     }
 
     fn finish(&mut self) -> Vec<Piece> {

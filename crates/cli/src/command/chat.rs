@@ -12,12 +12,13 @@ mod slash;
 mod talk;
 
 use std::io::{self, IsTerminal, Read};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use hermes_agent::{Ask, Exit, Hands};
 use hermes_store::{Reader, Session as Kept};
-use hermes_types::{Attendance, Door};
+use hermes_types::{Attendance, BackendName, Door};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Context;
@@ -67,6 +68,7 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
         None => None,
     };
     let place = place_of(args, kept.as_ref());
+    let config = &settings_of(config, &place, kept.as_ref());
     let session = Session::new(&place, config)?;
     let plan = wire::plan(context, config, &place, &session, Making::Later)?;
     let stage = Arc::new(Stage::new(context.screen, manner(context, config, &task)));
@@ -145,6 +147,18 @@ fn place_of(args: &ChatArgs, kept: Option<&Kept>) -> PlaceArgs {
         place.session = Some(kept.key.as_str().to_owned());
     }
     place
+}
+
+/// It also goes on in its own directory, from wherever it is resumed, as long as that is there.
+fn settings_of(config: &Config, place: &PlaceArgs, kept: Option<&Kept>) -> Config {
+    let mut config = config.clone();
+    let is_here = place.backend.unwrap_or(config.terminal.backend) == BackendName::Local;
+    if let Some(cwd) = kept.and_then(|kept| kept.cwd.as_ref())
+        && (!is_here || Path::new(cwd).is_dir())
+    {
+        config.terminal.cwd.clone_from(cwd);
+    }
+    config
 }
 
 fn manner(context: &Context, config: &Config, task: &Task) -> Manner {

@@ -138,6 +138,23 @@ fn a_conversation_goes_on_where_it_was_left() {
 }
 
 #[test]
+fn a_conversation_goes_on_in_its_own_directory() {
+    let room = Room::new([
+        runs("c1", "pwd > one"),
+        Step::text("Here."),
+        runs("c2", "pwd > two"),
+        Step::text("Here too."),
+    ]);
+    assert_eq!(room.run(&["chat", "-q", "where?"]).code, Some(0));
+    let mut elsewhere = room.command(&["chat", "--resume", "last", "-q", "and now?"]);
+    let done = crate::Run::of(elsewhere.current_dir(room.home.path()).output().unwrap());
+    assert_eq!(done.out, "Here too.\n", "{done:?}");
+    assert_eq!(room.read("two"), room.read("one"));
+    assert_eq!(room.read("one").trim(), room.path("").display().to_string().trim_end_matches('/'));
+    room.is_content();
+}
+
+#[test]
 fn in_ten_turns_no_byte_changes_before_the_first_message() {
     let answers = (0..10).flat_map(|turn| [runs(&format!("c{turn}"), "echo x"), Step::text("ok")]);
     let room = Room::new(answers);

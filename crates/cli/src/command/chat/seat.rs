@@ -105,6 +105,7 @@ impl<'a> Seat<'a> {
             tokio::select! {
                 done = &mut work => return Ok(Some(done)),
                 _ = interrupted.recv() => {
+                    self.stage.disturbed();
                     if control.stop.is_cancelled() {
                         return Ok(None);
                     }
