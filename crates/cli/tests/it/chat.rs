@@ -453,6 +453,7 @@ fn a_first_start_without_a_model_still_runs_commands() {
     terminal.wait("no model is configured");
     terminal.keys("!echo it $((40 + 2)) works\r");
     terminal.wait("it 42 works");
+    terminal.wait("> ");
     terminal.keys("\u{4}");
     assert_eq!(terminal.end().code(), Some(0));
 }
