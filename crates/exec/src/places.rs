@@ -3,11 +3,13 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_guest::client::Client;
 use hermes_guest::protocol::message::Stats;
 use hermes_types::SessionKey;
+use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
@@ -22,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How many are asked or ended at once.
 const AT_ONCE: usize = 32;
 
+/// How long whoever is done waits for what a reaper removes.
+const REMOVAL: Duration = Duration::from_secs(5);
 /// How often a reaper looks.
 const REAP_EVERY: Duration = Duration::from_secs(60);
 
@@ -50,13 +54,17 @@ pub struct Reaper {
     run: PathBuf,
     engines: Engines,
     task: JoinHandle<()>,
+    done: Arc<Notify>,
 }
 
 impl Reaper {
-    /// Looks a last time.
-    pub async fn finish(self) -> Result<(), Error> {
+    /// Looks a last time. What is being removed is removed first: who leaves in the middle has told others that it was
+    /// done.
+    pub async fn finish(mut self) -> Result<(), Error> {
         let (run, engines) = (self.run.clone(), self.engines);
-        drop(self);
+        self.done.notify_one();
+        // An engine that does not answer is in nobody's way.
+        drop(timeout(REMOVAL, &mut self.task).await);
         blocking(move || sweep_now_and_then(&run, engines)).await
     }
 }
@@ -124,16 +132,21 @@ impl Places {
     /// Keeps removing what is left of places that are gone, for as long as the reaper lives.
     pub fn reap(&self, engines: Engines) -> Reaper {
         let run = self.run.clone();
+        let done = Arc::new(Notify::new());
+        let ended = done.clone();
         let task = tokio::spawn(async move {
             let mut clock = tokio::time::interval(REAP_EVERY);
             loop {
-                clock.tick().await;
+                tokio::select! {
+                    _ = clock.tick() => {}
+                    () = ended.notified() => return,
+                }
                 let run = run.clone();
                 // What could not be removed now is tried again later, and by the next hermes.
                 drop(blocking(move || sweep_now_and_then(&run, engines)).await);
             }
         });
-        Reaper { run: self.run.clone(), engines, task }
+        Reaper { run: self.run.clone(), engines, task, done }
     }
 
     /// Ends these, several at a time, and gives those that could not be ended with the reason.
