@@ -73,6 +73,12 @@ impl Out {
         self.0.blocking_send(reply).map_err(|_left| Failure::Left)
     }
 
+    /// The same for somebody who begins later, if it is still of use then.
+    fn later(&self) -> impl FnOnce() -> Option<Self> + Send + 'static {
+        let sender = self.0.downgrade();
+        move || sender.upgrade().map(Self)
+    }
+
     /// Stops work that has nothing to say for long when nobody listens any more.
     fn still_wanted(&self) -> Result<(), Failure> {
         if self.0.is_closed() { Err(Failure::Left) } else { Ok(()) }

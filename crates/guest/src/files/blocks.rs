@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 
 use hermes_guest::protocol::limit;
 
+use super::place::Short;
 use super::{Failure, Out, read};
 
 /// The longest line that is looked at as a whole; what is longer is looked at in pieces.
@@ -24,14 +25,21 @@ pub(super) enum Content {
     Binary,
 }
 
+/// Whether there are lines after those of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Follows {
+    Nothing,
+    Perhaps,
+}
+
 /// Reads what was opened through a buffer that files share: what is incomplete at its end moves to its front. Whatever
 /// was listed as a regular file is read; only one that does not fit into the buffer is looked at first, because what is
 /// added to it meanwhile is not read.
 pub(super) fn each_block(
-    opened: OwnedFd,
+    (opened, short): (OwnedFd, Short),
     buffer: &mut Vec<u8>,
     out: &Out,
-    mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
+    mut take: impl FnMut(&[u8], Follows) -> ControlFlow<()>,
 ) -> Result<Content, Failure> {
     let mut file = File::from(opened);
     if buffer.is_empty() {
@@ -53,10 +61,12 @@ pub(super) fn each_block(
             return Ok(Content::Binary);
         }
         kept += count;
-        if !is_end && kept < buffer.len() {
+        let is_short = !is_end && kept < buffer.len();
+        if is_short && short == Short::Unclear {
             // Mostly that was all, and the next read says so.
             continue;
         }
+        let is_end = is_end || is_short;
         if !is_end && size.is_none() {
             let found = read::regular(&file)?.len();
             // Some files of the system do not know their size.
@@ -72,7 +82,8 @@ pub(super) fn each_block(
             None if kept >= LONGEST_LINE => kept,
             None => 0,
         };
-        if take(buffer.split_at(complete).0).is_break() || is_end {
+        let follows = if is_end { Follows::Nothing } else { Follows::Perhaps };
+        if take(buffer.split_at(complete).0, follows).is_break() || is_end {
             return Ok(Content::Text);
         }
         buffer.copy_within(complete..kept, 0);

@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use serde_bytes::ByteBuf;
 
-use super::fault_of;
+use super::{fault_of, read};
 use crate::shell::state::State;
 
 /// How many links lead on before we think that they lead nowhere.
@@ -102,7 +102,31 @@ impl Spot {
 pub(super) struct Tree {
     root: OwnedFd,
     /// The directory of the last file, since the next one is mostly in the same.
-    last: Option<(PathBuf, OwnedFd)>,
+    last: Option<(PathBuf, OwnedFd, Short)>,
+}
+
+/// What it means that a read of a regular file gives less than there is room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Short {
+    /// The file ends there.
+    End,
+    /// Nothing: there may be more.
+    Unclear,
+}
+
+impl Short {
+    /// Ordinary file systems of this machine give all there is.
+    fn below(dir: &OwnedFd) -> Self {
+        const EXT: u32 = 0xef53;
+        const XFS: u32 = 0x5846_5342;
+        const BTRFS: u32 = 0x9123_683e;
+        const TMPFS: u32 = 0x0102_1994;
+        const OVERLAY: u32 = 0x794c_7630;
+        match rustix::fs::fstatfs(dir).map(|found| found.f_type as u32) {
+            Ok(EXT | XFS | BTRFS | TMPFS | OVERLAY) => Self::End,
+            _ => Self::Unclear,
+        }
+    }
 }
 
 impl Tree {
@@ -115,15 +139,19 @@ impl Tree {
         Ok(Self::new(self.root.try_clone()?))
     }
 
-    /// Opens a path below the root.
-    pub(super) fn open(&mut self, below: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    /// Opens a file below the root to read it.
+    pub(super) fn open(&mut self, below: &Path) -> Result<(OwnedFd, Short), Errno> {
         let name = below.file_name().unwrap_or(OsStr::new("."));
-        let dir = self.dir(below.parent().unwrap_or(Path::new("")))?;
-        open(dir, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC)
+        let (_, dir, short) = self.enter(below.parent().unwrap_or(Path::new("")))?;
+        Ok((open(dir, name, read::READ | OFlags::NOFOLLOW | OFlags::CLOEXEC)?, *short))
     }
 
     /// A directory below the root, or the root itself.
     pub(super) fn dir(&mut self, below: &Path) -> Result<&OwnedFd, Errno> {
+        Ok(&self.enter(below)?.1)
+    }
+
+    fn enter(&mut self, below: &Path) -> Result<&(PathBuf, OwnedFd, Short), Errno> {
         let dir = match self.last.take() {
             Some(last) if last.0.as_os_str() == below.as_os_str() => last,
             _ => {
@@ -131,10 +159,11 @@ impl Tree {
                 for part in below {
                     dir = hold(&dir, part)?;
                 }
-                (below.to_owned(), dir)
+                let short = Short::below(&dir);
+                (below.to_owned(), dir, short)
             }
         };
-        Ok(&self.last.insert(dir).1)
+        Ok(self.last.insert(dir))
     }
 }
 
@@ -314,8 +343,8 @@ mod tests {
         symlink("other", top.join("dir")).unwrap();
         let held = std::io::read_to_string(File::from(spot.open(OFlags::RDONLY).unwrap())).unwrap();
         assert_eq!(held, "dir");
-        assert_eq!(tree.open(Path::new("dir/file"), OFlags::RDONLY).unwrap_err(), Errno::NOTDIR);
-        assert!(tree.open(Path::new("other/file"), OFlags::RDONLY).is_ok());
+        assert_eq!(tree.open(Path::new("dir/file")).unwrap_err(), Errno::NOTDIR);
+        assert!(tree.open(Path::new("other/file")).is_ok());
         let real = ByteBuf::from(top.join("other/file").as_os_str().as_bytes());
         let found = Spot::find(path, path, Last::Follow, Parents::Require).map(|spot| spot.real);
         assert_eq!(found, Err(FileFault::Elsewhere { real }));

@@ -3,15 +3,17 @@
 //! What is found must be told in order and counted on the way, which one thread does. The others only screen: most files
 //! of a search have nothing, and that one need not open them.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
+
+use tokio::runtime::Handle;
 
 use super::blocks::{Content, each_block};
 use super::place::Tree;
 use super::search::Matcher;
-use super::{Failure, Out, read};
+use super::{Failure, Out};
 
 /// The most threads that one search uses.
 const THREADS: usize = 4;
@@ -23,7 +25,14 @@ const FILES_FOR_A_HELPER: usize = 16;
 pub(super) struct Candidate {
     /// Below the root of the search.
     pub(super) path: PathBuf,
-    pub(super) verdict: Verdict,
+    /// Said by the helper that took it.
+    verdict: OnceLock<Verdict>,
+}
+
+impl Candidate {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, verdict: OnceLock::new() }
+    }
 }
 
 /// What is known about a candidate.
@@ -36,45 +45,60 @@ pub(super) enum Verdict {
     Binary,
 }
 
-/// Ways into the tree for those who help with so many files, if it is worth to have any. Where a descriptor is not to be
-/// had there are fewer.
-pub(super) fn ways(tree: &Tree, files: usize) -> Vec<Tree> {
-    let helpers = (files / FILES_FOR_A_HELPER).min(processors() - 1);
-    (0..helpers).map_while(|_| tree.try_clone().ok()).collect()
+/// Files that are screened together.
+struct Batch {
+    candidates: Vec<Candidate>,
+    /// Those that nobody has taken yet.
+    left: Mutex<Range<usize>>,
+    matcher: Arc<Matcher>,
 }
 
-/// Visits candidates in their order. Meanwhile helpers begin at the end and find out which of them can be passed over.
-pub(super) fn visit(
-    candidates: &mut [Candidate],
-    ways: Vec<Tree>,
-    matcher: &Matcher,
-    out: &Out,
-    mut visit: impl FnMut(&Candidate) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let left = Mutex::new(candidates.iter_mut());
-    let help = |mut tree: Tree| {
+impl Batch {
+    fn take(&self, next: impl FnOnce(&mut Range<usize>) -> Option<usize>) -> Option<&Candidate> {
+        let number = next(&mut self.left.lock().unwrap_or_else(PoisonError::into_inner))?;
+        self.candidates.get(number)
+    }
+
+    /// Begins at the end.
+    fn help(&self, mut tree: Tree, out: &Out) {
         let mut buffer = Vec::new();
-        for candidate in std::iter::from_fn(|| lock(&left).next_back()) {
-            if out.still_wanted().is_err() {
-                return;
-            }
-            candidate.verdict = judge(&candidate.path, &mut tree, &mut buffer, matcher, out);
+        while let Some(candidate) = self.take(Range::next_back) {
+            let verdict = match out.still_wanted() {
+                Ok(()) => judge(&candidate.path, &mut tree, &mut buffer, &self.matcher, out),
+                Err(_) => Verdict::Open,
+            };
+            candidate.verdict.get_or_init(|| verdict);
         }
-    };
+    }
+}
+
+/// Visits candidates in their order. Meanwhile helpers find out which of the last ones can be passed over: one for each
+/// further processor if there is enough to do, fewer where a descriptor is not to be had, none while all threads are busy.
+pub(super) fn visit(
+    candidates: Vec<Candidate>,
+    tree: &Tree,
+    matcher: &Arc<Matcher>,
+    out: &Out,
+    mut visit: impl FnMut(&Path, Verdict) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let helpers = (candidates.len() / FILES_FOR_A_HELPER).min(processors() - 1);
+    let left = Mutex::new(0..candidates.len());
+    let batch = Arc::new(Batch { candidates, left, matcher: matcher.clone() });
+    for tree in (0..helpers).map_while(|_| tree.try_clone().ok()) {
+        let (batch, out) = (batch.clone(), out.later());
+        Handle::current().spawn_blocking(move || {
+            // Who comes too late is not waited for.
+            if let Some(out) = out() {
+                batch.help(tree, &out);
+            }
+        });
+    }
     let mut visited = 0;
-    thread::scope(|scope| {
-        for tree in ways {
-            // Where no thread is to be had it goes on without.
-            if thread::Builder::new().spawn_scoped(scope, || help(tree)).is_err() {
-                break;
-            }
-        }
-        std::iter::from_fn(|| lock(&left).next()).try_for_each(|candidate| {
-            visited += 1;
-            visit(candidate)
-        })
-    })?;
-    candidates.iter().skip(visited).try_for_each(visit)
+    while let Some(candidate) = batch.take(Range::next) {
+        visited += 1;
+        visit(&candidate.path, Verdict::Open)?;
+    }
+    batch.candidates.iter().skip(visited).try_for_each(|taken| visit(&taken.path, *taken.verdict.wait()))
 }
 
 /// Counted once, because that takes as long as reading some files does.
@@ -83,14 +107,10 @@ fn processors() -> usize {
     *COUNT.get_or_init(|| thread::available_parallelism().map_or(1, |count| count.get().min(THREADS)))
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn judge(path: &Path, tree: &mut Tree, buffer: &mut Vec<u8>, matcher: &Matcher, out: &Out) -> Verdict {
-    let Ok(opened) = tree.open(path, read::READ) else { return Verdict::Open };
+    let Ok(opened) = tree.open(path) else { return Verdict::Open };
     let mut verdict = Verdict::Nothing;
-    let content = each_block(opened, buffer, out, |block| match matcher.may_match(block) {
+    let content = each_block(opened, buffer, out, |block, _| match matcher.may_match(block) {
         true => {
             verdict = Verdict::Open;
             ControlFlow::Break(())

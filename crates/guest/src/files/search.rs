@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use hermes_guest::protocol::file::{FileFault, FileReply, Found, Hit, Role, Search, Target};
@@ -15,11 +16,11 @@ use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 use serde_bytes::ByteBuf;
 
-use super::blocks::{Content, each_block};
+use super::blocks::{Content, Follows, each_block};
 use super::place::Spot;
 use super::screen::{self, Candidate, Verdict};
 use super::walk::Walk;
-use super::{Failure, Out, read};
+use super::{Failure, Out};
 
 /// Hits in one message; each is cut to a few kilobytes.
 const HITS: usize = 64;
@@ -31,8 +32,8 @@ const BATCH: usize = 256;
 pub(super) fn search(spot: &Spot, search: &Search, out: &Out) -> Result<(), Failure> {
     let globs = globs(&search.globs)?;
     let (matcher, context) = match &search.target {
-        Target::Lines { pattern, context } => (Some(matcher(pattern)?), usize::from(*context)),
-        Target::Files { pattern } => (Some(matcher(pattern)?), 0),
+        Target::Lines { pattern, context } => (Some(Arc::new(matcher(pattern)?)), usize::from(*context)),
+        Target::Files { pattern } => (Some(Arc::new(matcher(pattern)?)), 0),
         Target::Names => (None, 0),
     };
     let root = spot.real();
@@ -49,16 +50,16 @@ pub(super) fn search(spot: &Spot, search: &Search, out: &Out) -> Result<(), Fail
         return page.finish();
     }
     loop {
-        let mut batch = page.batch(&globs)?;
+        let batch = page.batch(&globs)?;
         if batch.is_empty() {
             return page.finish();
         }
         match &matcher {
             None => batch.iter().try_for_each(|candidate| page.file(&candidate.path, 0))?,
             Some(matcher) => {
-                let ways = screen::ways(page.walk.tree(), batch.len());
-                screen::visit(&mut batch, ways, matcher, out, |candidate| {
-                    page.visit(candidate, matcher, context)
+                let tree = page.walk.tree().try_clone()?;
+                screen::visit(batch, &tree, matcher, out, |path, verdict| {
+                    page.visit(path, verdict, matcher, context)
                 })?;
             }
         }
@@ -136,7 +137,7 @@ impl Page<'_> {
             };
             let name = Path::new(path.file_name().unwrap_or_default());
             if globs.is_empty() || globs.is_match(self.only.unwrap_or(&path)) || globs.is_match(name) {
-                batch.push(Candidate { path, verdict: Verdict::Open });
+                batch.push(Candidate::new(path));
             }
         }
         Ok(batch)
@@ -167,10 +168,16 @@ impl Page<'_> {
         self.out.send(FileReply::Searched(self.found))
     }
 
-    fn visit(&mut self, candidate: &Candidate, matcher: &Matcher, context: usize) -> Result<(), Failure> {
+    fn visit(
+        &mut self,
+        path: &Path,
+        verdict: Verdict,
+        matcher: &Matcher,
+        context: usize,
+    ) -> Result<(), Failure> {
         self.out.still_wanted()?;
-        match candidate.verdict {
-            Verdict::Open => self.look_into(matcher, context, &candidate.path),
+        match verdict {
+            Verdict::Open => self.look_into(matcher, context, path),
             Verdict::Nothing => Ok(()),
             Verdict::Binary => {
                 self.found.binary += 1;
@@ -180,7 +187,7 @@ impl Page<'_> {
     }
 
     fn look_into(&mut self, matcher: &Matcher, context: usize, path: &Path) -> Result<(), Failure> {
-        let opened = self.walk.open(path, read::READ);
+        let opened = self.walk.open(path);
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut lines = Lines {
             page: self,
@@ -195,8 +202,8 @@ impl Page<'_> {
             hits: Vec::new(),
         };
         let looked = opened.map_err(Failure::from).and_then(|opened| {
-            each_block(opened, &mut buffer, lines.page.out, |block| {
-                lines.block(block);
+            each_block(opened, &mut buffer, lines.page.out, |block, follows| {
+                lines.block(block, follows);
                 ControlFlow::Continue(())
             })
         });
@@ -245,16 +252,18 @@ struct Lines<'a, 'b> {
 
 impl Lines<'_, '_> {
     /// Looks at complete lines. Most blocks have no hit, and that is found out for all their lines at once; in one
-    /// that has, the lines with hits are found by halving it.
-    fn block(&mut self, block: &[u8]) {
+    /// that has, the lines with hits are found by halving it. Lines are counted where one that has a number may follow.
+    fn block(&mut self, block: &[u8], follows: Follows) {
         if self.context == 0 && !self.matcher.may_match(block) {
-            self.number += memchr::memchr_iter(b'\n', block).count() as u64;
+            if follows == Follows::Perhaps {
+                self.number += memchr::memchr_iter(b'\n', block).count() as u64;
+            }
             return;
         }
         match halve(block) {
             Some((first, second)) => {
-                self.block(first);
-                self.block(second);
+                self.block(first, Follows::Perhaps);
+                self.block(second, follows);
             }
             None if block.is_empty() => {}
             None => {

@@ -15,11 +15,14 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, OFlags};
 
-use super::place::{Tree, hold, open};
+use super::place::{Short, Tree, hold, open};
 use super::read;
 
 /// The longest file of rules that is read.
 const LONGEST_RULES: u64 = 1024 * 1024;
+
+/// Where a directory has its rules; the last one makes it a repository.
+const RULES: [&str; 3] = [".ignore", ".gitignore", ".git"];
 
 /// What is yet to come.
 pub(super) struct Walk {
@@ -80,9 +83,9 @@ impl Walk {
         &self.tree
     }
 
-    /// Opens a path below the root without following a link.
-    pub(super) fn open(&mut self, below: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-        Ok(self.tree.open(below, flags)?)
+    /// Opens a file below the root without following a link.
+    pub(super) fn open(&mut self, below: &Path) -> io::Result<(OwnedFd, Short)> {
+        Ok(self.tree.open(below)?)
     }
 
     fn enter(&mut self, dir: &Pending) -> io::Result<()> {
@@ -105,8 +108,8 @@ impl Walk {
         }
         entries.sort_unstable_by(|one, other| other.0.cmp(&one.0));
         if let Some(rules) = &mut self.rules {
-            let names = |name: &str| entries.iter().any(|entry| entry.0 == name);
-            rules.enter(dir.depth, held, &self.root.join(&dir.path), names);
+            let has = RULES.map(|name| entries.iter().any(|entry| entry.0 == name));
+            rules.enter(dir.depth, held, &self.root.join(&dir.path), has);
         }
         for (name, kind) in entries {
             let kind = match kind {
@@ -151,22 +154,29 @@ impl Rules {
         let mut rules = Self { levels: Vec::new(), above: 0, global, are_none: false };
         let parents: Vec<&Path> = root.ancestors().skip(1).collect();
         for dir in parents.into_iter().rev() {
+            let mut path = dir.to_owned();
+            let mut is_there = |name: &str| {
+                path.push(name);
+                let found = rustix::fs::statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+                path.pop();
+                found
+            };
             // One that we may not enter says nothing.
-            let level = hold(CWD, dir.as_os_str()).map(|held| {
-                let is_there =
-                    |name: &str| rustix::fs::statat(&held, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-                Level::read(&held, dir, is_there)
-            });
-            rules.levels.push(level.unwrap_or_default());
+            let has = RULES.map(&mut is_there);
+            let level = match has.contains(&true).then(|| hold(CWD, dir.as_os_str())) {
+                Some(Ok(held)) => Level::read(&held, dir, has),
+                _ => Level::default(),
+            };
+            rules.levels.push(level);
         }
         rules.above = rules.levels.len();
         rules
     }
 
     /// Adds the rules of a directory below those that are above it.
-    fn enter(&mut self, depth: usize, held: &OwnedFd, path: &Path, is_there: impl Fn(&str) -> bool) {
+    fn enter(&mut self, depth: usize, held: &OwnedFd, path: &Path, has: [bool; 3]) {
         self.levels.truncate(self.above + depth);
-        self.levels.push(Level::read(held, path, is_there));
+        self.levels.push(Level::read(held, path, has));
         let is_silent = |level: &Level| level.files.iter().all(Option::is_none);
         self.are_none = self.global.is_empty() && self.levels.iter().all(is_silent);
     }
@@ -202,12 +212,13 @@ impl Rules {
 }
 
 impl Level {
-    fn read(held: &OwnedFd, path: &Path, is_there: impl Fn(&str) -> bool) -> Self {
-        let is_repository = is_there(".git");
+    /// Reads those of the rules that the directory has.
+    fn read(held: &OwnedFd, path: &Path, has: [bool; 3]) -> Self {
+        let [ignore, gitignore, is_repository] = has;
         let from = |name: &str, is_there: bool| is_there.then(|| load(held, name, path)).flatten();
         let files = [
-            from(".ignore", is_there(".ignore")),
-            from(".gitignore", is_there(".gitignore")),
+            from(".ignore", ignore),
+            from(".gitignore", gitignore),
             from(".git/info/exclude", is_repository),
         ];
         Self { files, is_repository }
