@@ -26,7 +26,7 @@ pub const FILE_NAME: &str = "hermes.db";
 /// Marks a database as one of ours (`application_id`): `Hrms`.
 const APPLICATION: u32 = 0x4872_6d73;
 /// The forms, oldest first; the number of the newest is their count.
-const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Statements that stay prepared on a connection.
