@@ -244,7 +244,7 @@ impl Conversation {
         let store = setup.store.clone();
         let (model, provider) = mind.names();
         let new = NewSession {
-            key: setup.plan.session().clone(),
+            key: setup.session.clone(),
             source: serde_json::to_value(setup.door)
                 .ok()
                 .and_then(|word| word.as_str().map(str::to_owned))

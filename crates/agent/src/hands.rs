@@ -15,7 +15,7 @@ use hermes_store::{
     Answer as KeptAnswer, Answering, AskedBy, Choice as KeptChoice, GrantScope as Lasting, NewGrant,
     NewQuestion, QuestionState, Store,
 };
-use hermes_types::{Attendance, Door, Job, Origin, Person, Timestamp};
+use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -52,6 +52,8 @@ pub type MeansOf = Arc<dyn Fn(String) -> Asking<'static, Means> + Send + Sync>;
 /// What hands are made of. The door that opens a session decides all of it.
 #[derive(Clone)]
 pub struct Setup {
+    /// The session, which may share its place with others.
+    pub session: SessionKey,
     /// Where commands run.
     pub plan: Plan,
     /// What the owner and the people have decided.
@@ -261,7 +263,7 @@ impl Hands {
         let fault = |error: serde_json::Error| No::Unkept(error.to_string());
         Ok(NewQuestion {
             id: question.id().as_str().to_owned(),
-            key: self.setup.plan.session().clone(),
+            key: self.setup.session.clone(),
             asked_by: scene.occasion.map(|occasion| AskedBy {
                 session: occasion.session.clone(),
                 turn: occasion.turn,
@@ -342,7 +344,7 @@ impl Hands {
         Origin {
             person,
             door: self.setup.door,
-            session: self.setup.plan.session().clone(),
+            session: self.setup.session.clone(),
             attendance,
             place: self.setup.plan.place(),
         }

@@ -78,6 +78,12 @@ pub enum Command {
         #[command(subcommand)]
         action: ApprovalsAction,
     },
+    /// Serve chats
+    Gateway {
+        /// What to do.
+        #[command(subcommand)]
+        action: GatewayAction,
+    },
     /// Show what is set up and what runs, on which backend, with which holes
     Status,
     /// Find what is broken and say how to mend it
@@ -134,6 +140,15 @@ pub struct PlaceArgs {
     /// The session whose directory, variables and functions it gets; '' leaves nothing behind [default: this directory]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
+}
+
+/// What to do with the gateway.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum GatewayAction {
+    /// Serve chats until it is told to stop
+    Run,
+    /// Show whether it runs and how its platforms are
+    Status,
 }
 
 /// What to do with tools.

@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod fill_pool;
+pub(crate) mod gateway;
 pub(crate) mod keep_proxy;
 pub(crate) mod process;
 pub(crate) mod sandbox;

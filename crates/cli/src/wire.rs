@@ -4,6 +4,7 @@ pub(crate) mod agent;
 mod credentials;
 mod docker;
 pub(crate) mod engine;
+pub(crate) mod house;
 mod image;
 mod local;
 pub(crate) mod model;

@@ -10,10 +10,24 @@
 //!
 //! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does.
 
+pub mod audit;
 pub mod channel;
+mod clock;
+pub mod command;
+pub mod gateway;
+pub mod house;
 pub mod key;
 pub mod letter;
+mod office;
+pub mod people;
+mod session;
+pub mod silence;
+pub mod split;
 
+pub use audit::Audit;
 pub use channel::{Arrival, Channel, Desk, Health, Incoming, Manners, Post, Undelivered};
+pub use gateway::{Gateway, Rules};
+pub use house::{House, Visit};
 pub use key::{Sharing, session_key};
 pub use letter::{Letter, Platform, Press, Room, RoomKind, Sender};
+pub use session::Busy;

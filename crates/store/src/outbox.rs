@@ -8,6 +8,9 @@ use crate::error::{Error, Fault};
 use crate::message::bounded;
 use crate::store::Store;
 
+/// Parts that one answer has at most.
+const PAGE: u32 = 1_000;
+
 /// One part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartId(i64);
@@ -28,6 +31,8 @@ pub struct NewPart {
     pub chat: String,
     /// For which session.
     pub key: SessionKey,
+    /// Of parts with the same mark only the first is sent.
+    pub mark: Option<String>,
     /// What it says.
     pub body: Value,
 }
@@ -68,9 +73,9 @@ impl Store {
         let platform = platform.to_owned();
         self.read(move |connection| {
             let sql = "SELECT n, chat, key, body, created, tries, state, at FROM outbox
-                       WHERE platform = ?1 AND state IN ('waiting', 'trying') ORDER BY n";
+                       WHERE platform = ?1 AND state IN ('waiting', 'trying') ORDER BY n LIMIT ?2";
             let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map([platform], read)?;
+            let rows = statement.query_map(params![platform, PAGE], read)?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
         .await
@@ -118,14 +123,15 @@ pub(crate) fn add(
     parts: &[NewPart],
     at: Timestamp,
 ) -> Result<Vec<PartId>, Fault> {
-    let sql = "INSERT INTO outbox (platform, chat, key, body, created) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let sql = "INSERT INTO outbox (platform, chat, key, mark, body, created) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+               ON CONFLICT (mark) DO UPDATE SET mark = mark RETURNING n";
     let mut statement = transaction.prepare_cached(sql)?;
     let mut added = Vec::with_capacity(parts.len());
     for part in parts {
         let body = part.body.to_string();
         bounded("a part", body.len())?;
-        statement.execute(params![part.platform, part.chat, part.key.as_str(), body, at.seconds()])?;
-        added.push(PartId(transaction.last_insert_rowid()));
+        let values = params![part.platform, part.chat, part.key.as_str(), part.mark, body, at.seconds()];
+        added.push(PartId(statement.query_row(values, |row| row.get(0))?));
     }
     Ok(added)
 }

@@ -200,18 +200,20 @@ async fn respond(request: Request<Incoming>, state: &State) -> Response<Body> {
     };
     let streamed = json["stream"] == true;
     let model = json["model"].as_str().unwrap_or_default();
+    let spoken = |answer: &Answer| {
+        let (kind, text) = match (wire, streamed) {
+            (Wire::Chat, true) => (EVENTS, chat::stream(answer, model)),
+            (Wire::Chat, false) => (JSON, chat::whole(answer, model).to_string()),
+            (Wire::Anthropic, true) => (EVENTS, anthropic::stream(answer, model)),
+            (Wire::Anthropic, false) => (JSON, anthropic::whole(answer, model).to_string()),
+            (Wire::Responses, true) => (EVENTS, responses::stream(answer, model)),
+            (Wire::Responses, false) => (JSON, responses::whole(answer, model).to_string()),
+        };
+        delivered(200, &[("content-type".to_owned(), kind.to_owned())], text, answer.delivery)
+    };
     match step {
-        Step::Answer(answer) => {
-            let (kind, text) = match (wire, streamed) {
-                (Wire::Chat, true) => (EVENTS, chat::stream(&answer, model)),
-                (Wire::Chat, false) => (JSON, chat::whole(&answer, model).to_string()),
-                (Wire::Anthropic, true) => (EVENTS, anthropic::stream(&answer, model)),
-                (Wire::Anthropic, false) => (JSON, anthropic::whole(&answer, model).to_string()),
-                (Wire::Responses, true) => (EVENTS, responses::stream(&answer, model)),
-                (Wire::Responses, false) => (JSON, responses::whole(&answer, model).to_string()),
-            };
-            delivered(200, &[("content-type".to_owned(), kind.to_owned())], text, answer.delivery)
-        }
+        Step::Answer(answer) => spoken(&answer),
+        Step::Echo(before) => spoken(&Answer::text(format!("{before}{}", script::last_words(&json)))),
         Step::Raw { status, headers, body, delivery } => delivered(status, &headers, body, delivery),
         Step::Error { status, headers, body } => {
             let mut headers = headers;

@@ -152,6 +152,7 @@ impl Bed {
         let person = Arc::new(Somebody::default());
         let owner = Person::new("cli");
         let setup = Setup {
+            session: self.plan().session().clone(),
             plan: self.plan(),
             gate: Arc::new(RwLock::new(Gate { mode: self.mode, ..Gate::default() })),
             person: owner.clone(),

@@ -158,6 +158,7 @@ impl Bed {
     pub(crate) async fn hands(&self) -> Session {
         let person = Arc::new(Somebody::default());
         let setup = Setup {
+            session: self.plan().session().clone(),
             plan: self.plan(),
             gate: Arc::new(RwLock::new(Gate { mode: self.mode, ..Gate::default() })),
             person: Person::new("cli"),

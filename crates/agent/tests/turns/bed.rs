@@ -123,6 +123,7 @@ impl Bed {
             },
         };
         Arc::new(Hands::new(Setup {
+            session: self.plan().session().clone(),
             plan: self.plan(),
             gate: Arc::new(RwLock::new(Gate::default())),
             attendance: Attendance::Attended(vec![person.clone()]),

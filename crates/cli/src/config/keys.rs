@@ -136,6 +136,18 @@ choice! {
 }
 
 choice! {
+    /// What is done about a message in a chat where something is under way.
+    BusyInput {
+        /// It waits for its turn.
+        Queue = "queue",
+        /// It ends what is under way.
+        Interrupt = "interrupt",
+        /// The model is told of it with the next result of a tool.
+        Steer = "steer",
+    }
+}
+
+choice! {
     /// How slash commands are registered with Discord.
     CommandSync {
         /// Only when they changed.
@@ -274,6 +286,10 @@ section! {
     Discord "discord." {
         /// The bot's token.
         bot_token: Option<Secret> = None, "DISCORD_BOT_TOKEN";
+        /// Another server for the REST API.
+        api_base: Option<String> = None, "DISCORD_API_BASE";
+        /// Another server for the gateway websocket.
+        gateway_url: Option<String> = None, "DISCORD_GATEWAY_URL";
         /// Whether the bot must be mentioned in server channels.
         require_mention: bool = true, "DISCORD_REQUIRE_MENTION";
         /// Channels where the bot answers without a mention.
@@ -340,6 +356,8 @@ section! {
         mode: ApprovalMode = ApprovalMode::Manual, "HERMES_APPROVALS_MODE";
         /// Seconds a question on a terminal waits for its answer.
         timeout: u64 = 60, "HERMES_APPROVALS_TIMEOUT", at_least 1;
+        /// Seconds a question in a chat waits for its answer.
+        gateway_timeout: u64 = 300, "HERMES_APPROVALS_GATEWAY_TIMEOUT", at_least 1;
         /// What a scheduled job does with a question: deny or approve.
         cron_mode: Unattended = Unattended::Deny, "HERMES_APPROVALS_CRON_MODE";
         /// Commands that need not be asked about, as patterns such as `git push *`. The floor still holds.
@@ -454,6 +472,8 @@ section! {
     Display "display." {
         /// Whether the thoughts of a model are shown.
         show_reasoning: bool = false, "HERMES_DISPLAY_SHOW_REASONING";
+        /// What is done about a message in a chat where something is under way: queue, interrupt or steer.
+        busy_input_mode: BusyInput = BusyInput::Queue, "HERMES_GATEWAY_BUSY_INPUT_MODE";
     }
 }
 
@@ -489,6 +509,10 @@ section! {
         providers: Servers = Servers::default(), "HERMES_PROVIDERS";
         /// The models that are asked when the first one fails, in their order.
         fallback_providers: Fallbacks = Fallbacks::default(), "HERMES_FALLBACK_PROVIDERS";
+        /// Whether everybody in a group has a session of their own.
+        group_sessions_per_user: bool = true, "HERMES_GROUP_SESSIONS_PER_USER";
+        /// Whether everybody in a thread has a session of their own.
+        thread_sessions_per_user: bool = false, "HERMES_THREAD_SESSIONS_PER_USER";
     }
 }
 
@@ -596,7 +620,6 @@ pub const UNUSED: &[(&str, &str)] = &[
     ("dashboard", PYTHON),
     ("delegation", PYTHON),
     ("display.interface", PYTHON),
-    ("display.busy_input_mode", PYTHON),
     ("display.streaming", PYTHON),
     ("display.tool_progress", PYTHON),
     ("display.tool_progress_grouping", PYTHON),
@@ -643,7 +666,6 @@ pub const UNUSED: &[(&str, &str)] = &[
     ("email", PYTHON),
     ("filter_silence_narration", PYTHON),
     ("goals", PYTHON),
-    ("group_sessions_per_user", PYTHON),
     ("hooks", PYTHON),
     ("hooks_auto_accept", PYTHON),
     ("human_delay", PYTHON),
@@ -681,7 +703,6 @@ pub const UNUSED: &[(&str, &str)] = &[
     ("streaming", PYTHON),
     ("stt", PYTHON),
     ("telegram", PYTHON),
-    ("thread_sessions_per_user", PYTHON),
     ("timezone", PYTHON),
     ("tool_loop_guardrails", PYTHON),
     ("tools", PYTHON),

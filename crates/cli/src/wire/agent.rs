@@ -1,9 +1,11 @@
 //! What an agent works with, from settings. Every door makes its sessions here.
 
+use std::fs::File;
+use std::io::Read;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use hermes_agent::{Ask, CodeExecution, CodeMode, Hands, Limits, Setup, Tool, Web};
+use hermes_agent::{Ask, CodeExecution, CodeMode, Hands, Limits, Opening, Setup, Told, Tool, Web};
 use hermes_exec::{Plan, Tree};
 use hermes_policy::redact::Redactor;
 use hermes_store::Store;
@@ -14,10 +16,14 @@ use super::store::told;
 use super::{Keep, Session};
 use crate::Context;
 use crate::args::PlaceArgs;
+use crate::ask::now;
 use crate::command::{fill_pool, keep_proxy};
 use crate::config::keys::{self, Config};
 use crate::failure::Failure;
 use crate::log;
+
+/// The most that is read of the owner's words about who the model is.
+const MOST_SOUL: u64 = 64 << 10;
 
 /// Who opens a session, and how they are asked.
 pub(crate) struct Visitor {
@@ -51,6 +57,7 @@ pub(crate) async fn setup(
         }
     }
     Ok(Setup {
+        session: plan.session().clone(),
         plan,
         gate: Arc::new(RwLock::new(gate)),
         attendance,
@@ -117,4 +124,25 @@ pub(crate) async fn leave(
     } else {
         Ok(())
     }
+}
+
+/// What the model is told first.
+pub(crate) fn opening_of(context: &Context, setup: &Setup, model: &str) -> Told {
+    let mut soul = String::new();
+    if let Ok(file) = File::open(context.home.path().join("SOUL.md"))
+        && let Err(error) = file.take(MOST_SOUL).read_to_string(&mut soul)
+    {
+        context.screen.warn(&format!("SOUL.md is left out: {error}"));
+        soul.clear();
+    }
+    let (year, month, day) = now().date();
+    Opening {
+        soul: Some(&soul),
+        tools: &setup.tools,
+        backend: setup.plan.backend(),
+        cwd: setup.plan.directory(),
+        today: &format!("{year:04}-{month:02}-{day:02}"),
+        model,
+    }
+    .told()
 }

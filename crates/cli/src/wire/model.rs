@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use hermes_agent::{GuardRules, Mind};
 use hermes_model::provider::{self, Provider};
 use hermes_model::{Api, Client, Credentials, Effort, Endpoint, Proxy, Url, claude_code};
 use hermes_types::Secret;
@@ -318,4 +319,17 @@ fn unknown_provider<'n>(name: &str, own: impl Iterator<Item = &'n String>) -> Fa
     Failure::new(Kind::Configuration, format!("`{name}` is no provider this version knows"))
         .hint(format!("it knows {}", names.join(", ")))
         .hint("`providers:` in config.yaml adds servers of your own")
+}
+
+/// Who answers.
+pub(crate) fn mind(context: &Context, config: &Config, chosen: Option<&str>) -> Result<Mind, Failure> {
+    let models = models(context, config, chosen)?;
+    Ok(Mind {
+        client: client(context),
+        chain: models.chain,
+        max_output: models.max_output,
+        effort: models.effort,
+        budget: u32::try_from(config.agent.max_turns).unwrap_or(u32::MAX),
+        guard: GuardRules::default(),
+    })
 }

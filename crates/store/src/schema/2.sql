@@ -24,6 +24,8 @@ CREATE TABLE outbox (
     platform TEXT NOT NULL,
     chat TEXT NOT NULL,
     key TEXT NOT NULL,
+    -- What it says is said once, where it has a mark.
+    mark TEXT UNIQUE,
     body TEXT NOT NULL,
     created INTEGER NOT NULL,
     -- waiting, trying (nobody knows whether it arrived), sent, failed

@@ -52,6 +52,8 @@ pub enum Step {
         /// The body.
         body: Value,
     },
+    /// The model says these words, and after them what was said to it last: for crowds, where nobody knows who comes first.
+    Echo(String),
     /// Not even a status.
     Silence,
 }
@@ -130,7 +132,24 @@ impl Step {
     }
 }
 
+/// What a request has a person say last.
+pub(super) fn last_words(request: &Value) -> String {
+    let said = ["messages", "input"].iter().find_map(|name| request[*name].as_array());
+    let mut said = said.into_iter().flatten().rev();
+    let last = said.find(|message| message["role"] == "user").map(|message| &message["content"]);
+    match last {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        _ => String::new(),
+    }
+}
+
 impl Answer {
+    /// One of words alone.
+    pub(super) fn text(words: String) -> Self {
+        Self { says: vec![Said::Text(words)], ..Self::default() }
+    }
+
     /// Why it ends.
     pub(super) fn ending(&self) -> &str {
         let calls = self.says.iter().any(|said| matches!(said, Said::Call { .. }));

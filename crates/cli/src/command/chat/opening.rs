@@ -1,40 +1,11 @@
-//! What a conversation begins with, and what is shown of one that goes on.
+//! What is shown of a conversation that goes on.
 
-use std::fs::File;
-use std::io::Read;
-
-use hermes_agent::{Opening, Setup, Told};
 use hermes_types::Message;
 
-use crate::Context;
-use crate::ask::now;
 use crate::screen::one_line;
 
-/// The most that is read of the owner's words about who the model is.
-const MOST_SOUL: u64 = 64 << 10;
 /// Characters of a message that are shown again.
 const SHOWN: usize = 160;
-
-/// What the model is told first.
-pub(super) fn told(context: &Context, setup: &Setup, model: &str) -> Told {
-    let mut soul = String::new();
-    if let Ok(file) = File::open(context.home.path().join("SOUL.md"))
-        && let Err(error) = file.take(MOST_SOUL).read_to_string(&mut soul)
-    {
-        context.screen.warn(&format!("SOUL.md is left out: {error}"));
-        soul.clear();
-    }
-    let (year, month, day) = now().date();
-    Opening {
-        soul: Some(&soul),
-        tools: &setup.tools,
-        backend: setup.plan.backend(),
-        cwd: setup.plan.directory(),
-        today: &format!("{year:04}-{month:02}-{day:02}"),
-        model,
-    }
-    .told()
-}
 
 /// The last exchanges, a line for each side.
 pub(super) fn recap(history: &[Message], most: usize) -> Vec<String> {

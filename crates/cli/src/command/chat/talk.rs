@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_agent::{Control, Conversation, Ended, Error, Exit, GuardRules, Hands, Mind, Setup};
+use hermes_agent::{Control, Conversation, Ended, Error, Exit, Hands, Mind, Setup};
 use hermes_store::{Choice, Session as Kept};
 
 use super::opening;
@@ -14,7 +14,8 @@ use crate::command::sessions::cost;
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone, one_line};
-use crate::wire::model::{client, models};
+use crate::wire::agent::opening_of;
+use crate::wire::model::mind;
 use crate::wire::store::told;
 
 /// Exchanges that are shown again when a conversation goes on.
@@ -110,7 +111,7 @@ impl<'a> Talk<'a> {
         let mut conversation =
             Conversation::resume(Arc::clone(&self.hands), mind.clone(), kept.id).await.map_err(failed)?;
         if name != kept.model {
-            let anew = opening::told(self.context, self.hands.setup(), &name);
+            let anew = opening_of(self.context, self.hands.setup(), &name);
             conversation.change_mind(mind, anew).await.map_err(failed)?;
         }
         self.conversation = Some(conversation);
@@ -137,7 +138,7 @@ impl<'a> Talk<'a> {
                 }
             };
             let model = mind.chain.first().map(|first| first.model.clone()).unwrap_or_default();
-            let told = opening::told(self.context, self.hands.setup(), &model);
+            let told = opening_of(self.context, self.hands.setup(), &model);
             let begun = Conversation::begin(Arc::clone(&self.hands), mind, told, text).await;
             self.conversation = Some(begun.map_err(failed)?);
         }
@@ -251,7 +252,7 @@ impl<'a> Talk<'a> {
             Err(failure) => self.explain(&failure),
             Ok(mind) => {
                 if let Some(conversation) = &mut self.conversation {
-                    let anew = opening::told(self.context, self.hands.setup(), name);
+                    let anew = opening_of(self.context, self.hands.setup(), name);
                     conversation.change_mind(mind.clone(), anew).await.map_err(failed)?;
                 }
                 self.mind = Ok(mind);
@@ -317,19 +318,6 @@ impl<'a> Talk<'a> {
         }
         Arc::into_inner(self.hands)
     }
-}
-
-/// Who answers.
-fn mind(context: &Context, config: &Config, chosen: Option<&str>) -> Result<Mind, Failure> {
-    let models = models(context, config, chosen)?;
-    Ok(Mind {
-        client: client(context),
-        chain: models.chain,
-        max_output: models.max_output,
-        effort: models.effort,
-        budget: u32::try_from(config.agent.max_turns).unwrap_or(u32::MAX),
-        guard: GuardRules::default(),
-    })
 }
 
 /// A conversation that cannot go on.

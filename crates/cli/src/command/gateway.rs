@@ -1,0 +1,165 @@
+//! `hermes gateway`: chats, served by one process.
+
+mod state;
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Rules, Sharing};
+use sha2::{Digest, Sha256};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::Context;
+use crate::args::GatewayAction;
+use crate::command::config::settings;
+use crate::config::file::make_home;
+use crate::config::keys::{BusyInput, Config};
+use crate::failure::{Failure, Kind};
+use crate::screen::Format;
+use crate::wire;
+use crate::wire::chat::{self, Account};
+use crate::wire::house::{self, ChatHouse};
+use state::State;
+
+/// Held as long as a gateway serves this home.
+const LOCK: &str = "gateway.lock";
+/// What happened, by whom.
+const AUDIT: &str = "audit.jsonl";
+
+pub(crate) fn run(action: GatewayAction, context: &Context) -> Result<ExitCode, Failure> {
+    match action {
+        GatewayAction::Run => {
+            let config = settings(context)?;
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            let code = runtime.block_on(serve(context, config));
+            runtime.shutdown_background();
+            code
+        }
+        GatewayAction::Status => status(context),
+    }
+}
+
+async fn serve(context: &Context, config: &Config) -> Result<ExitCode, Failure> {
+    let home = context.home.path();
+    make_home(home)?;
+    let _lock = only_one(&home.join(LOCK), "a gateway already serves this home")?;
+    house::check(context, config)?;
+    if let Some(warning) = house::warning(config) {
+        context.screen.warn(&warning);
+    }
+    let accounts = chat::accounts(config)?;
+    if accounts.is_empty() {
+        return Err(Failure::new(Kind::Configuration, "no chat platform is set up")
+            .hint("`hermes config set discord.bot_token TOKEN` connects a Discord bot"));
+    }
+    let mut locks = Vec::new();
+    for account in &accounts {
+        locks.push(only_one(&account_lock(context, account)?, "this bot is served by another gateway")?);
+    }
+    let store = wire::store::open(context).await?;
+    let logs = home.join("logs");
+    fs::create_dir_all(&logs)?;
+    let audit = Audit::open(&logs.join(AUDIT))?;
+    let own = Context { home: context.home.clone(), screen: context.screen, loaded: context.reload() };
+    let house = Arc::new(ChatHouse::new(Arc::new(own), config.clone(), store.clone()));
+    let rules = Rules {
+        sharing: Sharing {
+            group_per_user: config.general.group_sessions_per_user,
+            thread_per_user: config.general.thread_sessions_per_user,
+        },
+        busy: match config.display.busy_input_mode {
+            BusyInput::Queue => Busy::Queue,
+            BusyInput::Interrupt => Busy::Interrupt,
+            BusyInput::Steer => Busy::Steer,
+        },
+    };
+    let stop = CancellationToken::new();
+    let mut state = State::new(home.to_owned());
+    let mut channels = JoinSet::new();
+    for account in accounts {
+        let (platform, people) = (account.platform(), account.people(config, &store));
+        let channel: Arc<dyn Channel> = account.connect(&store).await?;
+        let (health, watched) = watch::channel(Health::Connecting);
+        state.watch(platform, watched);
+        let house = Arc::clone(&house) as Arc<dyn House>;
+        let gateway = Gateway::new(store.clone(), channel, house, people, audit.clone(), rules);
+        let stop = stop.clone();
+        channels.spawn(async move { (platform, gateway.run(health, stop).await) });
+    }
+    let places = wire::places(context, config);
+    let reaper = places.reap(house.engines()?);
+    let mut term = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    context.screen.note(&format!("serving chats; commands run on {}", house::backend(config)));
+    let mut unfit = None;
+    loop {
+        tokio::select! {
+            _ = term.recv() => stop.cancel(),
+            _ = interrupt.recv() => stop.cancel(),
+            () = state.changed() => state.write()?,
+            ended = channels.join_next() => match ended {
+                None => break,
+                Some(Ok((platform, Err(why)))) => {
+                    let failure = Failure::new(Kind::Unavailable, format!("{}: {why}", platform.word()));
+                    context.screen.warn(&failure.message);
+                    unfit = Some(failure.hint(why.remedy));
+                }
+                Some(_) => {}
+            },
+        }
+    }
+    state.remove();
+    if let Err(error) = reaper.finish().await {
+        tracing::warn!(%error, "leftovers of places could not be removed");
+    }
+    store.close().await;
+    match unfit {
+        Some(failure) => Err(failure),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Takes a lock that one process can have. It is free again when that process is gone, however it ended.
+fn only_one(path: &Path, taken: &str) -> Result<File, Failure> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Failure::new(Kind::Unavailable, taken)
+            .hint("`hermes gateway status` shows it; end it before you start another one")),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+/// The lock of an account, the same for every home of this user: a bot answers once.
+fn account_lock(context: &Context, account: &Account) -> Result<PathBuf, Failure> {
+    let state = match context.variable("XDG_STATE_HOME") {
+        Some(state) => PathBuf::from(state),
+        None => PathBuf::from(context.variable("HOME").unwrap_or("/")).join(".local/state"),
+    };
+    let folder = state.join("hermes").join("gateway-locks");
+    make_home(&folder)?;
+    let hash: String =
+        Sha256::digest(account.secret()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Ok(folder.join(format!("{}-{hash}.lock", account.platform().word())))
+}
+
+fn status(context: &Context) -> Result<ExitCode, Failure> {
+    let home = context.home.path();
+    let is_running = match File::open(home.join(LOCK)) {
+        Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
+        Err(_) => false,
+    };
+    let facts = state::facts(home, is_running);
+    if context.screen.format == Format::Json {
+        context.screen.json(&facts)?;
+    } else {
+        context.screen.text(&state::text(&facts))?;
+    }
+    Ok(if is_running { ExitCode::SUCCESS } else { Kind::Unavailable.code() })
+}

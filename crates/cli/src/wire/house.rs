@@ -1,0 +1,133 @@
+//! How the sessions of chats are furnished.
+
+use std::sync::Arc;
+
+use hermes_agent::{Mind, Setup, Told};
+use hermes_gateway::channel::Waiting;
+use hermes_gateway::{House, Room, RoomKind, Visit};
+use hermes_store::Store;
+use hermes_types::{BackendName, Door, SessionKey};
+
+use super::agent::{self, Visitor};
+use super::{Keep, Making, Session};
+use crate::Context;
+use crate::args::PlaceArgs;
+use crate::backends::{self, Usable};
+use crate::config::keys::Config;
+use crate::failure::{Failure, Kind};
+
+/// Where the commands of chats run: what the owner chose for them, or for everything. The owner's own machine must be chosen
+/// for chats by its name; where nothing is chosen it is the built-in sandbox.
+pub(crate) fn backend(config: &Config) -> BackendName {
+    config.gateway.terminal_backend.unwrap_or(match config.terminal.backend {
+        BackendName::Local => BackendName::Sandbox,
+        other => other,
+    })
+}
+
+/// Makes sure that commands of chats can run where they are to.
+pub(crate) fn check(context: &Context, config: &Config) -> Result<(), Failure> {
+    let backend = backend(config);
+    let standing = backends::look(context, config, backend);
+    if standing.is_usable() || matches!(standing.usable, Usable::Unknown(_)) {
+        return Ok(());
+    }
+    let why = standing.reason().unwrap_or("it does not work here");
+    Err(Failure::new(
+        Kind::Unavailable,
+        format!("commands of chats are to run on the {backend} backend, but: {why}"),
+    )
+    .hint("`hermes doctor` says what is missing")
+    .hint("`hermes config set gateway.terminal_backend docker` runs them in containers")
+    .hint(
+        "`hermes config set gateway.terminal_backend local` runs them as you, on this machine, with the gate asking",
+    ))
+}
+
+/// What is said at every start where chats reach the owner's machine.
+pub(crate) fn warning(config: &Config) -> Option<String> {
+    (backend(config) == BackendName::Local).then(|| {
+        "commands of chats run on this machine as you: whoever may write to the bot can reach your files, within what \
+         the gate allows. gateway.terminal_backend: sandbox (or docker) confines them"
+            .to_owned()
+    })
+}
+
+/// What is done for the sessions of chats.
+pub(crate) struct ChatHouse {
+    context: Arc<Context>,
+    config: Config,
+    args: PlaceArgs,
+    store: Store,
+}
+
+impl std::fmt::Debug for ChatHouse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChatHouse").field("args", &self.args).finish_non_exhaustive()
+    }
+}
+
+impl ChatHouse {
+    pub(crate) fn new(context: Arc<Context>, mut config: Config, store: Store) -> Self {
+        let backend = backend(&config);
+        let takes_images = !matches!(backend, BackendName::Local | BackendName::Sandbox | BackendName::Ssh);
+        let image = config.gateway.sandbox_image.clone().filter(|_| takes_images);
+        config.terminal.lifetime_seconds = config.gateway.sandbox_lifetime;
+        config.approvals.timeout = config.approvals.gateway_timeout;
+        let args = PlaceArgs { backend: Some(backend), image, session: None };
+        Self { context, config, args, store }
+    }
+
+    async fn setup(&self, visit: Visit) -> Result<Setup, Failure> {
+        let session = Session { key: visit.key.clone(), keep: Keep::Everything };
+        let plan = super::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
+        let visitor = Visitor {
+            person: visit.person,
+            door: Door::Chat,
+            attendance: visit.attendance,
+            ask: visit.ask,
+        };
+        agent::setup(&self.context, &self.config, plan, visitor, self.store.clone()).await
+    }
+}
+
+impl House for ChatHouse {
+    fn furnish<'a>(&'a self, visit: Visit) -> Waiting<'a, Result<Setup, String>> {
+        Box::pin(async move { self.setup(visit).await.map_err(|failure| in_words(&failure)) })
+    }
+
+    fn mind(&self, model: Option<&str>) -> Result<Mind, String> {
+        super::model::mind(&self.context, &self.config, model).map_err(|failure| in_words(&failure))
+    }
+
+    fn told(&self, setup: &Setup, model: &str, room: &Room) -> Told {
+        let mut told = agent::opening_of(&self.context, setup, model);
+        let place = match room.kind {
+            RoomKind::Dm => "a direct message",
+            RoomKind::Group => "a group",
+            RoomKind::Thread => "a thread, where several people may take part: each message begins with a name",
+        };
+        told.system.push_str(&format!(
+            "\n\nYou talk on {} in {place}. Answers are read in a chat: keep them short.",
+            room.platform.word()
+        ));
+        told
+    }
+
+    fn clear<'a>(&'a self, key: &'a SessionKey, _room: &'a Room) -> Waiting<'a, Result<(), String>> {
+        Box::pin(async move {
+            let places = super::places(&self.context, &self.config);
+            let found = places.find(key.as_str()).await.map_err(|error| error.to_string())?;
+            for place in found.iter().filter(|place| place.record.session == key.as_str()) {
+                place.remove().await.map_err(|error| error.to_string())?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What a chat is told of a failure. What to do about it is for the owner.
+fn in_words(failure: &Failure) -> String {
+    tracing::warn!(message = failure.message, hints = ?failure.hints, "a chat could not be served");
+    format!("this cannot be worked on now: {}", failure.message)
+}

@@ -1,0 +1,326 @@
+//! The way of a letter: known already, let in, kept, and given to its session.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hermes_agent::Event;
+use hermes_store::{Answer, Choice, NewLetter, Store};
+use hermes_types::{Person, SessionKey};
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::audit::Audit;
+use crate::channel::{Arrival, Channel, Desk, Health, Incoming, Post, Unfit};
+use crate::clock::now;
+use crate::house::House;
+use crate::key::{Sharing, session_key};
+use crate::letter::{Letter, Press, ReplyPlace, Room, RoomKind};
+use crate::office::Office;
+use crate::people::{Admission, Limiter, People};
+use crate::session::{self, Busy, Item, MAILBOX, Session};
+
+/// Letters and presses that may wait to be looked at.
+const ARRIVALS: usize = 256;
+/// How long answered letters are remembered, so that they are not answered again.
+const REMEMBERED: u64 = 7 * 24 * 3_600;
+/// How long whatever is under way may take when the gateway ends.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// How a gateway behaves.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// Who shares a session.
+    pub sharing: Sharing,
+    /// What is done about what is said while something is under way.
+    pub busy: Busy,
+}
+
+/// One channel and everything behind it.
+#[derive(Debug)]
+pub struct Gateway {
+    shared: Arc<Shared>,
+    limiter: Limiter,
+}
+
+/// What the sessions of a channel share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: Store,
+    pub(crate) channel: Arc<dyn Channel>,
+    pub(crate) office: Arc<Office>,
+    pub(crate) house: Arc<dyn House>,
+    pub(crate) sharing: Sharing,
+    pub(crate) busy: Busy,
+    people: People,
+    audit: Audit,
+    sessions: Mutex<HashMap<SessionKey, mpsc::Sender<Item>>>,
+    tasks: TaskTracker,
+}
+
+impl Gateway {
+    /// A gateway for one channel.
+    pub fn new(
+        store: Store,
+        channel: Arc<dyn Channel>,
+        house: Arc<dyn House>,
+        people: People,
+        audit: Audit,
+        rules: Rules,
+    ) -> Self {
+        let office = Arc::new(Office::new(Arc::clone(&channel), store.clone()));
+        let shared = Shared {
+            store,
+            channel,
+            office,
+            house,
+            sharing: rules.sharing,
+            busy: rules.busy,
+            people,
+            audit,
+            sessions: Mutex::default(),
+            tasks: TaskTracker::new(),
+        };
+        Self { shared: Arc::new(shared), limiter: Limiter::default() }
+    }
+
+    /// Works until it is told to stop: goes on with what was left, then takes what comes. Tells how the channel is.
+    pub async fn run(mut self, health: watch::Sender<Health>, stop: CancellationToken) -> Result<(), Unfit> {
+        self.recover().await;
+        let (arrivals, mut arrived) = mpsc::channel(ARRIVALS);
+        let office = tokio::spawn(Arc::clone(&self.shared.office).run(stop.clone()));
+        let channel = Arc::clone(&self.shared.channel);
+        let desk = Desk { arrivals, health };
+        let mut connected = {
+            let stop = stop.clone();
+            tokio::spawn(async move { channel.run(desk, stop).await })
+        };
+        let ended = loop {
+            tokio::select! {
+                Some(arrival) = arrived.recv() => self.arrive(arrival).await,
+                ended = &mut connected => break ended.unwrap_or(Ok(())),
+            }
+        };
+        // What does not end in time is gone on with by whoever comes next.
+        self.shared.sessions().clear();
+        self.shared.tasks.close();
+        if tokio::time::timeout(DRAIN, self.shared.tasks.wait()).await.is_err() {
+            tracing::warn!("something is still under way; it goes on with the next start");
+        }
+        office.abort();
+        ended
+    }
+
+    /// Goes on with the letters that were not answered.
+    async fn recover(&mut self) {
+        let forgotten = now().seconds().saturating_sub(REMEMBERED);
+        if let Err(error) = self.shared.store.forget_mail(hermes_types::Timestamp::from_seconds(forgotten)).await {
+            tracing::warn!(%error, "old letters cannot be forgotten");
+        }
+        let word = self.shared.channel.platform().word();
+        let waiting = match self.shared.store.waiting_letters(word).await {
+            Ok(waiting) => waiting,
+            Err(error) => {
+                tracing::error!(%error, "letters that wait cannot be read");
+                return;
+            }
+        };
+        for kept in waiting {
+            let letter: Letter = match serde_json::from_value(kept.event) {
+                Ok(letter) => letter,
+                Err(error) => {
+                    tracing::error!(%error, "a letter cannot be read");
+                    continue;
+                }
+            };
+            // Whoever is not let in any more is not answered.
+            let Admission::In(tier) = self.shared.people.admit(&letter).await else {
+                self.shared.done(kept.id).await;
+                continue;
+            };
+            let person = letter.room.platform.person(&letter.sender.id);
+            let approvers = self.shared.people.approvers(&person);
+            let is_admin = tier.is_admin();
+            let item = Item { id: kept.id, letter, person, is_admin, approvers, turn: kept.turn };
+            self.shared.give(&kept.key, item).await;
+        }
+    }
+
+    async fn arrive(&mut self, arrival: Arrival) {
+        let Arrival { what, kept } = arrival;
+        match what {
+            Incoming::Said(letter) => {
+                if self.receive(*letter).await.is_err() {
+                    // It is not kept, so the platform is not told that it arrived.
+                    return;
+                }
+            }
+            Incoming::Pressed(press) => {
+                let shared = Arc::clone(&self.shared);
+                self.shared.tasks.spawn(async move { shared.pressed(*press).await });
+            }
+        }
+        // Whoever does not wait for it does not need it.
+        kept.send(()).ok();
+    }
+
+    /// Takes a letter in. An error means that it could not be kept.
+    async fn receive(&mut self, letter: Letter) -> Result<(), hermes_store::Error> {
+        let shared = &self.shared;
+        let room = answer_room(&letter);
+        let (word, person) = (room.platform.word(), room.platform.person(&letter.sender.id));
+        if shared.store.is_received(word, &letter.room.chat, &letter.message).await? {
+            return Ok(());
+        }
+        let tier = match shared.people.admit(&letter).await {
+            Admission::In(tier) => tier,
+            Admission::Stranger(answer) => {
+                shared.audit.note("stranger", &json!({ "person": person, "room": letter.room.chat }));
+                if let Some(text) = answer {
+                    shared.tell(&letter.room, &text).await;
+                }
+                return Ok(());
+            }
+        };
+        if let Err(wait) = self.limiter.take(&person, now()) {
+            if let Some(text) = wait {
+                shared.tell(&letter.room, &text).await;
+            }
+            return Ok(());
+        }
+        let key = session_key(&room, &letter.sender.id, shared.sharing);
+        let new = NewLetter {
+            platform: word.to_owned(),
+            chat: letter.room.chat.clone(),
+            message: letter.message.clone(),
+            key: key.clone(),
+            person: person.clone(),
+            at: now(),
+            event: json!(letter),
+        };
+        let Some(id) = shared.store.receive(new).await? else { return Ok(()) };
+        shared.audit.note("letter", &json!({ "person": person, "session": key, "message": letter.message }));
+        let approvers = shared.people.approvers(&person);
+        let item = Item { id, letter, person, is_admin: tier.is_admin(), approvers, turn: None };
+        shared.give(&key, item).await;
+        Ok(())
+    }
+}
+
+/// Where a letter is answered.
+fn answer_room(letter: &Letter) -> Room {
+    match &letter.reply {
+        ReplyPlace::Here => letter.room.clone(),
+        // A thread that is opened under a message has the id of that message.
+        ReplyPlace::Thread(name) => Room {
+            kind: RoomKind::Thread,
+            chat: letter.message.clone(),
+            thread: Some(letter.message.clone()),
+            parent: Some(letter.room.chat.clone()),
+            name: Some(name.clone()),
+            platform: letter.room.platform,
+        },
+    }
+}
+
+impl Shared {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, mpsc::Sender<Item>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives something to a session, whose task is begun if there is none.
+    async fn give(self: &Arc<Self>, key: &SessionKey, item: Item) {
+        if item.letter.room.kind == RoomKind::Thread {
+            self.joined(&item.letter.room).await;
+        }
+        let refused = {
+            let mut sessions = self.sessions();
+            let mailbox = sessions.entry(key.clone()).or_insert_with(|| {
+                let (mailbox, items) = mpsc::channel(MAILBOX);
+                let room = item.letter.room.clone();
+                let session = Session::new(Arc::clone(self), key.clone(), items, room);
+                self.tasks.spawn(session.run());
+                mailbox
+            });
+            mailbox.try_send(item).err()
+        };
+        if let Some(refused) = refused {
+            let item = refused.into_inner();
+            let text = "too much is waiting here already; say it again later";
+            let parts = session::parts(&self.channel, key, &item.letter, text);
+            if let Err(error) = self.store.reply(vec![item.id], parts, now()).await {
+                tracing::error!(%error, "an answer cannot be kept");
+            }
+            self.office.wake();
+        }
+    }
+
+    /// Lets the task of a session go, unless something came meanwhile.
+    pub(crate) fn leave(&self, key: &SessionKey, mailbox: &mpsc::Receiver<Item>) -> bool {
+        let mut sessions = self.sessions();
+        let is_over = mailbox.is_empty();
+        if is_over {
+            sessions.remove(key);
+        }
+        is_over
+    }
+
+    /// Notes that we take part in a thread.
+    pub(crate) async fn joined(&self, room: &Room) {
+        let Some(thread) = &room.thread else { return };
+        self.channel.joined(thread);
+        if let Err(error) = self.store.take_part(room.platform.word(), thread, now()).await {
+            tracing::warn!(%error, "a thread cannot be remembered");
+        }
+    }
+
+    /// Is done with a letter about which nothing is said.
+    async fn done(&self, letter: hermes_store::LetterId) {
+        if let Err(error) = self.store.reply(vec![letter], Vec::new(), now()).await {
+            tracing::error!(%error, "a letter cannot be put away");
+        }
+    }
+
+    /// Says something in a room that belongs to no session.
+    async fn tell(&self, room: &Room, text: &str) {
+        let post = Post { text: text.to_owned(), ..Post::default() };
+        let key = SessionKey::new(String::new());
+        let part = session::part(&self.channel, &key, &room.chat, None, &post);
+        if let Err(error) = self.store.reply(Vec::new(), vec![part], now()).await {
+            tracing::error!(%error, "a word cannot be kept");
+        }
+        self.office.wake();
+    }
+
+    /// Hears what happens in a turn.
+    pub(crate) fn heard(&self, key: &SessionKey, person: &Person, event: &Event) {
+        if let Event::Calling { tool, preview, .. } = event {
+            let what = json!({ "person": person, "session": key, "tool": tool, "what": preview });
+            self.audit.note("call", &what);
+        }
+    }
+
+    async fn pressed(&self, press: Press) {
+        let person = press.room.platform.person(&press.sender.id);
+        let Some((id, choice)) = session::pressed(&press.value) else {
+            return self.channel.whisper(&press.interaction, "this button does nothing any more").await;
+        };
+        let text = self.decide(id, &person, choice).await;
+        self.channel.whisper(&press.interaction, &text).await;
+    }
+
+    /// Answers a question of the gate. Gives words about what came of it.
+    pub(crate) async fn decide(&self, id: &str, person: &Person, choice: Choice) -> String {
+        let answer = Answer { by: person.clone(), at: now(), choice: choice.clone() };
+        match self.store.answer(id, answer).await {
+            Ok(answering) => {
+                let text = session::answered(&answering, &choice);
+                self.audit.note("answer", &json!({ "person": person, "question": id, "came_of_it": text }));
+                text
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+}

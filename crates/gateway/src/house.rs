@@ -1,0 +1,39 @@
+//! What the gateway is given: how sessions are furnished, and who answers in them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hermes_agent::{Ask, Mind, Setup, Told};
+use hermes_types::{Attendance, Person, SessionKey};
+
+use crate::channel::Waiting;
+use crate::letter::Room;
+
+/// Somebody who comes to a session.
+pub struct Visit {
+    /// The session.
+    pub key: SessionKey,
+    /// Where it takes place.
+    pub room: Room,
+    /// Who comes.
+    pub person: Person,
+    /// Who may answer questions.
+    pub attendance: Attendance,
+    /// How they are asked.
+    pub ask: Arc<dyn Ask>,
+}
+
+/// Whoever runs the gateway furnishes its sessions.
+pub trait House: Send + Sync + fmt::Debug {
+    /// What a session works with, or what keeps it from working, in words for the chat.
+    fn furnish<'a>(&'a self, visit: Visit) -> Waiting<'a, Result<Setup, String>>;
+
+    /// Who answers, or what keeps everybody from it, in words for the chat.
+    fn mind(&self, model: Option<&str>) -> Result<Mind, String>;
+
+    /// What the model is told first.
+    fn told(&self, setup: &Setup, model: &str, room: &Room) -> Told;
+
+    /// Ends the place of a session with all that is in it.
+    fn clear<'a>(&'a self, key: &'a SessionKey, room: &'a Room) -> Waiting<'a, Result<(), String>>;
+}

@@ -1,0 +1,149 @@
+//! Delivers parts: one after the other in each chat, chats beside each other, until it is known what became of each.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_store::{Delivery, Outgoing, Store};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::channel::{Channel, Found, Post, Undelivered};
+use crate::clock::now;
+
+/// The first pause after a failure; each is twice as long as the one before it.
+const PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long to wait before the store is asked again after it failed.
+const STORE_PAUSE: Duration = Duration::from_secs(1);
+/// What is said with a message that may be there twice.
+const PERHAPS_TWICE: &str = "(this may have been sent before)";
+
+/// The way out of one channel.
+#[derive(Debug)]
+pub(crate) struct Office {
+    channel: Arc<dyn Channel>,
+    store: Store,
+    wake: Notify,
+}
+
+impl Office {
+    pub(crate) fn new(channel: Arc<dyn Channel>, store: Store) -> Self {
+        Self { channel, store, wake: Notify::new() }
+    }
+
+    /// Says that there is something to deliver.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Delivers until it is told to stop. What is being sent then is waited for by nobody: the store knows that it is
+    /// doubtful.
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut busy = HashSet::new();
+        let mut chats = JoinSet::new();
+        loop {
+            for (chat, parts) in self.waiting(&busy).await {
+                busy.insert(chat.clone());
+                let office = Arc::clone(&self);
+                chats.spawn(async move {
+                    for part in parts {
+                        office.deliver(part).await;
+                    }
+                    chat
+                });
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.wake.notified() => {}
+                Some(done) = chats.join_next() => {
+                    if let Ok(chat) = done {
+                        busy.remove(&chat);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What waits in chats where nothing is being sent.
+    async fn waiting(&self, busy: &HashSet<String>) -> HashMap<String, Vec<Outgoing>> {
+        let mut chats: HashMap<String, Vec<Outgoing>> = HashMap::new();
+        match self.store.undelivered(self.channel.platform().word()).await {
+            Ok(parts) => {
+                for part in parts.into_iter().filter(|part| !busy.contains(&part.chat)) {
+                    chats.entry(part.chat.clone()).or_default().push(part);
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "what is to be delivered cannot be read");
+                tokio::time::sleep(STORE_PAUSE).await;
+                self.wake();
+            }
+        }
+        chats
+    }
+
+    async fn deliver(&self, part: Outgoing) {
+        let Ok(mut post) = serde_json::from_value::<Post>(part.body.clone()) else {
+            tracing::error!(part = part.id.number(), "a part cannot be read");
+            return self.note(&part, Delivery::Failed("it cannot be read".to_owned())).await;
+        };
+        // No other part of any store has it, also when a store is begun anew.
+        let mark = format!("{:x}-{:x}", part.created.seconds(), part.id.number());
+        let mut doubtful = part.doubtful.is_some();
+        let mut pause = PAUSE;
+        loop {
+            if doubtful && post.replaces.is_none() {
+                match self.channel.find(&part.chat, &post, &mark).await {
+                    Found::There(message) => return self.note(&part, Delivery::Sent(message)).await,
+                    Found::NotThere => {}
+                    Found::Unclear if !post.text.ends_with(PERHAPS_TWICE) => {
+                        post.text = format!("{}\n{PERHAPS_TWICE}", post.text);
+                    }
+                    Found::Unclear => {}
+                }
+            }
+            if let Err(error) = self.store.delivering(part.id, now()).await {
+                // What cannot be noted is not sent: nobody could tell later that it was.
+                tracing::error!(%error, "nothing can be delivered");
+                tokio::time::sleep(STORE_PAUSE).await;
+                continue;
+            }
+            let sent = match &post.replaces {
+                Some(message) => self.channel.edit(&part.chat, message, &post).await.map(|()| message.clone()),
+                None => self.channel.send(&part.chat, &post, &mark).await,
+            };
+            match sent {
+                Ok(message) => return self.note(&part, Delivery::Sent(message)).await,
+                Err(Undelivered::Never(why)) => {
+                    tracing::warn!(chat = part.chat, why, "a message cannot be delivered");
+                    return self.note(&part, Delivery::Failed(why)).await;
+                }
+                Err(Undelivered::Unknown(why)) => {
+                    tracing::warn!(chat = part.chat, why, "nobody knows whether a message arrived");
+                    doubtful = true;
+                    tokio::time::sleep(pause).await;
+                }
+                Err(Undelivered::Later { after, why }) => {
+                    tracing::info!(chat = part.chat, why, "a message is delivered later");
+                    doubtful = false;
+                    self.note(&part, Delivery::Later(why)).await;
+                    tokio::time::sleep(after.unwrap_or(pause)).await;
+                }
+            }
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+    }
+
+    async fn note(&self, part: &Outgoing, delivery: Delivery) {
+        while let Err(error) = self.store.delivered(part.id, delivery.clone(), now()).await {
+            tracing::error!(%error, "what became of a message cannot be kept");
+            if matches!(error, hermes_store::Error::Closed) {
+                return;
+            }
+            tokio::time::sleep(STORE_PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! One session: its task works on one letter after the other, and hears what is said meanwhile.
+
+mod ask;
+mod words;
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying};
+use hermes_store::{LetterId, Store, TurnId};
+use hermes_types::{Attendance, Person, SessionKey};
+use tokio::sync::mpsc;
+
+use crate::channel::{Channel, Sign};
+use crate::clock::now;
+use crate::command::{Command, Scope};
+use crate::gateway::Shared;
+use crate::house::Visit;
+use crate::letter::{Letter, ReplyPlace, Room};
+pub(crate) use ask::{answered, pressed};
+use ask::ChatAsk;
+pub(crate) use words::{part, parts};
+
+/// Letters that wait for a session; whoever sends more is told so.
+pub(crate) const MAILBOX: usize = 64;
+/// How long a session that has nothing to do stays in memory.
+const LINGER: Duration = Duration::from_secs(60);
+/// A letter that is older than this is answered with a word about it.
+const LATE: u64 = 600;
+/// How often opening a thread is tried.
+const TRIES: u32 = 3;
+
+/// What a session is given to work on.
+#[derive(Debug)]
+pub(crate) struct Item {
+    /// What it is in the inbox.
+    pub(crate) id: LetterId,
+    /// What it says.
+    pub(crate) letter: Letter,
+    /// Who wrote it.
+    pub(crate) person: Person,
+    /// Whether they may use the commands of operators.
+    pub(crate) is_admin: bool,
+    /// Who may answer questions about it.
+    pub(crate) approvers: Vec<Person>,
+    /// The turn that began to answer it before hermes was restarted.
+    pub(crate) turn: Option<TurnId>,
+}
+
+/// What is done about a letter while another one is worked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Busy {
+    /// It waits.
+    Queue,
+    /// The work is ended, and it is next.
+    Interrupt,
+    /// The model is told with the next result of a tool.
+    Steer,
+}
+
+/// The task of one session.
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    key: SessionKey,
+    mailbox: mpsc::Receiver<Item>,
+    /// What is next, before what is in the mailbox.
+    next: VecDeque<Item>,
+    hands: Option<Arc<Hands>>,
+    conversation: Option<Conversation>,
+    ask: Arc<ChatAsk>,
+    /// The model somebody chose.
+    model: Option<String>,
+}
+
+impl Session {
+    pub(crate) fn new(shared: Arc<Shared>, key: SessionKey, mailbox: mpsc::Receiver<Item>, room: Room) -> Self {
+        let ask = Arc::new(ChatAsk::new(Arc::clone(&shared), key.clone(), room));
+        Self {
+            shared,
+            key,
+            mailbox,
+            next: VecDeque::new(),
+            hands: None,
+            conversation: None,
+            ask,
+            model: None,
+        }
+    }
+
+    /// Works until there was nothing to do for a while.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let item = match self.next.pop_front() {
+                Some(item) => item,
+                None => match tokio::time::timeout(LINGER, self.mailbox.recv()).await {
+                    Ok(Some(item)) => item,
+                    Ok(None) => return,
+                    Err(_idle) if self.shared.leave(&self.key, &self.mailbox) => return,
+                    Err(_idle) => continue,
+                },
+            };
+            self.take(item).await;
+        }
+    }
+
+    async fn take(&mut self, mut item: Item) {
+        if let Err(why) = self.settle(&mut item).await {
+            return self.say(&item, &why).await;
+        }
+        self.ask.enter(&item);
+        match Command::parse(&item.letter.text).filter(|_| item.turn.is_none()) {
+            Some(command) => self.obey(item, command).await,
+            None => self.answer(item).await,
+        }
+    }
+
+    /// Opens the thread that the answer is wanted in. Where that cannot be, the answer is given where it was asked.
+    async fn settle(&mut self, item: &mut Item) -> Result<(), String> {
+        let ReplyPlace::Thread(name) = &item.letter.reply else { return Ok(()) };
+        let name = name.clone();
+        for attempt in 0..TRIES {
+            match self.shared.channel.open_thread(&item.letter, &name).await {
+                Ok(room) => {
+                    self.shared.joined(&room).await;
+                    item.letter.room = room;
+                    break;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, attempt, "a thread could not be opened");
+                    if matches!(error, crate::Undelivered::Never(_)) || attempt + 1 == TRIES {
+                        item.letter.text =
+                            format!("{}\n\n[No thread could be opened: {error}.]", item.letter.text);
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_secs(u64::from(attempt) + 1)).await;
+                }
+            }
+        }
+        item.letter.reply = ReplyPlace::Here;
+        let event = serde_json::to_value(&item.letter).map_err(|error| error.to_string())?;
+        self.store().readdress(item.id, &self.key, event).await.map_err(|error| error.to_string())
+    }
+
+    fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    fn channel(&self) -> &Arc<dyn Channel> {
+        &self.shared.channel
+    }
+
+    /// Answers a letter with words of ours.
+    async fn say(&self, item: &Item, text: &str) {
+        let parts = words::parts(&self.shared.channel, &self.key, &item.letter, text);
+        if let Err(error) = self.store().reply(vec![item.id], parts, now()).await {
+            tracing::error!(%error, "an answer cannot be kept");
+        }
+        if let Some(interaction) = &item.letter.interaction {
+            self.channel().whisper(interaction, "done").await;
+        }
+        self.shared.office.wake();
+    }
+
+    /// Has a letter answered by the model.
+    async fn answer(&mut self, item: Item) {
+        self.channel().mark(&item.letter, Sign::Seen).await;
+        let sign = match self.work(&item).await {
+            Ok(Exit::Answered) => Sign::Done,
+            Ok(Exit::Interrupted) => Sign::Nothing,
+            Ok(_) => Sign::Failed,
+            Err(why) => {
+                self.say(&item, &why).await;
+                Sign::Failed
+            }
+        };
+        self.shared.office.wake();
+        self.channel().mark(&item.letter, sign).await;
+    }
+
+    async fn work(&mut self, item: &Item) -> Result<Exit, String> {
+        let told = |error: hermes_store::Error| error.to_string();
+        self.open(item).await?;
+        let Some(conversation) = &self.conversation else { return Err("there is no conversation".to_owned()) };
+        let open = self.store().turn(conversation.id()).await.map_err(told)?;
+        let is_ours = open.as_ref().is_some_and(|open| Some(open.id) == item.turn);
+        if open.is_some() {
+            // Something was not ended before hermes was restarted. It comes first, whoever began it.
+            let ended = self.attend(item, None).await?;
+            if is_ours {
+                return Ok(ended.exit);
+            }
+        } else if item.turn.is_some() && self.is_done(item).await? {
+            return Ok(Exit::Answered);
+        }
+        let text = words::told(&item.letter, self.shared.sharing, now());
+        Ok(self.attend(item, Some(&text)).await?.exit)
+    }
+
+    /// Whether a letter was answered meanwhile.
+    async fn is_done(&self, item: &Item) -> Result<bool, String> {
+        let platform = item.letter.room.platform.word();
+        let waiting = self.store().waiting_letters(platform).await.map_err(|error| error.to_string())?;
+        Ok(!waiting.iter().any(|letter| letter.id == item.id))
+    }
+
+    /// Has something answered, or what was not answered to its end, while it hears what comes.
+    async fn attend(&mut self, item: &Item, text: Option<&str>) -> Result<Ended, String> {
+        let Some(mut conversation) = self.conversation.take() else {
+            return Err("there is no conversation".to_owned());
+        };
+        let letters = if text.is_some() { vec![item.id] } else { Vec::new() };
+        let reply = self.reply(item);
+        let control = Control { mail: Mail { letters, reply: Some(reply) }, ..Control::default() };
+        let shared = Arc::clone(&self.shared);
+        let (key, person) = (self.key.clone(), item.person.clone());
+        let watch = move |event: Event| shared.heard(&key, &person, &event);
+        let ended = {
+            let turn = async {
+                match text {
+                    Some(text) => conversation.say(text, &control, &watch).await.map(Some),
+                    None => conversation.carry_on(&control, &watch).await,
+                }
+            };
+            let mut turn = pin!(turn);
+            let mut typing = tokio::time::interval(self.channel().manners().typing);
+            loop {
+                tokio::select! {
+                    ended = &mut turn => break ended,
+                    Some(other) = self.mailbox.recv() => self.meanwhile(other, &control).await,
+                    _ = typing.tick() => {
+                        if !self.ask.is_waiting() {
+                            self.channel().typing(&item.letter.room.chat).await;
+                        }
+                    }
+                }
+            }
+        };
+        self.conversation = Some(conversation);
+        match ended {
+            Ok(Some(ended)) => Ok(ended),
+            Ok(None) => Err("there was nothing to go on with".to_owned()),
+            Err(error) => Err(format!("this could not be worked on: {error}")),
+        }
+    }
+
+    /// What is written back when a turn ends.
+    fn reply(&self, item: &Item) -> Replying {
+        let (channel, key, letter) = (Arc::clone(self.channel()), self.key.clone(), item.letter.clone());
+        let late = words::lateness(&letter, now(), LATE);
+        Arc::new(move |exit: &Exit, text: &str| {
+            let text = words::reply(exit, text, late.as_deref());
+            if text.is_empty() { Vec::new() } else { words::parts(&channel, &key, &letter, &text) }
+        })
+    }
+
+    /// Hears something while a turn is under way.
+    async fn meanwhile(&mut self, item: Item, control: &Control) {
+        let command = Command::parse(&item.letter.text);
+        match (command, self.shared.busy) {
+            (Some(Command::Stop), _) => {
+                control.stop.cancel();
+                self.say(&item, "stopped").await;
+            }
+            (Some(Command::New), _) => {
+                control.stop.cancel();
+                self.next.push_front(item);
+            }
+            (Some(Command::Steer(text)), _) => self.steer(item, text, control).await,
+            (Some(Command::Queue(text)), _) => {
+                let letter = Letter { text, ..item.letter.clone() };
+                self.next.push_back(Item { letter, ..item });
+            }
+            (Some(command), _) if command.works_while_busy() => self.obey(item, command).await,
+            (Some(_), _) => self.say(&item, "something is under way: wait for it, or end it with /stop").await,
+            (None, _) if self.ask.clarified(&item) => {
+                if let Err(error) = self.store().reply(vec![item.id], Vec::new(), now()).await {
+                    tracing::error!(%error, "an answer cannot be kept");
+                }
+            }
+            (None, Busy::Queue) => self.wait(item).await,
+            (None, Busy::Interrupt) => {
+                control.stop.cancel();
+                self.next.push_front(item);
+            }
+            (None, Busy::Steer) => {
+                let text = words::told(&item.letter, self.shared.sharing, now());
+                self.steer(item, text, control).await;
+            }
+        }
+    }
+
+    async fn wait(&mut self, item: Item) {
+        if self.next.len() >= MAILBOX {
+            return self.say(&item, "too much is waiting here already; say it again later").await;
+        }
+        self.next.push_back(item);
+    }
+
+    /// Lets the turn that is under way answer a letter too.
+    async fn steer(&mut self, item: Item, text: String, control: &Control) {
+        let turn = match self.shared.store.current(&self.key).await {
+            Ok(Some(session)) => self.shared.store.turn(&session.id).await.ok().flatten(),
+            _ => None,
+        };
+        match turn {
+            Some(turn) if self.shared.store.join_turn(item.id, turn.id).await.is_ok() => control.steer(text),
+            _ => self.wait(item).await,
+        }
+    }
+
+    /// Does what a command says.
+    async fn obey(&mut self, item: Item, command: Command) {
+        if command.needs_admin() && !item.is_admin {
+            return self.say(&item, "only an admin of this bot may do that").await;
+        }
+        let text = match command {
+            Command::Help => Command::help(item.is_admin),
+            Command::Stop => "nothing is under way".to_owned(),
+            Command::New => self.begin_anew(&item.letter.room).await,
+            Command::Approve { id, scope } => self.ask.decide(&item, id.as_deref(), choice(scope)).await,
+            Command::Deny { id, reason } => {
+                self.ask.decide(&item, id.as_deref(), hermes_store::Choice::Deny { reason }).await
+            }
+            Command::Queue(text) | Command::Steer(text) => {
+                let letter = Letter { text, ..item.letter.clone() };
+                return self.next.push_front(Item { letter, ..item });
+            }
+            Command::Retry => match self.taken_back(&item, 1).await {
+                Ok(Some(text)) => {
+                    let letter = Letter { text, ..item.letter.clone() };
+                    return self.next.push_front(Item { letter, ..item });
+                }
+                Ok(None) => "nothing was said yet".to_owned(),
+                Err(why) => why,
+            },
+            Command::Undo(count) => match self.taken_back(&item, count).await {
+                Ok(Some(text)) => format!("taken back: {text}"),
+                Ok(None) => "nothing was said yet".to_owned(),
+                Err(why) => why,
+            },
+            Command::Model(None) => words::mind(&self.shared.house.mind(self.model.as_deref())),
+            Command::Model(Some(name)) => self.change_model(&item, name).await,
+            Command::Status => self.status(&item).await,
+            Command::Usage => self.usage().await,
+            Command::Whoami => {
+                let tier = if item.is_admin { "admin" } else { "user" };
+                format!("{} ({}), {tier}", item.letter.sender.name, item.person.as_str())
+            }
+            Command::Sethome => {
+                let room = &item.letter.room;
+                match self.store().set_home(room.platform.word(), &room.chat, &item.person, now()).await {
+                    Ok(()) => "this is the home channel now".to_owned(),
+                    Err(error) => error.to_string(),
+                }
+            }
+            Command::Unknown(name) => format!("there is no command /{name}; /help lists those there are"),
+            other => format!("/{} is not there yet", other.name()),
+        };
+        self.say(&item, &text).await;
+    }
+
+    /// Ends the conversation and its place.
+    async fn begin_anew(&mut self, room: &Room) -> String {
+        let current = match self.conversation.take() {
+            Some(conversation) => Some(conversation.id().clone()),
+            None => self.store().current(&self.key).await.ok().flatten().map(|session| session.id),
+        };
+        self.hands = None;
+        if let Some(id) = current
+            && let Err(error) = self.store().end(&id, "new", now()).await
+        {
+            return format!("the conversation could not be ended: {error}");
+        }
+        match self.shared.house.clear(&self.key, room).await {
+            Ok(()) => "a new conversation, in a new place".to_owned(),
+            Err(why) => format!("a new conversation; its old place could not be removed: {why}"),
+        }
+    }
+
+    async fn taken_back(&mut self, item: &Item, count: usize) -> Result<Option<String>, String> {
+        self.open(item).await?;
+        let mut last = None;
+        for _ in 0..count.max(1) {
+            let Some(conversation) = &mut self.conversation else { break };
+            match conversation.undo().await.map_err(|error| error.to_string())? {
+                Some(text) => last = Some(text),
+                None => break,
+            }
+        }
+        Ok(last)
+    }
+
+    async fn change_model(&mut self, item: &Item, name: String) -> String {
+        let mind = self.shared.house.mind(Some(&name));
+        if let (Ok(mind), Ok(())) = (&mind, self.open(item).await)
+            && let (Some(conversation), Some(hands)) = (&mut self.conversation, &self.hands)
+        {
+            let told = self.shared.house.told(hands.setup(), &name, &item.letter.room);
+            if let Err(error) = conversation.change_mind(mind.clone(), told).await {
+                return error.to_string();
+            }
+            self.model = Some(name);
+        }
+        words::mind(&mind)
+    }
+
+    async fn status(&self, item: &Item) -> String {
+        let mut lines = vec![format!("session  {}", self.key.as_str())];
+        if let Some(hands) = &self.hands {
+            let plan = &hands.setup().plan;
+            lines.push(format!("place    {} on {}", plan.name(), plan.backend()));
+        }
+        if let Ok(Some(session)) = self.store().current(&self.key).await {
+            lines.push(format!("model    {} ({})", session.model, session.provider));
+            lines.push(format!("id       {}", session.id));
+        }
+        lines.push(format!("waiting  {}", self.next.len()));
+        lines.push(format!("you      {}", item.person.as_str()));
+        format!("```\n{}\n```", lines.join("\n"))
+    }
+
+    async fn usage(&self) -> String {
+        match self.store().current(&self.key).await {
+            Ok(Some(session)) => format!(
+                "{} calls; tokens: {} in ({} from the cache), {} out",
+                session.api_calls,
+                session.usage.prompt(),
+                session.usage.cache_read,
+                session.usage.output
+            ),
+            Ok(None) => "nothing was said yet".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Makes sure that there is a conversation, with hands that serve whoever wrote this.
+    async fn open(&mut self, item: &Item) -> Result<(), String> {
+        let attendance = Attendance::Attended(item.approvers.clone());
+        let hands = match &self.hands {
+            Some(hands) => Arc::clone(hands),
+            None => {
+                let visit = Visit {
+                    key: self.key.clone(),
+                    room: item.letter.room.clone(),
+                    person: item.person.clone(),
+                    attendance: attendance.clone(),
+                    ask: Arc::clone(&self.ask) as Arc<dyn hermes_agent::Ask>,
+                };
+                let hands = Arc::new(Hands::new(self.shared.house.furnish(visit).await?));
+                self.hands = Some(Arc::clone(&hands));
+                hands
+            }
+        };
+        hands.serve(item.person.clone(), attendance);
+        if self.conversation.is_some() {
+            return Ok(());
+        }
+        let mind = self.shared.house.mind(self.model.as_deref())?;
+        let kept = self.store().current(&self.key).await.map_err(|error| error.to_string())?;
+        let conversation = match kept {
+            Some(kept) => Conversation::resume(hands, mind, kept.id).await,
+            None => {
+                let model = mind.chain.first().map(|first| first.model.clone()).unwrap_or_default();
+                let told = self.shared.house.told(hands.setup(), &model, &item.letter.room);
+                Conversation::begin(hands, mind, told, &item.letter.text).await
+            }
+        };
+        self.conversation = Some(conversation.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+}
+
+fn choice(scope: Scope) -> hermes_store::Choice {
+    match scope {
+        Scope::Once => hermes_store::Choice::Once,
+        Scope::Session => hermes_store::Choice::Session,
+        Scope::Always => hermes_store::Choice::Always,
+    }
+}

@@ -1,0 +1,1 @@
+pub fn is_silence(reply: &str) -> bool { reply.trim() == "[SILENT]" }
