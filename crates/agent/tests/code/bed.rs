@@ -1,7 +1,7 @@
 //! Hands of one session, and the people behind them.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::tool::Scene;
@@ -153,7 +153,7 @@ impl Bed {
         let owner = Person::new("cli");
         let setup = Setup {
             plan: self.plan(),
-            gate: Arc::new(RwLock::new(Gate { mode: self.mode, ..Gate::default() })),
+            gate: Arc::new(Gate { mode: self.mode, ..Gate::default() }),
             person: owner.clone(),
             door: Door::Cli,
             attendance: Attendance::Attended(vec![owner]),

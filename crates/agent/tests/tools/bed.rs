@@ -1,7 +1,7 @@
 //! Hands of one session, and the people behind them.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::tool::Scene;
@@ -159,7 +159,7 @@ impl Bed {
         let person = Arc::new(Somebody::default());
         let setup = Setup {
             plan: self.plan(),
-            gate: Arc::new(RwLock::new(Gate { mode: self.mode, ..Gate::default() })),
+            gate: Arc::new(Gate { mode: self.mode, ..Gate::default() }),
             person: Person::new("cli"),
             door: Door::Cli,
             attendance: self.attendance.clone(),
