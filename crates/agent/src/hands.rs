@@ -1,7 +1,7 @@
 //! What a session does its work with: a place, the gate in front of it, and people who can be asked.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use hermes_exec::backend::docker::pull::Means;
@@ -56,8 +56,8 @@ pub struct Setup {
     pub session: SessionKey,
     /// Where commands run.
     pub plan: Plan,
-    /// What the owner and the people have decided.
-    pub gate: Arc<RwLock<Gate>>,
+    /// What the owner has decided. What people have allowed is in the store.
+    pub gate: Arc<Gate>,
     /// Who asks.
     pub person: Person,
     /// By which door.
@@ -197,14 +197,11 @@ impl Hands {
             // Whoever was there has answered; nobody has to be there any more.
             origin.attendance = Attendance::Attended(vec![answer.by.clone()]);
         }
-        let verdict = {
-            let gate = read(&self.setup.gate);
-            match &asked {
-                Some((stored, _)) => gate.reopen(stored.clone(), &origin, moment),
-                None => gate.judge(job, &origin, moment),
-            }
+        let judge = |gate: &Gate| match &asked {
+            Some((stored, _)) => gate.reopen(stored.clone(), &origin, moment),
+            None => gate.judge(job.clone(), &origin, moment),
         };
-        let question = match verdict {
+        let question = match self.judged(judge).await? {
             Verdict::Allow(permit) => return Ok(Granted { permit, by: None }),
             Verdict::Deny(refusal) => return Err(No::Refused(refusal)),
             Verdict::Ask(question) => question,
@@ -217,21 +214,47 @@ impl Hands {
         let answer = match asked {
             Some((_, Some(answer))) => Some(answer),
             Some((_, None)) => self.put(&question, scene).await?,
-            None => {
-                self.setup.store.ask(self.kept(&question, scene)?).await?;
-                self.put(&question, scene).await?
-            }
+            None => self.put_anew(&question, scene).await?,
         };
         self.settle(question, answer).await
     }
 
+    /// What the gate says about a job, with all that was allowed to happen again.
+    pub async fn judge(&self, job: Job) -> Result<Verdict, No> {
+        let moment = Moment { now: now(), seed: seed().map_err(No::NoChance)? };
+        let origin = self.origin();
+        Ok(self.judged(|gate| gate.judge(job.clone(), &origin, moment)).await?)
+    }
+
+    /// Keeps a question of the gate, and puts it.
+    pub async fn ask(&self, question: Question, scene: Scene<'_>) -> Result<Permit, No> {
+        let answer = self.put_anew(&question, scene).await?;
+        Ok(self.settle(question, answer).await?.permit)
+    }
+
     /// A permit for what nobody has to be asked about.
-    pub(crate) fn unasked(&self, job: Job) -> Option<Permit> {
-        let moment = Moment { now: now(), seed: seed().ok()? };
-        match read(&self.setup.gate).judge(job, &self.origin(), moment) {
-            Verdict::Allow(permit) => Some(permit),
-            Verdict::Deny(_) | Verdict::Ask(_) => None,
+    pub(crate) async fn unasked(&self, job: Job) -> Option<Permit> {
+        match self.judge(job).await {
+            Ok(Verdict::Allow(permit)) => Some(permit),
+            Ok(Verdict::Deny(_) | Verdict::Ask(_)) | Err(_) => None,
         }
+    }
+
+    /// Has the gate judge. What was allowed to happen again is read each time it matters: it may have been taken back.
+    async fn judged(&self, judge: impl Fn(&Gate) -> Verdict) -> Result<Verdict, hermes_store::Error> {
+        let verdict = judge(&self.setup.gate);
+        if !verdict.yields_to_grants() {
+            return Ok(verdict);
+        }
+        let mut gate = Gate::clone(&self.setup.gate);
+        for kept in self.setup.store.grants_in(self.setup.plan.session()).await? {
+            match serde_json::from_value(kept.json) {
+                Ok(grant) => gate.grants.add(&[grant]),
+                // Who cannot read what was allowed asks again.
+                Err(error) => tracing::warn!(grant = kept.id, %error, "a grant cannot be read"),
+            }
+        }
+        Ok(judge(&gate))
     }
 
     /// The question that this very call asked before hermes was restarted, with its answer if there is one by now.
@@ -281,6 +304,12 @@ impl Hands {
             created: now(),
             expires: question.expires(),
         })
+    }
+
+    /// Keeps a question that was never put, and puts it.
+    async fn put_anew(&self, question: &Question, scene: Scene<'_>) -> Result<Option<Answer>, No> {
+        self.setup.store.ask(self.kept(question, scene)?).await?;
+        self.put(question, scene).await
     }
 
     /// Puts a question to whoever is at the door, while somebody may answer it elsewhere. The first answer counts.
@@ -333,7 +362,6 @@ impl Hands {
         }
         if !grants.is_empty() {
             self.setup.store.grant(grants).await?;
-            self.setup.gate.write().unwrap_or_else(PoisonError::into_inner).grants.add(permit.grants());
         }
         Ok(Granted { permit, by })
     }
@@ -383,10 +411,6 @@ fn seed() -> Result<[u8; 16], getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(bytes)
-}
-
-fn read(gate: &RwLock<Gate>) -> std::sync::RwLockReadGuard<'_, Gate> {
-    gate.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -2,17 +2,26 @@
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use hermes_agent::tool::Scene;
+use hermes_agent::{Ask, Hands, No};
+use hermes_exec::Plan;
+use hermes_policy::visible::visible;
 use hermes_policy::{Answer, Choice, Moment, Permit, Question, Refusal, Verdict};
-use hermes_types::{Attendance, Door, Job, Origin, Person, Place, SessionKey, Timestamp};
+use hermes_types::{Attendance, CallId, Door, Job, Origin, Person, Place, SessionKey, Timestamp};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::Context;
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
+use crate::people::Desk;
 use crate::screen::{Format, Screen, Tone};
+use crate::stage::Stage;
 use crate::wire;
+use crate::wire::agent::{self, Visitor};
 
 /// Who answers a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,21 +37,57 @@ pub(crate) enum Consent {
 /// A no, and the question it answers where there was one.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    refusal: Refusal,
+    reason: String,
     rules: Vec<String>,
     question: Option<String>,
 }
 
 impl Refused {
-    pub(crate) fn reason(&self) -> String {
-        match &self.refusal {
-            // On this door it can only have been whoever typed the command.
-            Refusal::Person { reason: None, .. } => "you said no".to_owned(),
-            Refusal::Person { reason: Some(reason), .. } => format!("it has to be asked about: {reason}"),
-            refusal => refusal.to_string(),
-        }
+    /// A no without a question.
+    fn unasked(refusal: &Refusal) -> Self {
+        let rules = match refusal {
+            Refusal::Floor(found) | Refusal::Unattended(found) => {
+                found.iter().map(|found| found.id.to_owned()).collect()
+            }
+            _ => Vec::new(),
+        };
+        Self { reason: refusal.to_string(), rules, question: None }
+    }
+
+    pub(crate) fn reason(&self) -> &str {
+        &self.reason
     }
 }
+
+/// A question of which nothing is left but what is said about a no.
+struct Asked {
+    rules: Vec<String>,
+    id: String,
+}
+
+impl Asked {
+    fn of(question: &Question) -> Self {
+        let rules = question.matches().iter().map(|found| found.id.to_owned()).collect();
+        Self { rules, id: question.id().as_str().to_owned() }
+    }
+
+    /// A no that somebody said.
+    fn refused(self, refusal: &Refusal) -> Refused {
+        let reason = match refusal {
+            // On this door it can only have been the owner.
+            Refusal::Person { reason: None, .. } => "you said no".to_owned(),
+            Refusal::Person { reason: Some(reason), .. } if reason == NO_TERMINAL => {
+                format!("it has to be asked about: {reason}")
+            }
+            Refusal::Person { reason: Some(reason), .. } => format!("you said no: {}", visible(reason)),
+            refusal => refusal.to_string(),
+        };
+        Refused { reason, rules: self.rules, question: Some(self.id) }
+    }
+}
+
+/// Why a question is answered with no where nobody can be asked.
+pub(crate) const NO_TERMINAL: &str = "there is no terminal to ask on; `--yes` says yes";
 
 /// Asks the gate, and whoever is there.
 pub(crate) fn ask(
@@ -53,26 +98,9 @@ pub(crate) fn ask(
     job: Job,
     consent: Consent,
 ) -> Result<Result<Permit, Refused>, Failure> {
-    let owner = owner();
-    let origin = Origin {
-        attendance: Attendance::Attended(vec![owner.clone()]),
-        person: owner.clone(),
-        door: Door::Cli,
-        session: session.clone(),
-        place,
-    };
-    let moment = Moment { now: now(), seed: random()? };
-    let question = match wire::gate(config).judge(job, &origin, moment) {
+    let question = match judge(config, place, session, job)? {
         Verdict::Allow(permit) => return Ok(Ok(permit)),
-        Verdict::Deny(refusal) => {
-            let rules = match &refusal {
-                Refusal::Floor(found) | Refusal::Unattended(found) => {
-                    found.iter().map(|found| found.id.to_owned()).collect()
-                }
-                _ => Vec::new(),
-            };
-            return Ok(Err(Refused { refusal, rules, question: None }));
-        }
+        Verdict::Deny(refusal) => return Ok(Err(Refused::unasked(&refusal))),
         Verdict::Ask(question) => question,
     };
     let choice = match consent {
@@ -82,17 +110,67 @@ pub(crate) fn ask(
             if context.screen.format == Format::Text {
                 reasons(context.screen, &question);
             }
-            Choice::Deny(Some("there is no terminal to ask on; `--yes` says yes".to_owned()))
+            Choice::Deny(Some(NO_TERMINAL.to_owned()))
         }
     };
-    let rules = question.matches().iter().map(|found| found.id.to_owned()).collect();
-    let id = question.id().clone();
-    let answer = Answer { question: id.clone(), by: owner, at: now(), choice };
-    Ok(question.answered(answer).map_err(|refusal| Refused {
-        refusal,
-        rules,
-        question: Some(id.as_str().to_owned()),
-    }))
+    let asked = Asked::of(&question);
+    let answer = Answer { question: question.id().clone(), by: owner(), at: now(), choice };
+    Ok(question.answered(answer).map_err(|refusal| asked.refused(&refusal)))
+}
+
+fn judge(config: &Config, place: Place, session: &SessionKey, job: Job) -> Result<Verdict, Failure> {
+    let person = owner();
+    let attendance = Attendance::Attended(vec![person.clone()]);
+    let origin = Origin { attendance, person, door: Door::Cli, session: session.clone(), place };
+    Ok(wire::gate(config).judge(job, &origin, Moment { now: now(), seed: random()? }))
+}
+
+/// What came of a question that is kept.
+pub(crate) enum Answered {
+    /// It may run.
+    Yes(Permit),
+    /// It may not.
+    No(Refused),
+    /// Whoever was asked has interrupted it.
+    Left,
+}
+
+/// Asks the gate, and as tools do whoever is there or elsewhere: what was allowed to happen again counts, and the
+/// question is kept. What needs no question does not need the store either.
+pub(crate) async fn ask_anywhere(
+    context: &Context,
+    config: &Config,
+    plan: &Plan,
+    job: Job,
+    consent: Consent,
+) -> Result<Answered, Failure> {
+    match judge(config, plan.place(), plan.session(), job.clone())? {
+        Verdict::Allow(permit) => return Ok(Answered::Yes(permit)),
+        verdict if verdict.yields_to_grants() => {}
+        Verdict::Deny(refusal) => return Ok(Answered::No(Refused::unasked(&refusal))),
+        Verdict::Ask(_) => {}
+    }
+    let desk = Arc::new(Desk::new(context.screen, Arc::new(Stage::plain(context.screen)), consent));
+    let attendance = Attendance::Attended(vec![owner()]);
+    let visitor =
+        Visitor { person: owner(), door: Door::Cli, attendance, ask: Arc::clone(&desk) as Arc<dyn Ask> };
+    let store = wire::store::open(context).await?;
+    let hands = Hands::new(agent::setup(context, config, plan.clone(), visitor, store));
+    let fault = |no: No| Failure::new(Kind::Failed, no.to_string());
+    let question = match hands.judge(job).await.map_err(fault)? {
+        Verdict::Allow(permit) => return Ok(Answered::Yes(permit)),
+        Verdict::Deny(refusal) => return Ok(Answered::No(Refused::unasked(&refusal))),
+        Verdict::Ask(question) => question,
+    };
+    let asked = Asked::of(&question);
+    let (call, stop) = (CallId::new(asked.id.clone()), CancellationToken::new());
+    let scene = Scene { call: &call, stop: &stop, occasion: None };
+    match desk.attend(hands.ask(*question, scene), &stop).await? {
+        Ok(permit) => Ok(Answered::Yes(permit)),
+        Err(No::Refused(Refusal::Expired)) if stop.is_cancelled() => Ok(Answered::Left),
+        Err(No::Refused(refusal)) => Ok(Answered::No(asked.refused(&refusal))),
+        Err(no) => Err(fault(no)),
+    }
 }
 
 /// Shows a question and reads the answer; anything but a clear yes is a no.
@@ -120,7 +198,7 @@ pub(crate) fn confirm(context: &Context, prompt: &str) -> Result<bool, Failure> 
 
 /// Says no, and why.
 pub(crate) fn refuse(context: &Context, refused: &Refused) -> Result<ExitCode, Failure> {
-    let reason = refused.reason();
+    let reason = &refused.reason;
     match context.screen.format {
         Format::Json => context.screen.json(&json!({"refused": {
             "rules": refused.rules, "reason": reason, "question": refused.question,

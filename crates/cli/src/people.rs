@@ -10,9 +10,10 @@ use hermes_agent::{Ask, Asking, Clarification};
 use hermes_policy::visible::visible;
 use hermes_policy::{Answer, Choice, Question};
 use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
 
-use crate::ask::{Consent, now, owner, reasons};
-use crate::keyboard::Keyboard;
+use crate::ask::{Consent, NO_TERMINAL, now, owner, reasons};
+use crate::keyboard::{Keyboard, next_line};
 use crate::screen::{Format, Screen, Tone, one_line};
 use crate::stage::{Stage, Typed};
 
@@ -63,6 +64,33 @@ impl Desk {
         self.changed.notified().await;
     }
 
+    /// Does something, with what is typed meanwhile as the answers to its questions. An interrupt stops it.
+    pub(crate) async fn attend<T>(
+        &self,
+        work: impl Future<Output = T>,
+        stop: &CancellationToken,
+    ) -> io::Result<T> {
+        let mut keyboard = self.keyboard()?;
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                interrupted = tokio::signal::ctrl_c() => {
+                    interrupted?;
+                    stop.cancel();
+                }
+                () = self.changed() => {}
+                line = next_line(&mut keyboard), if self.is_asking() => match line {
+                    Some(line) => drop(self.typed(line)),
+                    None => {
+                        keyboard = None;
+                        self.leave();
+                    }
+                },
+            }
+        }
+    }
+
     /// Nothing will be typed any more: whoever waits for it hears so.
     pub(crate) fn leave(&self) {
         drop(self.waiting().take());
@@ -109,7 +137,7 @@ impl Ask for Desk {
                 if self.screen.format == Format::Text {
                     reasons(self.screen, question);
                 }
-                Choice::Deny(Some("there is no terminal to ask on; `--yes` says yes".to_owned()))
+                Choice::Deny(Some(NO_TERMINAL.to_owned()))
             };
             Some(Answer { question: question.id().clone(), by: owner(), at: now(), choice })
         })

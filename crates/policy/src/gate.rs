@@ -68,6 +68,17 @@ pub enum Verdict {
     Deny(Refusal),
 }
 
+impl Verdict {
+    /// Whether more grants could make it a yes.
+    pub fn yields_to_grants(&self) -> bool {
+        match self {
+            Self::Ask(_) => true,
+            Self::Deny(refusal) => matches!(refusal, Refusal::Unattended(_) | Refusal::TooLong { .. }),
+            Self::Allow(_) => false,
+        }
+    }
+}
+
 /// A model's opinion on a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Opinion {

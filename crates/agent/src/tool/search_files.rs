@@ -133,7 +133,7 @@ async fn search(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> R
         }
         Err(error) => return Err(Done::error(shelf::fault(path, &error))),
     };
-    let (items, withheld) = open_only(&shelf, &real, items);
+    let (items, withheld) = open_only(&shelf, &real, items).await;
     let redactor = &hands.setup().redactor;
     let shown = Shown { path, real: &real, items, end, withheld, redactor };
     let mut answer = shown.told(&given, &search);
@@ -152,17 +152,25 @@ fn glob(pattern: &str) -> String {
 }
 
 /// Leaves out what is in files that cannot be read without a question: it was asked about a directory, not about them.
-fn open_only(shelf: &Shelf<'_>, root: &str, hits: Vec<Hit>) -> (Vec<Hit>, usize) {
+async fn open_only(shelf: &Shelf<'_>, root: &str, hits: Vec<Hit>) -> (Vec<Hit>, usize) {
     let mut open: HashMap<Vec<u8>, bool> = HashMap::new();
     let mut withheld = 0;
     let mut kept = Vec::new();
     for hit in hits {
         let (Hit::Line { path, .. } | Hit::File { path, .. }) = &hit;
         // That there is a file of this name may be known.
-        let is_open = matches!(hit, Hit::File { lines: 0, .. })
-            || *open.entry(path.to_vec()).or_insert_with(|| {
-                std::str::from_utf8(path).is_ok_and(|path| shelf.is_open(&joined(root, path)))
-            });
+        let is_open = match (&hit, open.get(path.as_slice())) {
+            (Hit::File { lines: 0, .. }, _) => true,
+            (_, Some(is_open)) => *is_open,
+            (_, None) => {
+                let is_open = match std::str::from_utf8(path) {
+                    Ok(path) => shelf.is_open(&joined(root, path)).await,
+                    Err(_) => false,
+                };
+                open.insert(path.to_vec(), is_open);
+                is_open
+            }
+        };
         if is_open {
             kept.push(hit);
         } else {

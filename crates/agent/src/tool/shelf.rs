@@ -84,7 +84,7 @@ impl<'a> Shelf<'a> {
     ) -> Option<Touched<T>> {
         let mut real = self.lexical(path);
         for _ in 0..ATTEMPTS {
-            let permit = self.hands.unasked(self.job(FileAccess::Read, path, &real))?;
+            let permit = self.hands.unasked(self.job(FileAccess::Read, path, &real)).await?;
             match act(permit).await {
                 Err(Error::Elsewhere(other)) => real = other,
                 got => return Some(Touched { got, real }),
@@ -105,9 +105,9 @@ impl<'a> Shelf<'a> {
     }
 
     /// Whether a file may be read without a question.
-    pub(super) fn is_open(&self, path: &str) -> bool {
+    pub(super) async fn is_open(&self, path: &str) -> bool {
         let real = self.lexical(path);
-        self.hands.unasked(self.job(FileAccess::Read, path, &real)).is_some()
+        self.hands.unasked(self.job(FileAccess::Read, path, &real)).await.is_some()
     }
 
     fn job(&self, access: FileAccess, path: &str, real: &str) -> Job {

@@ -1,7 +1,7 @@
 //! Hands of one session, and the people behind them.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::tool::Scene;
@@ -154,7 +154,7 @@ impl Bed {
         let setup = Setup {
             session: self.plan().session().clone(),
             plan: self.plan(),
-            gate: Arc::new(RwLock::new(Gate { mode: self.mode, ..Gate::default() })),
+            gate: Arc::new(Gate { mode: self.mode, ..Gate::default() }),
             person: owner.clone(),
             door: Door::Cli,
             attendance: Attendance::Attended(vec![owner]),

@@ -1,7 +1,7 @@
 //! Hands of one session, and the people behind them.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::tool::Scene;
@@ -160,7 +160,7 @@ impl Bed {
         let setup = Setup {
             session: self.plan().session().clone(),
             plan: self.plan(),
-            gate: Arc::new(RwLock::new(Gate { mode: self.mode, ..Gate::default() })),
+            gate: Arc::new(Gate { mode: self.mode, ..Gate::default() }),
             person: Person::new("cli"),
             door: Door::Cli,
             attendance: self.attendance.clone(),

@@ -60,6 +60,22 @@ async fn a_yes_for_the_session_is_kept_and_not_asked_again() {
 }
 
 #[tokio::test]
+async fn a_yes_that_was_taken_back_is_asked_for_again() {
+    let bed = bed(true).await;
+    *bed.people.choice.lock().unwrap() = Some(Choice::Always);
+    let mut conversation = bed.begin().await;
+    bed.say(&mut conversation, "go").await;
+    for grant in bed.store.grants().await.unwrap() {
+        bed.store.revoke(&grant.id, &Person::new("cli"), now()).await.unwrap();
+    }
+    *bed.people.choice.lock().unwrap() = Some(Choice::Deny(None));
+    bed.say(&mut conversation, "again").await;
+    assert_eq!(log(&bed), "ran\n");
+    assert_eq!(bed.people.asked.lock().unwrap().len(), 2);
+    bed.leave().await;
+}
+
+#[tokio::test]
 async fn an_answer_that_comes_from_elsewhere_counts() {
     let bed = bed(false).await;
     let mut conversation = bed.begin().await;

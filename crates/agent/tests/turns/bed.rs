@@ -1,7 +1,7 @@
 //! A conversation with a scripted model on this machine.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::{
@@ -125,7 +125,7 @@ impl Bed {
         Arc::new(Hands::new(Setup {
             session: self.plan().session().clone(),
             plan: self.plan(),
-            gate: Arc::new(RwLock::new(Gate::default())),
+            gate: Arc::new(Gate::default()),
             attendance: Attendance::Attended(vec![person.clone()]),
             person,
             door: Door::Cli,

@@ -80,7 +80,7 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
     };
     let ask = Arc::clone(&desk) as Arc<dyn Ask>;
     let visitor = Visitor { person: owner(), door: Door::Cli, attendance, ask };
-    let setup = agent::setup(context, config, plan.clone(), visitor, store.clone()).await?;
+    let setup = agent::setup(context, config, plan.clone(), visitor, store.clone());
     let ears = if matches!(task, Task::Talk) { Ears::Open } else { Ears::ForAnswers };
     let seat = Seat::new(context, stage, desk, ears);
     let mut talk = Talk::new(context, config, args, seat, setup);

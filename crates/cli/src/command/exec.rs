@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::Context;
 use crate::args::ExecArgs;
-use crate::ask::{self, Consent, Refused};
+use crate::ask::{self, Answered, Consent, Refused};
 use crate::command::config::settings;
 use crate::command::{fill_pool, keep_proxy};
 use crate::config::keys::Config;
@@ -43,7 +43,7 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
     wire::warn_of_limits(context, &sandbox).await;
     fill_pool::start(context, &args.place, &plan)?;
     tracing::info!(place = plan.name(), %backend, "place open");
-    let done = run_in(&sandbox, &plan, &session, &args, context, config).await;
+    let done = run_in(&sandbox, &plan, &args, context, config).await;
     let goes_on =
         matches!(&done, Ok(Done::Ended(outcome)) if matches!(outcome.ending, Ending::Background(_)));
     if session.keep == Keep::Nothing && !goes_on {
@@ -60,6 +60,7 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
     match done? {
         Done::Ended(outcome) => report(context, &plan, &session.key, args.cwd.as_deref(), &outcome),
         Done::Refused(refused) => ask::refuse(context, &refused),
+        Done::Left => Ok(ExitCode::from(130)),
     }
 }
 
@@ -112,12 +113,13 @@ async fn dry_run(
 enum Done {
     Ended(Outcome),
     Refused(Refused),
+    /// Nothing ran: whoever was asked has gone.
+    Left,
 }
 
 async fn run_in(
     sandbox: &Sandbox,
     plan: &Plan,
-    session: &Session,
     args: &ExecArgs,
     context: &Context,
     config: &Config,
@@ -135,9 +137,10 @@ async fn run_in(
             None => sandbox.cwd().await.map_err(wire::fault)?,
         };
         let job = Job::shell(text(&args.command), cwd);
-        let permit = match ask::ask(context, config, plan.place(), &session.key, job, consent)? {
-            Ok(permit) => permit,
-            Err(refused) => return Ok(Done::Refused(refused)),
+        let permit = match ask::ask_anywhere(context, config, plan, job, consent).await? {
+            Answered::Yes(permit) => permit,
+            Answered::No(refused) => return Ok(Done::Refused(refused)),
+            Answered::Left => return Ok(Done::Left),
         };
         attempts += 1;
         match sandbox.start(permit, wish.clone()).await {

@@ -16,7 +16,6 @@ use crate::ask::{Consent, owner, random};
 use crate::command::config::settings;
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
-use crate::keyboard::next_line;
 use crate::people::Desk;
 use crate::screen::Format;
 use crate::stage::Stage;
@@ -104,7 +103,7 @@ async fn call(
     let visitor =
         Visitor { person: owner(), door: Door::Cli, attendance, ask: Arc::clone(&desk) as Arc<dyn Ask> };
     let store = wire::store::open(context).await?;
-    let hands = Hands::new(agent::setup(context, config, plan.clone(), visitor, store).await?);
+    let hands = Hands::new(agent::setup(context, config, plan.clone(), visitor, store));
     let done = do_it(&hands, &desk, tool, arguments).await?;
     agent::leave(context, &args.place, &plan, &session, Some(hands)).await?;
     // What it could not remove the next one tries again; the call has its own outcome.
@@ -128,23 +127,5 @@ async fn do_it(
     let id = CallId::new(format!("call_{:032x}", u128::from_le_bytes(random()?)));
     let stop = CancellationToken::new();
     let called = hands.call(tool, arguments, Scene { call: &id, stop: &stop, occasion: None });
-    tokio::pin!(called);
-    let mut keyboard = desk.keyboard()?;
-    loop {
-        tokio::select! {
-            done = &mut called => return Ok(done),
-            interrupted = tokio::signal::ctrl_c() => {
-                interrupted?;
-                stop.cancel();
-            }
-            () = desk.changed() => {}
-            line = next_line(&mut keyboard), if desk.is_asking() => match line {
-                Some(line) => drop(desk.typed(line)),
-                None => {
-                    keyboard = None;
-                    desk.leave();
-                }
-            },
-        }
-    }
+    Ok(desk.attend(called, &stop).await?)
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_agent::{Ask, CodeExecution, CodeMode, Hands, Limits, Opening, Setup, Told, Tool, Web};
@@ -12,7 +12,6 @@ use hermes_store::Store;
 use hermes_types::{Attendance, Door, Person, Secret};
 
 use super::image::Pulls;
-use super::store::told;
 use super::{Keep, Session};
 use crate::Context;
 use crate::args::PlaceArgs;
@@ -38,28 +37,14 @@ pub(crate) struct Visitor {
 }
 
 /// What the hands of a session are made of.
-pub(crate) async fn setup(
-    context: &Context,
-    config: &Config,
-    plan: Plan,
-    visitor: Visitor,
-    store: Store,
-) -> Result<Setup, Failure> {
+pub(crate) fn setup(context: &Context, config: &Config, plan: Plan, visitor: Visitor, store: Store) -> Setup {
     let Visitor { person, door, attendance, ask } = visitor;
     let pulls = Pulls::new(context, config);
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let mut gate = super::gate(config);
-    for kept in store.grants_in(plan.session()).await.map_err(told)? {
-        match serde_json::from_value(kept.json) {
-            Ok(grant) => gate.grants.add(&[grant]),
-            // Who cannot read what was allowed asks again.
-            Err(error) => tracing::warn!(grant = kept.id, %error, "a grant cannot be read"),
-        }
-    }
-    Ok(Setup {
+    Setup {
         session: plan.session().clone(),
         plan,
-        gate: Arc::new(RwLock::new(gate)),
+        gate: Arc::new(super::gate(config)),
         attendance,
         person,
         door,
@@ -88,7 +73,7 @@ pub(crate) async fn setup(
             Box::pin(async move { pulls.means(&image).await })
         }),
         web: Arc::new(Web::default()),
-    })
+    }
 }
 
 /// Takes out of what a model sees every secret that the configuration holds or that goes into places.

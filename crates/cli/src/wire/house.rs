@@ -78,7 +78,7 @@ impl ChatHouse {
         Self { context, config, args, store }
     }
 
-    async fn setup(&self, visit: Visit) -> Result<Setup, Failure> {
+    fn setup(&self, visit: Visit) -> Result<Setup, Failure> {
         let session = Session { key: visit.key.clone(), keep: Keep::Everything };
         let plan = super::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
         let visitor = Visitor {
@@ -87,13 +87,13 @@ impl ChatHouse {
             attendance: visit.attendance,
             ask: visit.ask,
         };
-        agent::setup(&self.context, &self.config, plan, visitor, self.store.clone()).await
+        Ok(agent::setup(&self.context, &self.config, plan, visitor, self.store.clone()))
     }
 }
 
 impl House for ChatHouse {
     fn furnish<'a>(&'a self, visit: Visit) -> Waiting<'a, Result<Setup, String>> {
-        Box::pin(async move { self.setup(visit).await.map_err(|failure| in_words(&failure)) })
+        Box::pin(async move { self.setup(visit).map_err(|failure| in_words(&failure)) })
     }
 
     fn mind(&self, model: Option<&str>) -> Result<Mind, String> {

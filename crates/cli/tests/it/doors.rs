@@ -144,7 +144,7 @@ fn a_yes_is_one_question_and_it_is_run_once() {
 
 #[test]
 fn a_yes_given_elsewhere_ends_the_question_here() {
-    for door in TURNS {
+    for door in ALL {
         let room = door.room();
         let terminal = door.open(&room);
         let id = room.question();
@@ -268,4 +268,84 @@ fn a_yes_for_the_session_is_not_asked_for_again() {
     assert_eq!((again.code, again.out.as_str()), (Some(0), "Twice.\n"), "{again:?}");
     assert_eq!(room.read("log"), "ran\nran\n");
     room.is_content();
+}
+
+#[test]
+fn a_yes_for_always_holds_at_every_door_until_it_is_taken_back() {
+    for door in [Door::Exec, Door::Tool] {
+        let room = door.room();
+        let mut terminal = door.open(&room);
+        terminal.keys("a\n");
+        door.close(terminal);
+        ran_once(door, &room);
+        // Nobody is at a terminal here: what has to be asked about is refused.
+        let call = json!({"command": DANGER}).to_string();
+        let doors: [&[&str]; 2] = [&["exec", "--", DANGER], &["tool", "call", "terminal", &call]];
+        for args in doors {
+            room.private();
+            let granted = room.run(args);
+            assert_eq!(granted.code, Some(0), "{door:?}: {granted:?}");
+            assert!(!room.is_private(), "{door:?}: {granted:?}");
+        }
+        let grants = room.run(&["approvals", "grants", "--json"]).json();
+        let id = grants["grants"][0]["id"].as_str().unwrap();
+        assert_eq!(room.run(&["approvals", "revoke", id]).code, Some(0));
+        for args in doors {
+            room.private();
+            let refused = room.run(args);
+            assert_eq!(refused.code, Some(4), "{door:?}: {refused:?}");
+            assert!(room.is_private(), "{door:?}: {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_taken_back_while_a_chat_goes_on_is_asked_about_again() {
+    let steps = ["Once.", "Twice.", "Thrice."].map(|said| [runs(said, DANGER), Step::text(said)]);
+    let room = Room::new(steps.concat());
+    room.private();
+    let mut terminal = room.sit("xterm", &["chat"]);
+    terminal.wait("> ");
+    terminal.keys("clean up\r");
+    terminal.wait("run it?");
+    terminal.keys("a\n");
+    terminal.wait("Once.");
+    terminal.wait("> ");
+    terminal.keys("again\r");
+    terminal.wait("Twice.");
+    terminal.wait("> ");
+    assert_eq!(terminal.all().matches("run it?").count(), 1, "{}", terminal.all());
+    assert_eq!(room.read("log"), "ran\nran\n");
+    let grants = room.run(&["approvals", "grants", "--json"]).json();
+    assert_eq!(room.run(&["approvals", "revoke", grants["grants"][0]["id"].as_str().unwrap()]).code, Some(0));
+    terminal.keys("again\r");
+    terminal.wait("run it?");
+    terminal.keys("n\n");
+    terminal.wait("Thrice.");
+    terminal.wait("> ");
+    terminal.keys("\u{4}");
+    terminal.end();
+    assert_eq!(room.read("log"), "ran\nran\n");
+    room.is_content();
+}
+
+#[test]
+fn an_interrupt_takes_the_question_of_a_command_back() {
+    let room = Door::Exec.room();
+    let mut terminal = Door::Exec.open(&room);
+    terminal.keys("\u{3}");
+    assert_eq!(terminal.end().code(), Some(130), "{}", terminal.all());
+    assert!(is_untouched(&room));
+    assert_eq!(room.questions(), [""; 0]);
+}
+
+#[test]
+fn a_no_given_elsewhere_says_why() {
+    let room = Door::Exec.room();
+    let mut terminal = Door::Exec.open(&room);
+    let denied = room.run(&["approvals", "deny", &room.question(), "--reason", "keep it"]);
+    assert_eq!(denied.code, Some(0), "{denied:?}");
+    terminal.wait(": you said no: keep it");
+    assert_eq!(terminal.end().code(), Some(4));
+    assert!(is_untouched(&room));
 }

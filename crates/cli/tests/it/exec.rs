@@ -1,49 +1,20 @@
 //! `hermes exec` on this machine, through the gate.
 
 use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::json;
 
-use crate::{Home, Run};
+use crate::Run;
+use crate::desk::Desk;
 
-/// A home, and a directory for work beside it.
-struct Desk {
-    home: Home,
-    work: tempfile::TempDir,
-}
-
-impl Desk {
-    fn new(config: &str) -> Self {
-        Self { home: Home::with_config(config), work: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self) -> &Path {
-        self.work.path()
-    }
-
-    /// The command with what a shell needs, and with places of its own.
-    fn exec(&self, args: &[&str]) -> Command {
-        let mut command = self.home.command(&[&["exec"], args].concat());
-        let run = self.home.path().join("run");
-        std::fs::create_dir_all(&run).unwrap();
-        command
-            .env("XDG_RUNTIME_DIR", run)
-            .env("HOME", "/home/nobody")
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin");
-        command.env("TERMINAL_LIFETIME_SECONDS", "2").current_dir(self.path());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Run {
-        Run::of(self.exec(args).output().unwrap())
-    }
+fn with(config: &str) -> Desk {
+    Desk::new("exec", config)
 }
 
 #[test]
 fn the_exit_code_and_the_output_are_the_commands_own() {
-    let desk = Desk::new("");
+    let desk = with("");
     let done = desk.run(&["--", "echo out; echo err >&2; exit 7"]);
     assert_eq!((done.code, done.out.as_str()), (Some(7), "out\nerr\n"), "{done:?}");
     let words = desk.run(&["--", "printf", "%s|", "a b", "c'd"]);
@@ -52,7 +23,7 @@ fn the_exit_code_and_the_output_are_the_commands_own() {
 
 #[test]
 fn a_session_lives_on_between_processes() {
-    let desk = Desk::new("");
+    let desk = with("");
     desk.run(&["--session", "any \\n key/..", "--", "mkdir d; cd d; export A=1; f() { echo f; }"]);
     let next = desk.run(&["--session", "any \\n key/..", "--json", "--", "echo $A; f"]).json();
     assert_eq!(next["output"], "1\nf\n");
@@ -64,7 +35,7 @@ fn a_session_lives_on_between_processes() {
 
 #[test]
 fn an_option_that_is_mistyped_is_no_command() {
-    let desk = Desk::new("");
+    let desk = with("");
     let mistyped = desk.run(&["--sesion", "x", "--", "touch ran"]);
     assert_eq!((mistyped.code, mistyped.out.as_str()), (Some(2), ""), "{mistyped:?}");
     assert_eq!(desk.run(&["--timeout", "0", "--", "touch ran"]).code, Some(2));
@@ -74,7 +45,7 @@ fn an_option_that_is_mistyped_is_no_command() {
 
 #[test]
 fn whoever_uses_a_session_is_told_what_is_not_as_it_was() {
-    let desk = Desk::new("");
+    let desk = with("");
     let told = |args: &[&str]| {
         let done = desk.run(args);
         (done.code, done.err)
@@ -92,7 +63,7 @@ fn whoever_uses_a_session_is_told_what_is_not_as_it_was() {
 
 #[test]
 fn nothing_dangerous_runs_unasked() {
-    let desk = Desk::new("");
+    let desk = with("");
     std::fs::write(desk.path().join("victim"), "x").unwrap();
     let asked = desk.run(&["--json", "--", "cd /srv && rm -rf nothing-of-ours; rm -f $V/victim"]);
     assert_eq!(asked.code, Some(4), "{asked:?}");
@@ -108,8 +79,23 @@ fn nothing_dangerous_runs_unasked() {
 }
 
 #[test]
+fn the_store_is_made_for_questions_only() {
+    let desk = with("");
+    let store = desk.home.path().join("hermes.db");
+    for command in ["echo hi", "mkdir -p build; rm -rf build", "exit 3"] {
+        desk.run(&["--", command]);
+        assert!(!store.exists(), "{command}");
+    }
+    // Nobody can allow it, so nobody is asked.
+    assert_eq!(desk.run(&["--", "rm -rf /"]).code, Some(4));
+    assert!(!store.exists());
+    assert_eq!(desk.run(&["--", "chmod 777 victim"]).code, Some(4));
+    assert!(store.exists());
+}
+
+#[test]
 fn a_relative_path_is_judged_where_the_session_is() {
-    let desk = Desk::new("");
+    let desk = with("");
     desk.run(&["--session", "s", "--", "mkdir -p a/build; cd a"]);
     assert_eq!(desk.run(&["--session", "s", "--", "rm -rf build"]).code, Some(0));
     desk.run(&["--session", "s", "--", "cd /"]);
@@ -119,7 +105,7 @@ fn a_relative_path_is_judged_where_the_session_is() {
 
 #[test]
 fn a_backend_that_is_not_there_runs_nothing_anywhere() {
-    let desk = Desk::new("");
+    let desk = with("");
     for backend in ["docker", "ssh", "singularity", "modal", "daytona", "kubernetes"] {
         let failed = desk.run(&["--json", "--backend", backend, "--", "touch ran"]);
         assert_eq!(failed.code, Some(5), "{failed:?}");
@@ -130,17 +116,21 @@ fn a_backend_that_is_not_there_runs_nothing_anywhere() {
 
 #[test]
 fn only_listed_variables_get_in() {
-    let desk = Desk::new("terminal: {env_passthrough: [LISTED]}\n");
-    let mut command = desk.exec(&["--env", "GIVEN", "--", "echo \"[$LISTED] [$GIVEN] [$SECRET_TOKEN]\""]);
+    let desk = with("terminal: {env_passthrough: [LISTED]}\n");
+    let mut command = desk.command(&["--env", "GIVEN", "--", "echo \"[$LISTED] [$GIVEN] [$SECRET_TOKEN]\""]);
     command.env("LISTED", "1").env("GIVEN", "2").env("SECRET_TOKEN", "3");
     assert_eq!(Run::of(command.output().unwrap()).out, "[1] [2] []\n");
 }
 
 #[test]
 fn standard_input_reaches_the_command() {
-    let desk = Desk::new("");
-    let mut child =
-        desk.exec(&["--stdin", "--", "wc -c"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let desk = with("");
+    let mut child = desk
+        .command(&["--stdin", "--", "wc -c"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     child.stdin.take().unwrap().write_all(&[b'x'; 100_000]).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "100000");
@@ -148,7 +138,7 @@ fn standard_input_reaches_the_command() {
 
 #[test]
 fn a_deadline_ends_it_with_124_and_what_it_said() {
-    let desk = Desk::new("");
+    let desk = with("");
     let done = desk.run(&["--timeout", "1", "--json", "--", "echo before; sleep 60"]);
     assert_eq!(done.code, Some(124));
     let told = done.json();
@@ -157,7 +147,7 @@ fn a_deadline_ends_it_with_124_and_what_it_said() {
 
 #[test]
 fn one_shot_leaves_nothing_behind() {
-    let desk = Desk::new("");
+    let desk = with("");
     let done = desk.run(&["--session", "", "--", "echo hi"]);
     assert_eq!(done.out, "hi\n", "{done:?}");
     let left: Vec<_> = std::fs::read_dir(desk.home.path().join("run"))
@@ -171,7 +161,7 @@ fn one_shot_leaves_nothing_behind() {
 
 #[test]
 fn the_sandbox_keeps_its_own_files_and_writes_no_others() {
-    let desk = Desk::new("");
+    let desk = with("");
     let sandbox = ["--backend", "sandbox", "--session", "s", "--"];
     let outside = desk.path().join("outside");
     let first = format!("echo mine > f; export A=1; cd /tmp; echo x > {}; echo wrote $?", outside.display());
@@ -187,7 +177,7 @@ fn the_sandbox_keeps_its_own_files_and_writes_no_others() {
 
 #[test]
 fn the_sandbox_is_not_asked_about_and_hides_the_home() {
-    let desk = Desk::new("");
+    let desk = with("");
     desk.home.write(".env", "THE_TOKEN=hunter2\n");
     let env = desk.home.path().join(".env").display().to_string();
     let run = |command: &str| desk.run(&["--backend", "sandbox", "--session", "s", "--", command]);
@@ -202,8 +192,8 @@ fn the_sandbox_is_not_asked_about_and_hides_the_home() {
 
 #[test]
 fn a_reader_that_goes_away_ends_the_command_without_a_word() {
-    let desk = Desk::new("");
-    let mut child = desk.exec(&["--session", "s", "--", "echo $$; exec yes"]);
+    let desk = with("");
+    let mut child = desk.command(&["--session", "s", "--", "echo $$; exec yes"]);
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = [0; 16];
     let count = std::io::Read::read(&mut child.stdout.take().unwrap(), &mut first).unwrap();
@@ -217,7 +207,7 @@ fn a_reader_that_goes_away_ends_the_command_without_a_word() {
 
 #[test]
 fn what_was_left_out_of_an_output_is_said_and_where_all_of_it_is() {
-    let desk = Desk::new("tool_output: {max_bytes: 5000}");
+    let desk = with("tool_output: {max_bytes: 5000}");
     let cut = desk.run(&["--session", "s", "--json", "--", "seq 1 20000"]).json();
     assert_eq!(json!([cut["truncated"], cut["total_bytes"]]), json!([true, 108_894]), "{cut}");
     let spool = cut["spool"].as_str().unwrap();
@@ -230,14 +220,14 @@ fn what_was_left_out_of_an_output_is_said_and_where_all_of_it_is() {
 #[test]
 fn a_confinement_that_cannot_be_given_is_refused() {
     for (network, code) in [("none", Some(3)), ("proxy", Some(3)), ("full", Some(0))] {
-        let desk = Desk::new(&format!("terminal: {{network: {network}}}\n"));
+        let desk = with(&format!("terminal: {{network: {network}}}\n"));
         let done = desk.run(&["--backend", "local", "--", "touch ran"]);
         assert_eq!(done.code, code, "{done:?}");
         assert_eq!(desk.path().join("ran").exists(), network == "full", "{network}");
         assert_eq!(done.err.contains("cannot confine the network"), network != "full", "{done:?}");
     }
     // With the machine's own network a jail can hurt the machine.
-    let full = Desk::new("terminal: {network: full}\n");
+    let full = with("terminal: {network: full}\n");
     let asked = full.run(&["--backend", "sandbox", "--", "git push --force"]);
     assert_eq!(asked.code, Some(4), "{asked:?}");
 }
@@ -249,14 +239,14 @@ const ASK_THE_PROXY: &str =
 #[test]
 fn a_sandbox_has_the_proxy_unless_it_is_to_have_nothing() {
     let names = "env | grep -i proxy | sort";
-    let desk = Desk::new("terminal: {backend: sandbox}\n");
+    let desk = with("terminal: {backend: sandbox}\n");
     let done = desk.run(&["--session", "", "--", &format!("{names}; {ASK_THE_PROXY}")]);
     let expected = "ALL_PROXY=http://127.0.0.1:13128\nHTTPS_PROXY=http://127.0.0.1:13128\n\
                     HTTP_PROXY=http://127.0.0.1:13128\nNODE_USE_ENV_PROXY=1\nNO_PROXY=localhost,127.0.0.1,::1\n\
                     all_proxy=http://127.0.0.1:13128\nhttp_proxy=http://127.0.0.1:13128\n\
                     https_proxy=http://127.0.0.1:13128\nno_proxy=localhost,127.0.0.1,::1\n403";
     assert_eq!((done.code, done.out.as_str()), (Some(0), expected), "{done:?}");
-    let desk = Desk::new("terminal: {backend: sandbox, network: none}\n");
+    let desk = with("terminal: {backend: sandbox, network: none}\n");
     let done =
         desk.run(&["--session", "", "--", &format!("{names}; {ASK_THE_PROXY} -x http://127.0.0.1:13128")]);
     assert_eq!((done.code, done.out.as_str()), (Some(7), "000"), "{done:?}");
@@ -264,7 +254,7 @@ fn a_sandbox_has_the_proxy_unless_it_is_to_have_nothing() {
 
 #[test]
 fn what_runs_on_in_a_sandbox_keeps_its_proxy_and_the_proxy_ends_with_it() {
-    let desk = Desk::new("terminal: {backend: sandbox}\n");
+    let desk = with("terminal: {backend: sandbox}\n");
     let wait = format!("until [ -e go ]; do sleep 0.05; done; {ASK_THE_PROXY} >answer; mv answer done");
     let background = desk.run(&["--json", "--background", "--", &wait]).json();
     // The same place, and what a foreground command leaves behind.

@@ -5,6 +5,7 @@ mod approvals;
 mod chat;
 mod command;
 mod crash;
+mod desk;
 mod doctor;
 mod doors;
 mod edits;

@@ -2,46 +2,19 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 
-use crate::{Home, Run};
+use crate::Run;
+use crate::desk::Desk;
 
-/// A home, and a directory for work beside it.
-struct Desk {
-    home: Home,
-    work: tempfile::TempDir,
+fn with(config: &str) -> Desk {
+    Desk::new("tool", config)
 }
 
 impl Desk {
-    fn new(config: &str) -> Self {
-        Self { home: Home::with_config(config), work: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self) -> &Path {
-        self.work.path()
-    }
-
-    /// The command with what a shell needs, and with places of its own.
-    fn tool(&self, args: &[&str]) -> Command {
-        let mut command = self.home.command(&[&["tool"], args].concat());
-        let run = self.home.path().join("run");
-        std::fs::create_dir_all(&run).unwrap();
-        command
-            .env("XDG_RUNTIME_DIR", run)
-            .env("HOME", "/home/nobody")
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin");
-        command.env("TERMINAL_LIFETIME_SECONDS", "2").current_dir(self.path());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Run {
-        Run::of(self.tool(args).output().unwrap())
-    }
-
     fn call(&self, name: &str, arguments: &Value, rest: &[&str]) -> Run {
         self.run(&[&["call", name, &arguments.to_string()], rest].concat())
     }
@@ -49,7 +22,7 @@ impl Desk {
 
 #[test]
 fn tools_are_listed_as_a_model_is_told_of_them() {
-    let desk = Desk::new("");
+    let desk = with("");
     let listed = desk.run(&["ls", "--json"]).json();
     let names: Vec<&str> =
         listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
@@ -75,7 +48,7 @@ fn tools_are_listed_as_a_model_is_told_of_them() {
 #[test]
 fn a_tool_is_called_in_the_place_of_the_session() {
     for backend in ["local", "sandbox"] {
-        let desk = Desk::new("");
+        let desk = with("");
         let place = ["--session", "s", "--backend", backend];
         let written = desk.call("write_file", &json!({"path": "d/f", "content": "one\ntwo\n"}), &place);
         assert_eq!((written.code, &written.json()["bytes_written"]), (Some(0), &json!(8)), "{written:?}");
@@ -93,8 +66,8 @@ fn a_tool_is_called_in_the_place_of_the_session() {
 
 #[test]
 fn arguments_come_as_text_or_on_standard_input() {
-    let desk = Desk::new("");
-    let mut command = desk.tool(&["call", "terminal", "-", "--session", ""]);
+    let desk = with("");
+    let mut command = desk.command(&["call", "terminal", "-", "--session", ""]);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"{\"command\": \"echo hi\"}").unwrap();
@@ -117,7 +90,7 @@ fn arguments_come_as_text_or_on_standard_input() {
 
 #[test]
 fn without_a_terminal_the_answer_is_no_unless_it_is_given() {
-    let desk = Desk::new("");
+    let desk = with("");
     std::fs::write(desk.path().join("victim"), "x").unwrap();
     let command = json!({"command": "chmod 777 victim && echo done"});
     let refused = desk.call("terminal", &command, &[]);
@@ -138,17 +111,17 @@ fn without_a_terminal_the_answer_is_no_unless_it_is_given() {
 fn secrets_of_the_owner_are_taken_out_of_what_a_model_sees() {
     let command = json!({"command": "echo value-of-the-key | rev | rev; echo forwarded-value"});
     let dotenv = "OPENAI_API_KEY=value-of-the-key\nMY_PLAIN=forwarded-value\n";
-    let desk = Desk::new("terminal:\n  docker_forward_env: [MY_PLAIN]\n");
+    let desk = with("terminal:\n  docker_forward_env: [MY_PLAIN]\n");
     desk.home.write(".env", dotenv);
     assert_eq!(desk.call("terminal", &command, &[]).json()["output"], "[redacted]\n[redacted]");
-    let open = Desk::new("security:\n  redact_secrets: false\n");
+    let open = with("security:\n  redact_secrets: false\n");
     open.home.write(".env", dotenv);
     assert_eq!(open.call("terminal", &command, &[]).json()["output"], "value-of-the-key\nforwarded-value");
 }
 
 #[test]
 fn a_background_process_lives_on_between_calls() {
-    let desk = Desk::new("");
+    let desk = with("");
     let started = desk.call(
         "terminal",
         &json!({"command": "echo up; sleep 60", "background": true}),
@@ -175,7 +148,7 @@ fn at_a_terminal(desk: &Desk, name: &str, arguments: &Value, typed: &str) -> (Ru
     let terminal = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
     let slave = || File::options().read(true).write(true).open(&terminal).unwrap();
     let mut master = File::from(master);
-    let mut command = desk.tool(&["call", name, &arguments.to_string()]);
+    let mut command = desk.command(&["call", name, &arguments.to_string()]);
     let child = command.stdin(slave()).stderr(slave()).stdout(Stdio::piped()).spawn().unwrap();
     // The terminal ends when the last program that has it open does.
     drop(command);
@@ -194,7 +167,7 @@ fn at_a_terminal(desk: &Desk, name: &str, arguments: &Value, typed: &str) -> (Ru
 
 #[test]
 fn at_a_terminal_a_person_is_asked_and_only_a_clear_yes_is_one() {
-    let desk = Desk::new("");
+    let desk = with("");
     std::fs::write(desk.path().join("victim"), "x").unwrap();
     let command = json!({"command": "chmod 777 victim && echo done"});
     let (yes, shown) = at_a_terminal(&desk, "terminal", &command, "y\n");

@@ -16,7 +16,7 @@ use hermes_types::SessionKey;
 
 use crate::bed::{Bed, Peer};
 use crate::private::{Disk, Kind, Private};
-use crate::session::{Ground, Session, text, until};
+use crate::session::{Ground, Session, guest, lives, text, until};
 
 impl Bed {
     fn engine(&self) -> &Peer {
@@ -318,6 +318,35 @@ pub(crate) async fn one_that_uses_too_much_memory_is_killed_and_the_place_goes_o
         Err(error) => assert!(matches!(error, Error::Guest(_)), "{error}"),
     }
     assert_eq!(s.out("cat file").await, "kept\n");
+}
+
+pub(crate) async fn one_whose_first_process_was_killed_for_its_memory_is_made_again_and_says_so_once(
+    ground: &Ground,
+) {
+    let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
+    let s = ground.open_with("s", |docker| docker.limits = limits).await;
+    if !ground.has_cgroups().await {
+        let unenforced = s.sandbox.unenforced().await;
+        assert!(unenforced.iter().any(|limit| limit.contains("memory")), "{unenforced:?}");
+        return;
+    }
+    s.out("echo kept >file; export A=1; cd /").await;
+    // What was started before keeps its own chances, and neither of the two is as big as the place may be: the kernel
+    // chooses the guest.
+    let hog = "half() { exec python3 -c 'import time; half = bytearray(40 << 20); time.sleep(60)'; }; echo begun; \
+        while read -r chance </proc/1/oom_score_adj && [ $chance != 1000 ]; do sleep 0.01; done; half & half";
+    let mut command = s.start(hog, crate::bed::wish(hermes_exec::Attention::Live)).await;
+    let begun = command.next().await.unwrap();
+    assert!(matches!(begun, hermes_exec::Happening::Output(_)), "{begun:?}");
+    let first = guest(ground, &s.plan).await;
+    fs::write(format!("/proc/{first}/oom_score_adj"), "1000").unwrap();
+    let error = command.end().await.unwrap_err();
+    assert!(matches!(error, Error::Guest(_)), "{error}");
+    until("the first process is dead", || !lives(first)).await;
+    let seen = s.run("echo [$A]; pwd; cat file").await;
+    assert_eq!((text(&seen).as_str(), seen.reset), ("[]\n/workspace\nkept\n", Reset::Yes));
+    assert_eq!(s.run("true").await.reset, Reset::No);
+    assert_eq!(ground.containers().await.len(), 1);
 }
 
 pub(crate) async fn a_hermes_killed_at_any_moment_of_a_container_leaves_none(ground: &Ground) {

@@ -141,6 +141,7 @@ macro_rules! behaviors_of_containers {
             container::whoever_commands_run_as_can_write_at_home_and_at_work
             container::the_first_process_buries_the_dead
             container::one_that_uses_too_much_memory_is_killed_and_the_place_goes_on
+            container::one_whose_first_process_was_killed_for_its_memory_is_made_again_and_says_so_once
             container::a_hermes_killed_at_any_moment_of_a_container_leaves_none
             far::one_on_another_machine_is_a_place_like_any_other
             far::whoever_commands_run_as_has_a_guest_on_another_machine

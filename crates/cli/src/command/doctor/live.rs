@@ -335,7 +335,8 @@ impl Cell<'_> {
         let told = |error: hermes_exec::Error| error.to_string();
         let job = Job::shell(command, self.sandbox.cwd().await.map_err(told)?);
         let asked = ask(self.context, self.config, self.plan.place(), &self.session.key, job, self.consent);
-        let permit = asked.map_err(|failure| failure.message)?.map_err(|refused| refused.reason())?;
+        let permit =
+            asked.map_err(|failure| failure.message)?.map_err(|refused| refused.reason().to_owned())?;
         let wish = Wish {
             timeout: Some(PATIENCE),
             at_deadline: AtDeadline::Kill,
