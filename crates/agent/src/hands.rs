@@ -247,7 +247,7 @@ impl Hands {
             return Ok(verdict);
         }
         let mut gate = Gate::clone(&self.setup.gate);
-        for kept in self.setup.store.grants_in(self.setup.plan.session()).await? {
+        for kept in self.setup.store.grants_in(&self.setup.session).await? {
             match serde_json::from_value(kept.json) {
                 Ok(grant) => gate.grants.add(&[grant]),
                 // Who cannot read what was allowed asks again.
