@@ -93,6 +93,11 @@ impl fmt::Debug for Mail {
 }
 
 impl Control {
+    /// For a turn that goes by mail.
+    pub fn by_mail(mail: Mail) -> Self {
+        Self { mail, ..Self::default() }
+    }
+
     /// Tells the model something with the next result of a tool.
     pub fn steer(&self, text: impl Into<String>) {
         lock(&self.steering).push(text.into());

@@ -15,6 +15,7 @@ pub mod migrate;
 pub mod schema;
 pub mod setting;
 mod unknown;
+mod unused;
 pub mod yaml;
 
 use std::collections::BTreeMap;

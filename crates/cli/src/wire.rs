@@ -1,6 +1,7 @@
 //! From settings to the values that the other crates are made of.
 
 pub(crate) mod agent;
+pub(crate) mod chat;
 mod credentials;
 mod docker;
 pub(crate) mod engine;

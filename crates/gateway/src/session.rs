@@ -212,7 +212,7 @@ impl Session {
         };
         let letters = if text.is_some() { vec![item.id] } else { Vec::new() };
         let reply = self.reply(item);
-        let control = Control { mail: Mail { letters, reply: Some(reply) }, ..Control::default() };
+        let control = Control::by_mail(Mail { letters, reply: Some(reply) });
         let shared = Arc::clone(&self.shared);
         let (key, person) = (self.key.clone(), item.person.clone());
         let watch = move |event: Event| shared.heard(&key, &person, &event);

@@ -96,7 +96,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ExitCode, Failure> 
     let reaper = places.reap(house.engines()?);
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    context.screen.note(&format!("serving chats; commands run on {}", house::backend(config)));
+    context.screen.aside(&format!("serving chats; commands run on {}", house::backend(config)));
     let mut unfit = None;
     loop {
         tokio::select! {

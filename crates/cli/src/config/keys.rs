@@ -136,6 +136,20 @@ choice! {
 }
 
 choice! {
+    /// Who shares a place in chats.
+    PlaceScope {
+        /// Nobody: each session has its own.
+        Session = "session",
+        /// All sessions of one person.
+        User = "user",
+        /// All sessions of one chat.
+        Chat = "chat",
+        /// Everybody.
+        Shared = "shared",
+    }
+}
+
+choice! {
     /// What is done about a message in a chat where something is under way.
     BusyInput {
         /// It waits for its turn.
@@ -278,6 +292,8 @@ section! {
         sandbox_image: Option<String> = None, "GATEWAY_SANDBOX_IMAGE";
         /// Seconds of inactivity after which the place of a chat is removed.
         sandbox_lifetime: u64 = 3600, "GATEWAY_SANDBOX_LIFETIME", at_least 1;
+        /// Who shares a place in chats: session (nobody), user, chat or shared.
+        sandbox_scope: PlaceScope = PlaceScope::Session, "GATEWAY_SANDBOX_SCOPE";
     }
 }
 
@@ -562,167 +578,12 @@ pub fn find(name: &str) -> Option<&'static Key> {
     all().find(|key| key.path == name || key.aliases.contains(&name) || key.variable == name)
 }
 
-/// Keys of the Python program that mean nothing here, with the reason.
-pub const UNUSED: &[(&str, &str)] = &[
-    ("terminal.persistent_shell", "the state of a session is always kept"),
-    ("discord.voice_fx", PYTHON),
-    ("discord.missed_message_backfill", PYTHON),
-    ("discord.approval_mentions", PYTHON),
-    ("discord.bots_require_inline_mention", PYTHON),
-    ("security.allow_private_urls", PYTHON),
-    ("security.tirith_enabled", PYTHON),
-    ("security.tirith_path", PYTHON),
-    ("security.tirith_timeout", PYTHON),
-    ("security.tirith_fail_open", PYTHON),
-    ("security.website_blocklist", PYTHON),
-    ("security.allow_lazy_installs", "nothing is installed at run time"),
-    ("security.acked_advisories", PYTHON),
-    ("gateway.strict", PYTHON),
-    ("gateway.media_delivery_allow_dirs", PYTHON),
-    ("gateway.trust_recent_files", PYTHON),
-    ("gateway.trust_recent_files_seconds", PYTHON),
-    ("gateway.message_timestamps", PYTHON),
-    ("gateway.max_concurrent_sessions", PYTHON),
-    ("gateway.platforms", PYTHON),
-    ("gateway.proxy_url", PYTHON),
-    ("gateway.streaming", PYTHON),
-    ("agent.service_tier", PYTHON),
-    ("agent.tool_use_enforcement", PYTHON),
-    ("agent.task_completion_guidance", PYTHON),
-    ("agent.environment_probe", PYTHON),
-    ("agent.environment_hint", PYTHON),
-    ("agent.coding_context", PYTHON),
-    ("agent.disabled_toolsets", PYTHON),
-    ("agent.image_input_mode", PYTHON),
-    ("agent.clarify_timeout", PYTHON),
-    ("agent.gateway_timeout", PYTHON),
-    ("agent.gateway_timeout_warning", PYTHON),
-    ("agent.gateway_notify_interval", PYTHON),
-    ("agent.gateway_auto_continue_freshness", PYTHON),
-    ("agent.restart_drain_timeout", PYTHON),
-    ("agent.system_prompt", PYTHON),
-    ("agent.prefill_messages_file", PYTHON),
-    ("agent.verbose", PYTHON),
-    ("agent.personalities", PYTHON),
-    ("always_log_local", PYTHON),
-    ("auxiliary", PYTHON),
-    ("bedrock", PYTHON),
-    ("browser", PYTHON),
-    ("checkpoints", PYTHON),
-    ("clarify", PYTHON),
-    ("compression", PYTHON),
-    ("context", PYTHON),
-    ("context_file_max_chars", PYTHON),
-    ("credential_pool_strategies", PYTHON),
-    ("cron", PYTHON),
-    ("curator", PYTHON),
-    ("custom_providers", PYTHON),
-    ("dashboard", PYTHON),
-    ("delegation", PYTHON),
-    ("display.interface", PYTHON),
-    ("display.streaming", PYTHON),
-    ("display.tool_progress", PYTHON),
-    ("display.tool_progress_grouping", PYTHON),
-    ("display.tool_preview_length", PYTHON),
-    ("display.show_cost", PYTHON),
-    ("display.timestamps", PYTHON),
-    ("display.compact", PYTHON),
-    ("display.bell_on_complete", PYTHON),
-    ("display.final_response_markdown", PYTHON),
-    ("display.inline_diffs", PYTHON),
-    ("display.persist_prompts", PYTHON),
-    ("display.persistent_output", PYTHON),
-    ("display.persistent_output_max_lines", PYTHON),
-    ("display.resume_display", PYTHON),
-    ("display.resume_exchanges", PYTHON),
-    ("display.resume_max_user_chars", PYTHON),
-    ("display.resume_max_assistant_chars", PYTHON),
-    ("display.resume_max_assistant_lines", PYTHON),
-    ("display.resume_skip_tool_only", PYTHON),
-    ("display.skin", PYTHON),
-    ("display.language", PYTHON),
-    ("display.personality", PYTHON),
-    ("display.memory_notifications", PYTHON),
-    ("display.file_mutation_verifier", PYTHON),
-    ("display.turn_completion_explainer", PYTHON),
-    ("display.credits_notices", PYTHON),
-    ("display.interim_assistant_messages", PYTHON),
-    ("display.long_running_notifications", PYTHON),
-    ("display.busy_ack_detail", PYTHON),
-    ("display.cleanup_progress", PYTHON),
-    ("display.tool_progress_command", PYTHON),
-    ("display.background_process_notifications", PYTHON),
-    ("display.platforms", PYTHON),
-    ("display.runtime_footer", PYTHON),
-    ("display.tui_auto_resume_recent", PYTHON),
-    ("display.tui_agents_nudge", PYTHON),
-    ("display.tui_status_indicator", PYTHON),
-    ("display.mouse_tracking", PYTHON),
-    ("display.details_mode", PYTHON),
-    ("display.sections", PYTHON),
-    ("display.copy_shortcut", PYTHON),
-    ("display.ephemeral_system_ttl", PYTHON),
-    ("display.user_message_preview", PYTHON),
-    ("email", PYTHON),
-    ("filter_silence_narration", PYTHON),
-    ("goals", PYTHON),
-    ("hooks", PYTHON),
-    ("hooks_auto_accept", PYTHON),
-    ("human_delay", PYTHON),
-    ("kanban", PYTHON),
-    ("lsp", PYTHON),
-    ("matrix", PYTHON),
-    ("max_concurrent_sessions", PYTHON),
-    ("mcp_servers", PYTHON),
-    ("memory", PYTHON),
-    ("model_aliases", PYTHON),
-    ("model_catalog", PYTHON),
-    ("network", PYTHON),
-    ("onboarding", PYTHON),
-    ("openrouter", PYTHON),
-    ("platform_toolsets", PYTHON),
-    ("platforms", PYTHON),
-    ("plugins", PYTHON),
-    ("prefill_messages_file", PYTHON),
-    ("privacy", PYTHON),
-    ("prompt_caching", PYTHON),
-    ("quick_commands", PYTHON),
-    ("secrets", PYTHON),
-    ("session_reset", PYTHON),
-    ("session_store_max_age_days", PYTHON),
-    ("sessions", PYTHON),
-    ("signal", PYTHON),
-    ("skills.config", PYTHON),
-    ("skills.creation_nudge_interval", PYTHON),
-    ("skills.guard_agent_created", PYTHON),
-    ("skills.inline_shell", PYTHON),
-    ("skills.inline_shell_timeout", PYTHON),
-    ("skills.template_vars", PYTHON),
-    ("skills.write_approval", PYTHON),
-    ("slack", PYTHON),
-    ("streaming", PYTHON),
-    ("stt", PYTHON),
-    ("telegram", PYTHON),
-    ("timezone", PYTHON),
-    ("tool_loop_guardrails", PYTHON),
-    ("tools", PYTHON),
-    ("toolsets", PYTHON),
-    ("tts", PYTHON),
-    ("unauthorized_dm_behavior", PYTHON),
-    ("updates", PYTHON),
-    ("voice", PYTHON),
-    ("web", PYTHON),
-    ("whatsapp", PYTHON),
-    ("x_search", PYTHON),
-];
-
-const PYTHON: &str = "known to the Python program, not used by this version";
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::config::unused::UNUSED;
     use crate::config::yaml::Node;
 
     #[test]

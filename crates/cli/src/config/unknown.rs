@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::keys;
 use super::layers::{Problem, Severity};
+use super::unused::UNUSED;
 use super::yaml::{Entry, Kind, Node};
 
 /// Reports every key of the file that is not read.
@@ -20,7 +21,7 @@ fn walk(node: &Node, prefix: &str, file: &Path, problems: &mut Vec<Problem>) {
         if path == "_config_version" || path == "model" && matches!(entry.value.kind, Kind::Scalar { .. }) {
             continue;
         }
-        if let Some((_, why)) = keys::UNUSED.iter().find(|(unused, _)| *unused == path) {
+        if let Some((_, why)) = UNUSED.iter().find(|(unused, _)| *unused == path) {
             problems.push(problem(Severity::Note, file, entry, &path, (*why).to_owned(), None));
         } else if keys::find(&path)
             .is_some_and(|key| key.path == path || key.aliases.contains(&path.as_str()))
@@ -71,7 +72,7 @@ fn problem(
 pub fn nearest(path: &str) -> Option<String> {
     let last = path.rsplit('.').next().unwrap_or(path);
     let sections = keys::all().filter_map(|key| key.path.rsplit_once('.').map(|(section, _)| section));
-    let unused = keys::UNUSED.iter().map(|(path, _)| *path);
+    let unused = UNUSED.iter().map(|(path, _)| *path);
     let known = keys::all().map(|key| key.path).chain(sections).chain(unused);
     let distance = |known: &str| {
         let whole = strsim::damerau_levenshtein(path, known);

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use hermes_agent::{Mind, Setup, Told};
 use hermes_gateway::channel::Waiting;
 use hermes_gateway::{House, Room, RoomKind, Visit};
+use hermes_exec::Engines;
 use hermes_store::Store;
-use hermes_types::{BackendName, Door, SessionKey};
+use hermes_types::{BackendName, Door, Person, SessionKey};
 
 use super::agent::{self, Visitor};
 use super::{Keep, Making, Session};
 use crate::Context;
 use crate::args::PlaceArgs;
 use crate::backends::{self, Usable};
-use crate::config::keys::Config;
+use crate::config::keys::{Config, PlaceScope};
 use crate::failure::{Failure, Kind};
 
 /// Where the commands of chats run: what the owner chose for them, or for everything. The owner's own machine must be chosen
@@ -28,16 +29,12 @@ pub(crate) fn backend(config: &Config) -> BackendName {
 /// Makes sure that commands of chats can run where they are to.
 pub(crate) fn check(context: &Context, config: &Config) -> Result<(), Failure> {
     let backend = backend(config);
-    let standing = backends::look(context, config, backend);
-    if standing.is_usable() || matches!(standing.usable, Usable::Unknown(_)) {
-        return Ok(());
-    }
-    let why = standing.reason().unwrap_or("it does not work here");
+    let Usable::No(trouble) = backends::look(context, config, backend).usable else { return Ok(()) };
     Err(Failure::new(
         Kind::Unavailable,
-        format!("commands of chats are to run on the {backend} backend, but: {why}"),
+        format!("commands of chats are to run on the {backend} backend, but: {}", trouble.what),
     )
-    .hint("`hermes doctor` says what is missing")
+    .hint(trouble.remedy)
     .hint("`hermes config set gateway.terminal_backend docker` runs them in containers")
     .hint(
         "`hermes config set gateway.terminal_backend local` runs them as you, on this machine, with the gate asking",
@@ -79,7 +76,8 @@ impl ChatHouse {
     }
 
     fn setup(&self, visit: Visit) -> Result<Setup, Failure> {
-        let session = Session { key: visit.key.clone(), keep: Keep::Everything };
+        let place = self.place(&visit.key, &visit.room, Some(&visit.person));
+        let session = Session { key: place, keep: Keep::Everything };
         let plan = super::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
         let visitor = Visitor {
             person: visit.person,
@@ -87,7 +85,25 @@ impl ChatHouse {
             attendance: visit.attendance,
             ask: visit.ask,
         };
-        Ok(agent::setup(&self.context, &self.config, plan, visitor, self.store.clone()))
+        let setup = agent::setup(&self.context, &self.config, plan, visitor, self.store.clone());
+        Ok(Setup { session: visit.key, ..setup })
+    }
+
+    /// The key of a session's place.
+    fn place(&self, key: &SessionKey, room: &Room, person: Option<&Person>) -> SessionKey {
+        let platform = room.platform.word();
+        match (self.config.gateway.sandbox_scope, person) {
+            (PlaceScope::User, Some(person)) => SessionKey::new(format!("user {}", person.as_str())),
+            (PlaceScope::Session | PlaceScope::User, _) => key.clone(),
+            (PlaceScope::Chat, _) => SessionKey::new(format!("chat {platform}:{}", room.chat)),
+            (PlaceScope::Shared, _) => SessionKey::new("all chats"),
+        }
+    }
+
+    /// What makes containers, for whoever removes what is left of them.
+    pub(crate) fn engines(&self) -> Result<Engines, Failure> {
+        let session = Session { key: SessionKey::new("chats"), keep: Keep::Everything };
+        Ok(super::plan(&self.context, &self.config, &self.args, &session, Making::Never)?.engines())
     }
 }
 
@@ -116,6 +132,10 @@ impl House for ChatHouse {
 
     fn clear<'a>(&'a self, key: &'a SessionKey, _room: &'a Room) -> Waiting<'a, Result<(), String>> {
         Box::pin(async move {
+            if self.config.gateway.sandbox_scope != PlaceScope::Session {
+                // It is not only theirs.
+                return Ok(());
+            }
             let places = super::places(&self.context, &self.config);
             let found = places.find(key.as_str()).await.map_err(|error| error.to_string())?;
             for place in found.iter().filter(|place| place.record.session == key.as_str()) {

@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use hermes_gateway::{Health, Platform};
 use serde_json::{Map, Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::ask::now;
 
@@ -18,37 +17,36 @@ pub(super) struct State {
     path: PathBuf,
     started: u64,
     platforms: Vec<(Platform, watch::Receiver<Health>)>,
+    news: Arc<Notify>,
 }
 
 impl State {
     pub(super) fn new(home: PathBuf) -> Self {
-        Self { path: home.join(FILE), started: now().seconds(), platforms: Vec::new() }
+        Self { path: home.join(FILE), started: now().seconds(), platforms: Vec::new(), news: Arc::default() }
     }
 
-    pub(super) fn watch(&mut self, platform: Platform, mut health: watch::Receiver<Health>) {
-        health.mark_changed();
+    pub(super) fn watch(&mut self, platform: Platform, health: watch::Receiver<Health>) {
+        let (news, mut watched) = (Arc::clone(&self.news), health.clone());
         self.platforms.push((platform, health));
+        tokio::spawn(async move {
+            news.notify_one();
+            while watched.changed().await.is_ok() {
+                news.notify_one();
+            }
+        });
     }
 
     /// Waits until something is new.
-    pub(super) async fn changed(&mut self) {
-        let mut waiting: FuturesUnordered<_> =
-            self.platforms.iter_mut().map(|(_, health)| health.changed()).collect();
-        while let Some(changed) = waiting.next().await {
-            if changed.is_ok() {
-                return;
-            }
-        }
-        // Nobody has anything to tell any more.
-        std::future::pending().await
+    pub(super) async fn changed(&self) {
+        self.news.notified().await;
     }
 
     /// Writes it down, whole.
-    pub(super) fn write(&mut self) -> std::io::Result<()> {
+    pub(super) fn write(&self) -> std::io::Result<()> {
         let platforms: Map<String, Value> = self
             .platforms
-            .iter_mut()
-            .map(|(platform, health)| (platform.word().to_owned(), json!(*health.borrow_and_update())))
+            .iter()
+            .map(|(platform, health)| (platform.word().to_owned(), json!(*health.borrow())))
             .collect();
         let facts = json!({
             "pid": std::process::id(),

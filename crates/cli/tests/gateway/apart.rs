@@ -1,0 +1,41 @@
+//! Two chats cannot see each other.
+
+use hermes_testkit::Step;
+use serde_json::Value;
+
+use crate::hall::{Hall, runs};
+
+/// What a command in one chat shows in another.
+async fn seen(first: &str, second: &str) -> String {
+    let steps = [runs("c1", first), Step::text("one"), runs("c2", second), Step::text("two")];
+    let hall = Hall::new(steps).await.open().await;
+    let (ann, bob) = (hall.server.dm(hall.ann), hall.server.dm(hall.bob));
+    hall.server.say(hall.ann, ann, "do it");
+    assert_eq!(hall.said(ann, 1).await, ["one"]);
+    hall.server.say(hall.bob, bob, "do it");
+    assert_eq!(hall.said(bob, 1).await, ["two"]);
+    let last = hall.told().pop().unwrap();
+    let told = last["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+    assert!(!last.to_string().contains("ann's"), "{last}");
+    hall.close().await;
+    let told: Value = serde_json::from_str(&told).unwrap();
+    told["output"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn files_of_one_chat_are_not_in_another() {
+    let shown = seen("echo ann\\'s >secret; echo ann\\'s >~/secret; echo ann\\'s >/tmp/secret; ls ~ /tmp .", "ls -a ~ /tmp .").await;
+    assert!(!shown.contains("secret"), "{shown}");
+}
+
+#[tokio::test]
+async fn variables_of_one_chat_are_not_in_another() {
+    let shown = seen("export SECRET=42; declare -p SECRET", "declare -p SECRET; env").await;
+    assert!(!shown.contains("42"), "{shown}");
+}
+
+#[tokio::test]
+async fn processes_of_one_chat_are_not_in_another() {
+    let shown = seen("(exec -a ann-at-work sleep 600) >/dev/null 2>&1 & echo started", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").await;
+    assert!(!shown.contains("ann-at-work"), "{shown}");
+}

@@ -1,0 +1,89 @@
+//! A crowd talks while the gateway is killed again and again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hermes_testkit::discord::Id;
+
+use crate::hall::Hall;
+
+/// How often it is killed.
+const KILLS: u32 = 200;
+const PEOPLE: usize = 50;
+const CHATS: usize = 20;
+
+/// Numbers that look random and are the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % sides as u64).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_and_nothing_is_answered_twice_however_often_the_gateway_is_killed() {
+    let mut hall = Hall::echo().await;
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let people: Vec<Id> = (0..PEOPLE).map(|number| hall.server.user(&format!("p{number}"))).collect();
+    let guild = hall.server.guild("crowd", &people);
+    // Half of the chats are direct talks, half are channels, where everything is called out and answered in threads.
+    let dms: Vec<(Id, Id)> =
+        people.iter().take(CHATS / 2).map(|person| (*person, hall.server.dm(*person))).collect();
+    let channels: Vec<Id> =
+        (0..CHATS / 2).map(|number| hall.server.channel(guild, &format!("c{number}"))).collect();
+    let mut said: BTreeMap<Id, (Id, String)> = BTreeMap::new();
+    hall.start().await;
+    for kill in 0..KILLS {
+        for word in 0..1 + dice.roll(3) {
+            let text = format!("word {kill}.{word}");
+            if dice.roll(2) == 0 {
+                let (person, dm) = dms[dice.roll(dms.len())];
+                said.insert(hall.server.say(person, dm, &text), (dm, text));
+            } else {
+                let (person, channel) = (people[dice.roll(PEOPLE)], channels[dice.roll(channels.len())]);
+                said.insert(hall.call(person, channel, &text), (channel, text));
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(dice.roll(250) as u64)).await;
+        hall.kill();
+        hall.launch();
+    }
+    // The last one is left alone.
+    let (dms, channels): (Vec<_>, Vec<_>) = said.iter().partition(|(_, (room, _))| !channels.contains(room));
+    let expected: BTreeMap<Id, String> = dms.into_iter().map(|(id, (room, text))| (*id, (*room, text.clone()))).fold(
+        BTreeMap::new(),
+        |mut all, (id, (_, text))| {
+            all.insert(id, text);
+            all
+        },
+    );
+    for (message, (_, text)) in channels {
+        let thread = hall.thread(*message).await;
+        let answers = hall.said(thread, 1).await;
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        assert!(answers[0].contains(&format!("] {text}")), "{answers:?} to {text}");
+    }
+    let all_answered = || {
+        hall.server.look(|world| {
+            expected.iter().all(|(message, text)| {
+                let room = world.messages[message].channel;
+                world.said_by_bot(room).iter().any(|answer| answer.content.contains(&format!("echo: {text}")))
+            })
+        })
+    };
+    crate::hall::until("everything is answered", all_answered);
+    assert_eq!(hall.stop(), Some(0), "{}", hall.log());
+    for (message, text) in &expected {
+        let room = hall.server.look(|world| world.messages[message].channel);
+        let answers: Vec<String> =
+            hall.heard(room).into_iter().filter(|answer| answer.starts_with(&format!("echo: {text}"))).collect();
+        assert_eq!(answers.len(), 1, "{answers:?}");
+    }
+    let sandboxes = hall.run(&["sandbox", "ls", "--json"]);
+    assert_eq!(String::from_utf8_lossy(&sandboxes.stdout).trim(), "[]");
+    hall.close().await;
+}

@@ -1,0 +1,8 @@
+//! The whole program as a gateway, between a strict Discord server and a scripted model.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+
+mod apart;
+mod chaos;
+mod hall;
+mod questions;
+mod talk;
