@@ -16,6 +16,7 @@ mod local;
 mod model;
 mod mounts;
 mod places;
+mod progress;
 mod pull;
 mod questions;
 mod registry;
