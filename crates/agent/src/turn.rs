@@ -121,10 +121,10 @@ impl Turn<'_> {
     async fn go(mut self) -> Result<Ended, Error> {
         let (mut cut, mut continued, mut nudged, mut confused) = (0, 0, 0, 0);
         loop {
+            self.fit().await?;
             if self.asked.saturating_sub(self.refunded) >= self.of.mind.budget {
                 return self.summarize().await;
             }
-            self.fit().await?;
             let tools = std::mem::take(&mut self.of.told.tools);
             let asked = self.ask(&tools).await;
             self.of.told.tools = tools;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use hermes_agent::{Conversation, Exit, Hands};
+use hermes_agent::{Control, Conversation, Exit, Hands};
 use hermes_testkit::Step;
 use serde_json::{Value, json};
 
@@ -188,7 +188,7 @@ async fn after_a_restart_what_was_told_is_not_told_again_and_the_rest_is() {
 
 #[tokio::test]
 async fn results_that_are_too_long_together_are_put_into_files_the_longest_first() {
-    let sizes = [30_000, 49_000, 45_000, 40_000, 44_000];
+    let sizes = [49_000, 30_000, 45_000, 40_000, 44_000];
     let calls = sizes.iter().zip(1..).map(|(size, n)| hermes_testkit::Said::Call {
         id: format!("c{n}"),
         name: "terminal".to_owned(),
@@ -196,14 +196,18 @@ async fn results_that_are_too_long_together_are_put_into_files_the_longest_first
     });
     let bed = Bed::new([Step::says(calls), Step::text("Long."), Step::text("Still long.")]).await;
     let mut conversation = bed.begin().await;
-    bed.say(&mut conversation, "look").await;
+    // What a person says beside a result stays, however long it is.
+    let (control, words) = (Control::default(), "quick! ".repeat(100));
+    control.steer(words.as_str());
+    bed.say_with(&mut conversation, "look", &control).await;
     let seen = bed.seen();
     let lengths: Vec<_> = seen.iter().map(|answer| answer["output"].as_str().map(str::len)).collect();
-    assert_eq!(lengths, [Some(30_000), None, Some(45_000), Some(40_000), Some(44_000)]);
-    assert_eq!([&seen[1]["size"], &seen[1]["exit_code"]], [&json!(49_000), &json!(0)]);
-    assert!(seen[1]["hint"].as_str().unwrap().contains("too long"), "{}", seen[1]);
-    let path = seen[1]["full_result"].as_str().unwrap().replacen('~', &bed.work().display().to_string(), 1);
-    assert_eq!(std::fs::read_to_string(Path::new(&path)).unwrap(), "2".repeat(49_000));
+    assert_eq!(lengths, [None, Some(30_000), Some(45_000), Some(40_000), Some(44_000)]);
+    assert_eq!([&seen[0]["size"], &seen[0]["exit_code"]], [&json!(49_000), &json!(0)]);
+    assert_eq!(seen[0]["user_says"], words);
+    assert!(seen[0]["hint"].as_str().unwrap().contains("too long"), "{}", seen[0]);
+    let path = seen[0]["full_result"].as_str().unwrap().replacen('~', &bed.work().display().to_string(), 1);
+    assert_eq!(std::fs::read_to_string(Path::new(&path)).unwrap(), "1".repeat(49_000));
     // What was kept is what the model saw, and stays so.
     bed.kept(&conversation).await;
     bed.say(&mut conversation, "again").await;
