@@ -131,6 +131,24 @@ pub enum Event {
         /// The one that is asked.
         to: String,
     },
+    /// An image that a tool needs is fetched.
+    Pulling {
+        /// Which one.
+        image: String,
+        /// Bytes that are here.
+        bytes: u64,
+        /// Bytes that there are, as far as that is known.
+        total: u64,
+    },
+    /// It is there, or will not come.
+    Pulled {
+        /// Which one.
+        image: String,
+        /// Whether it is there.
+        worked: bool,
+        /// How long it took.
+        took: Duration,
+    },
     /// A tool begins.
     Calling {
         /// Which call it is.
@@ -279,6 +297,7 @@ impl Conversation {
         store.reopen(&id).await?;
         let history: Vec<Message> = store.history(&id).await?.into_iter().map(|kept| kept.message).collect();
         hands.recall(&history);
+        hands.recall_notices(&history);
         Ok(Self { store, id, hands, mind, told, history })
     }
 

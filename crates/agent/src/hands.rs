@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use hermes_exec::backend::docker::pull::Means;
+use hermes_exec::backend::docker::pull::{Means, Progress};
 use hermes_exec::{Error, Plan, Sandbox};
 use hermes_policy::redact::Redactor;
 use hermes_policy::{
@@ -19,13 +19,14 @@ use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp}
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use crate::Tool;
+use crate::conversation::{Event, Watch};
 use crate::http::Web;
 use crate::people::{Ask, Asking};
 use crate::tool::Scene;
 use crate::tool::code::CodeExecution;
 use crate::tool::notes::Notes;
 use crate::tool::todo::Todo;
+use crate::{Tool, notice};
 
 /// How much tools take and give.
 #[derive(Debug, Clone)]
@@ -96,6 +97,7 @@ pub struct Hands {
     denied: Mutex<Turn>,
     pub(crate) todo: Mutex<Todo>,
     pub(crate) notes: Mutex<Notes>,
+    pub(crate) notices: notice::Notices,
 }
 
 /// A permit, and whose word it took.
@@ -139,6 +141,7 @@ impl Hands {
             denied: Mutex::new(Turn::default()),
             todo: Mutex::new(Todo::default()),
             notes: Mutex::new(Notes::default()),
+            notices: notice::Notices::default(),
         }
     }
 
@@ -150,6 +153,11 @@ impl Hands {
     /// Whether any tool needed the place.
     pub fn has_opened(&self) -> bool {
         self.sandbox.initialized()
+    }
+
+    /// The place, if any tool needed it.
+    pub(crate) fn opened(&self) -> Option<&Sandbox> {
+        self.sandbox.get()
     }
 
     /// The place that was opened, if any tool needed it, for whoever is to end it.
@@ -167,13 +175,14 @@ impl Hands {
         *lock(&self.denied) = Turn::default();
     }
 
-    /// The place, open. An image that is missing is pulled first.
-    pub async fn sandbox(&self) -> Result<&Sandbox, Error> {
+    /// The place, open. An image that is missing is pulled first, and `watch` is told how far that is.
+    pub async fn sandbox(&self, watch: Watch<'_>) -> Result<&Sandbox, Error> {
         let plan = &self.setup.plan;
         let open = || async {
             match plan.open().await {
                 Err(Error::NoImage { image }) => {
-                    plan.pull(&(self.setup.means)(image).await, |_progress| {}).await?;
+                    let means = (self.setup.means)(image.clone()).await;
+                    pulled(image, watch, |told| plan.pull(&means, told)).await?;
                     plan.open().await
                 }
                 opened => opened,
@@ -379,6 +388,23 @@ impl Hands {
     }
 }
 
+/// Has an image pulled, and tells when that begins, how far it is, and when it is over.
+async fn pulled<'a, P: Future<Output = Result<(), Error>>>(
+    image: String,
+    watch: Watch<'a>,
+    pull: impl FnOnce(Box<dyn FnMut(&Progress) + Send + 'a>) -> P,
+) -> Result<(), Error> {
+    let began = Instant::now();
+    let tell = {
+        let image = image.clone();
+        move |bytes, total| watch(Event::Pulling { image: image.clone(), bytes, total })
+    };
+    tell(0, 0);
+    let done = pull(Box::new(move |progress| tell(progress.bytes(), progress.total()))).await;
+    watch(Event::Pulled { image, worked: done.is_ok(), took: began.elapsed() });
+    done
+}
+
 /// An answer that was kept, as the gate knows it.
 fn given(question: &QuestionId, answer: KeptAnswer) -> Answer {
     let choice = match answer.choice {
@@ -415,4 +441,37 @@ fn seed() -> Result<[u8; 16], getrandom::Error> {
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_exec::backend::docker::pull::{Fault, Layer, Step};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pull_is_told_from_its_beginning_to_its_end() {
+        let progress = |bytes| Progress {
+            layers: vec![Layer { id: "1".to_owned(), step: Step::Fetching, bytes, total: Some(10) }],
+        };
+        for works in [true, false] {
+            let told = Mutex::new(Vec::new());
+            let watch = |event: Event| match event {
+                Event::Pulling { image, bytes, total } => {
+                    lock(&told).push(format!("{image} {bytes}/{total}"))
+                }
+                Event::Pulled { image, worked, .. } => lock(&told).push(format!("{image} {worked}")),
+                other => panic!("{other:?}"),
+            };
+            let pull = |mut tell: Box<dyn FnMut(&Progress) + Send>| async move {
+                tell(&progress(3));
+                tell(&progress(10));
+                let fault = Error::Pull { image: "i".to_owned(), fault: Fault::Missing };
+                if works { Ok(()) } else { Err(fault) }
+            };
+            assert_eq!(pulled("i:1".to_owned(), &watch, pull).await.is_ok(), works);
+            let last = format!("i:1 {works}");
+            assert_eq!(*lock(&told), ["i:1 0/0", "i:1 3/10", "i:1 10/10", last.as_str()]);
+        }
+    }
 }

@@ -12,6 +12,7 @@ pub mod conversation;
 mod guard;
 pub mod hands;
 pub mod http;
+mod notice;
 pub mod people;
 mod preview;
 pub mod prompt;

@@ -3,16 +3,16 @@
 //! What a tool is called, what it takes and what it answers are those of the Python program, so that prompts, skills and
 //! habits carry over.
 
-mod ansi;
+pub(crate) mod ansi;
 mod clarify;
 pub mod code;
 pub(crate) mod notes;
 mod patch;
-mod process;
+pub(crate) mod process;
 mod read_file;
 mod search_files;
 mod shelf;
-mod spill;
+pub(crate) mod spill;
 pub mod terminal;
 mod text;
 pub mod todo;
@@ -20,6 +20,7 @@ mod web_fetch;
 mod write_file;
 
 use std::borrow::Cow;
+use std::fmt;
 
 use hermes_exec::Error;
 use hermes_policy::redact::Redactor;
@@ -29,7 +30,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Hands, No};
+use crate::{Hands, No, Watch};
 
 /// Every tool there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,7 +84,7 @@ pub struct Done {
 }
 
 /// One call, on its way.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Scene<'a> {
     /// Which call it is.
     pub call: &'a CallId,
@@ -91,6 +92,14 @@ pub struct Scene<'a> {
     pub stop: &'a CancellationToken,
     /// The turn it belongs to, if it belongs to one.
     pub occasion: Option<&'a Occasion>,
+    /// Who is told how far it is.
+    pub watch: Watch<'a>,
+}
+
+impl fmt::Debug for Scene<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scene").field("call", self.call).finish_non_exhaustive()
+    }
 }
 
 /// The turn of a session.

@@ -17,7 +17,8 @@ use crate::batch::{Ready, Wanted, groups};
 use crate::conversation::{Control, Conversation, Ended, Error, Event, Exit, Watch};
 use crate::guard::{Guard, Remark};
 use crate::hands::now;
-use crate::{Done, Effects, Occasion, Scene, preview};
+use crate::tool::spill;
+use crate::{Done, Effects, Occasion, Scene, notice, preview};
 
 /// How long tools may take to tell what they have done when somebody ends the turn.
 const GRACE: Duration = Duration::from_millis(300);
@@ -121,6 +122,7 @@ impl Turn<'_> {
     async fn go(mut self) -> Result<Ended, Error> {
         let (mut cut, mut continued, mut nudged, mut confused) = (0, 0, 0, 0);
         loop {
+            self.fit().await?;
             if self.asked.saturating_sub(self.refunded) >= self.of.mind.budget {
                 return self.summarize().await;
             }
@@ -279,6 +281,7 @@ impl Turn<'_> {
     async fn make(&mut self, group: Vec<Wanted>) -> Result<Option<Exit>, Error> {
         let (hands, occasion, stop) =
             (self.of.hands.clone(), self.occasion.clone(), self.control.stop.clone());
+        let watch = self.watch;
         let mut under_way: Vec<Call> = Vec::new();
         let mut running = FuturesUnordered::new();
         let mut end = None;
@@ -296,7 +299,7 @@ impl Turn<'_> {
                     running.push(async move {
                         let Ready { call, tool, arguments, .. } = *ready;
                         let began = Instant::now();
-                        let scene = Scene { call: &call.id, stop, occasion: Some(occasion) };
+                        let scene = Scene { call: &call.id, stop, occasion: Some(occasion), watch };
                         let done = hands.call(tool, arguments.clone(), scene).await;
                         (call, tool, arguments, done, began.elapsed())
                     });
@@ -330,6 +333,14 @@ impl Turn<'_> {
             }
             if let Some(words) = self.control.untold() {
                 note(&mut done, "user_says", words);
+            }
+            let noticed = tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                noticed = hands.noticed() => noticed,
+            };
+            if let Some(words) = noticed {
+                note(&mut done, notice::FIELD, words);
             }
             (self.watch)(Event::Called {
                 call: call.id.clone(),
@@ -421,6 +432,29 @@ impl Turn<'_> {
         let message =
             Message::Tool { call: call.id.clone(), name: call.name.clone(), text: done.answer.to_string() };
         self.keep(message, None).await
+    }
+
+    /// Puts what tools answered to the last message into files where all of it is too long together.
+    async fn fit(&mut self) -> Result<(), Error> {
+        let answers = self.of.history.iter().rev().map_while(|message| match message {
+            Message::Tool { call, text, .. } => Some((call.clone(), text.clone())),
+            Message::User { .. } | Message::Assistant { .. } => None,
+        });
+        let answers: Vec<_> = answers.collect();
+        let Some((last, _)) = answers.first().cloned() else { return Ok(()) };
+        let (stop, occasion, watch) = (&self.control.stop, Some(&self.occasion), self.watch);
+        let scene = Scene { call: &last, stop, occasion, watch };
+        for (id, shorter) in spill::keep_short_together(&self.of.hands, answers, scene).await {
+            self.of.store.replace_answer(&self.of.id, &id, &shorter).await?;
+            let told = self.of.history.iter_mut().rev().find_map(|message| match message {
+                Message::Tool { call, text, .. } if *call == id => Some(text),
+                _ => None,
+            });
+            if let Some(text) = told {
+                *text = shorter;
+            }
+        }
+        Ok(())
     }
 
     async fn keep(&mut self, message: Message, reply: Option<&Reply>) -> Result<(), Error> {

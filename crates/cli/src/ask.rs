@@ -164,7 +164,7 @@ pub(crate) async fn ask_anywhere(
     };
     let asked = Asked::of(&question);
     let (call, stop) = (CallId::new(asked.id.clone()), CancellationToken::new());
-    let scene = Scene { call: &call, stop: &stop, occasion: None };
+    let scene = Scene { call: &call, stop: &stop, occasion: None, watch: &|_event| {} };
     match desk.attend(hands.ask(*question, scene), &stop).await? {
         Ok(permit) => Ok(Answered::Yes(permit)),
         Err(No::Refused(Refusal::Expired)) if stop.is_cancelled() => Ok(Answered::Left),

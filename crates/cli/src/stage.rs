@@ -14,6 +14,8 @@ use crate::terminal;
 
 /// Back to the beginning of the line, which is made empty.
 const ERASE: &str = "\r\u{1b}[K";
+/// Characters of the name of an image.
+const IMAGE: usize = 100;
 /// The width of a terminal that does not say.
 const COLUMNS: usize = 80;
 
@@ -157,13 +159,16 @@ struct Lines {
     last: Last,
     /// Calls under way, and what each is about.
     running: Vec<(CallId, String)>,
+    /// The image that is fetched, and how far that is.
+    pulling: Option<String>,
     /// What was said and may turn out not to be the answer.
     held: String,
 }
 
 impl Lines {
     fn new(screen: Screen, manner: Manner) -> Self {
-        Self { screen, manner, width: COLUMNS, last: Last::Nothing, running: Vec::new(), held: String::new() }
+        let (running, pulling, held) = (Vec::new(), None, String::new());
+        Self { screen, manner, width: COLUMNS, last: Last::Nothing, running, pulling, held }
     }
 
     fn event(&mut self, event: &Event) -> Vec<Piece> {
@@ -182,6 +187,13 @@ impl Lines {
             Event::Fallback { from, to } => {
                 self.note(&self.quiet(&format!("{from} did not answer, {to} is asked instead")))
             }
+            Event::Pulling { image, bytes, total } => self.pull(image, *bytes, *total),
+            Event::Pulled { image, worked, took } => {
+                self.pulling = None;
+                let what = if *worked { "pulled" } else { "could not pull" };
+                let took = self.quiet(&lasting(*took));
+                self.note(&format!("  {} {what} {}  {took}", self.mark(*worked), one_line(image, IMAGE)))
+            }
             Event::Calling { call, tool, preview } => {
                 self.running.push((call.clone(), about(tool, preview)));
                 let held = std::mem::take(&mut self.held);
@@ -195,13 +207,41 @@ impl Lines {
             Event::Called { call, tool, worked, took, preview } => {
                 let known = self.running.iter().position(|(running, _)| running == call);
                 let about = known.map_or_else(|| tool.clone(), |at| self.running.remove(at).1);
-                let mark = match worked {
-                    true => self.screen.paint(Tone::Good, "✓"),
-                    false => self.screen.paint(Tone::Bad, "✗"),
-                };
+                let mark = self.mark(*worked);
                 let came = self.quiet(&format!("{}  {preview}", lasting(*took)));
                 self.note(&format!("  {mark} {about}  {}", came.trim_end()))
             }
+        }
+    }
+
+    /// An image is fetched: said once, and drawn where it can be taken back.
+    fn pull(&mut self, image: &str, bytes: u64, total: u64) -> Vec<Piece> {
+        let mut text = format!("pulling {}", one_line(image, IMAGE));
+        if self.pulling.is_none() && self.manner.surface != Surface::Terminal {
+            self.pulling = Some(text.clone());
+            return self.note(&self.quiet(&format!("  {text}")));
+        }
+        if total > 0 {
+            let percent = u128::from(bytes) * 100 / u128::from(total);
+            text.push_str(&format!(" {} %", percent.min(100)));
+        }
+        if self.pulling.as_ref() == Some(&text) {
+            return Vec::new();
+        }
+        self.pulling = Some(text);
+        let mut pieces = match self.last {
+            Last::Calls | Last::Nothing => self.begin_line(),
+            // It is drawn when there is room again.
+            Last::Words | Last::Thoughts | Last::Prompt => Vec::new(),
+        };
+        pieces.extend(self.draw());
+        pieces
+    }
+
+    fn mark(&self, worked: bool) -> String {
+        match worked {
+            true => self.screen.paint(Tone::Good, "✓"),
+            false => self.screen.paint(Tone::Bad, "✗"),
         }
     }
 
@@ -256,6 +296,7 @@ impl Lines {
 
     fn finish(&mut self) -> Vec<Piece> {
         self.running.clear();
+        self.pulling = None;
         self.held.clear();
         self.begin_line()
     }
@@ -277,10 +318,13 @@ impl Lines {
         if self.manner.surface != Surface::Terminal || self.last != Last::Nothing {
             return None;
         }
-        let line = match self.running.as_slice() {
-            [] => return None,
-            [(_, about)] => format!("  … {about}"),
-            several => {
+        let line = match (self.running.as_slice(), &self.pulling) {
+            ([], None) => return None,
+            ([], Some(pulling)) => format!("  … {pulling}"),
+            ([(_, about)], Some(pulling)) => format!("  … {pulling}, for {about}"),
+            (several, Some(pulling)) => format!("  … {pulling}, for {} at once", several.len()),
+            ([(_, about)], None) => format!("  … {about}"),
+            (several, None) => {
                 let all: Vec<_> = several.iter().map(|(_, about)| about.as_str()).collect();
                 format!("  … {} at once: {}", several.len(), all.join(", "))
             }
@@ -372,6 +416,46 @@ mod tests {
              done\n  … terminal  do b{ERASE}  ✓ terminal  do b  1.2s  done\n"
         );
         assert_eq!(err, expected);
+    }
+
+    fn pulling(bytes: u64, total: u64) -> Event {
+        Event::Pulling { image: "debian:12".to_owned(), bytes, total }
+    }
+
+    fn pulled(worked: bool) -> Event {
+        Event::Pulled { image: "debian:12".to_owned(), worked, took: Duration::from_secs(9) }
+    }
+
+    #[test]
+    fn a_pull_is_in_the_line_of_what_is_under_way() {
+        let steps = [calling("a"), pulling(0, 0), pulling(1, 3), pulling(1, 3), pulling(9, 3), pulled(true)];
+        let (out, err) = played(&mut lines(Surface::Terminal, Answer::AsItComes), &steps);
+        assert_eq!(out, "");
+        let expected = format!(
+            "  … terminal  do a{ERASE}  … pulling debian:12, for terminal  do a{ERASE}  … pulling debian:12 33 %, for \
+             terminal  do a{ERASE}  … pulling debian:12 100 %, for terminal  do a{ERASE}  ✓ pulled debian:12  9.0s\n  \
+             … terminal  do a"
+        );
+        assert_eq!(err, expected);
+        // A command of the person's own is no call.
+        let steps = [pulling(0, 0), pulling(1, 2), pulled(false)];
+        let (_, err) = played(&mut lines(Surface::Terminal, Answer::AsItComes), &steps);
+        let expected = format!(
+            "  … pulling debian:12{ERASE}  … pulling debian:12 50 %{ERASE}  ✗ could not pull debian:12  9.0s\n"
+        );
+        assert_eq!(err, expected);
+    }
+
+    #[test]
+    fn where_nothing_is_taken_back_a_pull_is_told_when_it_begins_and_ends() {
+        for surface in [Surface::Pipe, Surface::Dumb] {
+            let steps =
+                [calling("a"), pulling(0, 0), pulling(1, 2), pulling(2, 2), pulled(true), called("a", true)];
+            let (out, err) = played(&mut lines(surface, Answer::Elsewhere), &steps);
+            let expected =
+                "  pulling debian:12\n  ✓ pulled debian:12  9.0s\n  ✓ terminal  do a  1.2s  done\n";
+            assert_eq!((out.as_str(), err.as_str()), ("", expected));
+        }
     }
 
     #[test]

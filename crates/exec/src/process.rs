@@ -4,7 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use hermes_guest::client::{Client, Followed, Notices};
+pub use hermes_guest::client::Notices;
+use hermes_guest::client::{Client, Followed};
+pub use hermes_guest::protocol::message::{Happening, Notice};
 use hermes_guest::protocol::message::{Page, ProcessId, ProcessView};
 use hermes_policy::Permit;
 use hermes_types::{PlaceId, SessionKey, Work};

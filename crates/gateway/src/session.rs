@@ -4,7 +4,6 @@ mod ask;
 mod words;
 
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use hermes_store::{LetterId, Store, TurnId};
 use hermes_types::{Attendance, Person, SessionKey};
 use tokio::sync::mpsc;
 
-use crate::channel::{Channel, Sign};
+use crate::channel::{Channel, Sign, Waiting};
 use crate::clock::now;
 use crate::command::{Command, Scope};
 use crate::gateway::Shared;
@@ -217,13 +216,10 @@ impl Session {
         let (key, person) = (self.key.clone(), item.person.clone());
         let watch = move |event: Event| shared.heard(&key, &person, &event);
         let ended = {
-            let turn = async {
-                match text {
-                    Some(text) => conversation.say(text, &control, &watch).await.map(Some),
-                    None => conversation.carry_on(&control, &watch).await,
-                }
+            let mut turn: Waiting<'_, _> = match text {
+                Some(text) => Box::pin(async { conversation.say(text, &control, &watch).await.map(Some) }),
+                None => Box::pin(conversation.carry_on(&control, &watch)),
             };
-            let mut turn = pin!(turn);
             let mut typing = tokio::time::interval(self.channel().manners().typing);
             loop {
                 tokio::select! {

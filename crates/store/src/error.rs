@@ -132,6 +132,9 @@ pub enum Error {
     /// The turn has ended, or never was.
     #[error("there is no such turn")]
     NoTurn,
+    /// No tool has answered this call.
+    #[error("no tool has answered the call `{0}`")]
+    NoAnswer(String),
     /// There is a question with this id already.
     #[error("there is a question `{0}` already")]
     SameQuestion(String),
@@ -191,6 +194,7 @@ impl Error {
             | Self::TitleTaken(_)
             | Self::EmptyTitle
             | Self::NoTurn
+            | Self::NoAnswer(_)
             | Self::SameQuestion(_)
             | Self::TooLarge { .. }
             | Self::Bug { .. } => return None,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hermes_types::{Message, Timestamp};
+use hermes_types::{CallId, Message, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{Error, Fault};
@@ -196,6 +196,35 @@ pub(crate) fn add(connection: &Connection, n: i64, entries: &[Entry]) -> Result<
         connection.prepare_cached(sql)?.execute(params![n, next.number() - 1, entry.at.seconds()])?;
     }
     Ok(first..next)
+}
+
+/// Puts another text in the place of the last answer to a call.
+pub(crate) fn replace_answer(
+    connection: &Connection,
+    n: i64,
+    call: &CallId,
+    text: String,
+) -> Result<(), Fault> {
+    let sql = format!(
+        "SELECT {COLUMNS}, id FROM messages WHERE session = ?1 AND role = 'tool' AND undone IS NULL ORDER BY seq DESC"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([n])?;
+    while let Some(row) = rows.next()? {
+        let kept = message::read(row)?;
+        let Message::Tool { call: other, name, .. } = &kept.message else { continue };
+        if other != call {
+            continue;
+        }
+        let (id, seq): (i64, Seq) = (row.get(9)?, kept.seq);
+        let message = Message::Tool { call: call.clone(), name: name.clone(), text };
+        let columns = entry(Kept { message, ..kept }).columns(seq)?;
+        let sql = "UPDATE messages SET text = ?2, sum = ?3 WHERE id = ?1";
+        connection.prepare_cached(sql)?.execute(params![id, columns.text, columns.sum])?;
+        search::index::remove(connection, id)?;
+        return search::index::add(connection, id, &columns.text);
+    }
+    Err(Error::NoAnswer(call.as_str().to_owned()).into())
 }
 
 /// Whether as many messages are there as were ever added: a lost one would leave no other trace.

@@ -115,6 +115,18 @@ impl Store {
         .await
     }
 
+    /// Puts another text in the place of what a tool answered. Only in an open turn: nobody has built on it yet.
+    pub async fn replace_answer(&self, session: &SessionId, call: &CallId, text: &str) -> Result<(), Error> {
+        let (session, presence) = (session.clone(), self.presence());
+        let (call, text) = (call.clone(), text.to_owned());
+        self.write(move |transaction| {
+            let n = session::number(transaction, &session)?;
+            ours(&open(transaction, &presence, n)?.ok_or(Error::NoTurn)?)?;
+            history::replace_answer(transaction, n, &call, text)
+        })
+        .await
+    }
+
     /// Ends a turn, for a reason in a word. What is said about its letters is kept with it, and they are done.
     pub async fn close_turn(
         &self,

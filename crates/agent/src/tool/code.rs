@@ -99,7 +99,7 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
         Err(error) => return Done::refused(&No::NoChance(error)),
     };
     let desk = Desk::new(hands, scene, functions, token);
-    let sandbox = match hands.sandbox().await {
+    let sandbox = match hands.sandbox(scene.watch).await {
         Ok(sandbox) => sandbox,
         Err(error) => return Done::error(error),
     };

@@ -114,7 +114,7 @@ async fn replace(hands: &Hands, given: Arguments, scene: Scene<'_>) -> Result<Do
             "`new_string` has `{PLACEHOLDER}` in it, which stands for a secret that you were not shown; leave those lines out"
         )));
     }
-    let shelf = Shelf::open(hands).await.map_err(Done::from)?;
+    let shelf = Shelf::open(hands, scene.watch).await.map_err(Done::from)?;
     let look = |permit| async { shelf.files.read(permit, Part::Whole).await?.all(MOST_BYTES).await };
     let Some(Touched { got, real }) = shelf.glance(path, look).await else {
         return unseen(&shelf, path, &old, &new, wanted, scene).await;

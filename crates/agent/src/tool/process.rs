@@ -83,7 +83,7 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
 
 async fn act(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Result<Done, Done> {
     let given: Arguments = arguments(given)?;
-    let sandbox = hands.sandbox().await.map_err(Done::error)?;
+    let sandbox = hands.sandbox(scene.watch).await.map_err(Done::error)?;
     let processes = sandbox.processes().await.map_err(Done::error)?;
     let views = processes.list().await.map_err(Done::error)?;
     if given.action == Action::List {
@@ -93,7 +93,10 @@ async fn act(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Resu
     let view = find(hands, &views, &given.session_id)?;
     let one = One { hands, processes, view };
     match given.action {
-        Action::List | Action::Poll => Ok(Done::worked(facts(hands, &one.view, POLLED))),
+        Action::List | Action::Poll => {
+            one.has_shown(&one.view);
+            Ok(Done::worked(facts(hands, &one.view, POLLED)))
+        }
         Action::Log => one.log(given.offset.unwrap_or(0), given.limit).await,
         Action::Wait => one.wait(given.timeout, scene).await,
         Action::Kill => one.kill().await,
@@ -150,7 +153,7 @@ fn facts(hands: &Hands, view: &ProcessView, most: usize) -> Value {
         "started_at": started.map(|at| at.as_secs()),
         "uptime_seconds": view.age.as_secs(),
         "status": if is_running(view) { "running" } else { "exited" },
-        "output_preview": last_words(hands, view, most),
+        "output_preview": last_words(hands, &view.last, view.total, most),
         "output_bytes": view.total,
     });
     if let Some(ended) = &view.ended {
@@ -169,17 +172,17 @@ fn facts(hands: &Hands, view: &ProcessView, most: usize) -> Value {
     facts
 }
 
-/// The end of its output. Secrets are taken out before it is cut, since half of one would not be recognized.
-fn last_words(hands: &Hands, view: &ProcessView, most: usize) -> String {
-    let is_cut = view.total > view.last.len() as u64;
-    let text = String::from_utf8_lossy(&view.last);
+/// The end of an output of so many bytes. Secrets are taken out before it is cut, since half of one would not be recognized.
+pub(crate) fn last_words(hands: &Hands, last: &[u8], total: u64, most: usize) -> String {
+    let is_cut = total > last.len() as u64;
+    let text = String::from_utf8_lossy(last);
     let whole = text.split_once('\n').filter(|_| is_cut).map_or(&*text, |(_half, whole)| whole);
     let text = shown(hands, whole);
     text.chars().skip(text.chars().count().saturating_sub(most)).collect()
 }
 
 /// Output as a model sees it.
-fn shown(hands: &Hands, output: &str) -> String {
+pub(crate) fn shown(hands: &Hands, output: &str) -> String {
     hands.setup().redactor.text(&ansi::stripped(output)).into_owned()
 }
 
@@ -191,6 +194,13 @@ struct One<'a> {
 }
 
 impl One<'_> {
+    /// What the model sees of its end here is not told again.
+    fn has_shown(&self, view: &ProcessView) {
+        if view.ended.is_some() {
+            self.hands.has_seen_end(view.process);
+        }
+    }
+
     /// A window of lines. The output is read page by page, so that its size does not matter.
     async fn log(&self, offset: u64, limit: Option<u64>) -> Result<Done, Done> {
         let limit = limit.unwrap_or(DEFAULT_LINES).clamp(1, MOST_LINES);
@@ -219,6 +229,7 @@ impl One<'_> {
         if let Some(ended) = &self.view.ended {
             answer["exit_code"] = json!(ended.code);
         }
+        self.has_shown(&self.view);
         Ok(Done::worked(answer))
     }
 
@@ -240,6 +251,7 @@ impl One<'_> {
                 break ("timeout", view);
             }
         };
+        self.has_shown(&view);
         let most = if status == "exited" { WAITED } else { POLLED };
         let mut answer = json!({"status": status});
         if let (Value::Object(answer), Value::Object(facts)) = (&mut answer, facts(self.hands, &view, most)) {
@@ -257,12 +269,14 @@ impl One<'_> {
     async fn kill(&self) -> Result<Done, Done> {
         let id = handle(self.hands, &self.view);
         if !is_running(&self.view) {
+            self.has_shown(&self.view);
             let code = self.view.ended.as_ref().map(|ended| ended.code);
             return Ok(Done::worked(
                 json!({"status": "already_exited", "session_id": id, "exit_code": code}),
             ));
         }
         let view = self.processes.kill(self.view.process).await.map_err(Done::error)?;
+        self.has_shown(&view);
         let code = view.ended.as_ref().map(|ended| ended.code);
         Ok(Done::worked(json!({"status": "killed", "session_id": id, "exit_code": code})))
     }

@@ -62,7 +62,7 @@ async fn read(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Res
     let first = given.offset.and_then(|offset| u64::try_from(offset).ok()).unwrap_or(1).max(1);
     let count = given.limit.and_then(|limit| u64::try_from(limit).ok()).unwrap_or(DEFAULT_LIMIT);
     let count = count.clamp(1, limits.read_lines);
-    let shelf = Shelf::open(hands).await.map_err(Done::from)?;
+    let shelf = Shelf::open(hands, scene.watch).await.map_err(Done::from)?;
     let part = Part::Lines { first, count };
     let act = |permit| async { shelf.files.read(permit, part).await?.all(MOST_BYTES).await };
     let Touched { got, real } = shelf.touch(FileAccess::Read, path, scene, act).await.map_err(Done::from)?;

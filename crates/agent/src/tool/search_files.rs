@@ -121,7 +121,7 @@ async fn search(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> R
         offset: number(given.offset, 0),
         limit: u32::try_from(limit).unwrap_or(u32::MAX),
     };
-    let shelf = Shelf::open(hands).await.map_err(Done::from)?;
+    let shelf = Shelf::open(hands, scene.watch).await.map_err(Done::from)?;
     let act = |permit| shelf.files.search(permit, search.clone());
     let touched = shelf.touch(FileAccess::Read, path, scene, act).await;
     let Touched { got, real } = touched.map_err(Done::from)?;

@@ -6,8 +6,8 @@ use hermes_policy::Permit;
 use hermes_types::{FileAccess, FileUse, Job, Work};
 
 use super::{Done, Scene, Stopped};
-use crate::Hands;
 use crate::hands::Granted;
+use crate::{Hands, Watch};
 
 /// How often a path may lead elsewhere than it did a moment ago.
 const ATTEMPTS: u32 = 4;
@@ -35,8 +35,8 @@ pub(super) struct Touched<T> {
 }
 
 impl<'a> Shelf<'a> {
-    pub(super) async fn open(hands: &'a Hands) -> Result<Self, Stopped> {
-        let sandbox = hands.sandbox().await.map_err(Stopped::Fault)?;
+    pub(super) async fn open(hands: &'a Hands, watch: Watch<'_>) -> Result<Self, Stopped> {
+        let sandbox = hands.sandbox(watch).await.map_err(Stopped::Fault)?;
         let cwd = sandbox.cwd().await.map_err(Stopped::Fault)?;
         let files = sandbox.files().await.map_err(Stopped::Fault)?;
         Ok(Self { hands, files, cwd, home: hands.setup().plan.place().home })

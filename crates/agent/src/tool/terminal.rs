@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{Done, Scene, Stopped, ansi, arguments};
 use crate::Hands;
 use crate::hands::Granted;
+use crate::notice::Tells;
 
 /// How often a session may move away under a command that waits for its permit.
 const ATTEMPTS: u32 = 5;
@@ -101,7 +102,7 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
         input: if given.background { Input::Later } else { Input::Nothing },
         env: Vec::new(),
         attention: if given.background {
-            let at_end = if given.notify_on_complete { AtEnd::Notify } else { AtEnd::Quiet };
+            let at_end = if tells(&given).is_some() { AtEnd::Notify } else { AtEnd::Quiet };
             let watch = if given.notify_on_complete { Vec::new() } else { given.watch_patterns.clone() };
             Attention::Background { label: scene.call.as_str().to_owned(), watch, at_end }
         } else {
@@ -110,7 +111,7 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
         directory: if given.workdir.is_some() { Directory::Other } else { Directory::Session },
         terminal: (given.pty && given.background).then_some(TERMINAL),
     };
-    let sandbox = match hands.sandbox().await {
+    let sandbox = match hands.sandbox(scene.watch).await {
         Ok(sandbox) => sandbox,
         Err(error) => return Done::error(error),
     };
@@ -174,6 +175,9 @@ fn told(hands: &Hands, given: &Arguments, outcome: &Outcome, by: Option<Person>,
         tell("output", json!("started in the background"));
         tell("exit_code", json!(0));
         tell("error", Value::Null);
+        if let Some(tells) = tells(given) {
+            hands.await_notice(id, &given.command, tells);
+        }
         if given.notify_on_complete {
             tell("notify_on_complete", json!(true));
             if !given.watch_patterns.is_empty() {
@@ -225,6 +229,15 @@ fn told(hands: &Hands, given: &Arguments, outcome: &Outcome, by: Option<Person>,
     }
     let answer = Value::Object(answer);
     if outcome.code == 0 { Done::worked(answer) } else { Done::failed(answer) }
+}
+
+/// What is told of a command in the background. The end of one whose lines are watched comes when they are too many.
+fn tells(given: &Arguments) -> Option<Tells> {
+    match (given.notify_on_complete, given.watch_patterns.is_empty()) {
+        (true, _) => Some(Tells::End),
+        (false, false) => Some(Tells::Lines),
+        (false, true) => None,
+    }
 }
 
 fn reset_note(outcome: &Outcome, tell: &mut impl FnMut(&str, Value)) {

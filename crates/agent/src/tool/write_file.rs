@@ -46,7 +46,7 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
 async fn write(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Result<Done, Done> {
     let Arguments { path, content } = arguments(given)?;
     let path = checked(&path)?;
-    let shelf = Shelf::open(hands).await.map_err(Done::from)?;
+    let shelf = Shelf::open(hands, scene.watch).await.map_err(Done::from)?;
     let part = Part::Lines { first: 1, count: SAMPLE };
     let look = |permit| async { shelf.files.read(permit, part).await?.all(MOST_SAMPLE).await };
     // What may not be read without a question is replaced as it is asked for, so that there is one question.

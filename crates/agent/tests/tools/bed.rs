@@ -193,6 +193,8 @@ impl Session {
         let Value::Object(arguments) = arguments else { panic!("{arguments}") };
         let arguments: Map<String, Value> = arguments;
         let id = CallId::new("call");
-        self.hands.call(tool, arguments, Scene { call: &id, stop: &self.stop, occasion: None }).await
+        self.hands
+            .call(tool, arguments, Scene { call: &id, stop: &self.stop, occasion: None, watch: &|_| {} })
+            .await
     }
 }

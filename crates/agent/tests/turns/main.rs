@@ -3,6 +3,7 @@
 
 mod asked;
 mod bed;
+mod noticed;
 mod restarted;
 mod spoken;
 mod stopped;

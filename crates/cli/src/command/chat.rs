@@ -28,18 +28,20 @@ use crate::command::config::settings;
 use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
 use crate::people::Desk;
-use crate::screen::{Format, Tone};
+use crate::screen::{Format, Tone, one_line};
 use crate::stage::{Answer, Manner, Stage, Surface, Thoughts};
 use crate::terminal;
 use crate::wire::agent::{self, Visitor};
 use crate::wire::{self, Making, Session};
-use editor::{Editor, Entered};
+use editor::{Editor, Entered, Typed};
 use seat::{Ears, Seat};
 use slash::{Said, Slash};
 use talk::{Talk, Turned};
 
 /// The longest message that is read from a pipe.
 const LONGEST: u64 = 16 << 20;
+/// Characters of a message that are shown when it is said.
+const SHOWN: usize = 200;
 
 pub(crate) fn run(args: &ChatArgs, context: &Context) -> Result<ExitCode, Failure> {
     let config = settings(context)?;
@@ -216,7 +218,7 @@ async fn converse(talk: &mut Talk<'_>, kept: Option<Kept>) -> Result<Done, Failu
     let context = talk.context();
     let _terminal = terminal::Kept::new()?;
     let mut editor = match is_dumb(context) || !io::stdout().is_terminal() || !io::stderr().is_terminal() {
-        true => Editor::Plain(context.screen),
+        true => Editor::plain(context.screen),
         false => Editor::full(context.home.path(), context.screen),
     };
     talk.welcome();
@@ -230,20 +232,41 @@ async fn converse(talk: &mut Talk<'_>, kept: Option<Kept>) -> Result<Done, Failu
     let mut terminated = signal(SignalKind::terminate())?;
     let mut hung_up = signal(SignalKind::hangup())?;
     let mut cleared = false;
+    // What happened while a message was typed is said after it.
+    let mut held = Vec::new();
     while !talk.seat().is_leaving() {
         let said = match talk.seat().next() {
             Some(text) => {
-                talk.seat().stage().note(&format!("> {text}"));
+                talk.seat().stage().note(&format!("> {}", one_line(&text, SHOWN)));
                 Said::Message(text)
             }
             None => {
+                let hands = Arc::clone(talk.hands());
+                let notice = hands.awaits_notice().then(|| hands.notice());
                 let entered = tokio::select! {
-                    entered = editor.message() => entered?,
+                    entered = editor.message(notice) => entered?,
                     _ = terminated.recv() => Entered::End,
                     _ = hung_up.recv() => Entered::End,
                 };
+                if !matches!(entered, Entered::Noticed(_, Typed::Something)) {
+                    talk.seat().last(held.drain(..));
+                }
                 match entered {
                     Entered::Line(line) => slash::read(&line),
+                    Entered::Both(line, text) => {
+                        talk.seat().last([text]);
+                        slash::read(&line)
+                    }
+                    Entered::Noticed(text, Typed::Nothing) => {
+                        talk.seat().last([text]);
+                        continue;
+                    }
+                    Entered::Noticed(text, Typed::Something) => {
+                        let told = format!("{}  (said after your message)", one_line(&text, SHOWN));
+                        talk.seat().quiet(&told);
+                        held.push(text);
+                        continue;
+                    }
                     Entered::Cleared if cleared => break,
                     Entered::Cleared => {
                         cleared = true;

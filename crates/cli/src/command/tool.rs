@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use hermes_agent::tool::Scene;
-use hermes_agent::{Ask, Done, Hands, Tool};
+use hermes_agent::{Ask, Done, Event, Hands, Tool, Watch};
 use hermes_types::{Attendance, CallId, Door};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -98,13 +98,23 @@ async fn call(
         (false, "-") => Consent::Nobody,
         (false, _) => Consent::Ask,
     };
-    let desk = Arc::new(Desk::new(context.screen, Arc::new(Stage::plain(context.screen)), consent));
+    let stage = Arc::new(Stage::plain(context.screen));
+    let desk = Arc::new(Desk::new(context.screen, Arc::clone(&stage), consent));
     let attendance = Attendance::Attended(vec![owner()]);
     let visitor =
         Visitor { person: owner(), door: Door::Cli, attendance, ask: Arc::clone(&desk) as Arc<dyn Ask> };
     let store = wire::store::open(context).await?;
+    let watch = {
+        let stage = Arc::clone(&stage);
+        let is_shown = context.screen.format == Format::Text;
+        move |event: Event| {
+            if is_shown {
+                stage.show(&event);
+            }
+        }
+    };
     let hands = Hands::new(agent::setup(context, config, plan.clone(), visitor, store));
-    let done = do_it(&hands, &desk, tool, arguments).await?;
+    let done = do_it(&hands, &desk, tool, arguments, &watch).await?;
     agent::leave(context, &args.place, &plan, &session, Some(hands)).await?;
     // What it could not remove the next one tries again; the call has its own outcome.
     if let Err(error) = reaper.finish().await {
@@ -123,9 +133,10 @@ async fn do_it(
     desk: &Desk,
     tool: Tool,
     arguments: Map<String, Value>,
+    watch: Watch<'_>,
 ) -> Result<Done, Failure> {
     let id = CallId::new(format!("call_{:032x}", u128::from_le_bytes(random()?)));
     let stop = CancellationToken::new();
-    let called = hands.call(tool, arguments, Scene { call: &id, stop: &stop, occasion: None });
+    let called = hands.call(tool, arguments, Scene { call: &id, stop: &stop, occasion: None, watch });
     Ok(desk.attend(called, &stop).await?)
 }

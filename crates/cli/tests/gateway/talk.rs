@@ -127,6 +127,6 @@ async fn one_home_and_one_bot_have_one_gateway() {
     assert!(String::from_utf8_lossy(&elsewhere.stderr).contains("served by another gateway"));
     let status = hall.run(&["gateway", "status", "--json"]);
     let facts: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
-    assert_eq!([&facts["running"], &facts["platforms"]["discord"]["state"]], [&serde_json::json!(true), "up"]);
+    assert_eq!([&facts["running"], &facts["platforms"]["discord"]["state"]], [&serde_json::json!(true), &serde_json::json!("up")]);
     hall.close().await;
 }

@@ -343,6 +343,60 @@ fn what_is_typed_meanwhile_is_obeyed_or_said_next() {
     room.is_content();
 }
 
+/// Starts a command whose end is told; it ends with the pipe.
+fn begins_background() -> Step {
+    let command = json!({"command": "cat pipe; echo over", "background": true, "notify_on_complete": true});
+    Step::call("c1", "terminal", command)
+}
+
+#[test]
+fn the_end_of_a_background_process_begins_a_turn() {
+    for term in ["xterm", "dumb"] {
+        let room = Room::new([begins_background(), Step::text("It runs."), Step::text("I heard it.")]);
+        let pipe = room.pipe("pipe");
+        let mut terminal = room.sit(term, &["chat"]);
+        terminal.wait("> ");
+        terminal.keys("begin\r");
+        terminal.wait("It runs.");
+        terminal.wait("> ");
+        drop(meet(&pipe));
+        terminal.wait("> [IMPORTANT: Background process proc_");
+        terminal.wait("I heard it.");
+        terminal.wait("> ");
+        terminal.keys("\u{4}");
+        assert_eq!(terminal.end().code(), Some(0));
+        let told = room.last_told();
+        assert!(told.contains("has ended with exit code 0.") && told.ends_with("Output:\nover]"), "{told}");
+        room.is_content();
+    }
+}
+
+#[test]
+fn whoever_is_typing_is_not_interrupted_by_a_background_process() {
+    let answers = ["It runs.", "To the line.", "I heard it."].map(Step::text);
+    let room = Room::new([begins_background()].into_iter().chain(answers));
+    let pipe = room.pipe("pipe");
+    let mut terminal = room.sit("xterm", &["chat"]);
+    terminal.wait("> ");
+    terminal.keys("begin\r");
+    terminal.wait("It runs.");
+    terminal.wait("> ");
+    terminal.keys("half a");
+    terminal.wait("half a");
+    drop(meet(&pipe));
+    terminal.wait("(said after your message)");
+    terminal.wait("half a");
+    terminal.keys(" line\r");
+    terminal.wait("To the line.");
+    terminal.wait("I heard it.");
+    terminal.wait("> ");
+    terminal.keys("\u{4}");
+    assert_eq!(terminal.end().code(), Some(0));
+    assert!(room.last_told().starts_with("[IMPORTANT: "), "{}", room.last_told());
+    assert!(room.requests()[2]["messages"].to_string().contains("half a line"));
+    room.is_content();
+}
+
 #[test]
 fn what_is_typed_before_the_prompt_is_there_is_not_lost() {
     let room = Room::new([Step::text("Two.")]);

@@ -17,6 +17,7 @@ mod local;
 mod model;
 mod mounts;
 mod places;
+mod progress;
 mod pull;
 mod questions;
 mod registry;

@@ -96,7 +96,12 @@ impl Room {
 
     /// The program at a terminal of its own.
     pub(crate) fn sit(&self, term: &str, args: &[&str]) -> Terminal {
-        Terminal::new(self, term, args)
+        Terminal::new(self, term, args, &[])
+    }
+
+    /// The same with another variable.
+    pub(crate) fn sit_with(&self, term: &str, args: &[&str], variable: (&str, &str)) -> Terminal {
+        Terminal::new(self, term, args, &[variable])
     }
 
     /// A pipe with a name: whoever opens it waits until somebody is at the other end.
@@ -179,7 +184,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    fn new(room: &Room, term: &str, args: &[&str]) -> Self {
+    fn new(room: &Room, term: &str, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let master: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -194,6 +199,7 @@ impl Terminal {
         command.env("HERMES_HOME", room.home.path()).env("TERM", term);
         room.furnish(&mut command);
         command
+            .envs(variables.iter().copied())
             .stdin(slave.try_clone().unwrap())
             .stdout(slave.try_clone().unwrap())
             .stderr(slave.try_clone().unwrap());

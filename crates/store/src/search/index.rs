@@ -33,6 +33,14 @@ pub(crate) fn add(connection: &Connection, id: i64, text: &str) -> Result<(), Fa
     Ok(())
 }
 
+/// Takes a message out of the indexes.
+pub(crate) fn remove(connection: &Connection, id: i64) -> Result<(), Fault> {
+    for index in ["words", "pairs"] {
+        connection.prepare_cached(&format!("DELETE FROM {index} WHERE rowid = ?1"))?.execute([id])?;
+    }
+    Ok(())
+}
+
 /// A text without what is written without blanks.
 pub(crate) fn words(text: &str) -> Cow<'_, str> {
     if text.is_ascii() || !text.chars().any(is_unspaced) {

@@ -1,6 +1,6 @@
 //! Turns and their steps.
 
-use hermes_store::{Cost, CostStatus, Entry, Error, Held, Prompt, Reader, Seq, Spent, Step};
+use hermes_store::{Cost, CostStatus, Entry, Error, Held, Prompt, Reader, Search, Seq, Spent, Step};
 use hermes_types::{Arguments, Call, CallId, Message, Part, Usage};
 use serde_json::json;
 
@@ -44,6 +44,35 @@ async fn a_turn_is_one_message_and_its_steps() {
     assert!(matches!(store.close_turn(turn, "text", vec![], at(6)).await, Err(Error::NoTurn)));
     assert_eq!(store.unfinished().await.unwrap(), []);
     store.open_turn(&id, vec![], vec![], at(7)).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_of_a_tool_is_replaced_only_while_its_turn_is_open() {
+    let home = Home::new();
+    let store = home.store().await;
+    let id = session(&store).await;
+    let turn = store.open_turn(&id, vec![Entry::new(user("list"), at(1))], vec![], at(1)).await.unwrap();
+    store.append(&id, Step::one(asks(&["a", "b"]), at(2))).await.unwrap();
+    store.append(&id, Step::one(result("a"), at(3))).await.unwrap();
+    store.append(&id, Step::one(result("b"), at(4))).await.unwrap();
+    let before = store.history(&id).await.unwrap();
+    store.replace_answer(&id, &CallId::new("a"), "elsewhere 漢字").await.unwrap();
+    let mut expected = before;
+    if let Message::Tool { text, .. } = &mut expected[2].message {
+        *text = "elsewhere 漢字".to_owned();
+    }
+    assert_eq!(store.history(&id).await.unwrap(), expected);
+    for (text, found) in [("elsewhere", vec![3]), ("漢字", vec![3]), ("done", vec![4])] {
+        let search = Search { text: text.to_owned(), limit: 9, ..Search::default() };
+        let hits = store.search(&Reader::Owner, search).await.unwrap();
+        assert_eq!(hits.iter().map(|hit| hit.seq.number()).collect::<Vec<_>>(), found, "{text}");
+    }
+    let unknown = store.replace_answer(&id, &CallId::new("c"), "x").await;
+    assert!(matches!(unknown, Err(Error::NoAnswer(_))), "{unknown:?}");
+    store.close_turn(turn, "text", vec![], at(5)).await.unwrap();
+    let late = store.replace_answer(&id, &CallId::new("a"), "x").await;
+    assert!(matches!(late, Err(Error::NoTurn)), "{late:?}");
+    assert_eq!(store.history(&id).await.unwrap(), expected);
 }
 
 #[tokio::test]

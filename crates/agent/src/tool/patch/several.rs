@@ -43,7 +43,7 @@ pub(super) async fn apply(hands: &Hands, text: &str, scene: Scene<'_>) -> Result
         return Err(Done::error("mode=patch needs `patch`"));
     }
     let operations = format::parse(text).map_err(Done::error)?;
-    let shelf = Shelf::open(hands).await.map_err(Done::from)?;
+    let shelf = Shelf::open(hands, scene.watch).await.map_err(Done::from)?;
     let (mut steps, mut wrong, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     for operation in &operations {
         match plan(&shelf, operation, scene, &mut notes).await {

@@ -5,6 +5,8 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use reedline::{
     ColumnarMenu, DefaultCompleter, EditCommand, Emacs, FileBackedHistory, KeyCode, KeyModifiers,
@@ -22,6 +24,8 @@ const REMEMBERED: usize = 2_000;
 /// The file they are in.
 const HISTORY: &str = "chat_history";
 const MENU: &str = "commands";
+/// Back to the beginning of the line, which is made empty.
+const ERASE: &str = "\r\u{1b}[K";
 
 /// What came of asking for a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,14 +35,36 @@ pub(super) enum Entered {
     Cleared,
     /// Ctrl-D, or nobody is there any more.
     End,
+    /// A message, and something that happened in the same moment.
+    Both(String, String),
+    /// Something happened meanwhile that is to be said.
+    Noticed(String, Typed),
+}
+
+/// Whether something stands at the prompt. It still does the next time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Typed {
+    Something,
+    /// Nothing, as far as can be known.
+    Nothing,
 }
 
 /// Where messages are typed.
 pub(super) enum Editor {
-    /// With editing and history. It is away while somebody types.
-    Full(Option<Box<Reedline>>),
+    /// With editing and history.
+    Full {
+        /// It is away while somebody types.
+        line: Option<Box<Reedline>>,
+        /// Makes it come back early.
+        back: Arc<AtomicBool>,
+        screen: Screen,
+    },
     /// As the terminal itself does it.
-    Plain(Screen),
+    Plain {
+        screen: Screen,
+        /// Lines of a message that goes on.
+        begun: String,
+    },
 }
 
 impl Editor {
@@ -69,19 +95,45 @@ impl Editor {
                 editor
             }
         };
-        Self::Full(Some(Box::new(editor)))
+        Self::Full { line: Some(Box::new(editor)), back: Arc::default(), screen }
     }
 
-    /// Waits for a message.
-    pub(super) async fn message(&mut self) -> Result<Entered, Failure> {
-        match self {
-            Self::Plain(screen) => {
-                screen.prompt(">");
-                plain().await
+    /// One without.
+    pub(super) fn plain(screen: Screen) -> Self {
+        Self::Plain { screen, begun: String::new() }
+    }
+
+    /// Waits for a message, or for something else that is to be said, if there can be such a thing.
+    pub(super) async fn message(
+        &mut self,
+        notice: Option<impl Future<Output = String>>,
+    ) -> Result<Entered, Failure> {
+        let can_be_noticed = notice.is_some();
+        let noticed = async {
+            match notice {
+                Some(notice) => notice.await,
+                None => std::future::pending().await,
             }
-            Self::Full(editor) => {
+        };
+        match self {
+            Self::Plain { screen, begun } => {
+                screen.prompt(">");
+                tokio::select! {
+                    entered = plain(begun) => entered,
+                    text = noticed => {
+                        screen.aside_part("\n");
+                        let typed = if begun.is_empty() { Typed::Nothing } else { Typed::Something };
+                        Ok(Entered::Noticed(text, typed))
+                    }
+                }
+            }
+            Self::Full { line: editor, back, screen } => {
                 let Some(mut away) = editor.take() else { return Ok(Entered::End) };
-                let typing = tokio::task::spawn_blocking(move || {
+                if can_be_noticed {
+                    // It looks ten times a second whether it is called back, so only where that may be.
+                    *away = away.with_break_signal(Arc::clone(back));
+                }
+                let mut typing = tokio::task::spawn_blocking(move || {
                     let signal = away.read_line(&Mark);
                     // Whoever is killed later has typed this all the same.
                     if let Err(error) = away.sync_history() {
@@ -89,13 +141,32 @@ impl Editor {
                     }
                     (away, signal)
                 });
-                let (back, signal) = typing.await.map_err(io::Error::other)?;
-                *editor = Some(back);
-                Ok(match signal {
-                    Ok(Signal::Success(line)) => Entered::Line(joined(&line)),
-                    Ok(Signal::CtrlC) => Entered::Cleared,
-                    Ok(_) => Entered::End,
-                    Err(error) => return Err(io::Error::other(error).into()),
+                let (typed, told) = tokio::select! {
+                    typed = &mut typing => (typed, None),
+                    text = noticed => {
+                        back.store(true, Ordering::Relaxed);
+                        let typed = typing.await;
+                        back.store(false, Ordering::Relaxed);
+                        (typed, Some(text))
+                    }
+                };
+                let (away, signal) = typed.map_err(io::Error::other)?;
+                *editor = Some(away);
+                Ok(match (signal, told) {
+                    (Err(error), _) => return Err(io::Error::other(error).into()),
+                    (Ok(Signal::ExternalBreak(half)), Some(text)) if half.is_empty() => {
+                        screen.aside_part(ERASE);
+                        Entered::Noticed(text, Typed::Nothing)
+                    }
+                    (Ok(Signal::ExternalBreak(_)), Some(text)) => {
+                        screen.aside_part("\n");
+                        Entered::Noticed(text, Typed::Something)
+                    }
+                    (Ok(Signal::Success(line)), None) => Entered::Line(joined(&line)),
+                    (Ok(Signal::Success(line)), Some(text)) => Entered::Both(joined(&line), text),
+                    (Ok(Signal::CtrlC), None) => Entered::Cleared,
+                    (Ok(Signal::CtrlC), Some(text)) => Entered::Noticed(text, Typed::Nothing),
+                    (Ok(_), _) => Entered::End,
                 })
             }
         }
@@ -103,25 +174,25 @@ impl Editor {
 }
 
 /// A message as a plain terminal gives it, over several lines if they end in a backslash.
-async fn plain() -> Result<Entered, Failure> {
+async fn plain(text: &mut String) -> Result<Entered, Failure> {
     let mut keyboard = Keyboard::open()?;
-    let mut text = String::new();
     loop {
         let line = tokio::select! {
             line = keyboard.line() => line?,
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;
+                text.clear();
                 return Ok(Entered::Cleared);
             }
         };
         match line {
             None if text.is_empty() => return Ok(Entered::End),
-            None => return Ok(Entered::Line(joined(&text))),
+            None => return Ok(Entered::Line(joined(&std::mem::take(text)))),
             Some(line) => {
                 let goes_on = line.ends_with('\\');
                 text.push_str(&line);
                 if !goes_on {
-                    return Ok(Entered::Line(joined(&text)));
+                    return Ok(Entered::Line(joined(&std::mem::take(text))));
                 }
                 text.push('\n');
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_agent::{Control, Hands, No, Scene};
+use hermes_agent::{Control, Hands, No, Scene, Watch};
 use hermes_exec::{AtDeadline, Attention, Directory, Ending, Error, Happening, Input, Outcome, Wish};
 use hermes_types::{CallId, Job};
 
@@ -18,6 +18,8 @@ const ATTEMPTS: u32 = 5;
 enum Ran {
     Outcome(Box<Outcome>),
     Refused(No),
+    /// Somebody ended it before there was a place.
+    Stopped,
 }
 
 pub(super) async fn run(talk: &mut Talk<'_>, command: &str) -> Result<Turned, Failure> {
@@ -34,14 +36,17 @@ pub(super) async fn run(talk: &mut Talk<'_>, command: &str) -> Result<Turned, Fa
     };
     let (hands, control) = (talk.hands().clone(), Control::default());
     hands.begin_turn();
-    let ran = talk.seat().attend(&control, watched(&hands, command, wish, &control, screen)).await?;
+    let watch = talk.seat().watch();
+    let ran = talk.seat().attend(&control, watched(&hands, command, wish, &control, screen, &watch)).await?;
     let seat = talk.seat();
+    seat.stage().finish();
     match ran {
         None => return Ok(Turned::Left),
         Some(Err(failure)) => drop(screen.fail(&failure)),
         Some(Ok(Ran::Refused(no))) => {
             seat.stage().note(&format!("{}: {no}", screen.paint(Tone::Bad, "refused")));
         }
+        Some(Ok(Ran::Stopped)) => seat.quiet("interrupted"),
         Some(Ok(Ran::Outcome(outcome))) => match outcome.ending {
             Ending::TimedOut => seat.quiet("stopped at its time limit"),
             Ending::Interrupted => seat.quiet("interrupted"),
@@ -60,10 +65,14 @@ async fn watched(
     wish: Wish,
     control: &Control,
     screen: Screen,
+    watch: Watch<'_>,
 ) -> Result<Ran, Failure> {
     let call = CallId::new("!");
-    let scene = Scene { call: &call, stop: &control.stop, occasion: None };
-    let sandbox = hands.sandbox().await.map_err(wire::fault)?;
+    let scene = Scene { call: &call, stop: &control.stop, occasion: None, watch };
+    let sandbox = tokio::select! {
+        sandbox = hands.sandbox(watch) => sandbox.map_err(wire::fault)?,
+        () = control.stop.cancelled() => return Ok(Ran::Stopped),
+    };
     let mut attempts = 0;
     let mut command = loop {
         let cwd = sandbox.cwd().await.map_err(wire::fault)?;

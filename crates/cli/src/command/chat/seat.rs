@@ -67,6 +67,11 @@ impl<'a> Seat<'a> {
         self.queue.push_front(text);
     }
 
+    /// Says something after everything else that waits. It counts against no limit: nobody typed it.
+    pub(super) fn last(&mut self, texts: impl IntoIterator<Item = String>) {
+        self.queue.extend(texts);
+    }
+
     /// The calls of the turns so far.
     pub(super) fn calls(&self) -> Vec<Value> {
         locked(&self.calls).clone()

@@ -1,0 +1,117 @@
+//! How far a pull is, in a chat. The engine only says that it pulls: the image is never there.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread;
+
+use hermes_testkit::Step;
+use hermes_testkit::model::Script;
+use serde_json::json;
+
+use crate::Run;
+use crate::room::{Room, runs};
+
+const IMAGE: &str = "localhost/never:1";
+
+/// Says what an engine says that has no image and can get each.
+struct Engine {
+    folder: tempfile::TempDir,
+}
+
+impl Engine {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join("sock")).unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                answer(stream);
+            }
+        });
+        Self { folder }
+    }
+
+    fn host(&self) -> String {
+        format!("unix://{}", self.folder.path().join("sock").display())
+    }
+}
+
+fn answer(mut stream: UnixStream) {
+    let mut asked = Vec::new();
+    let mut byte = [0];
+    while !asked.ends_with(b"\r\n\r\n") {
+        if stream.read(&mut byte).unwrap_or(0) == 0 {
+            return;
+        }
+        asked.extend(byte);
+    }
+    let asked = String::from_utf8(asked).unwrap();
+    let path = asked.split(' ').nth(1).unwrap();
+    let (status, body) = if path.ends_with("/_ping") {
+        ("200 OK", "OK".to_owned())
+    } else if path.ends_with("/info") {
+        ("200 OK", json!({"Architecture": std::env::consts::ARCH, "Driver": "vfs"}).to_string())
+    } else if path.contains("/images/create") {
+        let step = |status: &str, current: u32| {
+            let detail = json!({"current": current, "total": 4_000_000});
+            json!({"id": "abc", "status": status, "progressDetail": detail}).to_string()
+        };
+        let steps =
+            [step("Downloading", 1_000_000), step("Downloading", 3_000_000), step("Pull complete", 0)];
+        ("200 OK", steps.join("\r\n"))
+    } else if path.contains("/containers/json") {
+        ("200 OK", "[]".to_owned())
+    } else {
+        ("404 Not Found", json!({"message": "no such thing"}).to_string())
+    };
+    let head = "Api-Version: 1.43\r\nContent-Type: application/json\r\nConnection: close";
+    let said = format!("HTTP/1.1 {status}\r\n{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(said.as_bytes()).ok();
+}
+
+fn room(steps: impl IntoIterator<Item = Step>) -> Room {
+    let config = format!("terminal: {{backend: docker, docker_image: \"{IMAGE}\", network: none}}\n");
+    Room::with(Script { steps: steps.into_iter().collect(), ..Script::default() }, &config)
+}
+
+fn run(room: &Room, engine: &Engine, args: &[&str]) -> Run {
+    Run::of(room.command(args).env("DOCKER_HOST", engine.host()).output().unwrap())
+}
+
+#[test]
+fn a_pull_is_told_where_calls_are_and_not_in_a_document() {
+    let engine = Engine::new();
+    let script = || [runs("c1", "echo hi"), Step::text("No place.")];
+    let room = room([script(), script()].concat());
+    let done = run(&room, &engine, &["chat", "-q", "look"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "No place.\n"), "{done:?}");
+    let lines: Vec<&str> = done.err.lines().collect();
+    assert_eq!(lines.len(), 3, "{done:?}");
+    assert_eq!(lines[0], format!("  pulling {IMAGE}"));
+    assert!(lines[1].starts_with(&format!("  ✓ pulled {IMAGE}  ")), "{done:?}");
+    assert!(lines[2].starts_with("  ✗ terminal  echo hi  "), "{done:?}");
+    let document = run(&room, &engine, &["chat", "--json", "-q", "look"]);
+    assert_eq!((document.code, document.err.as_str()), (Some(0), ""), "{document:?}");
+    assert_eq!(document.json()["text"], "No place.");
+    room.is_content();
+}
+
+#[test]
+fn at_a_terminal_a_pull_is_a_line_that_goes_away() {
+    let engine = Engine::new();
+    let room = room([runs("c1", "echo hi"), Step::text("No place.")]);
+    let mut terminal = room.sit_with("xterm", &["chat"], ("DOCKER_HOST", &engine.host()));
+    terminal.wait("> ");
+    terminal.keys("!echo hi\r");
+    terminal.wait(&format!("  … pulling {IMAGE} 25 %"));
+    terminal.wait(&format!("  … pulling {IMAGE} 75 %"));
+    terminal.wait(&format!("pulled {IMAGE}"));
+    terminal.wait("> ");
+    terminal.keys("look\r");
+    terminal.wait(&format!("  … pulling {IMAGE} 75 %, for terminal  echo hi"));
+    terminal.wait(&format!("pulled {IMAGE}"));
+    terminal.wait("No place.");
+    terminal.wait("> ");
+    terminal.keys("\u{4}");
+    assert_eq!(terminal.end().code(), Some(0));
+    room.is_content();
+}
