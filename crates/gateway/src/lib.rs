@@ -13,7 +13,11 @@
 pub mod channel;
 pub mod key;
 pub mod letter;
+pub mod silence;
+pub mod split;
 
 pub use channel::{Arrival, Channel, Desk, Health, Incoming, Manners, Post, Undelivered};
 pub use key::{Sharing, session_key};
 pub use letter::{Letter, Platform, Press, Room, RoomKind, Sender};
+pub use silence::is_silence;
+pub use split::split;
