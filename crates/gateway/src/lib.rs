@@ -31,3 +31,5 @@ pub use house::{House, Visit};
 pub use key::{Sharing, session_key};
 pub use letter::{Letter, Platform, Press, Room, RoomKind, Sender};
 pub use session::Busy;
+pub use silence::is_silence;
+pub use split::split;

@@ -1,0 +1,276 @@
+//! Texts that are hard to cut.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn manners(longest: usize, unit: Unit) -> Manners {
+    Manners {
+        longest,
+        unit,
+        edits: true,
+        buttons: true,
+        typing: Duration::from_secs(10),
+        pace: Duration::from_secs(1),
+    }
+}
+
+fn chars(text: &str, longest: usize) -> Vec<String> {
+    split(text, &manners(longest, Unit::Chars))
+}
+
+/// All that must be so whatever the text is, but for code blocks.
+fn check(text: &str, longest: usize, unit: Unit) -> Vec<String> {
+    let parts = split(text, &manners(longest, unit));
+    let most = if unit == Unit::Utf16 { longest.max(2) } else { longest };
+    for part in &parts {
+        assert!(!part.trim().is_empty(), "an empty part of {text:?} at {longest}: {parts:?}");
+        assert!(unit.length(part) <= most, "{} > {longest}: {part:?}", unit.length(part));
+    }
+    if parts.len() > 1 {
+        let ends =
+            parts.iter().zip(1..).filter(|(part, n)| part.ends_with(&format!("({n}/{})", parts.len())));
+        let numbered = ends.count();
+        assert!(longest < 60 || numbered == parts.len(), "{parts:?}");
+    }
+    parts
+}
+
+/// Whether the pieces of a text are all of it but for blanks.
+fn check_pieces(text: &str, room: usize, unit: Unit) {
+    let text = without_blank_ends(text);
+    let mut end = 0;
+    for piece in Cutting::new(text, room, unit).pieces() {
+        let gap = text.get(end..piece.body.start).expect("in order");
+        assert!(gap.trim().is_empty(), "{gap:?} of {text:?} is lost at {room}");
+        end = piece.body.end;
+    }
+    assert_eq!(end, text.len());
+}
+
+/// Whether each block that is opened is closed.
+fn is_balanced(part: &str) -> bool {
+    let mut open: Option<&str> = None;
+    for line in part.lines().map(str::trim) {
+        let ticks: &str = line.split(|char| char != '`').next().unwrap();
+        let rest = &line[ticks.len()..];
+        open = match open {
+            None if ticks.len() >= 3 && !rest.contains('`') => Some(ticks),
+            Some(open) if ticks.len() >= open.len() && rest.is_empty() => None,
+            other => other,
+        };
+    }
+    open.is_none()
+}
+
+#[test]
+fn what_fits_stays_as_it_is() {
+    for text in ["", " \n ", "\n\n"] {
+        assert_eq!(chars(text, 10), Vec::<String>::new());
+    }
+    assert_eq!(chars("0123456789", 10), ["0123456789"]);
+    assert_eq!(chars("\n\n  a\nb \n", 10), ["  a\nb"]);
+    assert_eq!(chars("```rust\nlet x", 100), ["```rust\nlet x"]);
+}
+
+#[test]
+fn a_cut_is_at_a_paragraph_or_a_line_or_a_word() {
+    let words = "one two three four five six seven";
+    assert_eq!(chars(words, 24), ["one two three four (1/2)", "five six seven (2/2)"]);
+    let lines = "one two\nthree\nfour five six seven";
+    assert_eq!(chars(lines, 26), ["one two\nthree (1/2)", "four five six seven (2/2)"]);
+    let paragraphs = "one two three\n\nfour\nfive six seven";
+    assert_eq!(chars(paragraphs, 28), ["one two three (1/2)", "four\nfive six seven (2/2)"]);
+    let early = "one\ntwothreefourfive sixseveneight";
+    assert_eq!(chars(early, 28), ["one\ntwothreefourfive (1/2)", "sixseveneight (2/2)"]);
+    let indented = "- one two three four\n  - five\n  - six";
+    assert_eq!(chars(indented, 30), ["- one two three four (1/2)", "  - five\n  - six (2/2)"]);
+}
+
+#[test]
+fn a_code_block_is_closed_and_opened_again_with_its_language() {
+    let text = format!("Look:\n\n```rust\n{}```\nDone.", "let a = 1;\n".repeat(12));
+    let parts = chars(&text, 100);
+    assert_eq!(
+        parts,
+        [
+            format!("Look:\n\n```rust\n{}```\n(1/2)", "let a = 1;\n".repeat(6)),
+            format!("```rust\n{}```\nDone. (2/2)", "let a = 1;\n".repeat(6)),
+        ]
+    );
+}
+
+#[test]
+fn a_block_that_begins_late_is_not_begun_in_the_part_before() {
+    let text = format!("{}\n```\n{}```", "words ".repeat(12).trim_end(), "code\n".repeat(10));
+    let parts = chars(&text, 100);
+    assert_eq!(
+        parts,
+        [
+            format!("{} (1/2)", "words ".repeat(12).trim_end()),
+            format!("```\n{}```\n(2/2)", "code\n".repeat(10)),
+        ]
+    );
+}
+
+#[test]
+fn a_block_without_end_is_closed_in_each_part() {
+    let text = format!("```py\n{}", "x = 1\n".repeat(40));
+    let parts = check(&text, 80, Unit::Chars);
+    assert!(parts.len() > 1 && parts.iter().all(|part| is_balanced(part)), "{parts:?}");
+}
+
+#[test]
+fn a_block_in_a_block_stays_in_it() {
+    let text = format!("````md\n{}````\nafter", "```js\nlet a\n```\n".repeat(10));
+    for part in check(&text, 90, Unit::Chars) {
+        assert!(part.starts_with("````md\n"), "{part:?}");
+        assert!(is_balanced(&part), "{part:?}");
+    }
+}
+
+#[test]
+fn code_links_and_addresses_stay_whole() {
+    let filler = "word ".repeat(8);
+    for whole in [
+        "`cargo test --all features`",
+        "``a ` b c d e f g h i j k``",
+        "[a link with words](https://example.com/a_(b))",
+        "https://example.com/some/long-path-with-dashes/and-more",
+    ] {
+        for shift in 0..30 {
+            let text = format!("{}{filler}{whole} {filler}{filler}", "x".repeat(shift));
+            let parts = check(&text, 80, Unit::Chars);
+            assert!(parts.iter().any(|part| part.contains(whole)), "{whole} at {shift}: {parts:?}");
+        }
+    }
+}
+
+#[test]
+fn a_fence_in_a_line_does_not_open_a_block_by_a_cut() {
+    for shift in 0..40 {
+        let text = format!("{} ``` words {}", "x".repeat(shift), "word ".repeat(30));
+        let parts = check(&text, 60, Unit::Chars);
+        assert!(parts.iter().skip(1).all(|part| !part.starts_with("```")), "{parts:?}");
+    }
+}
+
+#[test]
+fn what_is_read_as_one_character_is_not_cut() {
+    let family = "👩‍👩‍👧‍👦";
+    for unit in [Unit::Chars, Unit::Utf16] {
+        for longest in [24, 50, 61] {
+            for part in check(&family.repeat(40), longest, unit) {
+                let bare = part.rsplit_once(" (").map_or(part.as_str(), |(bare, _)| bare);
+                assert_eq!(bare.replace(family, ""), "", "{unit:?} {longest}");
+            }
+        }
+    }
+    let accents = format!("e{}", "\u{301}".repeat(500));
+    check(&accents, 50, Unit::Utf16);
+    check_pieces(&accents, 50, Unit::Utf16);
+}
+
+#[test]
+fn a_message_is_measured_as_the_platform_measures() {
+    let text = "😀".repeat(3_000);
+    assert_eq!(chars(&text, 3_000).len(), 1);
+    let parts = check(&text, 4_096, Unit::Utf16);
+    assert_eq!(parts.len(), 2);
+    assert!(parts[0].encode_utf16().count() >= 4_090);
+}
+
+#[test]
+fn nothing_of_a_hard_text_is_lost() {
+    let texts = [
+        "x".repeat(10_000),
+        " ".repeat(1_000) + "x" + &" ".repeat(1_000) + "y",
+        "`".repeat(1_000),
+        "[".repeat(1_000),
+        "](".repeat(500),
+        format!("```{}\ncode\n```\nafter", "i".repeat(3_000)),
+        format!("{}```\ncode\n    ```{}\nafter", "\n".repeat(1_000), " ".repeat(1_000)),
+        format!("```\n{}```", "\n".repeat(1_000)),
+        format!("```\n{}\n```", "x".repeat(1_000)),
+        "line\r\n".repeat(200),
+        format!("```sh\r\n{}```\r\nend", "echo hello\r\n".repeat(100)),
+        "שלום עולם ".repeat(100) + "\u{200f}",
+        "日本語の文章には空白がありません。".repeat(60),
+        "a\u{a0}".repeat(500),
+        "~~~\n```\n~~~\n".repeat(200),
+    ];
+    for text in &texts {
+        for unit in [Unit::Chars, Unit::Utf16] {
+            for longest in [1, 2, 3, 7, 24, 33, 50, 100, 2_000] {
+                check(text, longest, unit);
+                check_pieces(text, longest.max(2), unit);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cut_at_a_delimiter_leaves_no_block_open_or_empty() {
+    for before in 0..90 {
+        let text =
+            format!("{}\n```rust\n{}\n```\nand {}", "p".repeat(before), "c\n".repeat(20), "more ".repeat(20));
+        let parts = check(&text, 80, Unit::Chars);
+        for part in &parts {
+            assert!(is_balanced(part), "{parts:?}");
+            assert!(!part.contains("```rust\n```"), "{parts:?}");
+        }
+    }
+}
+
+/// A piece of a text as models write them, and worse.
+fn block() -> impl Strategy<Value = String> {
+    let prose = "[a-zA-Zé😀`\\[\\]() ]{0,120}\n{1,2}".prop_map(|text| text.replace("``", "`"));
+    let code = ("`{3,5}", "(|rust|py|c\\+\\+)", prop::collection::vec("[ a-z{};='~]{0,60}", 0..12))
+        .prop_map(|(ticks, language, lines)| format!("{ticks}{language}\n{}\n{ticks}\n", lines.join("\n")));
+    let other = prop_oneof![
+        Just("https://example.com/a/b?c=d#e \n".to_owned()),
+        Just("[words in a link](https://example.com/x)\n".to_owned()),
+        Just("👩‍👩‍👧‍👦🇩🇪e\u{301}שלום\r\n".to_owned()),
+        "x{0,300}\n",
+    ];
+    prop_oneof![3 => prose, 2 => code, 1 => other]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn parts_are_the_text(blocks in prop::collection::vec(block(), 0..12), longest in 1_usize..400, wide: bool) {
+        let text = blocks.concat();
+        let unit = if wide { Unit::Utf16 } else { Unit::Chars };
+        let parts = check(&text, longest, unit);
+        check_pieces(&text, longest.max(2), unit);
+        // The largest block needs eleven for its delimiters, three times, and twice that for a line of it.
+        if longest >= 120 {
+            for part in &parts {
+                prop_assert!(is_balanced(part), "{part:?} of {parts:?}");
+            }
+            prop_assert_eq!(joined(&parts), joined(&[text]));
+        }
+    }
+
+    #[test]
+    fn any_text_is_cut(text: String, longest in 1_usize..60, wide: bool) {
+        let unit = if wide { Unit::Utf16 } else { Unit::Chars };
+        check(&text, longest, unit);
+        check_pieces(&text, longest.max(2), unit);
+    }
+}
+
+/// What parts say, without what only parts have.
+fn joined(parts: &[String]) -> String {
+    let bare = |(part, n): (&String, usize)| {
+        let number = format!("({n}/{})", parts.len());
+        let part = if parts.len() > 1 { part.strip_suffix(&number).unwrap() } else { part };
+        let lines = part.lines().filter(|line| !line.trim_start().starts_with("```"));
+        lines.flat_map(str::chars).filter(|char| !char.is_whitespace()).collect::<String>()
+    };
+    parts.iter().zip(1..).map(bare).collect()
+}
