@@ -50,6 +50,9 @@ pub trait Channel: Send + Sync + fmt::Debug {
     fn open_thread<'a>(&'a self, letter: &'a Letter, name: &'a str)
     -> Waiting<'a, Result<Room, Undelivered>>;
 
+    /// Notes that we take part in a thread from now on, where that changes what is heard there.
+    fn joined(&self, _thread: &str) {}
+
     /// Shows for some seconds that something is being done.
     fn typing<'a>(&'a self, chat: &'a str) -> Waiting<'a, ()>;
 

@@ -11,6 +11,7 @@
 //! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does.
 
 pub mod channel;
+pub mod discord;
 pub mod key;
 pub mod letter;
 
