@@ -6,6 +6,7 @@
 //!
 //! Start with [`ScriptedModel`].
 
+pub mod discord;
 pub mod model;
 pub mod peers;
 

@@ -1,6 +1,8 @@
 //! The fake, judged by the clients of the vendors it stands for.
 #![expect(clippy::disallowed_methods, reason = "the client is a process of its own")]
 
+mod discord;
+
 use std::process::Command;
 
 use hermes_testkit::model::Script;

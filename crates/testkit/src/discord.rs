@@ -1,0 +1,292 @@
+//! A Discord server on this machine: version 10 of its HTTP API and of its gateway.
+//!
+//! It knows the rules of the vendor and notes every breach: see [`Server::faults`]. A test plays the people, looks at what the
+//! client did, and can have things go wrong at any time.
+
+mod deeds;
+mod form;
+mod gateway;
+mod limits;
+mod people;
+mod rest;
+mod state;
+mod trouble;
+mod wire;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+
+use gateway::Out;
+pub use people::{File, Post, Reply};
+pub use state::{Attachment, Channel, Guild, Id, Interaction, Kind, Manner, Message, Request, User, World};
+pub use trouble::Trouble;
+
+/// How the server is.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The token it accepts.
+    pub token: String,
+    /// The name of the bot.
+    pub bot: String,
+    /// How often a client must send a heartbeat.
+    pub heartbeat: Duration,
+    /// The privileged intents that were granted, as bits.
+    pub privileged: u64,
+    /// How many requests it takes.
+    pub limits: Limits,
+    /// How long [`Server::wait_for`] waits.
+    pub patience: Duration,
+}
+
+/// How many requests are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limits {
+    /// As many as the vendor takes: five messages in five seconds.
+    Real,
+    /// More than a test makes; the headers are there all the same.
+    Wide,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            token: "MTAwMDAwMDAwMDAwMDAwMDAwMA.test.token".to_owned(),
+            bot: "hermes".to_owned(),
+            heartbeat: Duration::from_millis(41_250),
+            privileged: u64::MAX,
+            limits: Limits::Real,
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A Discord server on a port of this machine. It ends when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the server, its connections and the test share.
+#[derive(Debug)]
+struct Shared {
+    options: Options,
+    world: Mutex<World>,
+    changed: watch::Sender<u64>,
+}
+
+impl Shared {
+    /// Does something with the world, and tells those who wait.
+    fn with<T>(&self, deed: impl FnOnce(&mut World) -> T) -> T {
+        let result = deed(&mut self.world.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.send_modify(|count| *count += 1);
+        result
+    }
+
+    /// Only looks.
+    fn look<T>(&self, at: impl FnOnce(&World) -> T) -> T {
+        at(&self.world.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Server {
+    /// Starts a server with nobody but the bot.
+    pub async fn start(options: Options) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?.into_std()?;
+        let address = listener.local_addr()?;
+        let mut world =
+            World { base: format!("http://{address}"), token: options.token.clone(), ..World::default() };
+        world.buckets.wide = options.limits == Limits::Wide;
+        world.bot = world.id();
+        world.users.insert(world.bot, User { id: world.bot, name: options.bot.clone(), bot: true });
+        let shared =
+            Arc::new(Shared { options, world: Mutex::new(world), changed: watch::Sender::default() });
+        let (stop, stopped) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let served = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("discord".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = serve(listener, served) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Self { address, shared, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The base of the HTTP API.
+    pub fn api_base(&self) -> String {
+        format!("http://{}/api/v10", self.address)
+    }
+
+    /// Where the gateway is.
+    pub fn gateway_url(&self) -> String {
+        format!("ws://{}", self.address)
+    }
+
+    /// The token it accepts.
+    pub fn token(&self) -> &str {
+        &self.shared.options.token
+    }
+
+    /// The bot's own id.
+    pub fn bot(&self) -> Id {
+        self.look(|world| world.bot)
+    }
+
+    /// Looks at everything.
+    pub fn look<T>(&self, at: impl FnOnce(&World) -> T) -> T {
+        self.shared.look(at)
+    }
+
+    /// Every breach of the rules so far, its code first. A test ends by looking here.
+    pub fn faults(&self) -> Vec<String> {
+        self.look(|world| world.faults.clone())
+    }
+
+    /// The next breach with this code is wanted: it is answered as always, and not noted. The code is that of the error, or of
+    /// the close of the websocket, or the status where there is no better one.
+    pub fn expect(&self, code: u64) {
+        self.shared.with(|world| world.expected.push(code));
+    }
+
+    /// Waits until there is what the test looks for. After the time of [`Options::patience`] it is an error with all faults.
+    pub async fn wait_for<T>(&self, look: impl Fn(&World) -> Option<T>) -> io::Result<T> {
+        let mut changes = self.shared.changed.subscribe();
+        let found = async {
+            loop {
+                if let Some(found) = self.look(&look) {
+                    return found;
+                }
+                // The sender lives as long as the server.
+                changes.changed().await.ok();
+            }
+        };
+        let late = |_| {
+            let (faults, requests) = self.look(|world| (world.faults.clone(), world.requests.len()));
+            let text = format!("waited in vain; {requests} requests, faults: {faults:?}");
+            io::Error::new(io::ErrorKind::TimedOut, text)
+        };
+        tokio::time::timeout(self.shared.options.patience, found).await.map_err(late)
+    }
+
+    /// Has something go wrong with the next calls of a route.
+    pub fn trouble(&self, route: &str, times: u32, trouble: Trouble) {
+        if times > 0 {
+            self.shared.with(|world| world.troubles.rules.push((route.to_owned(), times, trouble)));
+        }
+    }
+
+    /// From now on requests and connections are taken and not answered. [`Self::recover`] ends it.
+    pub fn stall(&self) {
+        self.shared.with(|world| world.troubles.stalled = true);
+    }
+
+    /// The websockets fall silent without closing, and new ones get not a word. [`Self::recover`] ends it for new ones.
+    pub fn silence(&self) {
+        self.shared.with(|world| {
+            world.troubles.silent = true;
+            world.sessions.values().for_each(|session| session.tell(Out::Die));
+        });
+    }
+
+    /// Neither stalls nor is silent any more. Requests that hang are broken.
+    pub fn recover(&self) {
+        self.shared.with(|world| {
+            world.troubles.stalled = false;
+            world.troubles.silent = false;
+        });
+    }
+
+    /// Breaks all websockets. Their sessions stay.
+    pub fn cut(&self) {
+        self.tell_all(|| Out::Cut);
+    }
+
+    /// Closes all websockets with a code. Their sessions stay.
+    pub fn close(&self, code: u16) {
+        self.tell_all(|| Out::Close(code));
+    }
+
+    /// Asks the clients to reconnect.
+    pub fn reconnect(&self) {
+        self.tell_all(|| Out::Say(serde_json::json!({"op": 7, "s": null, "t": null, "d": null})));
+    }
+
+    /// Tells the clients that their session is broken and may be resumed.
+    pub fn invalidate_resumable(&self) {
+        self.tell_all(|| Out::Say(serde_json::json!({"op": 9, "s": null, "t": null, "d": true})));
+    }
+
+    /// Tells the clients that their session is over, and forgets it.
+    pub fn invalidate(&self) {
+        self.tell_all(|| Out::Say(serde_json::json!({"op": 9, "s": null, "t": null, "d": false})));
+        self.forget_sessions();
+    }
+
+    /// Forgets all sessions without a word; a client that resumes learns of it.
+    pub fn forget_sessions(&self) {
+        self.shared.with(|world| {
+            let ids: Vec<String> = std::mem::take(&mut world.sessions).into_keys().collect();
+            world.gone.extend(ids);
+        });
+    }
+
+    /// Takes the permission to make threads from the bot.
+    pub fn forbid_threads(&self) {
+        self.shared.with(|world| world.troubles.no_threads = true);
+    }
+
+    /// Gives the permission to make threads back.
+    pub fn allow_threads(&self) {
+        self.shared.with(|world| world.troubles.no_threads = false);
+    }
+
+    fn tell_all(&self, out: impl Fn() -> Out) {
+        self.shared.with(|world| world.sessions.values().for_each(|session| session.tell(out())));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            stop.send(()).ok();
+        }
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok();
+        }
+    }
+}
+
+async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>) {
+    let Ok(listener) = TcpListener::from_std(listener) else { return };
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        stream.set_nodelay(true).ok();
+        let shared = Arc::clone(&shared);
+        connections.spawn(async move {
+            let answer = service_fn(move |request| rest::respond(request, Arc::clone(&shared)));
+            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+            // A connection that ends badly is often what the test wanted.
+            connection.with_upgrades().await.ok();
+        });
+    }
+}

@@ -1,0 +1,209 @@
+//! What happens in the world, whoever does it, and who is told of it.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::gateway::{GUILDS, MESSAGES, REACTIONS};
+use super::people::{blank, blank_message};
+use super::state::{Channel, Id, Interaction, Kind, Message, World, now_ms};
+use super::wire::emoji_json;
+
+/// The flag of a message that only one person sees.
+pub(super) const EPHEMERAL: u64 = 1 << 6;
+
+impl World {
+    pub(super) fn guild_of(&self, channel: Id) -> Option<Id> {
+        self.channels.get(&channel)?.guild
+    }
+
+    pub(super) fn add_channel(&mut self, channel: Channel, event: &str) -> Id {
+        let (id, guild) = (channel.id, channel.guild);
+        let mut json = self.channel_json(&channel);
+        if channel.kind.is_thread() {
+            json["newly_created"] = true.into();
+        }
+        self.channels.insert(id, channel);
+        self.dispatch(GUILDS, guild, event, &json);
+        id
+    }
+
+    pub(super) fn dm(&mut self, user: Id) -> Id {
+        let known = self.channels.values().find(|channel| channel.recipient == Some(user));
+        if let Some(channel) = known {
+            return channel.id;
+        }
+        let channel = Channel { recipient: Some(user), ..blank(self.id(), Kind::Dm) };
+        // Bots are not told of a new direct talk.
+        let id = channel.id;
+        self.channels.insert(id, channel);
+        id
+    }
+
+    pub(super) fn add_message(&mut self, message: Message) -> Id {
+        let (id, guild) = (message.id, self.guild_of(message.channel));
+        let json = self.message_event(&message);
+        let hidden = message.flags & EPHEMERAL != 0;
+        if let Some(channel) =
+            self.channels.get_mut(&message.channel).filter(|channel| channel.kind.is_thread())
+        {
+            channel.members.insert(message.author);
+        }
+        self.messages.insert(id, message);
+        if !hidden {
+            self.dispatch(MESSAGES, guild, "MESSAGE_CREATE", &json);
+        }
+        id
+    }
+
+    /// Changes a message as an edit does.
+    pub(super) fn change(&mut self, id: Id, how: impl FnOnce(&mut Message)) {
+        let Some(message) = self.messages.get_mut(&id) else { return };
+        how(message);
+        message.edited = Some(now_ms());
+        self.tell_change(id);
+    }
+
+    pub(super) fn tell_change(&mut self, id: Id) {
+        let Some(message) = self.messages.get(&id).filter(|message| message.flags & EPHEMERAL == 0) else {
+            return;
+        };
+        let (json, guild) = (self.message_event(message), self.guild_of(message.channel));
+        self.dispatch(MESSAGES, guild, "MESSAGE_UPDATE", &json);
+    }
+
+    pub(super) fn remove(&mut self, id: Id) {
+        let Some(message) = self.messages.get_mut(&id) else { return };
+        message.deleted = true;
+        let channel = message.channel;
+        let mut json = json!({"id": id.to_string(), "channel_id": channel.to_string()});
+        let guild = self.guild_of(channel);
+        if let Some(guild) = guild {
+            json["guild_id"] = guild.to_string().into();
+        }
+        self.dispatch(MESSAGES, guild, "MESSAGE_DELETE", &json);
+    }
+
+    pub(super) fn react(&mut self, user: Id, id: Id, emoji: &str) {
+        let Some(message) = self.messages.get_mut(&id) else { return };
+        let reaction = (emoji.to_owned(), user);
+        if message.reactions.contains(&reaction) {
+            return;
+        }
+        message.reactions.push(reaction);
+        self.tell_reaction("MESSAGE_REACTION_ADD", user, id, emoji);
+    }
+
+    pub(super) fn unreact(&mut self, user: Id, id: Id, emoji: &str) {
+        let Some(message) = self.messages.get_mut(&id) else { return };
+        message.reactions.retain(|(known, by)| known != emoji || *by != user);
+        self.tell_reaction("MESSAGE_REACTION_REMOVE", user, id, emoji);
+    }
+
+    fn tell_reaction(&mut self, event: &str, user: Id, id: Id, emoji: &str) {
+        let Some(message) = self.messages.get(&id) else { return };
+        let guild = self.guild_of(message.channel);
+        let mut json = json!({
+            "user_id": user.to_string(), "channel_id": message.channel.to_string(), "message_id": id.to_string(),
+            "emoji": emoji_json(emoji), "burst": false, "type": 0, "message_author_id": message.author.to_string(),
+        });
+        if let Some(guild) = guild {
+            json["guild_id"] = guild.to_string().into();
+            if event.ends_with("ADD") {
+                json["member"] = self.member_json(guild, user);
+            }
+        }
+        self.dispatch(REACTIONS, guild, event, &json);
+    }
+
+    /// Starts a thread; one from a message has the message's id.
+    pub(super) fn start_thread(
+        &mut self,
+        user: Id,
+        parent: Id,
+        from: Option<Id>,
+        name: &str,
+        kind: Kind,
+        auto_archive: u64,
+    ) -> Id {
+        let id = from.unwrap_or_else(|| self.id());
+        let thread = Channel {
+            guild: self.guild_of(parent),
+            name: name.to_owned(),
+            parent: Some(parent),
+            owner: Some(user),
+            members: [user].into(),
+            auto_archive,
+            ..blank(id, kind)
+        };
+        self.add_channel(thread, "THREAD_CREATE");
+        let is_forum = self.channels.get(&parent).is_some_and(|parent| parent.kind == Kind::Forum);
+        if let Some(from) = from {
+            if let Some(message) = self.messages.get_mut(&from) {
+                message.thread = Some(id);
+            }
+            self.tell_change(from);
+            let starter = Message { kind: 21, reference: Some(from), ..blank_message(self.id(), id, user) };
+            self.add_message(starter);
+        } else if kind == Kind::Thread && !is_forum {
+            let note =
+                Message { kind: 18, content: name.to_owned(), ..blank_message(self.id(), parent, user) };
+            self.add_message(note);
+        }
+        id
+    }
+
+    /// Begins an interaction and tells the client.
+    pub(super) fn interact(
+        &mut self,
+        user: Id,
+        channel: Id,
+        message: Option<Id>,
+        kind: u64,
+        data: &Value,
+    ) -> Id {
+        let id = self.id();
+        let token = format!("interaction-{id:x}");
+        let mut json = json!({
+            "id": id.to_string(), "application_id": self.bot.to_string(), "type": kind, "data": data,
+            "channel_id": channel.to_string(), "token": token, "version": 1, "locale": "en-US", "entitlements": [],
+            "app_permissions": "2251799813685247", "attachment_size_limit": 10_485_760,
+        });
+        if let Some(place) = self.channels.get(&channel) {
+            json["channel"] = self.channel_json(place);
+        }
+        match self.guild_of(channel) {
+            Some(guild) => {
+                json["guild_id"] = guild.to_string().into();
+                json["guild"] = json!({"id": guild.to_string(), "locale": "en-US", "features": []});
+                json["guild_locale"] = "en-US".into();
+                json["member"] = self.member_json(guild, user);
+                json["member"]["permissions"] = "2251799813685247".into();
+                json["context"] = 0.into();
+                json["authorizing_integration_owners"] = json!({"0": guild.to_string()});
+            }
+            None => {
+                json["user"] = self.user_json(user);
+                json["context"] = 1.into();
+                json["authorizing_integration_owners"] = json!({"0": "0"});
+            }
+        }
+        if let Some(message) = message.and_then(|id| self.messages.get(&id)) {
+            json["message"] = self.message_json(message);
+        }
+        let interaction = Interaction {
+            id,
+            token,
+            kind,
+            user,
+            channel,
+            message,
+            at: Instant::now(),
+            response: None,
+            original: None,
+        };
+        self.interactions.insert(id, interaction);
+        self.dispatch(0, None, "INTERACTION_CREATE", &json);
+        id
+    }
+}

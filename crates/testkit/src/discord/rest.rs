@@ -1,0 +1,299 @@
+//! The HTTP API: who may call, how often, and which route does what.
+
+mod commands;
+mod draft;
+mod interactions;
+mod messages;
+mod threads;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::{HeaderMap, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
+
+use super::form::{Call, Outcome, Refusal, multipart, refuse, snowflake, unquoted};
+use super::state::{Attachment, Manner, Request, World};
+use super::trouble::Trouble;
+use super::{Shared, gateway};
+
+type Body = BoxBody<Bytes, io::Error>;
+
+/// The longest request that is taken.
+const LONGEST: usize = 32 << 20;
+
+/// Answers one request; an error breaks the connection.
+pub(super) async fn respond(
+    request: hyper::Request<Incoming>,
+    shared: Arc<Shared>,
+) -> io::Result<Response<Body>> {
+    if shared.look(|world| world.troubles.stalled) {
+        let mut changes = shared.changed.subscribe();
+        while shared.look(|world| world.troubles.stalled) {
+            changes.changed().await.ok();
+        }
+        return Err(io::Error::other("stalled by the test"));
+    }
+    let path = request.uri().path().to_owned();
+    if let Some(key) = request.headers().get("sec-websocket-key").cloned() {
+        return Ok(upgrade(request, key.as_bytes(), shared));
+    }
+    if let Some(file) = path.strip_prefix("/attachments/") {
+        return Ok(download(file, &shared));
+    }
+    let method = request.method().as_str().to_owned();
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let headers = request.headers().clone();
+    let read = Limited::new(request.into_body(), LONGEST).collect().await;
+    let body = read.map(|body| body.to_bytes()).map_err(io::Error::other)?;
+    let Some(path) = path.strip_prefix("/api/v10/") else {
+        shared.with(|world| world.fault(404, format!("{method} {path}: not below /api/v10")));
+        return Ok(answer(404, &[], &refuse(404).body));
+    };
+    let line = format!("{method} /{path}");
+    let trouble = shared.with(|world| world.troubles.next(&line));
+    let log = |status: u16, body: &Value| {
+        let request = Request { line: line.clone(), query: query.clone(), body: body.clone(), status };
+        shared.with(|world| world.requests.push(request));
+    };
+    let broken = || io::Error::other("broken by the test");
+    let (json, files) = match taken(&headers, &body) {
+        Ok(taken) => taken,
+        Err(refusal) => {
+            log(refusal.status, &Value::Null);
+            return Ok(refused(&refusal, &line, &[], &shared));
+        }
+    };
+    match trouble {
+        Some(Trouble::RateLimit { retry_after, global }) => {
+            log(429, &json);
+            return Ok(too_many(retry_after, global, Vec::new()));
+        }
+        Some(Trouble::Fail(status)) => {
+            log(status, &json);
+            return Ok(answer(
+                status,
+                &[],
+                &json!({"message": format!("{status}: Server Error"), "code": 0}),
+            ));
+        }
+        Some(Trouble::Break) => {
+            log(0, &json);
+            return Err(broken());
+        }
+        Some(Trouble::Vanish) | None => {}
+    }
+    let steps: Vec<String> = path.split('/').map(unquoted).collect();
+    let call = Call {
+        method: &method,
+        path: steps.iter().map(String::as_str).collect(),
+        query: &query,
+        body: json,
+        files,
+    };
+    let open = matches!(call.path.first(), Some(&("interactions" | "webhooks")));
+    let mut extra = Vec::new();
+    if !open {
+        let verdict = shared.with(|world| {
+            let verdict = world.buckets.count(&method, &call.path);
+            if verdict.impatient {
+                world.fault(429, format!("{line}: came again before it should"));
+            }
+            verdict
+        });
+        if let Some(wait) = verdict.wait {
+            log(429, &call.body);
+            return Ok(too_many(wait, false, verdict.headers));
+        }
+        extra = verdict.headers;
+    }
+    let told = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let outcome = shared.with(|world| {
+        // An interaction's own token is in the path.
+        if !open && told != format!("Bot {}", world.token) {
+            return Err(refuse(401));
+        }
+        route(world, &call)
+    });
+    let status = match &outcome {
+        Ok((status, _)) => *status,
+        Err(refusal) => refusal.status,
+    };
+    if trouble == Some(Trouble::Vanish) {
+        log(0, &call.body);
+        return Err(broken());
+    }
+    log(status, &call.body);
+    Ok(match outcome {
+        Ok((status, body)) => answer(status, &extra, &body),
+        Err(refusal) => refused(&refusal, &line, &extra, &shared),
+    })
+}
+
+/// The JSON and the files of a body.
+fn taken(headers: &HeaderMap, body: &[u8]) -> Result<(Value, Vec<super::form::Upload>), Refusal> {
+    let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if let Some(boundary) = kind.strip_prefix("multipart/form-data; boundary=") {
+        return multipart(body, boundary.trim_matches('"')).ok_or_else(|| refuse(50_109));
+    }
+    if body.is_empty() {
+        return Ok((Value::Null, Vec::new()));
+    }
+    if !kind.starts_with("application/json") {
+        return Err(refuse(50_109));
+    }
+    let json = serde_json::from_slice(body).map_err(|_| refuse(50_109))?;
+    Ok((json, Vec::new()))
+}
+
+/// Finds what a call wants and does it.
+fn route(world: &mut World, call: &Call<'_>) -> Outcome {
+    match (call.method, call.path.as_slice()) {
+        ("GET", ["gateway"]) => Ok((200, json!({"url": world.base.replacen("http", "ws", 1)}))),
+        ("GET", ["gateway", "bot"]) => {
+            let limit =
+                json!({"total": 1000, "remaining": 999, "reset_after": 86_400_000, "max_concurrency": 1});
+            let url = world.base.replacen("http", "ws", 1);
+            Ok((200, json!({"url": url, "shards": 1, "session_start_limit": limit})))
+        }
+        ("GET", ["users", "@me"]) => Ok((200, world.me_json())),
+        ("GET", ["users", user]) => {
+            let id = snowflake(user)?;
+            world.users.get(&id).ok_or_else(|| refuse(10_013))?;
+            Ok((200, world.user_json(id)))
+        }
+        ("POST", ["users", "@me", "channels"]) => threads::open_dm(world, call),
+        ("GET", ["applications" | "oauth2", ..]) if is_application(&call.path) => {
+            Ok((200, application(world)))
+        }
+        ("GET", ["guilds", guild]) => {
+            let guild = world.guilds.get(&snowflake(guild)?).ok_or_else(|| refuse(10_004))?;
+            Ok((200, world.guild_json(guild)))
+        }
+        ("GET", ["guilds", guild, "members", user]) => {
+            let (guild, user) = (snowflake(guild)?, snowflake(user)?);
+            let there = world.guilds.get(&guild).ok_or_else(|| refuse(10_004))?.members.contains_key(&user);
+            if there { Ok((200, world.member_json(guild, user))) } else { Err(refuse(10_013)) }
+        }
+        (_, ["channels", ..]) => threads::route(world, call),
+        (_, ["applications", application, ..]) => commands::route(world, call, application),
+        (_, ["interactions" | "webhooks", ..]) => interactions::route(world, call),
+        _ => Err(refuse(404)),
+    }
+}
+
+fn is_application(path: &[&str]) -> bool {
+    matches!(path, ["applications", "@me"] | ["oauth2", "applications", "@me"])
+}
+
+fn application(world: &World) -> Value {
+    let bot = world.bot.to_string();
+    let owner = world.guilds.values().next().map_or(world.bot, |guild| guild.owner);
+    json!({
+        "id": bot, "name": world.users.get(&world.bot).map(|user| user.name.as_str()), "icon": null, "description": "",
+        "bot_public": true, "bot_require_code_grant": false, "bot": world.user_json(world.bot), "verify_key": "00",
+        "owner": world.user_json(owner), "team": null, "flags": 1 << 19, "rpc_origins": [], "redirect_uris": [],
+        "tags": [], "approximate_guild_count": world.guilds.len(), "summary": "",
+    })
+}
+
+fn refused(
+    refusal: &Refusal,
+    line: &str,
+    extra: &[(&'static str, String)],
+    shared: &Shared,
+) -> Response<Body> {
+    if refusal.fault {
+        shared.with(|world| world.fault(refusal.code, format!("{line}: {}", refusal.body)));
+    }
+    answer(refusal.status, extra, &refusal.body)
+}
+
+fn too_many(retry_after: f64, global: bool, mut extra: Vec<(&'static str, String)>) -> Response<Body> {
+    extra.push(("retry-after", format!("{retry_after:.0}", retry_after = retry_after.ceil())));
+    extra.push(("x-ratelimit-scope", if global { "global" } else { "user" }.to_owned()));
+    if global {
+        extra.push(("x-ratelimit-global", "true".to_owned()));
+    }
+    let body =
+        json!({"message": "You are being rate limited.", "retry_after": retry_after, "global": global});
+    answer(429, &extra, &body)
+}
+
+fn answer(status: u16, extra: &[(&'static str, String)], body: &Value) -> Response<Body> {
+    // Clients tell Discord's own refusals from those of whatever is before it by this header.
+    let mut response = Response::builder().status(status).header("via", "1.1 google");
+    for (name, value) in extra {
+        response = response.header(*name, value);
+    }
+    let text = if body.is_null() { String::new() } else { body.to_string() };
+    if !body.is_null() {
+        response = response.header("content-type", "application/json");
+    }
+    let body = Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed();
+    response.body(body).unwrap_or_default()
+}
+
+fn upgrade(mut request: hyper::Request<Incoming>, key: &[u8], shared: Arc<Shared>) -> Response<Body> {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let accept = derive_accept_key(key);
+    let upgraded = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let Ok(upgraded) = upgraded.await else { return };
+        let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, None).await;
+        gateway::serve(socket, query, shared).await;
+    });
+    let response =
+        Response::builder().status(101).header("upgrade", "websocket").header("connection", "Upgrade");
+    response.header("sec-websocket-accept", accept).body(Body::default()).unwrap_or_default()
+}
+
+/// A file of a message: `channel/id/name`.
+fn download(path: &str, shared: &Shared) -> Response<Body> {
+    let id: u64 = path.split('/').nth(1).and_then(|id| id.parse().ok()).unwrap_or_default();
+    let found = |world: &World| -> Option<Attachment> {
+        world.messages.values().flat_map(|message| &message.attachments).find(|file| file.id == id).cloned()
+    };
+    let Some(file) = shared.look(found) else {
+        shared.with(|world| world.fault(404, format!("GET /attachments/{path}: there is no such file")));
+        return answer(404, &[], &Value::Null);
+    };
+    let kind = file.content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+    let response = Response::builder().status(200).header("content-type", kind);
+    let bytes = Bytes::from(file.bytes);
+    let body = match file.manner {
+        Manner::Whole => Full::new(bytes).map_err(|never| match never {}).boxed(),
+        manner => BoxBody::new(StreamBody::new(trickle(bytes, manner))),
+    };
+    response.body(body).unwrap_or_default()
+}
+
+/// A file in pieces, or without an end, or without a beginning.
+fn trickle(bytes: Bytes, manner: Manner) -> impl futures_util::Stream<Item = io::Result<Frame<Bytes>>> {
+    stream::unfold(bytes, move |mut left| async move {
+        match manner {
+            Manner::Never => std::future::pending().await,
+            Manner::Endless => {
+                tokio::task::yield_now().await;
+                let piece = if left.is_empty() { Bytes::from_static(&[0; 4096]) } else { left.clone() };
+                Some((Ok(Frame::data(piece)), left))
+            }
+            Manner::Slow(size, pause) if !left.is_empty() => {
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+                let piece = left.split_to(size.max(1).min(left.len()));
+                Some((Ok(Frame::data(piece)), left))
+            }
+            Manner::Slow(..) | Manner::Whole => None,
+        }
+    })
+}

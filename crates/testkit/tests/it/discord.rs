@@ -1,0 +1,139 @@
+//! The Discord server, judged by the usual client.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use hermes_testkit::discord::{File, Options, Post, Server};
+use hermes_testkit::peers;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+/// A small bot in Python. It ends with the test.
+struct Bot {
+    process: Child,
+    lines: UnboundedReceiver<Value>,
+}
+
+impl Bot {
+    fn start(python: &std::path::Path, server: &Server) -> Self {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/discord_bot.py");
+        let mut command = Command::new(python);
+        command.arg(script).args([&server.api_base(), &server.gateway_url(), server.token()]);
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(process.stdout.take().unwrap());
+        let (heard, lines) = mpsc::unbounded_channel();
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                heard.send(serde_json::from_str(&line).unwrap()).unwrap();
+            }
+        });
+        Self { process, lines }
+    }
+
+    /// The next thing that it saw.
+    async fn saw(&mut self) -> Value {
+        let next = tokio::time::timeout(Duration::from_secs(60), self.lines.recv());
+        next.await.expect("the bot says nothing").expect("the bot has ended")
+    }
+}
+
+impl Drop for Bot {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_usual_client_lives_on_it() {
+    let Some(models) = peers::models() else { return };
+    let server = Server::start(Options::default()).await.unwrap();
+    let ann = server.user("ann");
+    let guild = server.guild("house", &[ann]);
+    let room = server.channel(guild, "general");
+    server.forum(guild, "ideas");
+    let mut bot = Bot::start(&models.python, &server);
+    assert_eq!(bot.saw().await, json!(["ready", "hermes", ["house"], ["ask"], "ann"]));
+
+    let asked = server.say(ann, room, &format!("<@{}> hello", server.bot()));
+    let text = format!("<@{}> hello", server.bot());
+    assert_eq!(bot.saw().await, json!(["message", text, "TextChannel", "ann", true]));
+    assert_eq!(bot.saw().await, json!(["answered", ["done", text], text, ["✅"]]));
+    server.look(|world| {
+        let answer = world.said_by_bot(room)[0];
+        assert_eq!((answer.content.as_str(), answer.edits.as_slice()), ("done", &["working".to_owned()][..]));
+        assert_eq!(answer.reference, Some(asked));
+        let thread = world.threads_of(room)[0];
+        assert_eq!((thread.id, thread.name.as_str()), (asked, "a talk"));
+        assert_eq!(world.said_by_bot(thread.id).last().unwrap().content, "in the thread");
+        assert_eq!(world.typing, [room]);
+        assert_eq!(world.messages[&asked].reactions, [("✅".to_owned(), server.bot())]);
+    });
+
+    server.say(ann, asked, "in here");
+    assert_eq!(bot.saw().await, json!(["message", "in here", "Thread", "ann", false]));
+    let private = server.dm(ann);
+    server.say(ann, private, "psst");
+    assert_eq!(bot.saw().await, json!(["message", "psst", "DMChannel", "ann", false]));
+    let answer = server.wait_for(|world| Some(world.said_by_bot(private).first()?.content.clone())).await;
+    assert_eq!(answer.unwrap(), "in private");
+
+    server.say(ann, room, "buttons");
+    assert_eq!(bot.saw().await[1], "buttons");
+    let with_button = |world: &hermes_testkit::discord::World| {
+        Some(world.said_by_bot(room).into_iter().find(|message| message.content == "choose")?.id)
+    };
+    let choice = server.wait_for(with_button).await.unwrap();
+    let reply = server.press(ann, choice, "yes").await.unwrap();
+    assert_eq!((reply.kind, reply.message), (7, Some(choice)));
+    assert_eq!(bot.saw().await, json!(["pressed", "ann", "pressed"]));
+    assert!(server.press(ann, choice, "yes").await.is_err(), "the button is disabled");
+
+    let options = json!([{"name": "question", "type": 3, "value": "why"}]);
+    let reply = server.invoke(ann, room, "ask", options).await.unwrap();
+    assert_eq!(reply.kind, 5);
+    assert_eq!(bot.saw().await, json!(["command", "why"]));
+    let followed = |content: &'static str| {
+        server.look(|world| world.said_by_bot(room).into_iter().any(|message| message.content == content))
+    };
+    assert!(followed("you asked: why") && followed("only for you"));
+
+    let file = File { name: "a.bin".to_owned(), bytes: b"abc\r\n--\r\n".repeat(1000), ..File::default() };
+    server.post(ann, room, Post { text: "file".to_owned(), files: vec![file], ..Post::default() });
+    assert_eq!(bot.saw().await[1], "file");
+    assert_eq!(bot.saw().await, json!(["file", 9000, "\n\r-"]));
+    server.say(ann, room, "forum");
+    assert_eq!(bot.saw().await[1], "forum");
+    assert_eq!(bot.saw().await, json!(["post", "a post", "its first message"]));
+
+    let slip = server.say(ann, room, "slip");
+    assert_eq!(bot.saw().await[1], "slip");
+    server.edit(slip, "slap");
+    assert_eq!(bot.saw().await, json!(["edited", "slip", "slap"]));
+    server.react(ann, slip, "🎉");
+    assert_eq!(bot.saw().await, json!(["reaction", "🎉"]));
+    server.delete(slip);
+    assert_eq!(bot.saw().await, json!(["deleted", "slap"]));
+
+    server.cut();
+    server.say(ann, room, "missed");
+    let mut after = vec![bot.saw().await, bot.saw().await];
+    after.sort_by_key(|line| line[0].to_string());
+    assert_eq!(after, [json!(["message", "missed", "TextChannel", "ann", false]), json!(["resumed"])]);
+    assert_eq!(server.look(|world| (world.identified, world.resumed)), (1, 1));
+    assert_eq!(server.faults(), Vec::<String>::new());
+
+    // What the server refuses, the client's error types know.
+    [50_035, 50_006, 10_003, 50_005].iter().for_each(|code| server.expect(*code));
+    server.say(ann, room, "wrong");
+    assert_eq!(bot.saw().await[1], "wrong");
+    let refused = json!([[400, 50_035], [400, 50_006], [404, 10_003], [403, 50_005]]);
+    assert_eq!(bot.saw().await, json!(["refused", refused]));
+
+    server.say(ann, room, "many");
+    assert_eq!(bot.saw().await[1], "many");
+    assert_eq!(bot.saw().await, json!(["many"]));
+    assert!(server.look(|world| world.requests.iter().all(|request| request.status != 429)));
+    assert_eq!(server.faults(), Vec::<String>::new());
+}
