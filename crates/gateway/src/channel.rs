@@ -50,8 +50,8 @@ pub trait Channel: Send + Sync + fmt::Debug {
     fn open_thread<'a>(&'a self, letter: &'a Letter, name: &'a str)
     -> Waiting<'a, Result<Room, Undelivered>>;
 
-    /// Told that we take part in a thread, where nobody has to call us by our name any more.
-    fn joined(&self, thread: &str);
+    /// Notes that we take part in a thread from now on, where that changes what is heard there.
+    fn joined(&self, _thread: &str) {}
 
     /// Shows for some seconds that something is being done.
     fn typing<'a>(&'a self, chat: &'a str) -> Waiting<'a, ()>;

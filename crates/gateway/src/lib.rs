@@ -16,6 +16,7 @@ mod clock;
 pub mod command;
 pub mod gateway;
 pub mod house;
+pub mod discord;
 pub mod key;
 pub mod letter;
 mod office;

@@ -1,0 +1,205 @@
+//! Discord.
+//!
+//! | | |
+//! |---|---|
+//! | needs | a bot token, and the intent to read message content, which the owner grants in the developer portal |
+//! | promises | what was said while the connection was away is fetched; nothing is sent twice as far as Discord lets us know |
+//! | cleans up | closes its session when it is told to stop; nothing else is left behind |
+//!
+//! What twilight knows about the gateway is used as it is. The HTTP API is asked by our own requests: twilight's client waits for
+//! every limit as long as it lasts, and cannot ask Discord to refuse a message that was sent before.
+
+mod arrive;
+mod command;
+mod connection;
+mod fetch;
+mod limits;
+mod places;
+mod post;
+mod recent;
+mod rest;
+mod rules;
+mod settings;
+mod text;
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::channel::{
+    Channel, Desk, Found, Manners, Post, Sign, Undelivered, Unfetched, Unfit, Unit, Waiting,
+};
+use crate::letter::{Attachment, Interaction, Letter, Platform, Room};
+use places::Places;
+use recent::Recent;
+use rest::Rest;
+pub use settings::{Bots, Channels, CommandSync, Mentions, Override, ReplyTo, Settings};
+
+/// Messages of ours that are remembered.
+const SENT: usize = 2000;
+/// Reactions and commands that are remembered.
+const MARKED: usize = 2000;
+
+/// The bot on Discord.
+#[derive(Debug)]
+pub struct Discord {
+    account: Arc<Account>,
+}
+
+/// What is known from before.
+#[derive(Debug, Clone, Default)]
+pub struct Past {
+    /// The threads the bot takes part in.
+    pub threads: Vec<String>,
+    /// The last message of each chat that was for the bot, by chat.
+    pub last: Vec<(String, String)>,
+}
+
+/// All that the parts of the adapter share.
+#[derive(Debug)]
+struct Account {
+    settings: Settings,
+    rest: Rest,
+    me: RwLock<Option<Me>>,
+    threads: RwLock<HashSet<String>>,
+    places: Mutex<Places>,
+    /// The last message that was seen in each chat where messages were for the bot.
+    last: Mutex<HashMap<String, u64>>,
+    sent: Mutex<Recent<String, post::Sent>>,
+    /// The first message of ours that points to another one.
+    pointing: Mutex<Recent<(String, String), String>>,
+    signs: Mutex<Recent<(String, String), Sign>>,
+    /// Commands that were told to wait and have heard nothing since.
+    waiting: Mutex<Recent<String, ()>>,
+}
+
+/// Who the bot is.
+#[derive(Debug, Clone)]
+struct Me {
+    user: String,
+    application: String,
+}
+
+impl Discord {
+    /// The bot with this token. Nothing is asked or connected yet.
+    pub fn new(settings: Settings, past: Past) -> Self {
+        let rest = Rest::new(settings.token.clone(), settings.api_base.as_deref());
+        let last = past.last.into_iter().filter_map(|(chat, message)| Some((chat, message.parse().ok()?)));
+        Self {
+            account: Arc::new(Account {
+                settings,
+                rest,
+                me: RwLock::default(),
+                threads: RwLock::new(past.threads.into_iter().collect()),
+                places: Mutex::default(),
+                last: Mutex::new(last.collect()),
+                sent: Mutex::new(Recent::new(SENT)),
+                pointing: Mutex::new(Recent::new(SENT)),
+                signs: Mutex::new(Recent::new(MARKED)),
+                waiting: Mutex::new(Recent::new(MARKED)),
+            }),
+        }
+    }
+
+    /// Whether the bot takes part in a thread.
+    pub fn takes_part(&self, thread: &str) -> bool {
+        self.account.takes_part(thread)
+    }
+}
+
+impl Account {
+    fn me(&self) -> Option<Me> {
+        self.me.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn takes_part(&self, thread: &str) -> bool {
+        self.threads.read().unwrap_or_else(PoisonError::into_inner).contains(thread)
+    }
+
+    fn join(&self, thread: &str) {
+        self.threads.write().unwrap_or_else(PoisonError::into_inner).insert(thread.to_owned());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Channel for Discord {
+    fn platform(&self) -> Platform {
+        Platform::Discord
+    }
+
+    fn manners(&self) -> Manners {
+        Manners {
+            longest: 2000,
+            unit: Unit::Chars,
+            edits: true,
+            buttons: true,
+            typing: Duration::from_secs(10),
+            pace: Duration::from_millis(1200),
+        }
+    }
+
+    fn run<'a>(&'a self, desk: Desk, stop: CancellationToken) -> Waiting<'a, Result<(), Unfit>> {
+        Box::pin(connection::run(&self.account, desk, stop))
+    }
+
+    fn send<'a>(
+        &'a self,
+        chat: &'a str,
+        post: &'a Post,
+        mark: &'a str,
+    ) -> Waiting<'a, Result<String, Undelivered>> {
+        Box::pin(self.account.send(chat, post, mark))
+    }
+
+    fn find<'a>(&'a self, chat: &'a str, post: &'a Post, mark: &'a str) -> Waiting<'a, Found> {
+        Box::pin(self.account.find(chat, post, mark))
+    }
+
+    fn edit<'a>(
+        &'a self,
+        chat: &'a str,
+        message: &'a str,
+        post: &'a Post,
+    ) -> Waiting<'a, Result<(), Undelivered>> {
+        Box::pin(self.account.edit(chat, message, post))
+    }
+
+    fn open_thread<'a>(
+        &'a self,
+        letter: &'a Letter,
+        name: &'a str,
+    ) -> Waiting<'a, Result<Room, Undelivered>> {
+        Box::pin(self.account.open_thread(letter, name))
+    }
+
+    fn joined(&self, thread: &str) {
+        self.account.join(thread);
+    }
+
+    fn typing<'a>(&'a self, chat: &'a str) -> Waiting<'a, ()> {
+        Box::pin(self.account.typing(chat))
+    }
+
+    fn mark<'a>(&'a self, letter: &'a Letter, sign: Sign) -> Waiting<'a, ()> {
+        Box::pin(self.account.mark(letter, sign))
+    }
+
+    fn whisper<'a>(&'a self, to: &'a Interaction, text: &'a str) -> Waiting<'a, ()> {
+        Box::pin(self.account.whisper(to, text))
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        file: &'a Attachment,
+        into: &'a Path,
+        most: u64,
+    ) -> Waiting<'a, Result<u64, Unfetched>> {
+        Box::pin(self.account.fetch(file, into, most))
+    }
+}

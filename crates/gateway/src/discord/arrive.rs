@@ -1,0 +1,402 @@
+//! What comes: from an event of the platform to a letter that is kept.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_types::Timestamp;
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use twilight_model::application::interaction::{Interaction, InteractionData};
+use twilight_model::channel::message::{Mention, MessageFlags};
+use twilight_model::channel::{Attachment as File, Message};
+use twilight_model::guild::PartialMember;
+use twilight_model::http::interaction::{
+    InteractionResponse, InteractionResponseData, InteractionResponseType,
+};
+use twilight_model::id::Id;
+use twilight_model::id::marker::{ChannelMarker, RoleMarker};
+use twilight_model::user::User;
+
+use super::places::Known;
+use super::post::made_at;
+use super::rest::{Call, Fault};
+use super::rules::{Mentioned, Place, PlaceKind, Said, Standing, Verdict, judge, listens};
+use super::{Account, command, lock};
+use crate::channel::{Arrival, Desk, Incoming};
+use crate::letter::{Attachment, Interaction as Answerable, Letter, Press, Quote, ReplyPlace, Sender};
+
+/// The longest it takes to keep a letter.
+const KEPT: Duration = Duration::from_secs(60);
+/// How often a letter is handed in that could not be kept.
+const TRIES: u32 = 5;
+/// How many chats are looked through for what was missed.
+const CHATS: usize = 100;
+/// How many messages of each.
+const MISSED: u32 = 100;
+/// The longest a person waits to see that a command was heard.
+const HEARD: Duration = Duration::from_millis(2500);
+/// What somebody is told who uses a command where the bot does not listen.
+const DEAF: &str = "I do not listen in this channel.";
+
+/// Something that happened.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// There is a new session; what was said before it was not told.
+    Began,
+    Said(Box<Message>),
+    /// A command or a button, and whether the person was told that it was heard.
+    Called(Box<Interaction>, JoinHandle<Result<(), Fault>>),
+}
+
+/// Nobody takes letters any more.
+#[derive(Debug)]
+struct Closed;
+
+/// Works through what happens, one after the other.
+pub(super) async fn work(account: &Arc<Account>, desk: &Desk, mut events: mpsc::Receiver<Event>) {
+    let mut clerk = Clerk { account, desk, robots: HashMap::new(), registered: false };
+    while let Some(event) = events.recv().await {
+        let done = match event {
+            Event::Began => clerk.begin().await,
+            Event::Said(message) => clerk.hear(*message).await,
+            Event::Called(call, heard) => clerk.take_call(*call, heard).await,
+        };
+        if done.is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells the person who pressed or called that it was heard.
+pub(super) async fn acknowledge(account: Arc<Account>, call: Answering) -> Result<(), Fault> {
+    let response = |kind, data| InteractionResponse { kind, data };
+    let hidden = |content| InteractionResponseData {
+        content,
+        flags: Some(MessageFlags::EPHEMERAL),
+        ..InteractionResponseData::default()
+    };
+    let later = InteractionResponseType::DeferredChannelMessageWithSource;
+    let at_once = InteractionResponseType::ChannelMessageWithSource;
+    let answer = match call.manner {
+        Manner::Command => response(later, Some(hidden(None))),
+        Manner::Button => response(InteractionResponseType::DeferredUpdateMessage, None),
+        Manner::Deaf => response(at_once, Some(hidden(Some(DEAF.to_owned())))),
+    };
+    let body = serde_json::to_value(&answer).map_err(|error| Fault::Wrong(error.to_string()))?;
+    let path = format!("interactions/{}/{}/callback", call.id, call.token);
+    if call.manner == Manner::Command {
+        lock(&account.waiting).put(call.id.clone(), ());
+    }
+    let call = Call::new(Method::POST, path).with_body(body).unsigned();
+    let late = |_| Err(Fault::Unknown("Discord did not answer in time".to_owned()));
+    tokio::time::timeout(HEARD, account.rest.tell(&call)).await.unwrap_or_else(late)
+}
+
+/// Something that wants an answer at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answering {
+    id: String,
+    token: String,
+    manner: Manner,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Command,
+    Button,
+    Deaf,
+}
+
+impl Answering {
+    /// How something that was called or pressed is answered, if it is of a kind that the bot offers.
+    pub(super) fn new(account: &Account, call: &Interaction) -> Option<Self> {
+        let deaf = call
+            .channel
+            .as_ref()
+            .is_some_and(|channel| !listens(&account.settings, &Known::from(channel).place()));
+        let manner = match &call.data {
+            Some(InteractionData::ApplicationCommand(_) | InteractionData::MessageComponent(_)) if deaf => {
+                Manner::Deaf
+            }
+            Some(InteractionData::ApplicationCommand(_)) => Manner::Command,
+            Some(InteractionData::MessageComponent(_)) => Manner::Button,
+            Some(InteractionData::ModalSubmit(_)) | None => return None,
+            Some(_) => return None,
+        };
+        Some(Self { id: call.id.to_string(), token: call.token.clone(), manner })
+    }
+
+    /// Whether it is for the gateway.
+    pub(super) fn is_heard(&self) -> bool {
+        self.manner != Manner::Deaf
+    }
+}
+
+/// Who turns events into letters.
+struct Clerk<'a> {
+    account: &'a Arc<Account>,
+    desk: &'a Desk,
+    /// How many messages of bots were heard in a row, by channel.
+    robots: HashMap<String, u32>,
+    registered: bool,
+}
+
+/// A member, as far as it matters here.
+#[derive(Debug, Deserialize)]
+struct Member {
+    #[serde(default)]
+    roles: Vec<String>,
+}
+
+impl Clerk<'_> {
+    /// A new session: commands are registered, and what was missed is fetched.
+    async fn begin(&mut self) -> Result<(), Closed> {
+        if !self.registered {
+            self.registered = true;
+            let account = Arc::clone(self.account);
+            tokio::spawn(async move {
+                if let Err(fault) = command::register(&account).await {
+                    tracing::warn!(why = fault.why(), "commands could not be registered with Discord");
+                }
+            });
+        }
+        let mut chats: Vec<(String, u64)> =
+            lock(&self.account.last).iter().map(|(chat, last)| (chat.clone(), *last)).collect();
+        chats.sort_by_key(|(_, last)| std::cmp::Reverse(*last));
+        for (chat, last) in chats.into_iter().take(CHATS) {
+            self.catch_up(&chat, last).await?;
+        }
+        Ok(())
+    }
+
+    /// Fetches what was said in a chat after a message.
+    async fn catch_up(&mut self, chat: &str, last: u64) -> Result<(), Closed> {
+        let Some(channel) = chat.parse().ok().and_then(Id::new_checked) else { return Ok(()) };
+        let call = Call::get(format!("channels/{channel}/messages"))
+            .with_query(format!("after={last}&limit={MISSED}"));
+        let missed: Vec<Box<RawValue>> = match self.account.rest.ask_patiently(&call).await {
+            Ok(missed) => missed,
+            Err(fault) => {
+                tracing::warn!(chat, why = fault.why(), "what was missed on Discord could not be fetched");
+                return Ok(());
+            }
+        };
+        let mut messages: Vec<Message> =
+            missed.iter().filter_map(|json| read("a message", json.get())).collect();
+        messages.sort_by_key(|message| message.id);
+        for mut message in messages {
+            let Some(known) = self.account.known(channel).await else { return Ok(()) };
+            message.guild_id = known.guild();
+            self.hear(message).await?;
+        }
+        Ok(())
+    }
+
+    /// A message, live or fetched.
+    async fn hear(&mut self, message: Message) -> Result<(), Closed> {
+        let account = self.account;
+        let Some(me) = account.me() else { return Ok(()) };
+        if message.author.id.to_string() == me.user {
+            return Ok(());
+        }
+        let Some(place) = account.place(&message).await else { return Ok(()) };
+        let (guild, author, number) = (message.guild_id, message.author.id, message.id.get());
+        let lacks_roles = guild.is_some() && message.member.is_none() && message.webhook_id.is_none();
+        let chat = place.id.clone();
+        let standing = Standing {
+            bot: &me.user,
+            takes_part: account.takes_part(&chat),
+            bots_in_a_row: self.robots.get(&chat).copied().unwrap_or_default(),
+        };
+        let verdict = judge(&account.settings, standing, said(message, place, &me.user));
+        let mut letter = match verdict {
+            Verdict::Take(letter) => letter,
+            Verdict::Drop(why) => {
+                tracing::trace!(chat, why, "a message on Discord is not for the bot");
+                if let Some(last) = lock(&account.last).get_mut(&chat) {
+                    *last = number.max(*last);
+                }
+                return Ok(());
+            }
+        };
+        match letter.sender.is_bot {
+            true => *self.robots.entry(chat.clone()).or_default() += 1,
+            false => drop(self.robots.remove(&chat)),
+        }
+        if let Some(guild) = guild.filter(|_| lacks_roles) {
+            let call = Call::get(format!("guilds/{guild}/members/{author}"));
+            match account.rest.ask_patiently::<Member>(&call).await {
+                Ok(member) => letter.sender.roles = member.roles,
+                Err(fault) => {
+                    tracing::warn!(why = fault.why(), "the roles of somebody on Discord are not known")
+                }
+            }
+        }
+        self.hand_in(Incoming::Said(letter)).await?;
+        let mut last = lock(&account.last);
+        let last = last.entry(chat).or_default();
+        *last = number.max(*last);
+        Ok(())
+    }
+
+    /// A command or a button.
+    async fn take_call(
+        &mut self,
+        call: Interaction,
+        heard: JoinHandle<Result<(), Fault>>,
+    ) -> Result<(), Closed> {
+        // Where the platform tells the person that it failed, nothing may be done.
+        match heard.await {
+            Ok(Ok(()) | Err(Fault::Unknown(_))) => {}
+            Ok(Err(fault)) => {
+                tracing::warn!(why = fault.why(), "a command on Discord was told of too late");
+                return Ok(());
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a command on Discord could not be answered");
+                return Ok(());
+            }
+        }
+        match incoming(call) {
+            Some(incoming) => self.hand_in(incoming).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Hands something in, and waits until it is kept.
+    async fn hand_in(&mut self, what: Incoming) -> Result<(), Closed> {
+        for _ in 0..TRIES {
+            let (kept, is_kept) = oneshot::channel();
+            let arrival = Arrival { what: what.clone(), kept };
+            self.desk.arrivals.send(arrival).await.map_err(|_| Closed)?;
+            match tokio::time::timeout(KEPT, is_kept).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(_)) => tokio::time::sleep(Duration::from_secs(1)).await,
+                Err(_) => {
+                    tracing::error!("a letter from Discord was handed in and is not known to be kept");
+                    return Ok(());
+                }
+            }
+        }
+        tracing::error!("a letter from Discord could not be kept");
+        Ok(())
+    }
+}
+
+impl Account {
+    /// What is known about a channel; the platform is asked if it must be.
+    async fn known(&self, channel: Id<ChannelMarker>) -> Option<Known> {
+        if let Some(known) = lock(&self.places).get(channel) {
+            return Some(known.clone());
+        }
+        let call = Call::get(format!("channels/{channel}"));
+        match self.rest.ask_patiently::<Known>(&call).await {
+            Ok(known) => {
+                lock(&self.places).learn(known.clone());
+                Some(known)
+            }
+            Err(fault) => {
+                tracing::warn!(%channel, why = fault.why(), "Discord does not say what a channel is");
+                None
+            }
+        }
+    }
+
+    /// Where a message was said.
+    async fn place(&self, message: &Message) -> Option<Place> {
+        if let Some(known) = lock(&self.places).get(message.channel_id) {
+            return Some(known.place());
+        }
+        match message.guild_id {
+            None => Some(Place { id: message.channel_id.to_string(), kind: PlaceKind::Dm, name: None }),
+            Some(_) => self.known(message.channel_id).await.map(|known| known.place()),
+        }
+    }
+}
+
+/// Reads something the platform sent; what cannot be read is logged.
+pub(super) fn read<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Option<T> {
+    let parsed = serde_json::from_str(json);
+    parsed.inspect_err(|error| tracing::error!(%error, "{what} from Discord cannot be read")).ok()
+}
+
+fn said(message: Message, place: Place, bot: &str) -> Said {
+    let quote = message.referenced_message.as_deref();
+    let forwarded = message.message_snapshots.iter().map(|snapshot| &snapshot.message);
+    let files = message.attachments.iter();
+    let files = files.chain(forwarded.clone().flat_map(|message| &message.attachments));
+    let files = files.chain(quote.into_iter().flat_map(|message| &message.attachments));
+    Said {
+        place,
+        sender: sender(&message.author, message.member.as_ref(), message.webhook_id.is_some()),
+        message: message.id.to_string(),
+        sent: Timestamp::from_seconds(made_at(message.id.get())),
+        kind: message.kind,
+        mentions: message.mentions.iter().map(mentioned).collect(),
+        files: files.map(attachment).collect(),
+        quote: quote.map(|quote| Quote {
+            message: quote.id.to_string(),
+            text: quote.content.clone(),
+            is_ours: quote.author.id.to_string() == bot,
+        }),
+        forwarded: forwarded.map(|message| message.content.clone()).collect(),
+        content: message.content,
+    }
+}
+
+fn mentioned(mention: &Mention) -> Mentioned {
+    Mentioned { id: mention.id.to_string(), is_bot: mention.bot }
+}
+
+fn attachment(file: &File) -> Attachment {
+    Attachment {
+        name: file.filename.clone(),
+        size: file.size,
+        media_type: file.content_type.clone(),
+        source: file.url.clone(),
+    }
+}
+
+fn sender(user: &User, member: Option<&PartialMember>, is_hook: bool) -> Sender {
+    let nick = member.and_then(|member| member.nick.clone());
+    Sender {
+        id: user.id.to_string(),
+        name: nick.or_else(|| user.global_name.clone()).unwrap_or_else(|| user.name.clone()),
+        is_bot: user.bot || is_hook,
+        roles: member
+            .map(|member| member.roles.iter().map(Id::<RoleMarker>::to_string).collect())
+            .unwrap_or_default(),
+    }
+}
+
+/// What a command or a button is for the rest of the gateway.
+fn incoming(call: Interaction) -> Option<Incoming> {
+    let room = Known::from(call.channel.as_ref()?).place().room();
+    let sender = sender(call.author()?, call.member.as_ref(), false);
+    let interaction = Answerable { id: call.id.to_string(), token: call.token.clone() };
+    Some(match call.data? {
+        InteractionData::ApplicationCommand(data) => Incoming::Said(Box::new(Letter {
+            room,
+            sender,
+            message: interaction.id.clone(),
+            sent: Timestamp::from_seconds(made_at(call.id.get())),
+            text: command::typed(&data),
+            files: Vec::new(),
+            quote: None,
+            reply: ReplyPlace::Here,
+            interaction: Some(interaction),
+        })),
+        InteractionData::MessageComponent(data) => Incoming::Pressed(Box::new(Press {
+            room,
+            sender,
+            message: call.message?.id.to_string(),
+            value: data.custom_id,
+            interaction,
+        })),
+        _ => return None,
+    })
+}

@@ -1,0 +1,345 @@
+//! The connection to the gateway: it is kept, noticed when it is lost, and made again.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use twilight_gateway::error::ReceiveMessageErrorType;
+use twilight_gateway::queue::InMemoryQueue;
+use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Session, Shard, ShardId};
+use twilight_model::gateway::CloseCode;
+
+use super::arrive::{self, Answering, Event, read};
+use super::{Account, Me, lock, rest};
+use crate::channel::{Desk, Health, Unfit};
+
+/// What the bot wants to be told.
+const INTENTS: Intents = Intents::GUILDS
+    .union(Intents::GUILD_MESSAGES)
+    .union(Intents::DIRECT_MESSAGES)
+    .union(Intents::MESSAGE_CONTENT);
+/// How many events wait for their turn.
+const WAITING: usize = 1000;
+/// The longest the platform says nothing before it told its pace.
+const GREETING: Duration = Duration::from_secs(30);
+/// The longest between two tries to connect.
+const LONGEST: Duration = Duration::from_secs(60);
+/// The longest a connection takes to close.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Something the gateway says.
+#[derive(Debug, Deserialize)]
+struct Envelope<'a> {
+    op: u8,
+    #[serde(default)]
+    t: Option<String>,
+    #[serde(borrow)]
+    d: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Hello {
+    heartbeat_interval: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Ready {
+    user: Named,
+    application: Named,
+}
+
+#[derive(Debug, Deserialize)]
+struct Named {
+    id: String,
+}
+
+/// A message, as far as it tells what we sent.
+#[derive(Debug, Deserialize)]
+struct Echo {
+    id: String,
+    #[serde(default)]
+    nonce: Option<Value>,
+    author: Named,
+}
+
+/// How a connection ended.
+enum End {
+    /// It was told to stop.
+    Stopped,
+    /// It cannot heal.
+    Unfit(Unfit),
+    /// It was lost.
+    Lost(String),
+}
+
+/// Stays connected until it is told to stop.
+pub(super) async fn run(account: &Arc<Account>, desk: Desk, stop: CancellationToken) -> Result<(), Unfit> {
+    // Where there are none, twilight does not give an error.
+    rest::roots().map_err(|why| Unfit { why, remedy: "install the package ca-certificates".to_owned() })?;
+    // An error says that there is one already.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    desk.health.send_replace(Health::Connecting);
+    let (sender, events) = mpsc::channel(WAITING);
+    let keeper = Keeper { account, desk: &desk, events: sender, stop, failures: 0, pace: GREETING };
+    tokio::select! {
+        end = keeper.stay() => end,
+        () = arrive::work(account, &desk, events) => Ok(()),
+    }
+}
+
+/// Who keeps the connection.
+struct Keeper<'a> {
+    account: &'a Arc<Account>,
+    desk: &'a Desk,
+    events: mpsc::Sender<Event>,
+    stop: CancellationToken,
+    /// How often connecting failed in a row.
+    failures: u32,
+    /// How long the platform may say nothing.
+    pace: Duration,
+}
+
+impl Keeper<'_> {
+    async fn stay(mut self) -> Result<(), Unfit> {
+        // One queue for all connections: Discord takes one greeting in five seconds.
+        let queue = InMemoryQueue::default();
+        let mut shard = Shard::with_config(ShardId::ONE, self.config(&queue).build());
+        loop {
+            let end = self.listen(&mut shard).await;
+            match end {
+                End::Stopped => {
+                    self.leave(&mut shard).await;
+                    return Ok(());
+                }
+                End::Unfit(unfit) => {
+                    self.desk.health.send_replace(Health::Down { why: unfit.why.clone() });
+                    return Err(unfit);
+                }
+                End::Lost(why) => self.down(why),
+            }
+            let mut next = self.config(&queue);
+            if let Some(session) = shard.session() {
+                next = next.session(Session::new(session.sequence(), session.id().to_owned()));
+            }
+            if let Some(url) = shard.resume_url() {
+                next = next.resume_url(url.to_owned());
+            }
+            shard = Shard::with_config(ShardId::ONE, next.build());
+            if !self.rest().await {
+                return Ok(());
+            }
+        }
+    }
+
+    fn config(&self, queue: &InMemoryQueue) -> ConfigBuilder {
+        let settings = &self.account.settings;
+        let token = rest::bare(settings.token.expose()).to_owned();
+        let config = ConfigBuilder::new(token, INTENTS).queue(queue.clone());
+        match &settings.gateway_url {
+            Some(url) => config.proxy_url(url.trim_end_matches('/').to_owned()),
+            None => config,
+        }
+    }
+
+    /// Listens until the connection has to be made anew.
+    async fn listen(&mut self, shard: &mut Shard) -> End {
+        self.pace = GREETING;
+        loop {
+            let stop = self.stop.clone();
+            let next = tokio::select! {
+                biased;
+                () = stop.cancelled() => return End::Stopped,
+                next = tokio::time::timeout(self.pace, futures_util::StreamExt::next(shard)) => next,
+            };
+            match next {
+                Err(_) => return End::Lost("Discord fell silent".to_owned()),
+                Ok(None) => return End::Lost("the connection ended".to_owned()),
+                Ok(Some(Ok(Message::Text(text)))) => {
+                    if !self.take(&text).await {
+                        return End::Stopped;
+                    }
+                }
+                Ok(Some(Ok(Message::Close(frame)))) => {
+                    if let Some(unfit) = frame.as_ref().and_then(|frame| hopeless(frame.code)) {
+                        return End::Unfit(unfit);
+                    }
+                    self.down(match frame {
+                        Some(frame) => {
+                            format!("Discord closed the connection ({} {})", frame.code, frame.reason)
+                        }
+                        None => "the connection was lost".to_owned(),
+                    });
+                    self.pace = GREETING;
+                    if !self.rest().await {
+                        return End::Stopped;
+                    }
+                }
+                Ok(Some(Err(error))) => match error.kind() {
+                    ReceiveMessageErrorType::Reconnect => return End::Lost(unreachable(&error)),
+                    kind => tracing::warn!(?kind, "Discord said something that cannot be read"),
+                },
+            }
+        }
+    }
+
+    /// Takes what the gateway says. False when nobody wants it any more.
+    async fn take(&mut self, text: &str) -> bool {
+        let Some(envelope) = read::<Envelope<'_>>("an event", text) else { return true };
+        let body = envelope.d.map(RawValue::get).unwrap_or("null");
+        if envelope.op == 10 {
+            if let Some(hello) = read::<Hello>("a greeting", body) {
+                // Twilight notices by itself when a heartbeat has no answer until the next one.
+                self.pace = Duration::from_millis(hello.heartbeat_interval) * 2 + Duration::from_secs(1);
+            }
+            return true;
+        }
+        let Some(event) = envelope.t.filter(|_| envelope.op == 0).and_then(|name| self.dispatch(&name, body))
+        else {
+            return true;
+        };
+        tokio::select! {
+            () = self.stop.cancelled() => false,
+            sent = self.events.send(event) => sent.is_ok(),
+        }
+    }
+
+    fn dispatch(&mut self, name: &str, body: &str) -> Option<Event> {
+        let account = self.account;
+        match name {
+            "READY" => {
+                let ready: Ready = read("a greeting", body)?;
+                let me = Me { user: ready.user.id, application: ready.application.id };
+                *account.me.write().unwrap_or_else(PoisonError::into_inner) = Some(me);
+                self.up();
+                return Some(Event::Began);
+            }
+            "RESUMED" => self.up(),
+            "GUILD_CREATE" | "THREAD_LIST_SYNC" => lock(&account.places).learn_all(read("a server", body)?),
+            "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
+                lock(&account.places).learn(read("a channel", body)?);
+            }
+            "CHANNEL_DELETE" | "THREAD_DELETE" => lock(&account.places).forget(&read("a channel", body)?),
+            "MESSAGE_CREATE" => {
+                let echo: Echo = read("a message", body)?;
+                if account.me().is_some_and(|me| me.user == echo.author.id) {
+                    if let Some(nonce) = echo.nonce.as_ref().and_then(Value::as_str) {
+                        account.heard(nonce, &echo.id);
+                    }
+                    return None;
+                }
+                return read("a message", body).map(Event::Said);
+            }
+            "INTERACTION_CREATE" => {
+                let call: Box<twilight_model::application::interaction::Interaction> =
+                    read("a command", body)?;
+                let answering = Answering::new(account, &call)?;
+                let is_heard = answering.is_heard();
+                // Whoever called waits three seconds, whatever else is to be done.
+                let heard = tokio::spawn(arrive::acknowledge(Arc::clone(account), answering));
+                return is_heard.then_some(Event::Called(call, heard));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn up(&mut self) {
+        self.failures = 0;
+        self.desk.health.send_replace(Health::Up);
+    }
+
+    fn down(&self, why: String) {
+        tracing::info!(why, "Discord is not connected");
+        self.desk.health.send_replace(Health::Down { why });
+    }
+
+    /// Waits before the next try. False when it was told to stop.
+    async fn rest(&mut self) -> bool {
+        let wait = pause(self.failures, fastrand::f64());
+        self.failures = self.failures.saturating_add(1);
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => false,
+            () = tokio::time::sleep(wait) => true,
+        }
+    }
+
+    /// Ends the session, so that the bot is shown as away.
+    async fn leave(&self, shard: &mut Shard) {
+        shard.close(CloseFrame::NORMAL);
+        let closed = async {
+            while let Some(next) = futures_util::StreamExt::next(shard).await {
+                if matches!(next, Ok(Message::Close(_)) | Err(_)) {
+                    break;
+                }
+            }
+        };
+        // Whoever does not answer is left without a word.
+        tokio::time::timeout(FAREWELL, closed).await.ok();
+    }
+}
+
+/// How long to wait after so many failures: at once, then twice as long each time, and never two bots at the same moment.
+fn pause(failures: u32, chance: f64) -> Duration {
+    match failures {
+        0 => Duration::ZERO,
+        _ => Duration::from_secs(1 << failures.min(10)).min(LONGEST).mul_f64(0.5 + chance / 2.0),
+    }
+}
+
+fn unreachable(error: &twilight_gateway::error::ReceiveMessageError) -> String {
+    let mut deepest: &dyn std::error::Error = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    format!("Discord cannot be reached: {deepest}")
+}
+
+/// What is wrong when trying again cannot help.
+fn hopeless(code: u16) -> Option<Unfit> {
+    let (why, remedy) = match CloseCode::try_from(code).ok()? {
+        CloseCode::AuthenticationFailed => (
+            "Discord does not take the bot's token",
+            "copy the token from the Bot page of the developer portal and set DISCORD_BOT_TOKEN",
+        ),
+        CloseCode::DisallowedIntents => (
+            "the bot may not read message content",
+            "turn on the Message Content Intent on the Bot page of the developer portal",
+        ),
+        CloseCode::ShardingRequired => {
+            ("the bot is in more servers than one connection can serve", "remove it from some servers")
+        }
+        CloseCode::InvalidShard | CloseCode::InvalidApiVersion | CloseCode::InvalidIntents => {
+            ("Discord no longer speaks with this version of hermes", "update hermes")
+        }
+        _ => return None,
+    };
+    Some(Unfit { why: why.to_owned(), remedy: remedy.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_are_never_the_same() {
+        assert_eq!(pause(0, 0.9), Duration::ZERO);
+        assert_eq!((pause(1, 0.0), pause(1, 1.0)), (Duration::from_secs(1), Duration::from_secs(2)));
+        assert_eq!((pause(3, 0.0), pause(3, 1.0)), (Duration::from_secs(4), Duration::from_secs(8)));
+        assert_eq!(pause(u32::MAX, 1.0), LONGEST);
+    }
+
+    #[test]
+    fn only_what_cannot_heal_is_an_end() {
+        for code in [1000, 1006, 4000, 4001, 4007, 4008, 4009, 4999] {
+            assert_eq!(hopeless(code), None, "{code}");
+        }
+        for code in [4004, 4010, 4011, 4012, 4013, 4014] {
+            assert!(hopeless(code).is_some_and(|unfit| !unfit.remedy.is_empty()), "{code}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The channels and threads the platform told about.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use twilight_model::channel::{Channel, ChannelType};
+use twilight_model::id::Id;
+use twilight_model::id::marker::{ChannelMarker, GuildMarker};
+
+use super::rules::{Place, PlaceKind};
+
+/// Channels that are remembered before all are forgotten and asked for again.
+const MOST: usize = 50_000;
+
+/// What is known about channels.
+#[derive(Debug, Default)]
+pub(super) struct Places(HashMap<Id<ChannelMarker>, Known>);
+
+/// A channel, as far as it matters here.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Known {
+    id: Id<ChannelMarker>,
+    #[serde(rename = "type")]
+    kind: ChannelType,
+    #[serde(default)]
+    parent_id: Option<Id<ChannelMarker>>,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    guild_id: Option<Id<GuildMarker>>,
+}
+
+/// A server and what is in it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Contents {
+    #[serde(alias = "guild_id")]
+    id: Id<GuildMarker>,
+    #[serde(default)]
+    channels: Vec<Known>,
+    #[serde(default)]
+    threads: Vec<Known>,
+}
+
+/// A channel that is gone.
+#[derive(Debug, Deserialize)]
+pub(super) struct Gone {
+    id: Id<ChannelMarker>,
+}
+
+impl Places {
+    pub(super) fn get(&self, id: Id<ChannelMarker>) -> Option<&Known> {
+        self.0.get(&id)
+    }
+
+    pub(super) fn learn(&mut self, known: Known) {
+        if self.0.len() >= MOST {
+            self.0.clear();
+        }
+        self.0.insert(known.id, known);
+    }
+
+    pub(super) fn learn_all(&mut self, contents: Contents) {
+        for mut known in contents.channels.into_iter().chain(contents.threads) {
+            known.guild_id = Some(contents.id);
+            self.learn(known);
+        }
+    }
+
+    pub(super) fn forget(&mut self, gone: &Gone) {
+        self.0.remove(&gone.id);
+    }
+}
+
+impl Known {
+    /// A thread that was opened in a channel.
+    pub(super) fn thread(id: Id<ChannelMarker>, parent: Id<ChannelMarker>, name: &str) -> Self {
+        Self {
+            id,
+            kind: ChannelType::PublicThread,
+            parent_id: Some(parent),
+            name: Some(name.to_owned()),
+            guild_id: None,
+        }
+    }
+
+    pub(super) fn guild(&self) -> Option<Id<GuildMarker>> {
+        self.guild_id
+    }
+
+    pub(super) fn place(&self) -> Place {
+        let kind = match self.kind {
+            ChannelType::Private | ChannelType::Group => PlaceKind::Dm,
+            kind if kind.is_thread() => {
+                PlaceKind::Thread { parent: self.parent_id.map(|parent| parent.to_string()) }
+            }
+            ChannelType::GuildText | ChannelType::GuildAnnouncement => PlaceKind::Channel,
+            _ => PlaceKind::Threadless,
+        };
+        Place { id: self.id.to_string(), kind, name: self.name.clone() }
+    }
+}
+
+impl From<&Channel> for Known {
+    fn from(channel: &Channel) -> Self {
+        Self {
+            id: channel.id,
+            kind: channel.kind,
+            parent_id: channel.parent_id,
+            name: channel.name.clone(),
+            guild_id: channel.guild_id,
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! What is sent: messages, changes, threads, reactions, words for one person only.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use twilight_model::channel::message::component::{ActionRow, Button, ButtonStyle, Component};
+use twilight_model::channel::message::{AllowedMentions, MentionType, MessageFlags};
+use twilight_model::id::Id;
+use twilight_model::id::marker::ChannelMarker;
+
+use super::places::Known;
+use super::rest::Call;
+use super::settings::ReplyTo;
+use super::{Account, lock};
+use crate::channel::{Found, Look, Post, Sign, Undelivered};
+use crate::letter::{Interaction, Letter, Platform, Room, RoomKind};
+
+/// The longest text of a message.
+const LONGEST: usize = 2000;
+/// The longest mark Discord knows a message by.
+const LONGEST_NONCE: usize = 25;
+/// How many of the last messages are looked at.
+const LOOKED_AT: u64 = 50;
+/// The platform's word for a thread that is there already.
+const THREAD_IS_THERE: u64 = 160_004;
+/// How many minutes a thread stays open when nothing happens.
+const ARCHIVE: u32 = 1440;
+/// How far back a message is looked for that nobody remembers sending.
+const UNREMEMBERED: Duration = Duration::from_secs(15 * 60);
+/// How far the clocks of two machines may be apart.
+const SKEW: Duration = Duration::from_secs(120);
+/// The milliseconds since 1970 at which Discord's ids begin.
+const EPOCH: u64 = 1_420_070_400_000;
+
+/// A message of ours.
+#[derive(Debug, Clone)]
+pub(super) struct Sent {
+    /// When it was tried first; nothing if we only heard of it.
+    tried: Option<SystemTime>,
+    /// What Discord calls it, once we know.
+    id: Option<String>,
+}
+
+/// What matters about a message that is there.
+#[derive(Debug, Deserialize)]
+struct There {
+    id: String,
+    #[serde(default)]
+    content: String,
+    author: Author,
+}
+
+#[derive(Debug, Deserialize)]
+struct Author {
+    id: String,
+}
+
+/// What matters about something that was made.
+#[derive(Debug, Deserialize)]
+struct Made {
+    id: String,
+}
+
+impl Account {
+    pub(super) async fn send(&self, chat: &str, post: &Post, mark: &str) -> Result<String, Undelivered> {
+        let nonce = nonce(mark);
+        let known = {
+            let mut sent = lock(&self.sent);
+            let kept = sent.entry(nonce.clone(), || Sent { tried: None, id: None });
+            kept.tried.get_or_insert_with(SystemTime::now);
+            kept.id.clone()
+        };
+        if let Some(id) = known {
+            return Ok(id);
+        }
+        let mut body = self.body(post);
+        body["nonce"] = nonce.clone().into();
+        body["enforce_nonce"] = true.into();
+        if let Some(question) = self.pointed(chat, post, &nonce) {
+            body["message_reference"] = json!({"message_id": question, "fail_if_not_exists": false});
+        }
+        let files: Vec<_> = post.files.iter().map(|file| (file.name.clone(), file.path.clone())).collect();
+        if !files.is_empty() {
+            let named = files.iter().enumerate();
+            body["attachments"] = named.map(|(id, (name, _))| json!({"id": id, "filename": name})).collect();
+        }
+        let call = Call::post(format!("channels/{}/messages", id(chat)?), body).with_files(files);
+        let made: Made = self.rest.ask(&call).await?;
+        self.heard(&nonce, &made.id);
+        Ok(made.id)
+    }
+
+    /// Notes what Discord calls a message of ours.
+    pub(super) fn heard(&self, nonce: &str, message: &str) {
+        let mut sent = lock(&self.sent);
+        sent.entry(nonce.to_owned(), || Sent { tried: None, id: None }).id = Some(message.to_owned());
+    }
+
+    /// Looks for a message that may have been sent. The gateway tells marks, the list of messages does not: there it is
+    /// one of ours with the same words, later than when it was tried, that is not known to be another one.
+    pub(super) async fn find(&self, chat: &str, post: &Post, mark: &str) -> Found {
+        let nonce = nonce(mark);
+        let (tried, others) = {
+            let sent = lock(&self.sent);
+            let kept = sent.get(&nonce).cloned();
+            if let Some(id) = kept.as_ref().and_then(|sent| sent.id.clone()) {
+                return Found::There(id);
+            }
+            let others: Vec<String> = sent.iter().filter_map(|(_, sent)| sent.id.clone()).collect();
+            (kept.and_then(|sent| sent.tried), others)
+        };
+        let (Ok(channel), Some(me)) = (id(chat), self.me()) else { return Found::Unclear };
+        let earliest = match tried {
+            Some(tried) => tried - SKEW,
+            None => SystemTime::now() - UNREMEMBERED,
+        };
+        let question = post.reply_to.as_ref().and_then(|id| id.parse().ok()).unwrap_or_default();
+        let after = snowflake(earliest).max(question);
+        let call = Call::get(format!("channels/{channel}/messages")).with_query(format!("limit={LOOKED_AT}"));
+        let there: Vec<There> = match self.rest.ask(&call).await {
+            Ok(there) => there,
+            Err(fault) => {
+                tracing::debug!(why = fault.why(), "messages of Discord could not be looked at");
+                return Found::Unclear;
+            }
+        };
+        let fits = |message: &&There| {
+            message.author.id == me.user
+                && message.content.trim() == post.text.trim()
+                && message.id.parse::<u64>().is_ok_and(|id| id > after)
+                && !others.contains(&message.id)
+        };
+        match there.iter().filter(fits).min_by_key(|message| message.id.parse::<u64>().unwrap_or_default()) {
+            Some(message) => {
+                self.heard(&nonce, &message.id);
+                Found::There(message.id.clone())
+            }
+            None => Found::NotThere,
+        }
+    }
+
+    pub(super) async fn edit(&self, chat: &str, message: &str, post: &Post) -> Result<(), Undelivered> {
+        let path = format!("channels/{}/messages/{}", id(chat)?, id(message)?);
+        let call = Call::new(Method::PATCH, path).with_body(self.body(post));
+        Ok(self.rest.tell(&call).await?)
+    }
+
+    pub(super) async fn open_thread(&self, letter: &Letter, name: &str) -> Result<Room, Undelivered> {
+        if letter.room.kind != RoomKind::Group || letter.interaction.is_some() {
+            return Err(Undelivered::Never(
+                "a thread can only be opened from a message in a channel".to_owned(),
+            ));
+        }
+        let channel = id(&letter.room.chat)?;
+        let path = format!("channels/{channel}/messages/{}/threads", id(&letter.message)?);
+        let call = Call::post(path, json!({"name": name, "auto_archive_duration": ARCHIVE}));
+        let thread = match self.rest.ask::<Made>(&call).await {
+            Ok(made) => made.id,
+            // A thread has the id of the message it was opened from.
+            Err(fault) if fault.code() == Some(THREAD_IS_THERE) => letter.message.clone(),
+            Err(fault) => return Err(fault.into()),
+        };
+        self.join(&thread);
+        if let (Ok(thread), Ok(parent)) = (id(&thread), id(&letter.room.chat)) {
+            lock(&self.places).learn(Known::thread(thread, parent, name));
+        }
+        Ok(Room {
+            platform: Platform::Discord,
+            kind: RoomKind::Thread,
+            chat: thread.clone(),
+            thread: Some(thread),
+            parent: Some(letter.room.chat.clone()),
+            name: Some(name.to_owned()),
+        })
+    }
+
+    pub(super) async fn typing(&self, chat: &str) {
+        let Ok(channel) = id(chat) else { return };
+        let call = Call::new(Method::POST, format!("channels/{channel}/typing"));
+        if let Err(fault) = self.rest.tell(&call).await {
+            tracing::debug!(why = fault.why(), "typing could not be shown on Discord");
+        }
+    }
+
+    pub(super) async fn mark(&self, letter: &Letter, sign: Sign) {
+        if !self.settings.reactions || letter.interaction.is_some() {
+            return;
+        }
+        // The message that a thread was opened from is in the channel of the thread.
+        let is_start = letter.room.thread.as_deref() == Some(letter.message.as_str());
+        let chat = letter.room.parent.as_ref().filter(|_| is_start).unwrap_or(&letter.room.chat);
+        let (Ok(channel), Ok(message)) = (id(chat), id(&letter.message)) else { return };
+        let before = {
+            let mut signs = lock(&self.signs);
+            let key = (chat.clone(), letter.message.clone());
+            let before = signs.take(&key);
+            signs.put(key, sign);
+            before
+        };
+        if before == Some(sign) {
+            return;
+        }
+        // After a restart nobody knows what is there; it is what is shown while something is done.
+        let before = before.unwrap_or(if sign == Sign::Seen { Sign::Nothing } else { Sign::Seen });
+        for (method, emoji) in [(Method::PUT, emoji(sign)), (Method::DELETE, emoji(before))] {
+            let Some(emoji) = emoji else { continue };
+            let emoji = utf8_percent_encode(emoji, NON_ALPHANUMERIC);
+            let path = format!("channels/{channel}/messages/{message}/reactions/{emoji}/@me");
+            if let Err(fault) = self.rest.insist(&Call::new(method, path)).await {
+                tracing::debug!(why = fault.why(), "a reaction on Discord could not be changed");
+            }
+        }
+    }
+
+    pub(super) async fn whisper(&self, to: &Interaction, text: &str) {
+        let Some(me) = self.me() else {
+            tracing::warn!("nobody can be told anything on Discord before it is connected");
+            return;
+        };
+        let hook = format!("webhooks/{}/{}", me.application, utf8_percent_encode(&to.token, NON_TOKEN));
+        let letters: Vec<char> = text.chars().collect();
+        for part in letters.chunks(LONGEST) {
+            let mut body = json!({
+                "content": part.iter().collect::<String>(),
+                "allowed_mentions": {"parse": []},
+            });
+            let call = match lock(&self.waiting).take(&to.id) {
+                Some(()) => Call::new(Method::PATCH, format!("{hook}/messages/@original")),
+                None => {
+                    body["flags"] = MessageFlags::EPHEMERAL.bits().into();
+                    Call::new(Method::POST, hook.clone())
+                }
+            };
+            if let Err(fault) = self.rest.insist(&call.unsigned().with_body(body)).await {
+                tracing::warn!(why = fault.why(), "somebody could not be told something on Discord");
+                return;
+            }
+        }
+    }
+
+    /// What a message says, without what only a new one has.
+    fn body(&self, post: &Post) -> Value {
+        let chosen = self.settings.mentions;
+        let kinds = [
+            (chosen.everyone, MentionType::Everyone),
+            (chosen.roles, MentionType::Roles),
+            (chosen.users, MentionType::Users),
+        ];
+        let mentions = AllowedMentions {
+            parse: kinds.into_iter().filter_map(|(is_allowed, kind)| is_allowed.then_some(kind)).collect(),
+            replied_user: chosen.replied_user,
+            ..AllowedMentions::default()
+        };
+        json!({"content": post.text, "allowed_mentions": mentions, "components": rows(post)})
+    }
+
+    /// The message that one of ours points to.
+    fn pointed(&self, chat: &str, post: &Post, nonce: &str) -> Option<String> {
+        let question = post.reply_to.clone()?;
+        // The message that a thread was opened from is not in the thread.
+        if question == chat || question.parse::<u64>().is_err() {
+            return None;
+        }
+        let points = match self.settings.reply_to {
+            ReplyTo::Off => false,
+            ReplyTo::All => true,
+            ReplyTo::First => {
+                let mut pointing = lock(&self.pointing);
+                pointing.entry((chat.to_owned(), question.clone()), || nonce.to_owned()) == nonce
+            }
+        };
+        points.then_some(question)
+    }
+}
+
+/// What may stand in an address as it is.
+const NON_TOKEN: &percent_encoding::AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+
+/// Buttons, five in a row.
+fn rows(post: &Post) -> Vec<Component> {
+    let button = |button: &crate::channel::Button| {
+        Component::Button(Button {
+            custom_id: Some(button.value.clone()),
+            disabled: false,
+            emoji: None,
+            id: None,
+            label: Some(button.label.chars().take(80).collect()),
+            sku_id: None,
+            style: match button.look {
+                Look::Plain => ButtonStyle::Secondary,
+                Look::Go => ButtonStyle::Success,
+                Look::Stop => ButtonStyle::Danger,
+            },
+            url: None,
+        })
+    };
+    let rows = post.buttons.chunks(5).take(5);
+    rows.map(|row| Component::ActionRow(ActionRow { components: row.iter().map(button).collect(), id: None }))
+        .collect()
+}
+
+fn emoji(sign: Sign) -> Option<&'static str> {
+    match sign {
+        Sign::Seen => Some("👀"),
+        Sign::Done => Some("✅"),
+        Sign::Failed => Some("❌"),
+        Sign::Nothing => None,
+    }
+}
+
+/// A mark that Discord takes. The same mark is always the same.
+fn nonce(mark: &str) -> String {
+    if !mark.is_empty() && mark.len() <= LONGEST_NONCE && mark.is_ascii() {
+        return mark.to_owned();
+    }
+    let step = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    format!("{:016x}", mark.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+/// The first id of a time.
+fn snowflake(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    u64::try_from(since).unwrap_or_default().saturating_sub(EPOCH) << 22
+}
+
+/// The seconds since 1970 at which an id was made.
+pub(super) fn made_at(id: u64) -> u64 {
+    ((id >> 22) + EPOCH) / 1000
+}
+
+/// An id of the platform.
+fn id(text: &str) -> Result<Id<ChannelMarker>, Undelivered> {
+    let id = text.parse().ok().and_then(Id::new_checked);
+    id.ok_or_else(|| Undelivered::Never(format!("Discord has nothing that is called {text:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_fit_and_stay_the_same() {
+        assert_eq!(nonce("01J9ABCDEF.1"), "01J9ABCDEF.1");
+        let long = "a".repeat(26);
+        assert_eq!(nonce(&long), nonce(&long));
+        assert_eq!(nonce(&long).len(), 16);
+        assert_ne!(nonce(&long), nonce(&"a".repeat(27)));
+        assert_eq!(nonce("").len(), 16);
+    }
+
+    #[test]
+    fn ids_tell_their_time() {
+        let at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        assert_eq!(made_at(snowflake(at)), 1_700_000_000);
+        assert_eq!(snowflake(UNIX_EPOCH), 0);
+    }
+}
