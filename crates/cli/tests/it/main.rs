@@ -23,6 +23,7 @@ mod registry;
 mod request;
 mod room;
 mod sessions;
+mod smollm;
 mod status;
 mod tool;
 
