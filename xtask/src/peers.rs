@@ -15,6 +15,7 @@ mod models;
 mod podman;
 mod report;
 mod run;
+mod smollm;
 mod sshd;
 mod user;
 
@@ -40,6 +41,7 @@ Usage: cargo xtask peers up [--require] [NAME...]     install and start
        cargo xtask peers status [--json] [NAME...]    ask each
 
 Names: docker, podman, podman-rootless, sshd, apptainer, models (all, if none is given)
+       smollm, a real language model (started only if it is named)
 
 A peer that cannot be had is one loud line; with --require, or CI=true in the environment, it is a failure.
 State is kept in target/peers, or in the directory named by HERMES_PEERS_DIR.
@@ -54,10 +56,18 @@ enum Peer {
     Sshd,
     Apptainer,
     Models,
+    Smollm,
 }
 
-const ALL: [Peer; 6] =
-    [Peer::Docker, Peer::Podman, Peer::PodmanRootless, Peer::Sshd, Peer::Apptainer, Peer::Models];
+const ALL: [Peer; 7] = [
+    Peer::Docker,
+    Peer::Podman,
+    Peer::PodmanRootless,
+    Peer::Sshd,
+    Peer::Apptainer,
+    Peer::Models,
+    Peer::Smollm,
+];
 
 impl Peer {
     fn name(self) -> &'static str {
@@ -68,6 +78,7 @@ impl Peer {
             Self::Sshd => sshd::NAME,
             Self::Apptainer => apptainer::NAME,
             Self::Models => models::NAME,
+            Self::Smollm => smollm::NAME,
         }
     }
 
@@ -79,13 +90,19 @@ impl Peer {
             Self::Sshd => sshd::NEEDS,
             Self::Apptainer => apptainer::NEEDS,
             Self::Models => models::NEEDS,
+            Self::Smollm => smollm::NEEDS,
         };
         let images = if self.uses_images() { images::NEEDS } else { &[] };
         apt::unmet(&[apt::CELL, own, images])
     }
 
     fn uses_images(self) -> bool {
-        !matches!(self, Self::Sshd | Self::Models)
+        !matches!(self, Self::Sshd | Self::Models | Self::Smollm)
+    }
+
+    /// Whether it is started only if somebody names it.
+    fn is_optional(self) -> bool {
+        self == Self::Smollm
     }
 
     /// Whether it is something that runs, or only something to be run.
@@ -101,6 +118,7 @@ impl Peer {
             Self::Sshd => sshd::up(dirs),
             Self::Apptainer => apptainer::up(dirs),
             Self::Models => models::up(dirs),
+            Self::Smollm => smollm::up(dirs),
         }
     }
 
@@ -112,6 +130,7 @@ impl Peer {
             Self::Sshd => sshd::down(dirs),
             Self::Apptainer => apptainer::down(dirs),
             Self::Models => models::down(dirs),
+            Self::Smollm => smollm::down(dirs),
         }
     }
 
@@ -123,6 +142,7 @@ impl Peer {
             Self::Sshd => sshd::probe(dirs),
             Self::Apptainer => apptainer::probe(dirs),
             Self::Models => models::probe(dirs),
+            Self::Smollm => smollm::probe(dirs),
         }
     }
 }
@@ -133,8 +153,8 @@ struct Request {
     option: bool,
 }
 
-/// Parses `[OPTION] [NAME...]`.
-fn parse(args: &[String], option: &str) -> Result<Request> {
+/// Parses `[OPTION] [NAME...]`. Without a name those are meant that are given.
+fn parse(args: &[String], option: &str, unnamed: impl Iterator<Item = Peer>) -> Result<Request> {
     let mut request = Request { peers: Vec::new(), option: false };
     for arg in args {
         if arg == option {
@@ -145,7 +165,7 @@ fn parse(args: &[String], option: &str) -> Result<Request> {
         }
     }
     if request.peers.is_empty() {
-        request.peers.extend(ALL);
+        request.peers.extend(unnamed);
     }
     Ok(request)
 }
@@ -167,7 +187,8 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
         }
         other => return usage(anyhow!("unknown task `{other}`")),
     };
-    match parse(rest, option) {
+    let unnamed = ALL.into_iter().filter(|peer| verb != "up" || !peer.is_optional());
+    match parse(rest, option, unnamed) {
         Ok(request) => task(&Dirs::find()?, request),
         Err(fault) => usage(fault),
     }
@@ -210,6 +231,15 @@ fn up(dirs: &Dirs, request: Request) -> Result<ExitCode> {
                 if required {
                     code = ExitCode::FAILURE;
                 }
+            }
+        }
+    }
+    for peer in ALL.into_iter().filter(|peer| peer.is_optional() && !request.peers.contains(peer)) {
+        let name = peer.name();
+        match report.peers.iter().find(|known| known.name == name) {
+            Some(known @ report::Peer { condition: Condition::Up { .. }, .. }) => println!("{}", line(known)),
+            _ => {
+                eprintln!("LEFT OUT PEER {name}: it is optional; start it with: cargo xtask peers up {name}")
             }
         }
     }
@@ -403,6 +433,7 @@ fn line(peer: &report::Peer) -> String {
         Condition::Up { access: Access::Apptainer { launch, version, .. } } => {
             format!("{name}: up, version {version} as {}", launch.join(" "))
         }
+        Condition::Up { access: Access::Model { url, model } } => format!("{name}: up, {model} at {url}"),
         Condition::Up { access: Access::Models { version, .. } } => {
             format!("{name}: there, versions {version}")
         }

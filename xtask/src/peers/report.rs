@@ -67,7 +67,7 @@ pub(crate) struct Image {
 /// One peer and its condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Peer {
-    /// `docker`, `podman`, `podman-rootless`, `sshd`, `apptainer` or `models`.
+    /// `docker`, `podman`, `podman-rootless`, `sshd`, `apptainer`, `models` or `smollm`.
     pub(crate) name: String,
     /// What can be done with it now.
     #[serde(flatten)]
@@ -145,6 +145,13 @@ pub(crate) enum Access {
         aimock: PathBuf,
         /// The versions of the packages.
         version: String,
+    },
+    /// A language model that answers as OpenAI's do, without a key.
+    Model {
+        /// What the paths of OpenAI's API are put behind.
+        url: String,
+        /// The name of the model.
+        model: String,
     },
 }
 

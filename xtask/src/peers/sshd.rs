@@ -28,9 +28,10 @@ pub(crate) const NEEDS: &[Need] = &[
     Need { program: "ssh-keygen", package: "openssh-client" },
 ];
 
-const HOST: &str = "127.0.0.1";
+pub(crate) const HOST: &str = "127.0.0.1";
 const ROOT_ALIAS: &str = "hermes-test";
 const USER_ALIAS: &str = "hermes-test-user";
+const PORT: &str = "ssh/port";
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Starts sshd if it does not let us in.
@@ -42,10 +43,7 @@ pub(crate) fn up(dirs: &Dirs) -> Result<()> {
         make_key(&dirs.state(key))?;
     }
     let cell = Cell::new(dirs, NAME);
-    let port = match recorded_port(dirs) {
-        Some(port) if cell.init()?.is_some() || free(port) => port,
-        _ => TcpListener::bind((HOST, 0))?.local_addr()?.port(),
-    };
+    let port = port(dirs, PORT, &cell)?;
     write_files(dirs, port, &user.name)?;
     let spec = Spec {
         network: Sharing::Machine,
@@ -64,7 +62,7 @@ pub(crate) fn down(dirs: &Dirs) -> Result<()> {
 
 /// Logs in.
 pub(crate) fn probe(dirs: &Dirs) -> Result<Access> {
-    let port = recorded_port(dirs).context("never started")?;
+    let port = recorded_port(dirs, PORT).context("never started")?;
     log_in(dirs)?;
     Ok(Access::Ssh {
         config: dirs.state("ssh/config"),
@@ -97,8 +95,16 @@ fn make_key(path: &Path) -> Result<()> {
     run::output(&mut keygen, LIMIT).map(drop)
 }
 
-fn recorded_port(dirs: &Dirs) -> Option<u16> {
-    fs::read_to_string(dirs.state("ssh/port")).ok()?.trim().parse().ok()
+/// The port that a cell has, or had and can have again, or else a free one.
+pub(crate) fn port(dirs: &Dirs, record: &str, cell: &Cell<'_>) -> Result<u16> {
+    match recorded_port(dirs, record) {
+        Some(port) if cell.init()?.is_some() || free(port) => Ok(port),
+        _ => Ok(TcpListener::bind((HOST, 0))?.local_addr()?.port()),
+    }
+}
+
+fn recorded_port(dirs: &Dirs, record: &str) -> Option<u16> {
+    fs::read_to_string(dirs.state(record)).ok()?.trim().parse().ok()
 }
 
 fn free(port: u16) -> bool {
@@ -153,5 +159,5 @@ fn write_files(dirs: &Dirs, port: u16, user: &str) -> Result<()> {
         known_hosts = known_hosts.display(),
     );
     dirs::write(&dirs.state("ssh/config"), &client, 0o644)?;
-    dirs::write(&dirs.state("ssh/port"), &format!("{port}\n"), 0o644)
+    dirs::write(&dirs.state(PORT), &format!("{port}\n"), 0o644)
 }

@@ -24,6 +24,7 @@ mod registry;
 mod request;
 mod room;
 mod sessions;
+mod smollm;
 mod status;
 mod tool;
 

@@ -1,0 +1,47 @@
+//! A chat with a real model, the optional peer `smollm`.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::desk::Desk;
+
+/// The address of the model, and its name; nothing if it is not up.
+#[expect(clippy::disallowed_methods, reason = "where the peers are is said by whoever starts the tests")]
+fn model() -> Option<(String, String)> {
+    let told = std::env::var_os("HERMES_PEERS_DIR").map(PathBuf::from);
+    let directory = told.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"));
+    let text = fs::read_to_string(directory.join("peers.json")).unwrap_or_else(|_| "{}".to_owned());
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let peer = report["peers"].as_array().into_iter().flatten().find(|peer| peer["name"] == "smollm")?;
+    let text = |name: &str| peer["access"][name].as_str().map(str::to_owned);
+    Some((text("url")?, text("model")?))
+}
+
+#[test]
+fn a_real_model_answers() {
+    let Some((url, model)) = model() else {
+        let left =
+            "LEFT OUT PEER smollm: NO REAL MODEL WAS ASKED; get it with: cargo xtask peers up smollm\n";
+        // Not a printing macro: what those print in a test that passes is never seen.
+        io::stderr().write_all(left.as_bytes()).unwrap();
+        return;
+    };
+    let config = format!("model:\n  default: {model}\n  provider: custom\n  base_url: {url}\n");
+    let desk = Desk::new("chat", &config);
+    let done = desk.run(&["-q", "Say hello."]);
+    assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{done:?}");
+    assert!(!done.out.trim().is_empty(), "{done:?}");
+    let second = desk.run(&["--json", "--resume", "last", "-q", "Say hello again."]);
+    let document = second.json();
+    assert_eq!(
+        [&document["exit"], &document["model"], &document["calls"]],
+        [&json!("answered"), &json!(model), &json!(1)],
+        "{second:?}"
+    );
+    assert!(!document["text"].as_str().unwrap().trim().is_empty(), "{second:?}");
+    let counted = |name: &str| document["usage"][name].as_u64().unwrap();
+    assert!(counted("input") + counted("cache_read") > 0 && counted("output") > 0, "{second:?}");
+}
