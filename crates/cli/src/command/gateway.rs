@@ -53,7 +53,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ExitCode, Failure> 
     if let Some(warning) = house::warning(config) {
         context.screen.warn(&warning);
     }
-    let accounts = chat::accounts(config)?;
+    let accounts = chat::accounts(config);
     if accounts.is_empty() {
         return Err(Failure::new(Kind::Configuration, "no chat platform is set up")
             .hint("`hermes config set discord.bot_token TOKEN` connects a Discord bot"));
@@ -84,7 +84,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ExitCode, Failure> 
     let mut channels = JoinSet::new();
     for account in accounts {
         let (platform, people) = (account.platform(), account.people(config, &store));
-        let channel: Arc<dyn Channel> = account.connect(&store).await?;
+        let channel: Arc<dyn Channel> = account.channel(&store).await?;
         let (health, watched) = watch::channel(Health::Connecting);
         state.watch(platform, watched);
         let house = Arc::clone(&house) as Arc<dyn House>;
@@ -145,7 +145,7 @@ fn account_lock(context: &Context, account: &Account) -> Result<PathBuf, Failure
     let folder = state.join("hermes").join("gateway-locks");
     make_home(&folder)?;
     let hash: String =
-        Sha256::digest(account.secret()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Sha256::digest(account.secret().expose()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     Ok(folder.join(format!("{}-{hash}.lock", account.platform().word())))
 }
 

@@ -2,32 +2,95 @@
 
 use std::sync::Arc;
 
+use hermes_gateway::discord::{self, Discord, Past};
 use hermes_gateway::people::People;
 use hermes_gateway::{Channel, Platform};
 use hermes_store::Store;
+use hermes_types::Secret;
 
-use crate::config::keys::Config;
+use crate::config::keys::{self, Config};
+use crate::config::setting::CommaList;
 use crate::failure::Failure;
+use crate::wire::store::told;
 
 /// One account on one platform.
-pub(crate) enum Account {}
+pub(crate) enum Account {
+    /// A bot on Discord.
+    Discord(Box<discord::Settings>),
+}
 
 /// All accounts that are set up.
-pub(crate) fn accounts(_config: &Config) -> Result<Vec<Account>, Failure> {
-    Ok(Vec::new())
+pub(crate) fn accounts(config: &Config) -> Vec<Account> {
+    let discord = config.discord.bot_token.clone().map(|token| Account::Discord(Box::new(bot(config, token))));
+    discord.into_iter().collect()
+}
+
+fn bot(config: &Config, token: Secret) -> discord::Settings {
+    let chosen = &config.discord;
+    let channels = |list: &CommaList| list.0.iter().collect();
+    discord::Settings {
+        api_base: chosen.api_base.clone(),
+        gateway_url: chosen.gateway_url.clone(),
+        require_mention: chosen.require_mention,
+        free_response_channels: channels(&chosen.free_response_channels),
+        thread_require_mention: chosen.thread_require_mention,
+        auto_thread: chosen.auto_thread,
+        no_thread_channels: channels(&chosen.no_thread_channels),
+        allowed_channels: channels(&chosen.allowed_channels),
+        ignored_channels: channels(&chosen.ignored_channels),
+        allow_bots: match chosen.allow_bots {
+            keys::Bots::None => discord::Bots::None,
+            keys::Bots::Mentions => discord::Bots::Mentions,
+            keys::Bots::All => discord::Bots::All,
+        },
+        reactions: chosen.reactions,
+        reply_to: match chosen.reply_to_mode {
+            keys::ReplyTo::Off => discord::ReplyTo::Off,
+            keys::ReplyTo::First => discord::ReplyTo::First,
+            keys::ReplyTo::All => discord::ReplyTo::All,
+        },
+        mentions: discord::Mentions {
+            everyone: chosen.allow_mention_everyone,
+            roles: chosen.allow_mention_roles,
+            users: chosen.allow_mention_users,
+            replied_user: chosen.allow_mention_replied_user,
+        },
+        max_attachment_bytes: chosen.max_attachment_bytes,
+        command_sync: match chosen.command_sync_policy {
+            keys::CommandSync::Safe => discord::CommandSync::Safe,
+            keys::CommandSync::Bulk => discord::CommandSync::Bulk,
+            keys::CommandSync::Off => discord::CommandSync::Off,
+        },
+        ..discord::Settings::new(token)
+    }
 }
 
 impl Account {
     pub(crate) fn platform(&self) -> Platform {
-        match *self {}
+        match self {
+            Self::Discord(_) => Platform::Discord,
+        }
     }
-    pub(crate) fn secret(&self) -> &str {
-        match *self {}
+
+    /// What nobody else has: two gateways with the same would both answer.
+    pub(crate) fn secret(&self) -> &Secret {
+        match self {
+            Self::Discord(settings) => &settings.token,
+        }
     }
+
+    /// Who is let in.
     pub(crate) fn people(&self, _config: &Config, _store: &Store) -> People {
-        match *self {}
+        People
     }
-    pub(crate) async fn connect(self, _store: &Store) -> Result<Arc<dyn Channel>, Failure> {
-        match self {}
+
+    /// The account, ready to be connected.
+    pub(crate) async fn channel(self, store: &Store) -> Result<Arc<dyn Channel>, Failure> {
+        let word = self.platform().word();
+        let threads = store.threads(word).await.map_err(told)?;
+        let last = store.last_letters(word).await.map_err(told)?;
+        match self {
+            Self::Discord(settings) => Ok(Arc::new(Discord::new(*settings, Past { threads, last }))),
+        }
     }
 }
