@@ -1,5 +1,7 @@
 //! The Discord server, judged by the usual client.
 
+mod strict;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -87,7 +89,7 @@ async fn the_usual_client_lives_on_it() {
     let choice = server.wait_for(with_button).await.unwrap();
     let reply = server.press(ann, choice, "yes").await.unwrap();
     assert_eq!((reply.kind, reply.message), (7, Some(choice)));
-    assert_eq!(bot.saw().await, json!(["pressed", "ann", "pressed"]));
+    assert_eq!(bot.saw().await, json!(["pressed", "ann", "choose"]));
     assert!(server.press(ann, choice, "yes").await.is_err(), "the button is disabled");
 
     let options = json!([{"name": "question", "type": 3, "value": "why"}]);
