@@ -54,7 +54,7 @@ async fn the_usual_client_lives_on_it() {
     let ann = server.user("ann");
     let guild = server.guild("house", &[ann]);
     let room = server.channel(guild, "general");
-    server.forum(guild, "ideas");
+    let ideas = server.forum(guild, "ideas");
     let mut bot = Bot::start(&models.python, &server);
     assert_eq!(bot.saw().await, json!(["ready", "hermes", ["house"], ["ask"], "ann"]));
 
@@ -108,6 +108,8 @@ async fn the_usual_client_lives_on_it() {
     server.say(ann, room, "forum");
     assert_eq!(bot.saw().await[1], "forum");
     assert_eq!(bot.saw().await, json!(["post", "a post", "its first message"]));
+    let same = server.look(|world| world.messages[&world.threads_of(ideas)[0].id].content.clone());
+    assert_eq!(same, "its first message");
 
     let slip = server.say(ann, room, "slip");
     assert_eq!(bot.saw().await[1], "slip");
