@@ -1,10 +1,11 @@
 //! A conversation: what was said, who answers, and the hands that do the work.
 
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_model::{Client, Effort, Endpoint};
-use hermes_store::{Clash, NewSession, Prompt, SessionId, Store};
+use hermes_store::{Clash, LetterId, NewPart, NewSession, Prompt, SessionId, Store};
 use hermes_types::{CallId, Message, Usage};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -67,7 +68,28 @@ pub enum Error {
 pub struct Control {
     /// Ends it.
     pub stop: CancellationToken,
+    /// What it answers and how, where that goes by mail.
+    pub mail: Mail,
     steering: Arc<Mutex<Vec<String>>>,
+}
+
+/// The letters a turn answers, and what is written back. Both are kept with the turn: whatever happens, a letter is answered
+/// if its turn has ended, and only then.
+#[derive(Clone, Default)]
+pub struct Mail {
+    /// The letters. A turn that is carried on knows its own.
+    pub letters: Vec<LetterId>,
+    /// What is written back when a turn ends so, with these words.
+    pub reply: Option<Replying>,
+}
+
+/// Writes the reply to what a turn answers.
+pub type Replying = Arc<dyn Fn(&Exit, &str) -> Vec<NewPart> + Send + Sync>;
+
+impl fmt::Debug for Mail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mail").field("letters", &self.letters).finish_non_exhaustive()
+    }
 }
 
 impl Control {

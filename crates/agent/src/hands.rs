@@ -89,6 +89,8 @@ impl fmt::Debug for Setup {
 pub struct Hands {
     setup: Setup,
     sandbox: OnceCell<Sandbox>,
+    /// Who is served now, and who may answer questions.
+    served: Mutex<(Person, Attendance)>,
     denied: Mutex<Turn>,
     pub(crate) todo: Mutex<Todo>,
     pub(crate) notes: Mutex<Notes>,
@@ -129,6 +131,7 @@ impl Hands {
     /// Hands that have done nothing yet. The place is made when the first tool needs it.
     pub fn new(setup: Setup) -> Self {
         Self {
+            served: Mutex::new((setup.person.clone(), setup.attendance.clone())),
             setup,
             sandbox: OnceCell::new(),
             denied: Mutex::new(Turn::default()),
@@ -150,6 +153,11 @@ impl Hands {
     /// The place that was opened, if any tool needed it, for whoever is to end it.
     pub fn into_sandbox(self) -> Option<Sandbox> {
         self.sandbox.into_inner()
+    }
+
+    /// Serves somebody else of the same session from now on.
+    pub fn serve(&self, person: Person, attendance: Attendance) {
+        *lock(&self.served) = (person, attendance);
     }
 
     /// What was denied in the turn before may be asked about again.
@@ -330,11 +338,12 @@ impl Hands {
 
     /// The circumstances of everything that is done here.
     fn origin(&self) -> Origin {
+        let (person, attendance) = lock(&self.served).clone();
         Origin {
-            person: self.setup.person.clone(),
+            person,
             door: self.setup.door,
             session: self.setup.plan.session().clone(),
-            attendance: self.setup.attendance.clone(),
+            attendance,
             place: self.setup.plan.place(),
         }
     }

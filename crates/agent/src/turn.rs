@@ -73,7 +73,8 @@ impl Conversation {
     /// Has a person's words answered.
     pub async fn say(&mut self, text: &str, control: &Control, watch: Watch<'_>) -> Result<Ended, Error> {
         let (message, at) = (Message::User { text: text.to_owned() }, now());
-        let turn = self.store.open_turn(&self.id, vec![Entry::new(message.clone(), at)], at).await?;
+        let opening = vec![Entry::new(message.clone(), at)];
+        let turn = self.store.open_turn(&self.id, opening, control.mail.letters.clone(), at).await?;
         self.history.push(message);
         self.hands.begin_turn();
         self.turn(turn, false, control, watch).go().await
@@ -351,7 +352,11 @@ impl Turn<'_> {
     async fn take_up(&mut self) -> Result<Next, Error> {
         let open = self.of.store.open_calls(&self.of.id).await?;
         if open.is_empty() {
-            return Ok(Next::GoOn);
+            // It may have been answered and not closed.
+            return Ok(match self.of.history.last() {
+                Some(answer @ Message::Assistant { .. }) => Next::End(Exit::Answered, answer.text()),
+                _ => Next::GoOn,
+            });
         }
         let all = self.of.history.iter().rev().find(|message| matches!(message, Message::Assistant { .. }));
         let all: Vec<Call> = all.into_iter().flat_map(Message::calls).cloned().collect();
@@ -435,7 +440,8 @@ impl Turn<'_> {
         for spent in std::mem::take(&mut self.spent) {
             self.of.store.spend(&self.of.id, spent).await?;
         }
-        self.of.store.close_turn(self.occasion.turn, exit.word(), now()).await?;
+        let parts = self.control.mail.reply.as_ref().map(|reply| reply(&exit, &text)).unwrap_or_default();
+        self.of.store.close_turn(self.occasion.turn, exit.word(), parts, now()).await?;
         tracing::info!(session = self.of.id.as_str(), exit = exit.word(), asked = self.asked, "turn ended");
         Ok(Ended {
             exit,

@@ -1,4 +1,5 @@
-//! What survives a restart: sessions and their messages, turns, questions and answers, grants, spending.
+//! What survives a restart: sessions and their messages, turns, questions and answers, grants, spending, and the mail of
+//! chats.
 //!
 //! [`Store`] is a cheap handle on one SQLite file, `hermes.db` in the home. One thread writes; reads go through a few connections
 //! of their own and never wait for it. Several processes may use the file at once.
@@ -21,8 +22,10 @@ mod export;
 mod file;
 mod grant;
 mod history;
+mod inbox;
 mod lock;
 mod message;
+mod outbox;
 mod presence;
 mod question;
 mod remove;
@@ -30,6 +33,7 @@ mod search;
 mod session;
 mod spending;
 mod store;
+mod thread;
 mod turn;
 mod watch;
 
@@ -38,8 +42,10 @@ pub use export::Export;
 pub use file::FILE_NAME;
 pub use grant::{Grant, GrantScope, NewGrant};
 pub use history::{Undone, Which};
+pub use inbox::{Letter, LetterId, NewLetter};
 pub use lock::Holder;
 pub use message::{Entry, Kept, Seq};
+pub use outbox::{Delivery, NewPart, Outgoing, PartId};
 pub use presence::Held;
 pub use question::{Answer, Answering, AskedBy, Choice, NewQuestion, Question, QuestionState};
 pub use remove::Pruned;

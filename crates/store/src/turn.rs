@@ -8,8 +8,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::{Error, Fault};
 use crate::history;
+use crate::inbox::{self, LetterId};
 
 use crate::message::{Entry, Kept, Seq};
+use crate::outbox::{self, NewPart};
 use crate::presence::{Held, Presence};
 use crate::session::{self, SessionId};
 use crate::spending::{self, Spent};
@@ -25,6 +27,10 @@ pub struct TurnId(i64);
 impl TurnId {
     pub(crate) fn number(self) -> i64 {
         self.0
+    }
+
+    pub(crate) fn from_number(number: i64) -> Self {
+        Self(number)
     }
 }
 
@@ -62,11 +68,12 @@ pub struct OpenTurn {
 }
 
 impl Store {
-    /// Begins a turn with what a person said. A session has one turn at a time.
+    /// Begins a turn with what a person said, and notes the letters that say it. A session has one turn at a time.
     pub async fn open_turn(
         &self,
         session: &SessionId,
         opening: Vec<Entry>,
+        letters: Vec<LetterId>,
         at: Timestamp,
     ) -> Result<TurnId, Error> {
         let (session, presence) = (session.clone(), self.presence());
@@ -83,6 +90,7 @@ impl Store {
             }
             let turn = transaction.last_insert_rowid();
             history::add(transaction, n, &opening)?;
+            inbox::join(transaction, &letters, TurnId(turn))?;
             Ok(TurnId(turn))
         })
         .await
@@ -107,13 +115,24 @@ impl Store {
         .await
     }
 
-    /// Ends a turn, for a reason in a word.
-    pub async fn close_turn(&self, turn: TurnId, exit: &str, at: Timestamp) -> Result<(), Error> {
+    /// Ends a turn, for a reason in a word. What is said about its letters is kept with it, and they are done.
+    pub async fn close_turn(
+        &self,
+        turn: TurnId,
+        exit: &str,
+        parts: Vec<NewPart>,
+        at: Timestamp,
+    ) -> Result<(), Error> {
         let exit = exit.to_owned();
         self.write(move |transaction| {
             let sql = "UPDATE turns SET ended = ?2, exit = ?3 WHERE n = ?1 AND ended IS NULL";
             let ended = transaction.prepare_cached(sql)?.execute(params![turn.0, at.seconds(), exit])?;
-            if ended == 0 { Err(Error::NoTurn.into()) } else { Ok(()) }
+            if ended == 0 {
+                return Err(Error::NoTurn.into());
+            }
+            inbox::finish(transaction, &inbox::of_turn(transaction, turn)?, at)?;
+            outbox::add(transaction, &parts, at)?;
+            Ok(())
         })
         .await
     }

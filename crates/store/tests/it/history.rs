@@ -204,10 +204,10 @@ async fn what_was_said_first_comes_back_to_be_said_again() {
     let undone = store.undo(&id, 99).await.unwrap().unwrap();
     assert_eq!((undone.messages, undone.text.as_str()), (2, "one"));
     assert_eq!(store.undo(&id, 1).await.unwrap(), None);
-    let turn = store.open_turn(&id, vec![], at(2)).await.unwrap();
+    let turn = store.open_turn(&id, vec![], vec![], at(2)).await.unwrap();
     assert!(matches!(store.undo(&id, 1).await, Err(Error::AtWork(_))));
     assert!(matches!(store.restore(&id).await, Err(Error::AtWork(_))));
-    store.close_turn(turn, "text", at(2)).await.unwrap();
+    store.close_turn(turn, "text", vec![], at(2)).await.unwrap();
     assert_eq!((store.restore(&id).await.unwrap(), store.restore(&id).await.unwrap()), (2, 2));
     assert_eq!(store.history(&id).await.unwrap().len(), 4);
 }

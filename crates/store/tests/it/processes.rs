@@ -136,7 +136,7 @@ async fn the_turn_of_a_killed_process_goes_on_in_another() {
     assert_eq!(open, [CallId::new("b")]);
     let result = Message::Tool { call: CallId::new("b"), name: "t".to_owned(), text: "done".to_owned() };
     store.append(&id, Step::one(result, at(2))).await.unwrap();
-    store.close_turn(turn.id, "text", at(2)).await.unwrap();
+    store.close_turn(turn.id, "text", vec![], at(2)).await.unwrap();
     assert_eq!(store.unfinished().await.unwrap(), []);
 }
 

@@ -79,7 +79,7 @@ async fn questions_are_listed_as_long_as_they_wait() {
     let home = Home::new();
     let store = home.store().await;
     let id = session(&store).await;
-    let turn = store.open_turn(&id, vec![Entry::new(user("x"), at(0))], at(0)).await.unwrap();
+    let turn = store.open_turn(&id, vec![Entry::new(user("x"), at(0))], vec![], at(0)).await.unwrap();
     let asked_by = Some(AskedBy { session: id.clone(), turn, call: CallId::new("c1") });
     store.ask(NewQuestion { asked_by, ..question("q_a") }).await.unwrap();
     store.ask(NewQuestion { expires: at(10), ..question("q_b") }).await.unwrap();
@@ -95,7 +95,7 @@ async fn questions_are_listed_as_long_as_they_wait() {
     assert_eq!((&kept.stored, &kept.approvers), (&question("q_a").stored, &question("q_a").approvers));
     let named = async |text: &str| store.questions_named(text).await.unwrap().len();
     assert_eq!((named("q_").await, named("q_a").await, named("").await, named("%").await), (2, 1, 0, 0));
-    store.close_turn(turn, "text", at(11)).await.unwrap();
+    store.close_turn(turn, "text", vec![], at(11)).await.unwrap();
     store.remove(&id).await.unwrap();
     assert_eq!(store.question("q_a").await.unwrap(), None, "it goes with its session");
 }

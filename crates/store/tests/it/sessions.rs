@@ -154,10 +154,10 @@ async fn delegates_go_with_their_parent_and_others_stay() {
     let deeper = child(&store, &delegate, Lineage::Delegate).await;
     let branch = child(&store, &delegate, Lineage::Branch).await;
     let next = child(&store, &parent, Lineage::Continuation).await;
-    let turn = store.open_turn(&deeper, vec![], at(1)).await.unwrap();
+    let turn = store.open_turn(&deeper, vec![], vec![], at(1)).await.unwrap();
     assert!(matches!(store.remove(&parent).await, Err(Error::AtWork(_))), "a part of it is at work");
     assert!(store.session(&delegate).await.is_ok(), "nothing was removed");
-    store.close_turn(turn, "text", at(1)).await.unwrap();
+    store.close_turn(turn, "text", vec![], at(1)).await.unwrap();
     assert_eq!(store.remove(&parent).await.unwrap(), 3);
     for gone in [&parent, &delegate, &deeper] {
         assert!(matches!(store.session(gone).await, Err(Error::NoSession(_))));

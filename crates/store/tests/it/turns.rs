@@ -24,8 +24,8 @@ async fn a_turn_is_one_message_and_its_steps() {
     let home = Home::new();
     let store = home.store().await;
     let id = session(&store).await;
-    let turn = store.open_turn(&id, vec![Entry::new(user("list"), at(1))], at(1)).await.unwrap();
-    let again = store.open_turn(&id, vec![Entry::new(user("more"), at(1))], at(1)).await;
+    let turn = store.open_turn(&id, vec![Entry::new(user("list"), at(1))], vec![], at(1)).await.unwrap();
+    let again = store.open_turn(&id, vec![Entry::new(user("more"), at(1))], vec![], at(1)).await;
     assert!(matches!(again, Err(Error::AtWork(_))), "{again:?}");
     assert_eq!(store.open_calls(&id).await.unwrap(), []);
     let places = store.append(&id, Step::one(asks(&["a", "b", "c"]), at(2))).await.unwrap();
@@ -40,10 +40,10 @@ async fn a_turn_is_one_message_and_its_steps() {
     store.append(&id, Step::one(result("c"), at(4))).await.unwrap();
     assert_eq!(store.open_calls(&id).await.unwrap(), []);
     store.append(&id, Step::one(said("that is all"), at(5))).await.unwrap();
-    store.close_turn(turn, "text", at(5)).await.unwrap();
-    assert!(matches!(store.close_turn(turn, "text", at(6)).await, Err(Error::NoTurn)));
+    store.close_turn(turn, "text", vec![], at(5)).await.unwrap();
+    assert!(matches!(store.close_turn(turn, "text", vec![], at(6)).await, Err(Error::NoTurn)));
     assert_eq!(store.unfinished().await.unwrap(), []);
-    store.open_turn(&id, vec![], at(7)).await.unwrap();
+    store.open_turn(&id, vec![], vec![], at(7)).await.unwrap();
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn an_opening_that_fails_opens_no_turn() {
     let store = home.store().await;
     let id = session(&store).await;
     let large = Entry::new(user(&"x".repeat(33 << 20)), at(1));
-    let refused = store.open_turn(&id, vec![Entry::new(user("a"), at(1)), large], at(1)).await;
+    let refused = store.open_turn(&id, vec![Entry::new(user("a"), at(1)), large], vec![], at(1)).await;
     assert!(matches!(refused, Err(Error::TooLarge { .. })), "{refused:?}");
     assert_eq!(store.turn(&id).await.unwrap(), None);
     assert_eq!(store.history(&id).await.unwrap(), []);
@@ -111,7 +111,7 @@ async fn a_continuation_takes_the_turn_along() {
     let store = home.store().await;
     let old = session(&store).await;
     store.set_title(&old, "Long talk", hermes_store::Clash::Refuse).await.unwrap();
-    let turn = store.open_turn(&old, vec![Entry::new(user("go on"), at(1))], at(1)).await.unwrap();
+    let turn = store.open_turn(&old, vec![Entry::new(user("go on"), at(1))], vec![], at(1)).await.unwrap();
     let prompt = Prompt { text: "again".to_owned(), tools: "[1]".to_owned() };
     let beginning = vec![Entry::new(user("summary"), at(2)), Entry::new(asks(&["a"]), at(2))];
     let new = store.continuation(&old, prompt.clone(), beginning, at(2)).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_continuation_takes_the_turn_along() {
     assert_eq!(store.turn(&old).await.unwrap(), None);
     assert_eq!(store.turn(&new).await.unwrap().unwrap().id, turn);
     store.append(&new, Step::one(result("a"), at(3))).await.unwrap();
-    store.close_turn(turn, "text", at(3)).await.unwrap();
+    store.close_turn(turn, "text", vec![], at(3)).await.unwrap();
     assert_eq!(store.history(&old).await.unwrap().len(), 1);
     assert_eq!(store.history(&new).await.unwrap().len(), 3);
     for word in ["Long talk", old.as_str(), "last"] {

@@ -73,7 +73,7 @@ async fn answer(file: &Path, id: &str) {
 async fn turn(file: &Path) {
     let store = Store::open(file).await.unwrap();
     let session = store.create(new_session(), at()).await.unwrap();
-    store.open_turn(&session, vec![Entry::new(user("do it".to_owned()), at())], at()).await.unwrap();
+    store.open_turn(&session, vec![Entry::new(user("do it".to_owned()), at())], vec![], at()).await.unwrap();
     let call = |id: &str| {
         let call = Call {
             id: CallId::new(id),

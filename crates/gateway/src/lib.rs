@@ -1,0 +1,19 @@
+//! Chats: from a message of a person to its answer, whatever happens in between.
+//!
+//! A [`Channel`] is one account on one platform. What people write there becomes a [`Letter`]; it is kept in the store before
+//! the platform is told that it arrived, and is done when what is written back is kept as well. Delivery goes on from there
+//! until it is known to have succeeded or to be impossible.
+//!
+//! *Invariants.* Nothing is done for somebody who was not let in, but to tell them how to ask for it. Every letter belongs
+//! to the one who wrote it; words of two people are never put together. Each session has one task that works on it, and one key,
+//! which one function makes.
+//!
+//! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does.
+
+pub mod channel;
+pub mod key;
+pub mod letter;
+
+pub use channel::{Arrival, Channel, Desk, Health, Incoming, Manners, Post, Undelivered};
+pub use key::{Sharing, session_key};
+pub use letter::{Letter, Platform, Press, Room, RoomKind, Sender};

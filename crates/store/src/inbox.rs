@@ -1,0 +1,195 @@
+//! Letters: what people said in chats. Each is kept once, before anything is done about it, and is done when what is said about
+//! it is kept as well.
+
+use hermes_types::{Person, SessionKey, Timestamp};
+use rusqlite::{Connection, Row, Transaction, params};
+use serde_json::Value;
+
+use crate::error::{Error, Fault};
+use crate::message::bounded;
+use crate::outbox::{self, NewPart, PartId};
+use crate::store::Store;
+use crate::turn::TurnId;
+
+/// One letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LetterId(i64);
+
+/// A letter to be kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewLetter {
+    /// Where it was written.
+    pub platform: String,
+    /// In which chat.
+    pub chat: String,
+    /// What the platform calls it there.
+    pub message: String,
+    /// The session it belongs to.
+    pub key: SessionKey,
+    /// Who wrote it.
+    pub person: Person,
+    /// When it arrived.
+    pub at: Timestamp,
+    /// All that is known about it.
+    pub event: Value,
+}
+
+/// A letter that was not answered yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Letter {
+    /// Which one.
+    pub id: LetterId,
+    /// The session it belongs to.
+    pub key: SessionKey,
+    /// When it arrived.
+    pub at: Timestamp,
+    /// The turn that answers it, if one was begun.
+    pub turn: Option<TurnId>,
+    /// All that is known about it.
+    pub event: Value,
+}
+
+impl Store {
+    /// Keeps a letter; none if it was kept before.
+    pub async fn receive(&self, letter: NewLetter) -> Result<Option<LetterId>, Error> {
+        self.write(move |transaction| {
+            let event = letter.event.to_string();
+            bounded("a letter", event.len())?;
+            let sql = "INSERT INTO inbox (platform, chat, message, key, person, at, event)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
+            let kept = transaction.prepare_cached(sql)?.execute(params![
+                letter.platform,
+                letter.chat,
+                letter.message,
+                letter.key.as_str(),
+                letter.person.as_str(),
+                letter.at.seconds(),
+                event,
+            ])?;
+            Ok((kept > 0).then(|| LetterId(transaction.last_insert_rowid())))
+        })
+        .await
+    }
+
+    /// Whether a letter was kept before.
+    pub async fn is_received(&self, platform: &str, chat: &str, message: &str) -> Result<bool, Error> {
+        let (platform, chat, message) = (platform.to_owned(), chat.to_owned(), message.to_owned());
+        self.read(move |connection| {
+            let sql =
+                "SELECT EXISTS (SELECT 1 FROM inbox WHERE platform = ?1 AND chat = ?2 AND message = ?3)";
+            Ok(connection
+                .prepare_cached(sql)?
+                .query_row(params![platform, chat, message], |row| row.get(0))?)
+        })
+        .await
+    }
+
+    /// The last letter of each chat of a platform, by what the platform calls it.
+    pub async fn last_letters(&self, platform: &str) -> Result<Vec<(String, String)>, Error> {
+        let platform = platform.to_owned();
+        self.read(move |connection| {
+            let sql = "SELECT chat, message, max(n) FROM inbox WHERE platform = ?1 GROUP BY chat";
+            let mut statement = connection.prepare_cached(sql)?;
+            let rows = statement.query_map([platform], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    /// Gives a letter to another session, because it belongs elsewhere than it seemed.
+    pub async fn readdress(&self, letter: LetterId, key: &SessionKey, event: Value) -> Result<(), Error> {
+        let key = key.clone();
+        self.write(move |transaction| {
+            let sql = "UPDATE inbox SET key = ?2, event = ?3 WHERE n = ?1 AND done IS NULL";
+            transaction.prepare_cached(sql)?.execute(params![letter.0, key.as_str(), event.to_string()])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// The letters of a platform that were not answered, oldest first.
+    pub async fn waiting_letters(&self, platform: &str) -> Result<Vec<Letter>, Error> {
+        let platform = platform.to_owned();
+        self.read(move |connection| {
+            let sql =
+                "SELECT n, key, at, turn, event FROM inbox WHERE platform = ?1 AND done IS NULL ORDER BY n";
+            let mut statement = connection.prepare_cached(sql)?;
+            let rows = statement.query_map([platform], read)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    /// Lets a turn that is under way answer a letter too.
+    pub async fn join_turn(&self, letter: LetterId, turn: TurnId) -> Result<(), Error> {
+        self.write(move |transaction| join(transaction, &[letter], turn)).await
+    }
+
+    /// Says something in chats, and is done with the letters it answers.
+    pub async fn reply(
+        &self,
+        letters: Vec<LetterId>,
+        parts: Vec<NewPart>,
+        at: Timestamp,
+    ) -> Result<Vec<PartId>, Error> {
+        self.write(move |transaction| {
+            finish(transaction, &letters, at)?;
+            outbox::add(transaction, &parts, at)
+        })
+        .await
+    }
+
+    /// Forgets letters that were answered and parts that were sent before a moment.
+    pub async fn forget_mail(&self, before: Timestamp) -> Result<usize, Error> {
+        self.write(move |transaction| {
+            let letters = "DELETE FROM inbox WHERE done < ?1";
+            let parts = "DELETE FROM outbox WHERE state IN ('sent', 'failed') AND at < ?1";
+            Ok(transaction.execute(letters, [before.seconds()])?
+                + transaction.execute(parts, [before.seconds()])?)
+        })
+        .await
+    }
+}
+
+/// Notes which turn answers letters.
+pub(crate) fn join(transaction: &Transaction<'_>, letters: &[LetterId], turn: TurnId) -> Result<(), Fault> {
+    let mut statement = transaction.prepare_cached("UPDATE inbox SET turn = ?2 WHERE n = ?1")?;
+    for letter in letters {
+        statement.execute(params![letter.0, turn.number()])?;
+    }
+    Ok(())
+}
+
+/// Is done with letters; what they said is in the messages of their session, if anywhere.
+pub(crate) fn finish(
+    transaction: &Transaction<'_>,
+    letters: &[LetterId],
+    at: Timestamp,
+) -> Result<(), Fault> {
+    let sql = "UPDATE inbox SET done = ?2, event = '' WHERE n = ?1 AND done IS NULL";
+    let mut statement = transaction.prepare_cached(sql)?;
+    for letter in letters {
+        statement.execute(params![letter.0, at.seconds()])?;
+    }
+    Ok(())
+}
+
+/// The letters a turn answers.
+pub(crate) fn of_turn(connection: &Connection, turn: TurnId) -> Result<Vec<LetterId>, Fault> {
+    let sql = "SELECT n FROM inbox WHERE turn = ?1 AND done IS NULL ORDER BY n";
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map([turn.number()], |row| Ok(LetterId(row.get(0)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Letter> {
+    let event: String = row.get(4)?;
+    Ok(Letter {
+        id: LetterId(row.get(0)?),
+        key: SessionKey::new(row.get::<_, String>(1)?),
+        at: Timestamp::from_seconds(row.get(2)?),
+        turn: row.get::<_, Option<i64>>(3)?.map(TurnId::from_number),
+        // One that cannot be read is told so to whoever looks at it.
+        event: serde_json::from_str(&event).unwrap_or(Value::Null),
+    })
+}

@@ -1,0 +1,145 @@
+//! Parts: what is to be said in chats. Each is sent on its own, and its state says what is known about that.
+
+use hermes_types::{SessionKey, Timestamp};
+use rusqlite::{Row, Transaction, params};
+use serde_json::Value;
+
+use crate::error::{Error, Fault};
+use crate::message::bounded;
+use crate::store::Store;
+
+/// One part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PartId(i64);
+
+impl PartId {
+    /// A number that no other part has.
+    pub fn number(self) -> i64 {
+        self.0
+    }
+}
+
+/// A part to be sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewPart {
+    /// Where.
+    pub platform: String,
+    /// In which chat. Parts of one chat are sent in their order.
+    pub chat: String,
+    /// For which session.
+    pub key: SessionKey,
+    /// What it says.
+    pub body: Value,
+}
+
+/// A part that was not sent yet, as far as is known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outgoing {
+    /// Which one.
+    pub id: PartId,
+    /// In which chat.
+    pub chat: String,
+    /// For which session.
+    pub key: SessionKey,
+    /// What it says.
+    pub body: Value,
+    /// When it was written.
+    pub created: Timestamp,
+    /// How often it was tried.
+    pub tries: u32,
+    /// When a try began of which nobody knows how it ended.
+    pub doubtful: Option<Timestamp>,
+}
+
+/// What came of a try to send a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivery {
+    /// It is there, under this name of the platform.
+    Sent(String),
+    /// It is not there and can be tried again.
+    Later(String),
+    /// It cannot be sent.
+    Failed(String),
+}
+
+impl Store {
+    /// The parts of a platform that are not known to be sent, oldest first.
+    pub async fn undelivered(&self, platform: &str) -> Result<Vec<Outgoing>, Error> {
+        let platform = platform.to_owned();
+        self.read(move |connection| {
+            let sql = "SELECT n, chat, key, body, created, tries, state, at FROM outbox
+                       WHERE platform = ?1 AND state IN ('waiting', 'trying') ORDER BY n";
+            let mut statement = connection.prepare_cached(sql)?;
+            let rows = statement.query_map([platform], read)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    /// Notes that a part is being sent from now on. Until [`Store::delivered`] nobody knows whether it arrived.
+    pub async fn delivering(&self, part: PartId, at: Timestamp) -> Result<(), Error> {
+        self.write(move |transaction| {
+            let sql = "UPDATE outbox SET state = 'trying', tries = tries + 1, at = ?2 WHERE n = ?1";
+            transaction.prepare_cached(sql)?.execute(params![part.0, at.seconds()])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Notes what came of it.
+    pub async fn delivered(&self, part: PartId, delivery: Delivery, at: Timestamp) -> Result<(), Error> {
+        self.write(move |transaction| {
+            let (state, message, error) = match &delivery {
+                Delivery::Sent(message) => ("sent", Some(message), None),
+                Delivery::Later(error) => ("waiting", None, Some(error)),
+                Delivery::Failed(error) => ("failed", None, Some(error)),
+            };
+            let sql = "UPDATE outbox SET state = ?2, message = ?3, error = ?4, at = ?5,
+                       body = CASE ?2 WHEN 'sent' THEN '' ELSE body END WHERE n = ?1";
+            transaction.prepare_cached(sql)?.execute(params![part.0, state, message, error, at.seconds()])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// What the platform calls a part that was sent.
+    pub async fn delivered_as(&self, part: PartId) -> Result<Option<String>, Error> {
+        self.read(move |connection| {
+            let sql = "SELECT message FROM outbox WHERE n = ?1";
+            Ok(connection.prepare_cached(sql)?.query_row([part.0], |row| row.get(0))?)
+        })
+        .await
+    }
+}
+
+/// Adds parts in their order.
+pub(crate) fn add(
+    transaction: &Transaction<'_>,
+    parts: &[NewPart],
+    at: Timestamp,
+) -> Result<Vec<PartId>, Fault> {
+    let sql = "INSERT INTO outbox (platform, chat, key, body, created) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let mut statement = transaction.prepare_cached(sql)?;
+    let mut added = Vec::with_capacity(parts.len());
+    for part in parts {
+        let body = part.body.to_string();
+        bounded("a part", body.len())?;
+        statement.execute(params![part.platform, part.chat, part.key.as_str(), body, at.seconds()])?;
+        added.push(PartId(transaction.last_insert_rowid()));
+    }
+    Ok(added)
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
+    let (body, state): (String, String) = (row.get(3)?, row.get(6)?);
+    let at: Option<u64> = row.get(7)?;
+    Ok(Outgoing {
+        id: PartId(row.get(0)?),
+        chat: row.get(1)?,
+        key: SessionKey::new(row.get::<_, String>(2)?),
+        body: serde_json::from_str(&body).unwrap_or(Value::Null),
+        created: Timestamp::from_seconds(row.get(4)?),
+        tries: row.get(5)?,
+        doubtful: at.filter(|_| state == "trying").map(Timestamp::from_seconds),
+    })
+}

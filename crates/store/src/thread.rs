@@ -1,0 +1,66 @@
+//! Threads of chats in which the bot takes part, and the chat of each platform that belongs to its owner.
+
+use hermes_types::{Person, Timestamp};
+use rusqlite::{OptionalExtension, params};
+
+use crate::error::Error;
+use crate::store::Store;
+
+/// Threads that are remembered per platform; those where nothing happened for longest are forgotten first.
+const MOST: u32 = 10_000;
+
+impl Store {
+    /// Notes that something was said to the bot in a thread.
+    pub async fn take_part(&self, platform: &str, thread: &str, at: Timestamp) -> Result<(), Error> {
+        let (platform, thread) = (platform.to_owned(), thread.to_owned());
+        self.write(move |transaction| {
+            let sql = "INSERT INTO threads (platform, thread, seen) VALUES (?1, ?2, ?3)
+                       ON CONFLICT DO UPDATE SET seen = max(seen, ?3)";
+            transaction.prepare_cached(sql)?.execute(params![platform, thread, at.seconds()])?;
+            let sql = "DELETE FROM threads WHERE platform = ?1 AND thread IN (
+                       SELECT thread FROM threads WHERE platform = ?1 ORDER BY seen DESC LIMIT -1 OFFSET ?2)";
+            transaction.prepare_cached(sql)?.execute(params![platform, MOST])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// The threads of a platform the bot takes part in.
+    pub async fn threads(&self, platform: &str) -> Result<Vec<String>, Error> {
+        let platform = platform.to_owned();
+        self.read(move |connection| {
+            let mut statement =
+                connection.prepare_cached("SELECT thread FROM threads WHERE platform = ?1")?;
+            let rows = statement.query_map([platform], |row| row.get(0))?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    /// Makes a chat the one that gets what belongs to no other chat of its platform.
+    pub async fn set_home(
+        &self,
+        platform: &str,
+        chat: &str,
+        by: &Person,
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        let (platform, chat, by) = (platform.to_owned(), chat.to_owned(), by.clone());
+        self.write(move |transaction| {
+            let sql = "INSERT OR REPLACE INTO homes (platform, chat, set_by, set_at) VALUES (?1, ?2, ?3, ?4)";
+            transaction.execute(sql, params![platform, chat, by.as_str(), at.seconds()])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// That chat.
+    pub async fn home(&self, platform: &str) -> Result<Option<String>, Error> {
+        let platform = platform.to_owned();
+        self.read(move |connection| {
+            let mut statement = connection.prepare_cached("SELECT chat FROM homes WHERE platform = ?1")?;
+            Ok(statement.query_row([platform], |row| row.get(0)).optional()?)
+        })
+        .await
+    }
+}
