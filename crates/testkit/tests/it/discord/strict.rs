@@ -278,3 +278,35 @@ async fn a_silent_gateway_says_nothing_and_stays() {
     assert!(tokio::time::timeout(Duration::from_millis(300), socket.next()).await.is_err());
     assert_eq!(server.faults(), Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn a_press_is_answered_once_and_soon() {
+    let (server, ann, room) = house(wide()).await;
+    let button = json!({"type": 2, "style": 1, "label": "x", "custom_id": "x"});
+    let body = json!({"content": "choose", "components": [{"type": 1, "components": [button]}]});
+    let (_, sent) = call(&server, "POST", &format!("/channels/{room}/messages"), body).await.unwrap();
+    let message: u64 = sent["id"].as_str().unwrap().parse().unwrap();
+    let answer = async |which: usize| {
+        let path = server
+            .wait_for(|world| {
+                let pressed = world.interactions.values().nth(which)?;
+                Some(format!("/interactions/{}/{}/callback", pressed.id, pressed.token))
+            })
+            .await;
+        call(&server, "POST", &path.unwrap(), json!({"type": 7, "data": {"content": "chosen"}}))
+            .await
+            .unwrap()
+    };
+    let (reply, (status, _)) = tokio::join!(server.press(ann, message, "x"), answer(0));
+    assert_eq!((reply.unwrap().kind, status), (7, 204));
+    assert_eq!(server.look(|world| world.messages[&message].content.clone()), "chosen");
+    server.expect(40_060);
+    let (status, refused) = answer(0).await;
+    assert_eq!((status, &refused["code"]), (400, &json!(40_060)));
+    assert_eq!(server.faults(), Vec::<String>::new());
+    assert!(server.press(ann, message, "x").await.is_err());
+    assert_eq!(server.faults().len(), 1);
+    let (status, refused) = answer(1).await;
+    assert_eq!((status, &refused["code"]), (404, &json!(10_062)));
+    assert_eq!(server.faults().len(), 2);
+}
