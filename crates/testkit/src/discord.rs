@@ -73,6 +73,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
+    bot: Id,
     shared: Arc<Shared>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -108,8 +109,9 @@ impl Server {
         let mut world =
             World { base: format!("http://{address}"), token: options.token.clone(), ..World::default() };
         world.buckets.wide = options.limits == Limits::Wide;
-        world.bot = world.id();
-        world.users.insert(world.bot, User { id: world.bot, name: options.bot.clone(), bot: true });
+        let bot = world.id();
+        world.bot = bot;
+        world.users.insert(bot, User { id: bot, name: options.bot.clone(), bot: true });
         let shared =
             Arc::new(Shared { options, world: Mutex::new(world), changed: watch::Sender::default() });
         let (stop, stopped) = oneshot::channel();
@@ -123,7 +125,7 @@ impl Server {
                 }
             });
         })?;
-        Ok(Self { address, shared, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { address, bot, shared, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -148,10 +150,10 @@ impl Server {
 
     /// The bot's own id.
     pub fn bot(&self) -> Id {
-        self.look(|world| world.bot)
+        self.bot
     }
 
-    /// Looks at everything.
+    /// Looks at everything. The world stands still meanwhile, so nothing else of the server can be asked from within.
     pub fn look<T>(&self, at: impl FnOnce(&World) -> T) -> T {
         self.shared.look(at)
     }

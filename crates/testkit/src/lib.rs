@@ -4,7 +4,7 @@
 //! which looks only at its own result still fails. That it is a good fake is shown by the vendors' own clients, which talk to it in
 //! `tests/`.
 //!
-//! Start with [`ScriptedModel`].
+//! Start with [`ScriptedModel`] and [`discord::Server`].
 
 pub mod discord;
 pub mod model;

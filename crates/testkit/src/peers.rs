@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The vendors' clients, and a mock server that others made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Models {
-    /// A Python with the packages `openai` and `anthropic`.
+    /// A Python with the packages `openai`, `anthropic` and `discord.py`.
     pub python: PathBuf,
     /// The script of aimock, for `node`.
     pub aimock: PathBuf,

@@ -1,4 +1,4 @@
-//! The vendors' own clients for language models, and a mock server that others made.
+//! The vendors' own clients for language models, a mock server that others made, and the usual client of Discord.
 //!
 //! | | |
 //! |---|---|
@@ -25,7 +25,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need { program: "npm", package: "npm" },
 ];
 
-const CLIENTS: &[&str] = &["openai", "anthropic"];
+const CLIENTS: &[&str] = &["openai", "anthropic", "discord.py"];
 const SERVER: &str = "@copilotkit/aimock";
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -70,7 +70,7 @@ pub(crate) fn probe(dirs: &Dirs) -> Result<Access> {
 }
 
 fn versions(dirs: &Dirs) -> Result<String> {
-    let script = "import openai, anthropic; print(openai.__version__, anthropic.__version__)";
+    let script = "import openai, anthropic, discord; print(openai.__version__, anthropic.__version__, discord.__version__)";
     let text = run::output(run::command(python(dirs)).args(["-c", script]), LIMIT)?;
     Ok(text.trim().to_owned())
 }

@@ -1,5 +1,7 @@
 //! The Discord server, judged by the usual client.
 
+mod strict;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -52,7 +54,7 @@ async fn the_usual_client_lives_on_it() {
     let ann = server.user("ann");
     let guild = server.guild("house", &[ann]);
     let room = server.channel(guild, "general");
-    server.forum(guild, "ideas");
+    let ideas = server.forum(guild, "ideas");
     let mut bot = Bot::start(&models.python, &server);
     assert_eq!(bot.saw().await, json!(["ready", "hermes", ["house"], ["ask"], "ann"]));
 
@@ -87,7 +89,7 @@ async fn the_usual_client_lives_on_it() {
     let choice = server.wait_for(with_button).await.unwrap();
     let reply = server.press(ann, choice, "yes").await.unwrap();
     assert_eq!((reply.kind, reply.message), (7, Some(choice)));
-    assert_eq!(bot.saw().await, json!(["pressed", "ann", "pressed"]));
+    assert_eq!(bot.saw().await, json!(["pressed", "ann", "choose"]));
     assert!(server.press(ann, choice, "yes").await.is_err(), "the button is disabled");
 
     let options = json!([{"name": "question", "type": 3, "value": "why"}]);
@@ -106,6 +108,8 @@ async fn the_usual_client_lives_on_it() {
     server.say(ann, room, "forum");
     assert_eq!(bot.saw().await[1], "forum");
     assert_eq!(bot.saw().await, json!(["post", "a post", "its first message"]));
+    let same = server.look(|world| world.messages[&world.threads_of(ideas)[0].id].content.clone());
+    assert_eq!(same, "its first message");
 
     let slip = server.say(ann, room, "slip");
     assert_eq!(bot.saw().await[1], "slip");

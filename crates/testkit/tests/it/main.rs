@@ -1,5 +1,6 @@
 //! The fake, judged by the clients of the vendors it stands for.
 #![expect(clippy::disallowed_methods, reason = "the client is a process of its own")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop")]
 
 mod discord;
 

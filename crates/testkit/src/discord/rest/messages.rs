@@ -68,23 +68,32 @@ pub(super) fn create(world: &mut World, call: &Call<'_>, place: &str) -> Outcome
     if let Some(known) = known.filter(|known| made_at(known.id) + REMEMBERED_MS > now_ms()) {
         return Ok((200, world.message_json(known)));
     }
-    let message = new(world, call, &call.body, id)?;
-    Ok((200, message))
+    let draft = check(world, call, &call.body)?;
+    let message = world.id();
+    Ok((200, new(world, draft, &call.body, id, message)?))
 }
 
-/// Makes a message of a body, in a place that is fit for it.
-pub(super) fn new(world: &mut World, call: &Call<'_>, body: &Value, place: Id) -> Result<Value, Refusal> {
+/// Checks the body of a new message.
+pub(super) fn check(world: &mut World, call: &Call<'_>, body: &Value) -> Result<Draft, Refusal> {
     let draft = Draft::check(world, body, &call.files, &[], Source::New)?;
-    if draft.is_empty() {
-        return Err(refuse(50_006));
-    }
+    if draft.is_empty() { Err(refuse(50_006)) } else { Ok(draft) }
+}
+
+/// Makes a message of a body that was checked, in a place that is fit for it.
+pub(super) fn new(
+    world: &mut World,
+    draft: Draft,
+    body: &Value,
+    place: Id,
+    id: Id,
+) -> Result<Value, Refusal> {
     let reference = reference(world, body, place)?;
     let bot = world.bot;
     let mut message = Message {
         kind: if reference.is_some() { 19 } else { 0 },
         reference,
         nonce: body["nonce"].clone(),
-        ..blank_message(world.id(), place, bot)
+        ..blank_message(id, place, bot)
     };
     draft.put(world, &mut message);
     if !message.nonce.is_null() {
@@ -93,7 +102,7 @@ pub(super) fn new(world: &mut World, call: &Call<'_>, body: &Value, place: Id) -
     if let Some(channel) = world.channels.get_mut(&place) {
         channel.archived = false;
     }
-    let id = world.add_message(message);
+    world.add_message(message);
     world.messages.get(&id).map(|message| world.message_json(message)).ok_or_else(|| refuse(10_008))
 }
 

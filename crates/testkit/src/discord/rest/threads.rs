@@ -150,18 +150,13 @@ fn start(world: &mut World, call: &Call<'_>, place: &str) -> Outcome {
     if is_forum && !body["message"].is_object() {
         return Err(invalid("message", "BASE_TYPE_REQUIRED", "This field is required"));
     }
+    // Nothing is begun with a first message that cannot be.
+    let draft = is_forum.then(|| messages::check(world, call, &body["message"])).transpose()?;
     let bot = world.bot;
     let thread = world.start_thread(bot, parent, None, name, kind, duration);
-    let first = match is_forum {
-        true => match messages::new(world, call, &body["message"], thread) {
-            Ok(message) => Some(message),
-            Err(refusal) => {
-                world.channels.remove(&thread);
-                return Err(refusal);
-            }
-        },
-        false => None,
-    };
+    // The first message of a post has the id of its thread.
+    let first =
+        draft.map(|draft| messages::new(world, draft, &body["message"], thread, thread)).transpose()?;
     let (status, mut json) = answer(world, thread, 201)?;
     if let Some(first) = first {
         json["message"] = first;

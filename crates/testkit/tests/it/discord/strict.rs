@@ -1,0 +1,312 @@
+//! What the Discord server refuses, and what can go wrong with it: byte by byte, without a client that would help.
+
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use hermes_testkit::discord::{File, Limits, Manner, Options, Post, Server, Trouble};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message as Frame;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// Sends a request on a connection of its own and returns what comes back; nothing if the connection breaks.
+async fn raw(server: &Server, line: &str, headers: &str, body: &str) -> Option<(u16, String, String)> {
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
+    let length = body.len();
+    let request = format!(
+        "{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.ok()?;
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Some((status, head.to_owned(), body.to_owned()))
+}
+
+async fn call(server: &Server, method: &str, path: &str, body: Value) -> Option<(u16, Value)> {
+    let headers = format!("authorization: Bot {}\r\ncontent-type: application/json\r\n", server.token());
+    let text = if body.is_null() { String::new() } else { body.to_string() };
+    let (status, _, body) = raw(server, &format!("{method} /api/v10{path}"), &headers, &text).await?;
+    Some((status, serde_json::from_str(&body).unwrap_or(Value::Null)))
+}
+
+async fn connect(server: &Server) -> Socket {
+    let url = format!("{}/?v=10&encoding=json", server.gateway_url());
+    let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
+    assert_eq!(hear(&mut socket).await["op"], 10);
+    socket
+}
+
+/// The next payload, or the code that the socket is closed with.
+async fn hear(socket: &mut Socket) -> Value {
+    let next = tokio::time::timeout(Duration::from_secs(20), socket.next()).await;
+    match next.expect("the gateway is silent") {
+        Some(Ok(Frame::Text(text))) => serde_json::from_str(&text).unwrap(),
+        Some(Ok(Frame::Close(Some(frame)))) => json!({"closed": u16::from(frame.code)}),
+        _ => json!({"closed": null}),
+    }
+}
+
+async fn say(socket: &mut Socket, payload: Value) {
+    socket.send(Frame::text(payload.to_string())).await.unwrap();
+}
+
+fn identify(token: &str, intents: u64) -> Value {
+    let properties = json!({"os": "linux", "browser": "test", "device": "test"});
+    json!({"op": 2, "d": {"token": token, "intents": intents, "properties": properties}})
+}
+
+async fn house(options: Options) -> (Server, u64, u64) {
+    let server = Server::start(options).await.unwrap();
+    let ann = server.user("ann");
+    let guild = server.guild("house", &[ann]);
+    let room = server.channel(guild, "general");
+    (server, ann, room)
+}
+
+fn wide() -> Options {
+    Options { limits: Limits::Wide, ..Options::default() }
+}
+
+#[tokio::test]
+async fn what_discord_would_refuse_is_refused_and_noted() {
+    let (server, ann, room) = house(wide()).await;
+    let theirs = server.say(ann, room, "hi");
+    let messages = format!("/channels/{room}/messages");
+    let button = |id: &str| json!({"type": 2, "style": 1, "label": "x", "custom_id": id});
+    let row = |buttons: Vec<Value>| json!({"type": 1, "components": buttons});
+    let rows = |count: usize| (0..count).map(|n| row(vec![button(&n.to_string())])).collect::<Vec<_>>();
+    let six = (0..6).map(|n| button(&n.to_string())).collect();
+    let thread = format!("{messages}/{theirs}/threads");
+    let wrong = [
+        ("POST", "/nowhere".to_owned(), json!({}), 404, 0),
+        ("PUT", messages.clone(), json!({}), 405, 0),
+        ("POST", "/channels/7/messages".to_owned(), json!({"content": "x"}), 404, 10_003),
+        ("GET", format!("{messages}/7"), Value::Null, 404, 10_008),
+        ("POST", messages.clone(), json!({"content": "é".repeat(2001)}), 400, 50_035),
+        ("POST", messages.clone(), json!({"content": "x", "contents": "y"}), 400, 50_035),
+        ("POST", messages.clone(), json!({"content": ""}), 400, 50_006),
+        ("POST", messages.clone(), json!({"content": "x", "components": rows(6)}), 400, 50_035),
+        ("POST", messages.clone(), json!({"content": "x", "components": [row(six)]}), 400, 50_035),
+        (
+            "POST",
+            messages.clone(),
+            json!({"content": "x", "components": [row(vec![button(&"x".repeat(101))])]}),
+            400,
+            50_035,
+        ),
+        (
+            "POST",
+            messages.clone(),
+            json!({"content": "x", "message_reference": {"message_id": "7"}}),
+            400,
+            50_035,
+        ),
+        ("PATCH", format!("{messages}/{theirs}"), json!({"content": "x"}), 403, 50_005),
+        ("POST", thread.clone(), json!({"name": ""}), 400, 50_035),
+        ("POST", thread.clone(), json!({"name": "x".repeat(101)}), 400, 50_035),
+        ("POST", "/interactions/7/x/callback".to_owned(), json!({"type": 4}), 404, 10_062),
+    ];
+    for (number, (method, path, body, status, code)) in wrong.into_iter().enumerate() {
+        let (given, answer) = call(&server, method, &path, body).await.unwrap();
+        assert_eq!((given, answer["code"].as_u64().unwrap()), (status, code), "{method} {path}: {answer}");
+        assert_eq!(server.faults().len(), number + 1);
+    }
+    let before = server.faults().len();
+    // The longest that is taken, and a thread that is made once.
+    assert_eq!(call(&server, "POST", &messages, json!({"content": "é".repeat(2000)})).await.unwrap().0, 200);
+    assert_eq!(call(&server, "POST", &thread, json!({"name": "x"})).await.unwrap().0, 201);
+    assert_eq!(server.faults().len(), before);
+    server.expect(160_004);
+    let (status, answer) = call(&server, "POST", &thread, json!({"name": "x"})).await.unwrap();
+    assert_eq!((status, &answer["code"]), (400, &json!(160_004)));
+    assert_eq!(server.faults().len(), before);
+    let (status, _, body) =
+        raw(&server, "GET /api/v10/users/@me", "authorization: Bot x\r\n", "").await.unwrap();
+    assert_eq!((status, serde_json::from_str::<Value>(&body).unwrap()["code"].clone()), (401, json!(0)));
+}
+
+#[tokio::test]
+async fn a_nonce_is_taken_once() {
+    let (server, _, room) = house(wide()).await;
+    let path = format!("/channels/{room}/messages");
+    let body = json!({"content": "x", "nonce": "n1", "enforce_nonce": true});
+    let first = call(&server, "POST", &path, body.clone()).await.unwrap().1;
+    let again = call(&server, "POST", &path, body).await.unwrap().1;
+    assert_eq!(first["id"], again["id"]);
+    assert_eq!(server.look(|world| world.said_by_bot(room).len()), 1);
+}
+
+#[tokio::test]
+async fn calls_go_wrong_as_the_test_wants() {
+    let (server, _, room) = house(wide()).await;
+    let path = format!("/channels/{room}/messages");
+    let body = || json!({"content": "x"});
+    server.trouble("POST /channels/*/messages", 1, Trouble::RateLimit { retry_after: 0.5, global: true });
+    server.trouble("POST /channels/*/messages", 2, Trouble::Fail(502));
+    server.trouble("POST /channels/*/messages", 1, Trouble::Break);
+    server.trouble("POST /channels/*/messages", 1, Trouble::Vanish);
+    let (status, answer) = call(&server, "POST", &path, body()).await.unwrap();
+    assert_eq!((status, &answer["retry_after"], &answer["global"]), (429, &json!(0.5), &json!(true)));
+    assert_eq!(call(&server, "POST", &path, body()).await.unwrap().0, 502);
+    assert_eq!(call(&server, "POST", &path, body()).await.unwrap().0, 502);
+    let said = || server.look(|world| world.said_by_bot(room).len());
+    assert_eq!((call(&server, "POST", &path, body()).await, said()), (None, 0));
+    assert_eq!((call(&server, "POST", &path, body()).await, said()), (None, 1));
+    assert_eq!(call(&server, "POST", &path, body()).await.unwrap().0, 200);
+    server.forbid_threads();
+    let thread = json!({"name": "x", "type": 11});
+    let (status, answer) = call(&server, "POST", &format!("/channels/{room}/threads"), thread).await.unwrap();
+    assert_eq!((status, &answer["code"]), (403, &json!(50_013)));
+    server.stall();
+    let hangs = call(&server, "GET", "/users/@me", Value::Null);
+    assert!(tokio::time::timeout(Duration::from_millis(300), hangs).await.is_err());
+    server.recover();
+    assert_eq!(call(&server, "GET", "/users/@me", Value::Null).await.unwrap().0, 200);
+    assert_eq!(server.faults(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn who_does_not_wait_is_noted() {
+    let (server, _, room) = house(Options::default()).await;
+    let path = format!("/channels/{room}/messages");
+    for _ in 0..5 {
+        assert_eq!(call(&server, "POST", &path, json!({"content": "x"})).await.unwrap().0, 200);
+    }
+    let (status, answer) = call(&server, "POST", &path, json!({"content": "x"})).await.unwrap();
+    assert_eq!((status, &answer["global"]), (429, &json!(false)));
+    assert_eq!(server.faults(), Vec::<String>::new());
+    assert_eq!(call(&server, "POST", &path, json!({"content": "x"})).await.unwrap().0, 429);
+    assert_eq!(server.faults().len(), 1);
+}
+
+#[tokio::test]
+async fn files_are_served_slowly_or_without_an_end() {
+    let (server, ann, room) = house(wide()).await;
+    let file =
+        |manner: Manner| File { name: "a".to_owned(), bytes: b"abc".to_vec(), manner, ..File::default() };
+    let files = vec![file(Manner::Whole), file(Manner::Slow(1, 5)), file(Manner::Endless)];
+    let message = server.post(ann, room, Post { files, ..Post::default() });
+    let ids = server
+        .look(|world| world.messages[&message].attachments.iter().map(|file| file.id).collect::<Vec<_>>());
+    let path = |id: u64| format!("GET /attachments/{room}/{id}/a");
+    assert_eq!(raw(&server, &path(ids[0]), "", "").await.unwrap().2, "abc");
+    let slow = raw(&server, &path(ids[1]), "", "").await.unwrap().2;
+    assert_eq!(slow.chars().filter(|letter| "abc".contains(*letter)).collect::<String>(), "abc");
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
+    stream.write_all(format!("{} HTTP/1.1\r\nhost: x\r\n\r\n", path(ids[2])).as_bytes()).await.unwrap();
+    let mut much = vec![0; 100_000];
+    stream.read_exact(&mut much).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_gateway_closes_on_whoever_breaks_its_rules() {
+    let options = Options { privileged: 0, heartbeat: Duration::from_millis(400), ..wide() };
+    let (server, ann, room) = house(options).await;
+    let wrong = [
+        (json!({"op": 3, "d": {}}), 4003),
+        (json!({"op": 77, "d": {}}), 4001),
+        (identify("wrong", 1), 4004),
+        (identify(server.token(), 1 << 15), 4014),
+        (identify(server.token(), 1 << 40), 4013),
+        (json!({"op": 2, "d": {"token": server.token()}}), 4013),
+    ];
+    for (payload, code) in wrong {
+        server.expect(code);
+        let mut socket = connect(&server).await;
+        say(&mut socket, payload.clone()).await;
+        assert_eq!(hear(&mut socket).await, json!({"closed": code}), "{payload}");
+    }
+    let mut socket = connect(&server).await;
+    say(&mut socket, identify(server.token(), 1 | 1 << 9)).await;
+    let ready = hear(&mut socket).await;
+    assert_eq!((&ready["t"], &ready["s"]), (&json!("READY"), &json!(1)));
+    assert_eq!(hear(&mut socket).await["t"], "GUILD_CREATE");
+    // Without the intent for it, only what is for the bot has a text.
+    server.say(ann, room, "hidden");
+    let mention = format!("<@{}>", server.bot());
+    server.say(ann, room, &mention);
+    assert_eq!(hear(&mut socket).await["d"]["content"], "");
+    assert_eq!(hear(&mut socket).await["d"]["content"], mention);
+    assert_eq!(server.faults(), Vec::<String>::new());
+    // Whoever sends no heartbeat is put out; whoever comes back gets what was missed, and must not know the future.
+    assert_eq!(hear(&mut socket).await, json!({"closed": 4009}));
+    assert_eq!(server.faults().len(), 1);
+    server.say(ann, room, &mention);
+    let resume = |seq: u64| json!({"op": 6, "d": {"token": server.token(), "session_id": ready["d"]["session_id"], "seq": seq}});
+    let mut socket = connect(&server).await;
+    say(&mut socket, resume(4)).await;
+    assert_eq!(hear(&mut socket).await["s"], 5);
+    assert_eq!(hear(&mut socket).await["t"], "RESUMED");
+    say(&mut socket, json!({"op": 1, "d": 6})).await;
+    assert_eq!(hear(&mut socket).await["op"], 11);
+    say(&mut socket, json!({"op": 1, "d": 60})).await;
+    assert_eq!(hear(&mut socket).await, json!({"closed": 4007}));
+    assert_eq!(server.faults().len(), 2);
+    server.expect(4007);
+    let mut socket = connect(&server).await;
+    say(&mut socket, resume(99)).await;
+    assert_eq!(hear(&mut socket).await, json!({"closed": 4007}));
+    server.forget_sessions();
+    let mut socket = connect(&server).await;
+    say(&mut socket, resume(4)).await;
+    assert_eq!(hear(&mut socket).await, json!({"op": 9, "s": null, "t": null, "d": false}));
+    assert_eq!(server.faults().len(), 2);
+}
+
+#[tokio::test]
+async fn a_silent_gateway_says_nothing_and_stays() {
+    let (server, ann, room) = house(wide()).await;
+    let mut socket = connect(&server).await;
+    say(&mut socket, identify(server.token(), 1 << 9)).await;
+    assert_eq!(hear(&mut socket).await["t"], "READY");
+    let first = server.say(ann, room, "x");
+    assert_eq!(hear(&mut socket).await["d"]["id"], first.to_string());
+    server.replay(first);
+    assert_eq!(hear(&mut socket).await["d"]["id"], first.to_string());
+    server.silence();
+    server.say(ann, room, "y");
+    say(&mut socket, json!({"op": 1, "d": 3})).await;
+    assert!(tokio::time::timeout(Duration::from_millis(300), socket.next()).await.is_err());
+    server.recover();
+    server.reconnect();
+    assert!(tokio::time::timeout(Duration::from_millis(300), socket.next()).await.is_err());
+    assert_eq!(server.faults(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_press_is_answered_once_and_soon() {
+    let (server, ann, room) = house(wide()).await;
+    let button = json!({"type": 2, "style": 1, "label": "x", "custom_id": "x"});
+    let body = json!({"content": "choose", "components": [{"type": 1, "components": [button]}]});
+    let (_, sent) = call(&server, "POST", &format!("/channels/{room}/messages"), body).await.unwrap();
+    let message: u64 = sent["id"].as_str().unwrap().parse().unwrap();
+    let answer = async |which: usize| {
+        let path = server
+            .wait_for(|world| {
+                let pressed = world.interactions.values().nth(which)?;
+                Some(format!("/interactions/{}/{}/callback", pressed.id, pressed.token))
+            })
+            .await;
+        call(&server, "POST", &path.unwrap(), json!({"type": 7, "data": {"content": "chosen"}}))
+            .await
+            .unwrap()
+    };
+    let (reply, (status, _)) = tokio::join!(server.press(ann, message, "x"), answer(0));
+    assert_eq!((reply.unwrap().kind, status), (7, 204));
+    assert_eq!(server.look(|world| world.messages[&message].content.clone()), "chosen");
+    server.expect(40_060);
+    let (status, refused) = answer(0).await;
+    assert_eq!((status, &refused["code"]), (400, &json!(40_060)));
+    assert_eq!(server.faults(), Vec::<String>::new());
+    assert!(server.press(ann, message, "x").await.is_err());
+    assert_eq!(server.faults().len(), 1);
+    let (status, refused) = answer(1).await;
+    assert_eq!((status, &refused["code"]), (404, &json!(10_062)));
+    assert_eq!(server.faults().len(), 2);
+}
