@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use twilight_gateway::error::ReceiveMessageErrorType;
 use twilight_gateway::queue::InMemoryQueue;
 use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Session, Shard, ShardId};
-use twilight_model::gateway::CloseCode;
+use twilight_model::gateway::{CloseCode, OpCode};
 
 use super::arrive::{self, Answering, Event, read};
 use super::{Account, Me, lock, rest};
@@ -30,6 +30,11 @@ const GREETING: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(60);
 /// The longest a connection takes to close.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+const DISPATCH: u8 = OpCode::Dispatch as u8;
+const RECONNECT: u8 = OpCode::Reconnect as u8;
+const INVALID_SESSION: u8 = OpCode::InvalidSession as u8;
+const HELLO: u8 = OpCode::Hello as u8;
 
 /// Something the gateway says.
 #[derive(Debug, Deserialize)]
@@ -190,14 +195,26 @@ impl Keeper<'_> {
     async fn take(&mut self, text: &str) -> bool {
         let Some(envelope) = read::<Envelope<'_>>("an event", text) else { return true };
         let body = envelope.d.map(RawValue::get).unwrap_or("null");
-        if envelope.op == 10 {
-            if let Some(hello) = read::<Hello>("a greeting", body) {
-                // Twilight notices by itself when a heartbeat has no answer until the next one.
-                self.pace = Duration::from_millis(hello.heartbeat_interval) * 2 + Duration::from_secs(1);
+        match envelope.op {
+            HELLO => {
+                if let Some(hello) = read::<Hello>("a greeting", body) {
+                    // Twilight notices by itself when a heartbeat has no answer until the next one.
+                    self.pace = Duration::from_millis(hello.heartbeat_interval) * 2 + Duration::from_secs(1);
+                }
             }
-            return true;
+            RECONNECT | INVALID_SESSION => {
+                self.pace = GREETING;
+                self.desk.health.send_replace(Health::Connecting);
+                // Discord wants some seconds between a session that is over and a new one.
+                let wait = Duration::from_secs(1).mul_f64(1.0 + 4.0 * fastrand::f64());
+                if envelope.op == INVALID_SESSION && body != "true" && !self.sleep(wait).await {
+                    return false;
+                }
+            }
+            _ => {}
         }
-        let Some(event) = envelope.t.filter(|_| envelope.op == 0).and_then(|name| self.dispatch(&name, body))
+        let Some(event) =
+            envelope.t.filter(|_| envelope.op == DISPATCH).and_then(|name| self.dispatch(&name, body))
         else {
             return true;
         };
@@ -261,6 +278,10 @@ impl Keeper<'_> {
     async fn rest(&mut self) -> bool {
         let wait = pause(self.failures, fastrand::f64());
         self.failures = self.failures.saturating_add(1);
+        self.sleep(wait).await
+    }
+
+    async fn sleep(&self, wait: Duration) -> bool {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => false,
