@@ -8,16 +8,22 @@
 //! to the one who wrote it; words of two people are never put together. Each session has one task that works on it, and one key,
 //! which one function makes.
 //!
-//! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does.
+//! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does, [`people`] for who is let in.
 
 pub mod channel;
+pub mod command;
 pub mod key;
 pub mod letter;
+pub mod limit;
+pub mod people;
 pub mod silence;
 pub mod split;
 
 pub use channel::{Arrival, Channel, Desk, Health, Incoming, Manners, Post, Undelivered};
+pub use command::Command;
 pub use key::{Sharing, session_key};
 pub use letter::{Letter, Platform, Press, Room, RoomKind, Sender};
+pub use limit::Limiter;
+pub use people::{Admission, People, Tier};
 pub use silence::is_silence;
 pub use split::split;
