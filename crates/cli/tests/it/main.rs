@@ -15,6 +15,7 @@ mod layers;
 mod local;
 mod model;
 mod mounts;
+mod pairing;
 mod places;
 mod pull;
 mod questions;
