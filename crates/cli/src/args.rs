@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
+use hermes_gateway::Platform;
 use hermes_types::{BackendName, EnvName};
 
 /// An AI agent whose commands run where you choose, with the permission you give.
@@ -83,6 +84,12 @@ pub enum Command {
         /// What to do.
         #[command(subcommand)]
         action: GatewayAction,
+    },
+    /// Let people of chats in
+    Pairing {
+        /// What to do.
+        #[command(subcommand)]
+        action: PairingAction,
     },
     /// Show what is set up and what runs, on which backend, with which holes
     Status,
@@ -432,6 +439,42 @@ pub enum ApprovalsAction {
         #[arg(long, value_name = "BACKEND", value_parser = backend())]
         backend: Option<BackendName>,
     },
+}
+
+/// What to do about people of chats.
+#[derive(Debug, Subcommand)]
+pub enum PairingAction {
+    /// List those who wait to be let in, and those who were
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Let somebody in who was given a code
+    Approve {
+        /// Where they are, as in discord
+        #[arg(value_parser = platform())]
+        platform: Platform,
+        /// The code
+        code: String,
+    },
+    /// Let somebody in no longer
+    Revoke {
+        /// Where they are, as in discord
+        #[arg(value_parser = platform())]
+        platform: Platform,
+        /// What the platform calls them, as `hermes pairing ls` shows it
+        user: String,
+    },
+    /// Forget those who wait; their codes are worth nothing then
+    ClearPending {
+        /// Only those of this platform
+        #[arg(value_parser = platform())]
+        platform: Option<Platform>,
+    },
+}
+
+/// The names of platforms, for completions and help to list.
+fn platform() -> impl TypedValueParser<Value = Platform> {
+    PossibleValuesParser::new(Platform::ALL.map(Platform::word))
+        .try_map(|word| Platform::from_word(&word).ok_or("there is no such platform"))
 }
 
 /// What to do with settings.

@@ -9,6 +9,7 @@ pub(crate) mod exec;
 pub(crate) mod fill_pool;
 pub(crate) mod gateway;
 pub(crate) mod keep_proxy;
+pub(crate) mod pairing;
 pub(crate) mod process;
 pub(crate) mod sandbox;
 pub(crate) mod sessions;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hermes_agent::Event;
-use hermes_store::{Answer, Choice, NewLetter, Store};
+use hermes_store::{Answer, Choice, LetterId, NewLetter, Store, TurnId};
 use hermes_types::{Person, SessionKey};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
@@ -19,7 +19,8 @@ use crate::house::House;
 use crate::key::{Sharing, session_key};
 use crate::letter::{Letter, Press, ReplyPlace, Room, RoomKind};
 use crate::office::Office;
-use crate::people::{Admission, Limiter, People};
+use crate::limit::{Limiter, Pace};
+use crate::people::{Admission, Behavior, People, Tier};
 use crate::session::{self, Busy, Item, MAILBOX, Session};
 
 /// Letters and presses that may wait to be looked at.
@@ -54,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) house: Arc<dyn House>,
     pub(crate) sharing: Sharing,
     pub(crate) busy: Busy,
-    people: People,
+    pub(crate) people: People,
     audit: Audit,
     sessions: Mutex<HashMap<SessionKey, mpsc::Sender<Item>>>,
     tasks: TaskTracker,
@@ -83,7 +84,7 @@ impl Gateway {
             sessions: Mutex::default(),
             tasks: TaskTracker::new(),
         };
-        Self { shared: Arc::new(shared), limiter: Limiter::default() }
+        Self { shared: Arc::new(shared), limiter: Limiter::new(Pace::default()) }
     }
 
     /// Works until it is told to stop: goes on with what was left, then takes what comes. Tells how the channel is.
@@ -135,16 +136,15 @@ impl Gateway {
                     continue;
                 }
             };
-            // Whoever is not let in any more is not answered.
-            let Admission::In(tier) = self.shared.people.admit(&letter).await else {
-                self.shared.done(kept.id).await;
-                continue;
-            };
-            let person = letter.room.platform.person(&letter.sender.id);
-            let approvers = self.shared.people.approvers(&person);
-            let is_admin = tier.is_admin();
-            let item = Item { id: kept.id, letter, person, is_admin, approvers, turn: kept.turn };
-            self.shared.give(&kept.key, item).await;
+            match self.shared.people.admit(&letter.room, &letter.sender).await {
+                Ok(Admission::In(tier)) => {
+                    let item = self.shared.item(kept.id, letter, tier, kept.turn);
+                    self.shared.give(&kept.key, item).await;
+                }
+                // Whoever is not let in any more is not answered.
+                Ok(Admission::Stranger(_)) => self.shared.done(kept.id).await,
+                Err(error) => tracing::error!(%error, "nobody knows whether somebody is let in"),
+            }
         }
     }
 
@@ -174,22 +174,18 @@ impl Gateway {
         if shared.store.is_received(word, &letter.room.chat, &letter.message).await? {
             return Ok(());
         }
-        let tier = match shared.people.admit(&letter).await {
+        let tier = match shared.people.admit(&letter.room, &letter.sender).await? {
             Admission::In(tier) => tier,
-            Admission::Stranger(answer) => {
+            Admission::Stranger(behavior) => {
                 shared.audit.note("stranger", &json!({ "person": person, "room": letter.room.chat }));
-                if let Some(text) = answer {
+                if behavior == Behavior::Pair
+                    && let Some(text) = shared.people.greet(&letter.room, &letter.sender, now()).await?
+                {
                     shared.tell(&letter.room, &text).await;
                 }
                 return Ok(());
             }
         };
-        if let Err(wait) = self.limiter.take(&person, now()) {
-            if let Some(text) = wait {
-                shared.tell(&letter.room, &text).await;
-            }
-            return Ok(());
-        }
         let key = session_key(&room, &letter.sender.id, shared.sharing);
         let new = NewLetter {
             platform: word.to_owned(),
@@ -202,9 +198,14 @@ impl Gateway {
         };
         let Some(id) = shared.store.receive(new).await? else { return Ok(()) };
         shared.audit.note("letter", &json!({ "person": person, "session": key, "message": letter.message }));
-        let approvers = shared.people.approvers(&person);
-        let item = Item { id, letter, person, is_admin: tier.is_admin(), approvers, turn: None };
-        shared.give(&key, item).await;
+        if let Err(wait) = self.limiter.take(&person) {
+            let text = format!("that is too much at once; say it again in {} seconds", wait.as_secs() + 1);
+            let parts = session::parts(&shared.channel, &key, &letter, &text);
+            shared.store.reply(vec![id], parts, now()).await?;
+            shared.office.wake();
+            return Ok(());
+        }
+        shared.give(&key, shared.item(id, letter, tier, None)).await;
         Ok(())
     }
 }
@@ -228,6 +229,12 @@ fn answer_room(letter: &Letter) -> Room {
 impl Shared {
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, mpsc::Sender<Item>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn item(&self, id: LetterId, letter: Letter, tier: Tier, turn: Option<TurnId>) -> Item {
+        let person = letter.room.platform.person(&letter.sender.id);
+        let approvers = self.people.approvers(letter.room.platform, &letter.sender);
+        Item { id, letter, person, tier, approvers, turn }
     }
 
     /// Gives something to a session, whose task is begun if there is none.
@@ -277,7 +284,7 @@ impl Shared {
     }
 
     /// Is done with a letter about which nothing is said.
-    async fn done(&self, letter: hermes_store::LetterId) {
+    async fn done(&self, letter: LetterId) {
         if let Err(error) = self.store.reply(vec![letter], Vec::new(), now()).await {
             tracing::error!(%error, "a letter cannot be put away");
         }
@@ -303,6 +310,10 @@ impl Shared {
     }
 
     async fn pressed(&self, press: Press) {
+        // Nobody is told anything here who may not talk to us.
+        if !matches!(self.people.admit(&press.room, &press.sender).await, Ok(Admission::In(_))) {
+            return;
+        }
         let person = press.room.platform.person(&press.sender.id);
         let Some((id, choice)) = session::pressed(&press.value) else {
             return self.channel.whisper(&press.interaction, "this button does nothing any more").await;

@@ -8,17 +8,18 @@
 //! to the one who wrote it; words of two people are never put together. Each session has one task that works on it, and one key,
 //! which one function makes.
 //!
-//! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does.
+//! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does, [`people`] for who is let in.
 
 pub mod audit;
 pub mod channel;
 mod clock;
 pub mod command;
+pub mod discord;
 pub mod gateway;
 pub mod house;
-pub mod discord;
 pub mod key;
 pub mod letter;
+pub mod limit;
 mod office;
 pub mod people;
 mod session;
@@ -27,10 +28,13 @@ pub mod split;
 
 pub use audit::Audit;
 pub use channel::{Arrival, Channel, Desk, Health, Incoming, Manners, Post, Undelivered};
+pub use command::Command;
 pub use gateway::{Gateway, Rules};
 pub use house::{House, Visit};
 pub use key::{Sharing, session_key};
 pub use letter::{Letter, Platform, Press, Room, RoomKind, Sender};
+pub use limit::Limiter;
+pub use people::{Admission, People, Tier};
 pub use session::Busy;
 pub use silence::is_silence;
 pub use split::split;

@@ -14,10 +14,11 @@ use tokio::sync::mpsc;
 
 use crate::channel::{Channel, Sign, Waiting};
 use crate::clock::now;
-use crate::command::{Command, Scope};
+use crate::command::{self, Command, Scope};
 use crate::gateway::Shared;
 use crate::house::Visit;
 use crate::letter::{Letter, ReplyPlace, Room};
+use crate::people::Tier;
 pub(crate) use ask::{answered, pressed};
 use ask::ChatAsk;
 pub(crate) use words::{part, parts};
@@ -40,8 +41,8 @@ pub(crate) struct Item {
     pub(crate) letter: Letter,
     /// Who wrote it.
     pub(crate) person: Person,
-    /// Whether they may use the commands of operators.
-    pub(crate) is_admin: bool,
+    /// What they may do.
+    pub(crate) tier: Tier,
     /// Who may answer questions about it.
     pub(crate) approvers: Vec<Person>,
     /// The turn that began to answer it before hermes was restarted.
@@ -109,7 +110,7 @@ impl Session {
             return self.say(&item, &why).await;
         }
         self.ask.enter(&item);
-        match Command::parse(&item.letter.text).filter(|_| item.turn.is_none()) {
+        match Command::read(&item.letter).filter(|_| item.turn.is_none()) {
             Some(command) => self.obey(item, command).await,
             None => self.answer(item).await,
         }
@@ -253,7 +254,7 @@ impl Session {
 
     /// Hears something while a turn is under way.
     async fn meanwhile(&mut self, item: Item, control: &Control) {
-        let command = Command::parse(&item.letter.text);
+        let command = Command::read(&item.letter);
         match (command, self.shared.busy) {
             (Some(Command::Stop), _) => {
                 control.stop.cancel();
@@ -268,7 +269,7 @@ impl Session {
                 let letter = Letter { text, ..item.letter.clone() };
                 self.next.push_back(Item { letter, ..item });
             }
-            (Some(command), _) if command.works_while_busy() => self.obey(item, command).await,
+            (Some(command), _) if command.busy() == command::Busy::Works => self.obey(item, command).await,
             (Some(_), _) => self.say(&item, "something is under way: wait for it, or end it with /stop").await,
             (None, _) if self.ask.clarified(&item) => {
                 if let Err(error) = self.store().reply(vec![item.id], Vec::new(), now()).await {
@@ -308,11 +309,11 @@ impl Session {
 
     /// Does what a command says.
     async fn obey(&mut self, item: Item, command: Command) {
-        if command.needs_admin() && !item.is_admin {
-            return self.say(&item, "only an admin of this bot may do that").await;
+        if let Err(why) = self.shared.people.may_use(&item.letter.room, item.tier, &command) {
+            return self.say(&item, &why).await;
         }
         let text = match command {
-            Command::Help => Command::help(item.is_admin),
+            Command::Help => command::help(item.tier),
             Command::Stop => "nothing is under way".to_owned(),
             Command::New => self.begin_anew(&item.letter.room).await,
             Command::Approve { id, scope } => self.ask.decide(&item, id.as_deref(), choice(scope)).await,
@@ -337,11 +338,11 @@ impl Session {
                 Err(why) => why,
             },
             Command::Model(None) => words::mind(&self.shared.house.mind(self.model.as_deref())),
-            Command::Model(Some(name)) => self.change_model(&item, name).await,
+            Command::Model(Some(model)) => self.change_model(&item, model.name).await,
             Command::Status => self.status(&item).await,
             Command::Usage => self.usage().await,
             Command::Whoami => {
-                let tier = if item.is_admin { "admin" } else { "user" };
+                let tier = if item.tier == Tier::Admin { "admin" } else { "user" };
                 format!("{} ({}), {tier}", item.letter.sender.name, item.person.as_str())
             }
             Command::Sethome => {
@@ -351,8 +352,14 @@ impl Session {
                     Err(error) => error.to_string(),
                 }
             }
+            Command::Misused(known) => format!("it is written `{}`", known.usage()),
             Command::Unknown(name) => format!("there is no command /{name}; /help lists those there are"),
-            other => format!("/{} is not there yet", other.name()),
+            Command::Title(_)
+            | Command::Sessions
+            | Command::Resume(_)
+            | Command::Background(_)
+            | Command::Restart
+            | Command::Yolo => "this command is not part of this version".to_owned(),
         };
         self.say(&item, &text).await;
     }
@@ -375,7 +382,7 @@ impl Session {
         }
     }
 
-    async fn taken_back(&mut self, item: &Item, count: usize) -> Result<Option<String>, String> {
+    async fn taken_back(&mut self, item: &Item, count: u32) -> Result<Option<String>, String> {
         self.open(item).await?;
         let mut last = None;
         for _ in 0..count.max(1) {

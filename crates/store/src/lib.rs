@@ -1,5 +1,5 @@
-//! What survives a restart: sessions and their messages, turns, questions and answers, grants, spending, and the mail of
-//! chats.
+//! What survives a restart: sessions and their messages, turns, questions and answers, grants, spending, the mail of chats, and
+//! who was let in there.
 //!
 //! [`Store`] is a cheap handle on one SQLite file, `hermes.db` in the home. One thread writes; reads go through a few connections
 //! of their own and never wait for it. Several processes may use the file at once.
@@ -26,6 +26,7 @@ mod inbox;
 mod lock;
 mod message;
 mod outbox;
+mod pairing;
 mod presence;
 mod question;
 mod remove;
@@ -46,6 +47,7 @@ pub use inbox::{Letter, LetterId, NewLetter};
 pub use lock::Holder;
 pub use message::{Entry, Kept, Seq};
 pub use outbox::{Delivery, NewPart, Outgoing, PartId};
+pub use pairing::{Approving, Asked, Paired, Pending};
 pub use presence::Held;
 pub use question::{Answer, Answering, AskedBy, Choice, NewQuestion, Question, QuestionState};
 pub use remove::Pruned;

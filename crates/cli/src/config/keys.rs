@@ -136,6 +136,16 @@ choice! {
 }
 
 choice! {
+    /// What somebody gets who writes to the bot and was not let in.
+    Strangers {
+        /// A code that the owner can let them in with.
+        Pair = "pair",
+        /// Nothing.
+        Ignore = "ignore",
+    }
+}
+
+choice! {
     /// Who shares a place in chats.
     PlaceScope {
         /// Nobody: each session has its own.
@@ -294,6 +304,10 @@ section! {
         sandbox_lifetime: u64 = 3600, "GATEWAY_SANDBOX_LIFETIME", at_least 1;
         /// Who shares a place in chats: session (nobody), user, chat or shared.
         sandbox_scope: PlaceScope = PlaceScope::Session, "GATEWAY_SANDBOX_SCOPE";
+        /// People who may write to any bot, as `platform:id` or as an id alone.
+        allowed_users: CommaList = CommaList::default(), "GATEWAY_ALLOWED_USERS";
+        /// Whether everybody may, on platforms that name nobody.
+        allow_all_users: bool = false, "GATEWAY_ALLOW_ALL_USERS";
     }
 }
 
@@ -326,6 +340,18 @@ section! {
         allowed_roles: CommaList = CommaList::default(), "DISCORD_ALLOWED_ROLES";
         /// Whether everybody may talk to the bot.
         allow_all_users: bool = false, "DISCORD_ALLOW_ALL_USERS";
+        /// People who look after the bot in direct messages.
+        allow_admin_from: CommaList = CommaList::default(), "DISCORD_ALLOW_ADMIN_FROM";
+        /// People who look after it everywhere else.
+        group_allow_admin_from: CommaList = CommaList::default(), "DISCORD_GROUP_ALLOW_ADMIN_FROM";
+        /// The commands that all others may use in direct messages; empty for all that are not for admins.
+        user_allowed_commands: CommaList = CommaList::default(), "DISCORD_USER_ALLOWED_COMMANDS";
+        /// The commands that all others may use everywhere else.
+        group_user_allowed_commands: CommaList = CommaList::default(), "DISCORD_GROUP_USER_ALLOWED_COMMANDS";
+        /// People who may answer questions about what others want, besides those.
+        approvers: CommaList = CommaList::default(), "DISCORD_APPROVERS";
+        /// What strangers get who write to the bot: pair or ignore. Default: pair, unless people are named.
+        unauthorized_dm_behavior: Option<Strangers> = None, "DISCORD_UNAUTHORIZED_DM_BEHAVIOR";
         /// A server whose role members may also write direct messages.
         dm_role_auth_guild: String = String::new(), "DISCORD_DM_ROLE_AUTH_GUILD";
         /// Whether other bots are heard: none, mentions or all.
@@ -525,6 +551,8 @@ section! {
         providers: Servers = Servers::default(), "HERMES_PROVIDERS";
         /// The models that are asked when the first one fails, in their order.
         fallback_providers: Fallbacks = Fallbacks::default(), "HERMES_FALLBACK_PROVIDERS";
+        /// What strangers get who write to a bot: pair or ignore. Default: pair, unless people are named.
+        unauthorized_dm_behavior: Option<Strangers> = None, "HERMES_UNAUTHORIZED_DM_BEHAVIOR";
         /// Whether everybody in a group has a session of their own.
         group_sessions_per_user: bool = true, "HERMES_GROUP_SESSIONS_PER_USER";
         /// Whether everybody in a thread has a session of their own.

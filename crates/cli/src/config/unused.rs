@@ -1,7 +1,7 @@
 //! What the Python program can be told and this one cannot.
 
 /// Keys of the Python program that mean nothing here, with the reason.
-pub const UNUSED: &[(&str, &str)] = &[
+pub(super) const UNUSED: &[(&str, &str)] = &[
     ("terminal.persistent_shell", "the state of a session is always kept"),
     ("discord.voice_fx", PYTHON),
     ("discord.missed_message_backfill", PYTHON),
@@ -146,7 +146,6 @@ pub const UNUSED: &[(&str, &str)] = &[
     ("tools", PYTHON),
     ("toolsets", PYTHON),
     ("tts", PYTHON),
-    ("unauthorized_dm_behavior", PYTHON),
     ("updates", PYTHON),
     ("voice", PYTHON),
     ("web", PYTHON),

@@ -1,9 +1,10 @@
 //! The accounts of chat platforms, from settings.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hermes_gateway::discord::{self, Discord, Past};
-use hermes_gateway::people::People;
+use hermes_gateway::people::{self, People};
 use hermes_gateway::{Channel, Platform};
 use hermes_store::Store;
 use hermes_types::Secret;
@@ -80,8 +81,17 @@ impl Account {
     }
 
     /// Who is let in.
-    pub(crate) fn people(&self, _config: &Config, _store: &Store) -> People {
-        People
+    pub(crate) fn people(&self, config: &Config, store: &Store) -> People {
+        let rules = match self {
+            Self::Discord(_) => discord_rules(config),
+        };
+        let settings = people::Settings {
+            platforms: HashMap::from([(self.platform(), rules)]),
+            allowed_users: config.gateway.allowed_users.0.clone(),
+            allow_all_users: config.gateway.allow_all_users,
+            strangers: config.general.unauthorized_dm_behavior.map(behavior),
+        };
+        People::new(settings, store.clone())
     }
 
     /// The account, ready to be connected.
@@ -92,5 +102,32 @@ impl Account {
         match self {
             Self::Discord(settings) => Ok(Arc::new(Discord::new(*settings, Past { threads, last }))),
         }
+    }
+}
+
+fn discord_rules(config: &Config) -> people::Rules {
+    let chosen = &config.discord;
+    people::Rules {
+        allowed_users: chosen.allowed_users.0.clone(),
+        allowed_roles: chosen.allowed_roles.0.clone(),
+        allow_all_users: chosen.allow_all_users,
+        bots: match chosen.allow_bots {
+            keys::Bots::None => people::Bots::None,
+            keys::Bots::Mentions => people::Bots::Mentions,
+            keys::Bots::All => people::Bots::All,
+        },
+        strangers: chosen.unauthorized_dm_behavior.map(behavior),
+        admins: chosen.allow_admin_from.0.clone(),
+        group_admins: chosen.group_allow_admin_from.0.clone(),
+        commands: chosen.user_allowed_commands.0.clone(),
+        group_commands: chosen.group_user_allowed_commands.0.clone(),
+        approvers: chosen.approvers.0.clone(),
+    }
+}
+
+fn behavior(strangers: keys::Strangers) -> people::Behavior {
+    match strangers {
+        keys::Strangers::Pair => people::Behavior::Pair,
+        keys::Strangers::Ignore => people::Behavior::Ignore,
     }
 }

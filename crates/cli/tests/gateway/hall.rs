@@ -1,8 +1,7 @@
 //! A home with a gateway, a Discord server and a scripted model.
 
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// How long something may take before a test gives up. Nothing is asserted about it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Everything of one test.
 pub(crate) struct Hall {
@@ -22,8 +21,7 @@ pub(crate) struct Hall {
     pub(crate) model: ScriptedModel,
     folder: TempDir,
     gateway: Option<Child>,
-    /// A server with a channel that the bot is in.
-    pub(crate) guild: Id,
+    /// A channel that the bot is in.
     pub(crate) channel: Id,
     pub(crate) ann: Id,
     pub(crate) bob: Id,
@@ -61,7 +59,7 @@ impl Hall {
         let url = model.url();
         let config = format!("model:\n  default: scripted\n  provider: custom\n  base_url: {url}\n{config}");
         fs::write(folder.path().join("home/config.yaml"), config).unwrap();
-        Self { server, model, folder, gateway: None, guild, channel, ann, bob }
+        Self { server, model, folder, gateway: None, channel, ann, bob }
     }
 
     /// A gateway that serves.
@@ -100,7 +98,9 @@ impl Hall {
     pub(crate) async fn start(&mut self) {
         let before = self.server.look(|world| world.identified);
         self.launch();
-        self.server.wait_for(|world| (world.identified > before).then_some(())).await.unwrap();
+        if let Err(error) = self.server.wait_for(|world| (world.identified > before).then_some(())).await {
+            panic!("{error}\n{}", self.log());
+        }
     }
 
     /// Starts the gateway.
@@ -217,9 +217,4 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(began.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// Whether a file is there.
-pub(crate) fn exists(path: &Path) -> io::Result<bool> {
-    path.try_exists()
 }

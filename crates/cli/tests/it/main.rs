@@ -16,6 +16,7 @@ mod layers;
 mod local;
 mod model;
 mod mounts;
+mod pairing;
 mod places;
 mod progress;
 mod pull;

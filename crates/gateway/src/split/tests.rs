@@ -55,7 +55,7 @@ fn is_balanced(part: &str) -> bool {
     let mut open: Option<&str> = None;
     for line in part.lines().map(str::trim) {
         let ticks: &str = line.split(|char| char != '`').next().unwrap();
-        let rest = &line[ticks.len()..];
+        let rest = line.strip_prefix(ticks).unwrap();
         open = match open {
             None if ticks.len() >= 3 && !rest.contains('`') => Some(ticks),
             Some(open) if ticks.len() >= open.len() && rest.is_empty() => None,

@@ -42,6 +42,7 @@ fn main() {
     runtime.block_on(async {
         match words.as_slice() {
             ["append", session, tag, count] => append(&file, session, tag, count.parse().unwrap()).await,
+            ["approve", code] => approve(&file, code).await,
             ["answer", id] => answer(&file, id).await,
             ["turn"] => turn(&file).await,
             ["hold"] => hold(&file),
@@ -67,6 +68,11 @@ async fn answer(file: &Path, id: &str) {
     let store = Store::open(file).await.unwrap();
     let answer = Answer { by: Person::new("cli"), at: at(), choice: Choice::Session };
     say(&format!("{:?}", store.answer(id, answer).await.unwrap()));
+}
+
+async fn approve(file: &Path, code: &str) {
+    let store = Store::open(file).await.unwrap();
+    say(&format!("{:?}", store.approve("discord", code, at()).await.unwrap()));
 }
 
 /// Begins a turn, stops in the middle of it, and waits to be killed.

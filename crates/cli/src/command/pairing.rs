@@ -1,0 +1,143 @@
+//! `hermes pairing`: who of the people of chats is let in.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use hermes_gateway::Platform;
+use hermes_store::{Approving, Paired, Pending, Store};
+use hermes_types::Timestamp;
+use serde_json::json;
+
+use crate::Context;
+use crate::args::PairingAction;
+use crate::ask::now;
+use crate::failure::{Failure, Kind};
+use crate::screen::{Format, Tone, age, one_line};
+use crate::wire::store::{find, told};
+
+pub(crate) fn run(action: PairingAction, context: &Context) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let store = find(context).await?;
+        let done = act(action, context, store.as_ref()).await;
+        if let Some(store) = store {
+            store.close().await;
+        }
+        done.map(|()| ExitCode::SUCCESS)
+    })
+}
+
+/// Without a database nobody waits and nobody was let in.
+async fn act(action: PairingAction, context: &Context, store: Option<&Store>) -> Result<(), Failure> {
+    match action {
+        PairingAction::Ls => list(context, store).await,
+        PairingAction::Approve { platform, code } => approve(context, store, platform, &code).await,
+        PairingAction::Revoke { platform, user } => revoke(context, store, platform, &user).await,
+        PairingAction::ClearPending { platform } => clear(context, store, platform).await,
+    }
+}
+
+async fn list(context: &Context, store: Option<&Store>) -> Result<(), Failure> {
+    let (pending, paired) = match store {
+        Some(store) => (store.pending(now()).await.map_err(told)?, store.paired().await.map_err(told)?),
+        None => (Vec::new(), Vec::new()),
+    };
+    if context.screen.format == Format::Json {
+        return context.screen.json(&json!({"pending": pending, "paired": paired}));
+    }
+    if pending.is_empty() && paired.is_empty() {
+        context.screen.aside("nobody waits to be let in, and nobody was");
+        return Ok(());
+    }
+    let waits = |one: &Pending| {
+        let state = format!("waits, {} left", age(left(one.expires)));
+        vec![one.platform.clone(), one_line(&one.user, 40), state, one_line(&one.name, 60)]
+    };
+    let is_in = |one: &Paired| {
+        let since = Duration::from_secs(now().seconds().saturating_sub(one.approved.seconds()));
+        vec![
+            one.platform.clone(),
+            one_line(&one.user, 40),
+            format!("in for {}", age(since)),
+            one_line(&one.name, 60),
+        ]
+    };
+    let rows: Vec<_> = pending.iter().map(waits).chain(paired.iter().map(is_in)).collect();
+    context.screen.table(&["PLATFORM", "USER", "STATE", "NAME"], &rows)
+}
+
+async fn approve(
+    context: &Context,
+    store: Option<&Store>,
+    platform: Platform,
+    code: &str,
+) -> Result<(), Failure> {
+    let word = platform.word();
+    let nobody = || {
+        Failure::new(Kind::Failed, format!("nobody who waits on {word} has this code"))
+            .hint("`hermes pairing ls` lists who waits; a code ends after an hour, and writing to the bot gives a new one")
+    };
+    let Some(store) = store else { return Err(nobody()) };
+    match store.approve(word, code, now()).await.map_err(told)? {
+        Approving::In(paired) if context.screen.format == Format::Json => context.screen.json(&json!(paired)),
+        Approving::In(paired) => {
+            let name = one_line(&format!("{} ({})", paired.name, paired.user), 120);
+            let is_in = context.screen.paint(Tone::Good, "let in:");
+            context.screen.line(&format!("{is_in} {name} on {word}"))
+        }
+        Approving::Wrong { left: 1 } => {
+            Err(nobody().hint(format!("one more wrong code, and nothing is approved on {word} for an hour")))
+        }
+        Approving::Wrong { .. } => Err(nobody()),
+        Approving::Locked { until } => Err(Failure::new(
+            Kind::Refused,
+            format!("too many wrong codes: nothing is approved on {word} for another {}", age(left(until))),
+        )
+        .hint("those who wait can write to the bot again after that")),
+    }
+}
+
+async fn revoke(
+    context: &Context,
+    store: Option<&Store>,
+    platform: Platform,
+    user: &str,
+) -> Result<(), Failure> {
+    let word = platform.word();
+    // As `platform:id`, people are named elsewhere.
+    let user = user.strip_prefix(word).and_then(|rest| rest.strip_prefix(':')).unwrap_or(user);
+    let was_in = match store {
+        Some(store) => store.revoke_pairing(word, user).await.map_err(told)?,
+        None => false,
+    };
+    if !was_in {
+        let message = format!("`{}` was not let in on {word}", one_line(user, 60));
+        return Err(Failure::new(Kind::Failed, message).hint(
+            "`hermes pairing ls` lists who was; those on an allow list are named in the configuration",
+        ));
+    }
+    match context.screen.format {
+        Format::Json => context.screen.json(&json!({"platform": word, "user": user, "revoked": true})),
+        Format::Text => context.screen.line(&format!("{} is let in on {word} no longer", one_line(user, 60))),
+    }
+}
+
+async fn clear(context: &Context, store: Option<&Store>, platform: Option<Platform>) -> Result<(), Failure> {
+    let cleared = match store {
+        Some(store) => store.clear_pending(platform.map(Platform::word), now()).await.map_err(told)?,
+        None => 0,
+    };
+    match (context.screen.format, cleared) {
+        (Format::Json, _) => context.screen.json(&json!({"cleared": cleared})),
+        (Format::Text, 0) => {
+            context.screen.aside("nobody waited");
+            Ok(())
+        }
+        (Format::Text, 1) => context.screen.line("forgot one who waited"),
+        (Format::Text, _) => context.screen.line(&format!("forgot {cleared} who waited")),
+    }
+}
+
+fn left(until: Timestamp) -> Duration {
+    Duration::from_secs(until.seconds().saturating_sub(now().seconds()))
+}

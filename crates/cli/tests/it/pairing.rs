@@ -1,0 +1,89 @@
+//! Letting people of chats in, from the command line.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hermes_store::{Asked, FILE_NAME};
+use hermes_types::Timestamp;
+use serde_json::json;
+
+use crate::Home;
+use crate::sessions::with_store;
+
+fn now() -> Timestamp {
+    Timestamp::from_seconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs())
+}
+
+/// The code that somebody is given who writes to the bot.
+fn code(home: &Home, user: &str, name: &str) -> String {
+    let asked = with_store(home, async |store| store.ask_in("discord", user, name, now()).await.unwrap());
+    let Asked::Code { code, .. } = asked else { panic!("{asked:?}") };
+    code
+}
+
+#[test]
+fn a_home_where_nobody_asked_stays_as_it_is() {
+    let home = Home::new();
+    assert_eq!(home.run(&["--json", "pairing", "ls"]).json(), json!({"pending": [], "paired": []}));
+    assert_eq!(home.run(&["--json", "pairing", "clear-pending"]).json(), json!({"cleared": 0}));
+    for args in [&["pairing", "approve", "discord", "ABCD2345"], &["pairing", "revoke", "discord", "7"]] {
+        let run = home.run(args);
+        assert_eq!((run.code, run.out.as_str()), (Some(1), ""), "{run:?}");
+        assert!(run.err.contains("hermes pairing ls"), "{run:?}");
+    }
+    assert!(!home.path().join(FILE_NAME).exists());
+}
+
+#[test]
+fn somebody_with_a_code_is_let_in_and_out_again() {
+    let home = Home::new();
+    let given = code(&home, "7", "Ada\u{1b}[31m");
+    let listed = home.run(&["--json", "pairing", "ls"]).json();
+    assert_eq!((&listed["pending"][0]["user"], &listed["paired"]), (&json!("7"), &json!([])));
+    let shown = home.run(&["pairing", "ls"]);
+    assert!(shown.out.contains("waits, ") && !shown.out.contains('\u{1b}'), "{shown:?}");
+    assert!(!shown.out.contains(&given), "a code is nowhere but with whom it was given to: {shown:?}");
+
+    let run = home.run(&["--json", "pairing", "approve", "discord", &given.to_lowercase()]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let paired = run.json();
+    assert_eq!((&paired["platform"], &paired["user"]), (&json!("discord"), &json!("7")));
+    let listed = home.run(&["--json", "pairing", "list"]).json();
+    assert_eq!((&listed["pending"], &listed["paired"]), (&json!([]), &json!([paired])));
+    assert!(home.run(&["pairing", "ls"]).out.contains("in for "));
+
+    let run = home.run(&["pairing", "revoke", "discord", "discord:7"]);
+    assert_eq!((run.code, run.out.as_str()), (Some(0), "7 is let in on discord no longer\n"), "{run:?}");
+    assert_eq!(home.run(&["pairing", "revoke", "discord", "7"]).code, Some(1));
+}
+
+#[test]
+fn those_who_wait_are_forgotten_when_told_so() {
+    let home = Home::new();
+    let given = code(&home, "7", "Ada");
+    assert_eq!(home.run(&["--json", "pairing", "clear-pending", "discord"]).json(), json!({"cleared": 1}));
+    assert_eq!(home.run(&["pairing", "approve", "discord", &given]).code, Some(1));
+}
+
+#[test]
+fn guessing_is_refused_after_five_times() {
+    let home = Home::new();
+    let given = code(&home, "7", "Ada");
+    for guess in 1..=4 {
+        let run = home.run(&["pairing", "approve", "discord", "AAAAAAAA"]);
+        assert_eq!(run.code, Some(1), "{run:?}");
+        assert_eq!(run.err.contains("one more wrong code"), guess == 4, "{run:?}");
+    }
+    for code in ["AAAAAAAA", &given] {
+        let run = home.run(&["--json", "pairing", "approve", "discord", code]);
+        assert_eq!((run.code, &run.json()["error"]["kind"]), (Some(4), &json!("refused")), "{run:?}");
+    }
+}
+
+#[test]
+fn a_platform_that_is_none_is_a_mistake() {
+    let home = Home::new();
+    let run = home.run(&["pairing", "approve", "telegraph", "ABCD2345"]);
+    assert_eq!(run.code, Some(2), "{run:?}");
+    assert!(run.err.contains("discord"), "{run:?}");
+    assert!(home.run(&["completions", "bash"]).out.contains("clear-pending"));
+}
