@@ -92,8 +92,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ExitCode, Failure> 
         let stop = stop.clone();
         channels.spawn(async move { (platform, gateway.run(health, stop).await) });
     }
-    let places = wire::places(context, config);
-    let reaper = places.reap(house.engines()?);
+    let reaper = house.reap()?;
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     context.screen.aside(&format!("serving chats; commands run on {}", house::backend(config)));

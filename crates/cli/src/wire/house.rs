@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hermes_agent::{Mind, Setup, Told};
 use hermes_gateway::channel::Waiting;
 use hermes_gateway::{House, Room, RoomKind, Visit};
-use hermes_exec::Engines;
+use hermes_exec::Reaper;
 use hermes_store::Store;
 use hermes_types::{BackendName, Door, Person, SessionKey};
 
@@ -100,10 +100,11 @@ impl ChatHouse {
         }
     }
 
-    /// What makes containers, for whoever removes what is left of them.
-    pub(crate) fn engines(&self) -> Result<Engines, Failure> {
+    /// Removes what is left of places that are gone, from now on.
+    pub(crate) fn reap(&self) -> Result<Reaper, Failure> {
         let session = Session { key: SessionKey::new("chats"), keep: Keep::Everything };
-        Ok(super::plan(&self.context, &self.config, &self.args, &session, Making::Never)?.engines())
+        let plan = super::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
+        Ok(super::places(&self.context, &self.config).reap(plan.engines()))
     }
 }
 

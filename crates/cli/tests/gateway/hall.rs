@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use hermes_testkit::discord::{Id, Limits, Options, Server};
+use hermes_testkit::discord::{Id, Limits, Options, Server, World};
 use hermes_testkit::model::Script;
 use hermes_testkit::{Said, ScriptedModel, Step};
 use rustix::process::{Pid, Signal, kill_process};
@@ -148,9 +148,8 @@ impl Hall {
         let said = self
             .server
             .wait_for(|world| {
-                let said = world.said_by_bot(channel);
-                (said.len() >= count)
-                    .then(|| said.iter().map(|message| message.content.clone()).collect::<Vec<_>>())
+                let said = words(world, channel);
+                (said.len() >= count).then_some(said)
             })
             .await;
         match said {
@@ -161,8 +160,7 @@ impl Hall {
 
     /// What the bot said there so far.
     pub(crate) fn heard(&self, channel: Id) -> Vec<String> {
-        self.server
-            .look(|world| world.said_by_bot(channel).iter().map(|message| message.content.clone()).collect())
+        self.server.look(|world| words(world, channel))
     }
 
     /// Calls the bot by its name.
@@ -189,7 +187,7 @@ impl Hall {
         if self.gateway.is_some() {
             assert_eq!(self.stop(), Some(0), "{}", self.log());
         }
-        let removed = self.run(&["sandbox", "prune", "--all", "--yes", "--files"]);
+        let removed = self.run(&["sandbox", "prune", "--files"]);
         assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
         assert_eq!(self.server.faults(), Vec::<String>::new(), "{}", self.log());
         assert_eq!(self.model.failures(), Vec::<String>::new());
@@ -203,6 +201,12 @@ impl Drop for Hall {
             let _buried = child.wait();
         }
     }
+}
+
+/// What the bot wrote in a channel. What Discord itself writes in its name is left out.
+pub(crate) fn words(world: &World, channel: Id) -> Vec<String> {
+    let written = world.said_by_bot(channel).into_iter().filter(|message| matches!(message.kind, 0 | 19 | 20));
+    written.map(|message| message.content.clone()).collect()
 }
 
 /// A call of the terminal.
