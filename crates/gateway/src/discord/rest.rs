@@ -326,14 +326,16 @@ async fn read(response: &mut Response) -> Result<Vec<u8>, Fault> {
 
 /// What it means that a request has no answer.
 fn unsent(error: reqwest::Error) -> Fault {
-    match &error {
-        error if error.is_builder() => Fault::Wrong(error.to_string()),
-        error if error.is_connect() => {
-            Fault::Later { after: None, why: "Discord cannot be reached".to_owned() }
-        }
-        error if error.is_timeout() => Fault::Unknown("Discord did not answer in time".to_owned()),
-        _ => Fault::Unknown(format!("the connection to Discord broke: {}", deepest(error))),
+    if error.is_builder() {
+        return Fault::Wrong(deepest(error));
     }
+    if error.is_connect() {
+        return Fault::Later { after: None, why: format!("Discord cannot be reached: {}", deepest(error)) };
+    }
+    if error.is_timeout() {
+        return Fault::Unknown("Discord did not answer in time".to_owned());
+    }
+    Fault::Unknown(format!("the connection to Discord broke: {}", deepest(error)))
 }
 
 /// What lies beneath an error, without the address.
