@@ -236,10 +236,11 @@ impl Clerk<'_> {
                 }
             }
         }
-        self.hand_in(Incoming::Said(letter)).await?;
-        let mut last = lock(&account.last);
-        let last = last.entry(chat).or_default();
-        *last = number.max(*last);
+        if self.hand_in(Incoming::Said(letter)).await? {
+            let mut last = lock(&account.last);
+            let last = last.entry(chat).or_default();
+            *last = number.max(*last);
+        }
         Ok(())
     }
 
@@ -262,28 +263,28 @@ impl Clerk<'_> {
             }
         }
         match incoming(call) {
-            Some(incoming) => self.hand_in(incoming).await,
+            Some(incoming) => self.hand_in(incoming).await.map(drop),
             None => Ok(()),
         }
     }
 
-    /// Hands something in, and waits until it is kept.
-    async fn hand_in(&mut self, what: Incoming) -> Result<(), Closed> {
+    /// Hands something in, and waits until it is kept. False when it was not.
+    async fn hand_in(&mut self, what: Incoming) -> Result<bool, Closed> {
         for _ in 0..TRIES {
             let (kept, is_kept) = oneshot::channel();
             let arrival = Arrival { what: what.clone(), kept };
             self.desk.arrivals.send(arrival).await.map_err(|_| Closed)?;
             match tokio::time::timeout(KEPT, is_kept).await {
-                Ok(Ok(())) => return Ok(()),
+                Ok(Ok(())) => return Ok(true),
                 Ok(Err(_)) => tokio::time::sleep(Duration::from_secs(1)).await,
                 Err(_) => {
                     tracing::error!("a letter from Discord was handed in and is not known to be kept");
-                    return Ok(());
+                    return Ok(false);
                 }
             }
         }
         tracing::error!("a letter from Discord could not be kept");
-        Ok(())
+        Ok(false)
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use twilight_gateway::error::ReceiveMessageErrorType;
 use twilight_gateway::queue::InMemoryQueue;
-use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Session, Shard, ShardId};
+use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Session, Shard, ShardId, ShardState};
 use twilight_model::gateway::{CloseCode, OpCode};
 
 use super::arrive::{self, Answering, Event, read};
@@ -293,8 +293,9 @@ impl Keeper<'_> {
     async fn leave(&self, shard: &mut Shard) {
         shard.close(CloseFrame::NORMAL);
         let closed = async {
-            while let Some(next) = futures_util::StreamExt::next(shard).await {
-                if matches!(next, Ok(Message::Close(_)) | Err(_)) {
+            while let Some(Ok(Message::Text(_))) = futures_util::StreamExt::next(shard).await {
+                // It would connect again by itself.
+                if !matches!(shard.state(), ShardState::Disconnected { .. }) {
                     break;
                 }
             }

@@ -22,8 +22,8 @@ use crate::letter::{Interaction, Letter, Platform, Room, RoomKind};
 const LONGEST: usize = 2000;
 /// The longest mark Discord knows a message by.
 const LONGEST_NONCE: usize = 25;
-/// How many of the last messages are looked at.
-const LOOKED_AT: u64 = 50;
+/// How many messages are looked at.
+const LOOKED_AT: usize = 100;
 /// The platform's word for a thread that is there already.
 const THREAD_IS_THERE: u64 = 160_004;
 /// How many minutes a thread stays open when nothing happens.
@@ -113,13 +113,15 @@ impl Account {
             (kept.and_then(|sent| sent.tried), others)
         };
         let (Ok(channel), Some(me)) = (id(chat), self.me()) else { return Found::Unclear };
-        let earliest = match tried {
-            Some(tried) => tried - SKEW,
-            None => SystemTime::now() - UNREMEMBERED,
+        // An answer is later than its question, whatever the clocks say.
+        let question: Option<u64> = post.reply_to.as_ref().and_then(|id| id.parse().ok());
+        let after = match (tried, question) {
+            (Some(tried), question) => snowflake(tried - SKEW).max(question.unwrap_or_default()),
+            (None, Some(question)) => question,
+            (None, None) => snowflake(SystemTime::now() - UNREMEMBERED),
         };
-        let question = post.reply_to.as_ref().and_then(|id| id.parse().ok()).unwrap_or_default();
-        let after = snowflake(earliest).max(question);
-        let call = Call::get(format!("channels/{channel}/messages")).with_query(format!("limit={LOOKED_AT}"));
+        let call = Call::get(format!("channels/{channel}/messages"))
+            .with_query(format!("after={after}&limit={LOOKED_AT}"));
         let there: Vec<There> = match self.rest.ask(&call).await {
             Ok(there) => there,
             Err(fault) => {
@@ -130,7 +132,6 @@ impl Account {
         let fits = |message: &&There| {
             message.author.id == me.user
                 && message.content.trim() == post.text.trim()
-                && message.id.parse::<u64>().is_ok_and(|id| id > after)
                 && !others.contains(&message.id)
         };
         match there.iter().filter(fits).min_by_key(|message| message.id.parse::<u64>().unwrap_or_default()) {
@@ -138,6 +139,8 @@ impl Account {
                 self.heard(&nonce, &message.id);
                 Found::There(message.id.clone())
             }
+            // There may be more, or it may be older.
+            None if there.len() >= LOOKED_AT || (tried, question) == (None, None) => Found::Unclear,
             None => Found::NotThere,
         }
     }

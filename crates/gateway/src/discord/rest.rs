@@ -29,8 +29,10 @@ const CONNECTS: Duration = Duration::from_secs(10);
 const ANSWERS: Duration = Duration::from_secs(20);
 /// The longest an answer to files takes.
 const UPLOADS: Duration = Duration::from_secs(180);
-/// How often small things are tried.
-const TRIES: u32 = 3;
+/// How small things are tried.
+const BRIEF: Patience = Patience { tries: 3, longest: WAITS };
+/// How things are tried that letters depend on.
+const PATIENT: Patience = Patience { tries: 7, longest: Duration::from_secs(60) };
 /// The largest answer.
 const LARGEST: usize = 16 * 1024 * 1024;
 /// How long a message waits for a token that is right again.
@@ -133,8 +135,10 @@ impl Rest {
     /// Makes a request and reads its answer.
     pub(super) async fn ask<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Fault> {
         let body = self.send(call).await?;
-        let unread = |error| Fault::Unknown(format!("Discord's answer cannot be read: {error}"));
-        serde_json::from_slice(&body).map_err(unread)
+        serde_json::from_slice(&body).map_err(|error| {
+            let why = format!("Discord's answer cannot be read: {error}");
+            if call.method == Method::GET { Fault::Wrong(why) } else { Fault::Unknown(why) }
+        })
     }
 
     /// Makes a request whose answer says nothing.
@@ -144,30 +148,18 @@ impl Rest {
 
     /// As [`Self::tell`], but waits and tries again some times. Only for what does no harm when it is done twice.
     pub(super) async fn insist(&self, call: &Call) -> Result<(), Fault> {
-        self.again(|| self.tell(call)).await
+        again(BRIEF, || self.tell(call)).await
     }
 
-    /// As [`Self::ask`], but waits and tries again some times.
+    /// As [`Self::ask`], but waits and tries again for longer. Only for what changes nothing.
     pub(super) async fn ask_patiently<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Fault> {
-        self.again(|| self.ask(call)).await
-    }
-
-    async fn again<T, F: Future<Output = Result<T, Fault>>>(
-        &self,
-        attempt: impl Fn() -> F,
-    ) -> Result<T, Fault> {
-        let mut tries = 1;
-        loop {
-            match attempt().await {
-                Err(Fault::Later { after, .. })
-                    if tries < TRIES && after.is_none_or(|after| after <= WAITS) =>
-                {
-                    tokio::time::sleep(after.unwrap_or(Duration::from_millis(500))).await;
-                    tries += 1;
-                }
-                done => return done,
-            }
-        }
+        let ask = || async {
+            self.ask(call).await.map_err(|fault| match fault {
+                Fault::Unknown(why) => Fault::Later { after: None, why },
+                other => other,
+            })
+        };
+        again(PATIENT, ask).await
     }
 
     async fn send(&self, call: &Call) -> Result<Vec<u8>, Fault> {
@@ -278,6 +270,30 @@ impl Fault {
     }
 }
 
+/// How long something is tried.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    tries: u32,
+    /// The longest between two tries.
+    longest: Duration,
+}
+
+async fn again<T, F: Future<Output = Result<T, Fault>>>(
+    patience: Patience,
+    attempt: impl Fn() -> F,
+) -> Result<T, Fault> {
+    let mut wait = Duration::from_millis(500);
+    for _ in 1..patience.tries {
+        let after = match attempt().await {
+            Err(Fault::Later { after, .. }) if after.is_none_or(|after| after <= patience.longest) => after,
+            done => return done,
+        };
+        tokio::time::sleep(after.unwrap_or(wait)).await;
+        wait = (wait * 2).min(patience.longest);
+    }
+    attempt().await
+}
+
 /// The token without the word that people copy with it.
 pub(super) fn bare(token: &str) -> &str {
     let token = token.trim();
@@ -326,14 +342,16 @@ async fn read(response: &mut Response) -> Result<Vec<u8>, Fault> {
 
 /// What it means that a request has no answer.
 fn unsent(error: reqwest::Error) -> Fault {
-    match &error {
-        error if error.is_builder() => Fault::Wrong(error.to_string()),
-        error if error.is_connect() => {
-            Fault::Later { after: None, why: "Discord cannot be reached".to_owned() }
-        }
-        error if error.is_timeout() => Fault::Unknown("Discord did not answer in time".to_owned()),
-        _ => Fault::Unknown(format!("the connection to Discord broke: {}", deepest(error))),
+    if error.is_builder() {
+        return Fault::Wrong(deepest(error));
     }
+    if error.is_connect() {
+        return Fault::Later { after: None, why: format!("Discord cannot be reached: {}", deepest(error)) };
+    }
+    if error.is_timeout() {
+        return Fault::Unknown("Discord did not answer in time".to_owned());
+    }
+    Fault::Unknown(format!("the connection to Discord broke: {}", deepest(error)))
 }
 
 /// What lies beneath an error, without the address.

@@ -129,6 +129,17 @@ impl Bed {
         assert_eq!(self.letter().await.text, "the next thing");
     }
 
+    /// Ends, and begins again without a memory.
+    pub(crate) async fn again(self) -> Self {
+        self.stop.cancel();
+        assert_eq!(within(self.task).await.unwrap(), Ok(()));
+        let settings = settings(&self.server);
+        let Self { server, ann, guild, room, .. } = self;
+        let mut bed = Self::start(World { server, ann, guild, room }, settings, Past::default());
+        bed.until(|health| *health == Health::Up).await;
+        bed
+    }
+
     /// Stops, and looks whether the bot behaved.
     pub(crate) async fn end(self) {
         self.stop.cancel();

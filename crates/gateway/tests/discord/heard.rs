@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hermes_gateway::channel::{Channel, Found, Health, Undelivered};
+use hermes_gateway::channel::{Button, Channel, Found, Health, Look, Undelivered};
 use hermes_gateway::discord::{Bots, CommandSync, Past};
 use hermes_gateway::letter::{Letter, Platform, ReplyPlace, Room, RoomKind, Sender};
-use hermes_testkit::discord::{Post, Reply};
+use hermes_testkit::discord::{Post, Reply, Trouble};
 use serde_json::json;
 
 use crate::bed::{Bed, settings, text, wide, within, world};
@@ -204,6 +204,32 @@ async fn the_next_waits_until_the_last_is_kept() {
     assert!(tokio::time::timeout(Duration::from_millis(300), bed.arrivals.recv()).await.is_err());
     first.kept.send(()).unwrap();
     assert_eq!(bed.letter().await.text, "two");
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn whoever_presses_is_answered_whatever_else_is_to_be_done() {
+    let mut bed = Bed::new().await;
+    let dm = bed.server.dm(bed.ann);
+    let button = Button { label: "Yes".to_owned(), value: "yes".to_owned(), look: Look::Go };
+    let post = hermes_gateway::Post { buttons: vec![button], ..text("well?") };
+    let id = bed.discord.send(&dm.to_string(), &post, "a").await.unwrap();
+    bed.server.say(bed.ann, dm, "not kept yet");
+    let first = within(bed.arrivals.recv()).await.unwrap();
+    bed.server.press(bed.ann, id.parse().unwrap(), "yes").await.unwrap();
+    first.kept.send(()).unwrap();
+    assert_eq!(bed.press().await.value, "yes");
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn a_command_that_failed_for_its_person_is_not_done() {
+    let mut bed = Bed::new().await;
+    bed.server.wait_for(|world| (world.commands.len() == 15).then_some(())).await.unwrap();
+    bed.server.trouble("POST /interactions/*/*/callback", 1, Trouble::Fail(404));
+    bed.server.expect(10_062);
+    bed.server.invoke(bed.ann, bed.room, "stop", json!([])).await.unwrap_err();
+    bed.nothing().await;
     bed.end().await;
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hermes_gateway::channel::Health;
 use hermes_gateway::discord::Past;
-use hermes_testkit::discord::Options;
+use hermes_testkit::discord::{Options, Trouble};
 
 use crate::bed::{Bed, settings, wide, world};
 
@@ -93,6 +93,9 @@ async fn what_was_said_while_nobody_ran_is_fetched() {
     }
     server.say(ann, room, "not for the bot");
     server.say(ann, room, &format!("<@{}> missed there", server.bot()));
+    server.trouble("GET /channels/*/messages", 1, Trouble::Fail(503));
+    server.trouble("GET /channels/*/messages", 1, Trouble::Break);
+    server.trouble("GET /guilds/*/members/*", 1, Trouble::RateLimit { retry_after: 0.5, global: false });
     let gone = 77;
     server.expect(10_003);
     let last = [(dm, seen), (room, seen_there), (gone, 5)];

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use hermes_gateway::channel::{Button, Channel, Enclosure, Found, Look, Post, Sign, Undelivered};
-use hermes_gateway::discord::{Mentions, ReplyTo};
+use hermes_gateway::channel::{Button, Channel, Enclosure, Found, Health, Look, Post, Sign, Undelivered};
+use hermes_gateway::discord::{Discord, Mentions, Past, ReplyTo, Settings};
 use hermes_gateway::letter::RoomKind;
-use hermes_testkit::discord::{Id, Trouble};
+use hermes_testkit::discord::{Id, Options, Trouble};
 
-use crate::bed::{Bed, text};
+use crate::bed::{Bed, settings, text, world};
 
 fn number(id: &str) -> Id {
     id.parse().unwrap()
@@ -254,6 +254,23 @@ async fn limits_are_told_and_heeded() {
 }
 
 #[tokio::test]
+async fn more_than_the_platform_takes_at_once_waits_by_itself() {
+    let world = world(Options::default()).await;
+    let settings = settings(&world.server);
+    let mut bed = Bed::start(world, settings, Past::default());
+    bed.until(|health| *health == Health::Up).await;
+    let room = bed.room.to_string();
+    for number in 0..7 {
+        bed.discord.send(&room, &text("hello"), &format!("m{number}")).await.unwrap();
+    }
+    bed.server.look(|world| {
+        assert_eq!(world.said_by_bot(bed.room).len(), 7);
+        assert!(world.requests.iter().all(|request| request.status != 429), "{:?}", world.requests);
+    });
+    bed.end().await;
+}
+
+#[tokio::test]
 async fn what_became_of_a_message_is_told_apart() {
     let bed = Bed::new().await;
     let room = bed.room.to_string();
@@ -292,18 +309,34 @@ async fn a_message_whose_answer_was_lost_is_found_again() {
     // Sent again, it is not said again.
     assert_eq!(bed.discord.send(&room, &text("hello"), "b").await.unwrap(), found);
     assert_eq!(bed.server.look(|world| world.said_by_bot(bed.room).len()), 2);
-    assert_eq!(bed.discord.find(&room, &text("never said"), "c").await, Found::NotThere);
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn a_message_of_a_life_before_is_found_again() {
+    let mut bed = Bed::new().await;
+    let room = bed.room.to_string();
+    let before = bed.discord.send(&room, &text("done"), "a").await.unwrap();
+    bed.server.say(bed.ann, bed.room, &bed.call("again"));
+    let answer = Post { reply_to: Some(bed.letter().await.message), ..text("done") };
+    bed.server.trouble("POST /channels/*/messages", 1, Trouble::Vanish);
+    let sent = bed.discord.send(&room, &answer, "b").await;
+    assert!(matches!(sent, Err(Undelivered::Unknown(_))), "{sent:?}");
+
+    let bed = bed.again().await;
+    let Found::There(found) = bed.discord.find(&room, &answer, "b").await else { panic!("not found") };
+    assert!(number(&found) > number(&before));
+    let other = Post { reply_to: Some(found), ..text("done") };
+    assert_eq!(bed.discord.find(&room, &other, "c").await, Found::NotThere);
+    assert_eq!(bed.discord.find(&room, &text("never said"), "d").await, Found::Unclear);
     bed.end().await;
 }
 
 #[tokio::test]
 async fn nobody_there_is_not_maybe_sent() {
     let bed = Bed::new().await;
-    let settings = hermes_gateway::discord::Settings {
-        api_base: Some("http://127.0.0.1:9/api/v10".to_owned()),
-        ..crate::bed::settings(&bed.server)
-    };
-    let away = hermes_gateway::discord::Discord::new(settings, Default::default());
+    let api_base = Some("http://127.0.0.1:9/api/v10".to_owned());
+    let away = Discord::new(Settings { api_base, ..settings(&bed.server) }, Past::default());
     let sent = away.send("1", &text("hello"), "a").await;
     assert!(matches!(sent, Err(Undelivered::Later { after: None, .. })), "{sent:?}");
     bed.end().await;
