@@ -219,6 +219,8 @@ pub struct Desk {
     pub arrivals: mpsc::Sender<Arrival>,
     /// How the channel is.
     pub health: watch::Sender<Health>,
+    /// How far the platform was heard and everything kept, in words of its own, for the next start.
+    pub bookmark: watch::Sender<Option<String>>,
 }
 
 /// Something that came.

@@ -27,6 +27,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::channel::{
@@ -56,6 +57,8 @@ pub struct Past {
     pub threads: Vec<String>,
     /// The last message of each chat that was for the bot, by chat.
     pub last: Vec<(String, String)>,
+    /// How far Discord was heard.
+    pub bookmark: Option<String>,
 }
 
 /// All that the parts of the adapter share.
@@ -64,6 +67,8 @@ struct Account {
     settings: Settings,
     rest: Rest,
     me: RwLock<Option<Me>>,
+    /// Where it was left before.
+    bookmark: Option<Bookmark>,
     threads: RwLock<HashSet<String>>,
     places: Mutex<Places>,
     /// The last message that was seen in each chat where messages were for the bot.
@@ -76,8 +81,17 @@ struct Account {
     waiting: Mutex<Recent<String, ()>>,
 }
 
+/// How far Discord was heard: it tells again what came after.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Bookmark {
+    session: String,
+    url: String,
+    sequence: u64,
+    me: Me,
+}
+
 /// Who the bot is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Me {
     user: String,
     application: String,
@@ -87,12 +101,14 @@ impl Discord {
     /// The bot with this token. Nothing is asked or connected yet.
     pub fn new(settings: Settings, past: Past) -> Self {
         let rest = Rest::new(settings.token.clone(), settings.api_base.as_deref());
+        let bookmark = past.bookmark.as_deref().and_then(|text| serde_json::from_str(text).ok());
         let last = past.last.into_iter().filter_map(|(chat, message)| Some((chat, message.parse().ok()?)));
         Self {
             account: Arc::new(Account {
                 settings,
                 rest,
-                me: RwLock::default(),
+                me: RwLock::new(bookmark.as_ref().map(|bookmark: &Bookmark| bookmark.me.clone())),
+                bookmark,
                 threads: RwLock::new(past.threads.into_iter().collect()),
                 places: Mutex::default(),
                 last: Mutex::new(last.collect()),

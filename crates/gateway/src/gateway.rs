@@ -93,7 +93,9 @@ impl Gateway {
         let (arrivals, mut arrived) = mpsc::channel(ARRIVALS);
         let office = tokio::spawn(Arc::clone(&self.shared.office).run(stop.clone()));
         let channel = Arc::clone(&self.shared.channel);
-        let desk = Desk { arrivals, health };
+        let (bookmark, bookmarks) = watch::channel(None);
+        let librarian = tokio::spawn(keep_bookmarks(Arc::clone(&self.shared), bookmarks));
+        let desk = Desk { arrivals, health, bookmark };
         let mut connected = {
             let stop = stop.clone();
             tokio::spawn(async move { channel.run(desk, stop).await })
@@ -111,6 +113,8 @@ impl Gateway {
             tracing::warn!("something is still under way; it goes on with the next start");
         }
         office.abort();
+        // It ends by itself when the channel has.
+        librarian.await.ok();
         ended
     }
 
@@ -207,6 +211,19 @@ impl Gateway {
         }
         shared.give(&key, shared.item(id, letter, tier, None)).await;
         Ok(())
+    }
+}
+
+/// Keeps how far a platform was heard, as long as it is heard.
+async fn keep_bookmarks(shared: Arc<Shared>, mut bookmarks: watch::Receiver<Option<String>>) {
+    let word = shared.channel.platform().word();
+    while bookmarks.changed().await.is_ok() {
+        let place = bookmarks.borrow_and_update().clone();
+        if let Some(place) = place
+            && let Err(error) = shared.store.set_bookmark(word, &place, now()).await
+        {
+            tracing::warn!(%error, "how far a platform was heard cannot be kept");
+        }
     }
 }
 

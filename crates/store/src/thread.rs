@@ -1,4 +1,5 @@
-//! Threads of chats in which the bot takes part, and the chat of each platform that belongs to its owner.
+//! Threads of chats in which the bot takes part, the chat of each platform that belongs to its owner, and how far each
+//! platform was heard.
 
 use hermes_types::{Person, Timestamp};
 use rusqlite::{OptionalExtension, params};
@@ -60,6 +61,29 @@ impl Store {
         self.read(move |connection| {
             let mut statement = connection.prepare_cached("SELECT chat FROM homes WHERE platform = ?1")?;
             Ok(statement.query_row([platform], |row| row.get(0)).optional()?)
+        })
+        .await
+    }
+
+    /// Notes how far a platform was heard, in words of its own. It may be less than was heard, never more.
+    pub async fn set_bookmark(&self, platform: &str, place: &str, at: Timestamp) -> Result<(), Error> {
+        let (platform, place) = (platform.to_owned(), place.to_owned());
+        self.write(move |transaction| {
+            let sql = "INSERT OR REPLACE INTO bookmarks (platform, place, at) VALUES (?1, ?2, ?3)";
+            transaction.prepare_cached(sql)?.execute(params![platform, place, at.seconds()])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// How far that was, and when.
+    pub async fn bookmark(&self, platform: &str) -> Result<Option<(String, Timestamp)>, Error> {
+        let platform = platform.to_owned();
+        self.read(move |connection| {
+            let mut statement =
+                connection.prepare_cached("SELECT place, at FROM bookmarks WHERE platform = ?1")?;
+            let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, Timestamp::from_seconds(row.get(1)?)));
+            Ok(statement.query_row([platform], read).optional()?)
         })
         .await
     }

@@ -99,8 +99,9 @@ impl Account {
         let word = self.platform().word();
         let threads = store.threads(word).await.map_err(told)?;
         let last = store.last_letters(word).await.map_err(told)?;
+        let bookmark = store.bookmark(word).await.map_err(told)?.map(|(place, _)| place);
         match self {
-            Self::Discord(settings) => Ok(Arc::new(Discord::new(*settings, Past { threads, last }))),
+            Self::Discord(settings) => Ok(Arc::new(Discord::new(*settings, Past { threads, last, bookmark }))),
         }
     }
 }

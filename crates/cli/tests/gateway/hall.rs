@@ -96,9 +96,9 @@ impl Hall {
 
     /// Starts the gateway and waits until it is connected.
     pub(crate) async fn start(&mut self) {
-        let before = self.server.look(|world| world.identified);
+        let before = self.server.look(|world| world.identified + world.resumed);
         self.launch();
-        if let Err(error) = self.server.wait_for(|world| (world.identified > before).then_some(())).await {
+        if let Err(error) = self.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await {
             panic!("{error}\n{}", self.log());
         }
     }

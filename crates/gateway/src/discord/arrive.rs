@@ -25,7 +25,7 @@ use super::places::Known;
 use super::post::made_at;
 use super::rest::{Call, Fault};
 use super::rules::{Mentioned, Place, PlaceKind, Said, Standing, Verdict, judge, listens};
-use super::{Account, command, lock};
+use super::{Account, Bookmark, command, lock};
 use crate::channel::{Arrival, Desk, Incoming};
 use crate::letter::{Attachment, Interaction as Answerable, Letter, Press, Quote, ReplyPlace, Sender};
 
@@ -57,9 +57,13 @@ pub(super) enum Event {
 struct Closed;
 
 /// Works through what happens, one after the other.
-pub(super) async fn work(account: &Arc<Account>, desk: &Desk, mut events: mpsc::Receiver<Event>) {
+pub(super) async fn work(
+    account: &Arc<Account>,
+    desk: &Desk,
+    mut events: mpsc::Receiver<(Event, Option<Bookmark>)>,
+) {
     let mut clerk = Clerk { account, desk, robots: HashMap::new(), registered: false };
-    while let Some(event) = events.recv().await {
+    while let Some((event, bookmark)) = events.recv().await {
         let done = match event {
             Event::Began => clerk.begin().await,
             Event::Said(message) => clerk.hear(*message).await,
@@ -67,6 +71,9 @@ pub(super) async fn work(account: &Arc<Account>, desk: &Desk, mut events: mpsc::
         };
         if done.is_err() {
             return;
+        }
+        if let Some(bookmark) = bookmark.and_then(|bookmark| serde_json::to_string(&bookmark).ok()) {
+            desk.bookmark.send_replace(Some(bookmark));
         }
     }
 }

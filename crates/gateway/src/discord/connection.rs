@@ -14,7 +14,7 @@ use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Session, Sha
 use twilight_model::gateway::{CloseCode, OpCode};
 
 use super::arrive::{self, Answering, Event, read};
-use super::{Account, Me, lock, rest};
+use super::{Account, Bookmark, Me, lock, rest};
 use crate::channel::{Desk, Health, Unfit};
 
 /// What the bot wants to be told.
@@ -42,6 +42,8 @@ struct Envelope<'a> {
     op: u8,
     #[serde(default)]
     t: Option<String>,
+    #[serde(default)]
+    s: Option<u64>,
     #[serde(borrow)]
     d: Option<&'a RawValue>,
 }
@@ -55,6 +57,8 @@ struct Hello {
 struct Ready {
     user: Named,
     application: Named,
+    session_id: String,
+    resume_gateway_url: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -89,7 +93,8 @@ pub(super) async fn run(account: &Arc<Account>, desk: Desk, stop: CancellationTo
     rustls::crypto::ring::default_provider().install_default().ok();
     desk.health.send_replace(Health::Connecting);
     let (sender, events) = mpsc::channel(WAITING);
-    let keeper = Keeper { account, desk: &desk, events: sender, stop, failures: 0, pace: GREETING };
+    let bookmark = account.bookmark.clone();
+    let keeper = Keeper { account, desk: &desk, events: sender, stop, failures: 0, pace: GREETING, bookmark };
     tokio::select! {
         end = keeper.stay() => end,
         () = arrive::work(account, &desk, events) => Ok(()),
@@ -100,19 +105,26 @@ pub(super) async fn run(account: &Arc<Account>, desk: Desk, stop: CancellationTo
 struct Keeper<'a> {
     account: &'a Arc<Account>,
     desk: &'a Desk,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<(Event, Option<Bookmark>)>,
     stop: CancellationToken,
     /// How often connecting failed in a row.
     failures: u32,
     /// How long the platform may say nothing.
     pace: Duration,
+    /// How far the platform was heard.
+    bookmark: Option<Bookmark>,
 }
 
 impl Keeper<'_> {
     async fn stay(mut self) -> Result<(), Unfit> {
         // One queue for all connections: Discord takes one greeting in five seconds.
         let queue = InMemoryQueue::default();
-        let mut shard = Shard::with_config(ShardId::ONE, self.config(&queue).build());
+        let mut first = self.config(&queue);
+        if let Some(bookmark) = &self.bookmark {
+            let session = Session::new(bookmark.sequence, bookmark.session.clone());
+            first = first.session(session).resume_url(bookmark.url.clone());
+        }
+        let mut shard = Shard::with_config(ShardId::ONE, first.build());
         loop {
             let end = self.listen(&mut shard).await;
             match end {
@@ -218,9 +230,12 @@ impl Keeper<'_> {
         else {
             return true;
         };
+        if let (Some(bookmark), Some(sequence)) = (&mut self.bookmark, envelope.s) {
+            bookmark.sequence = sequence;
+        }
         tokio::select! {
             () = self.stop.cancelled() => false,
-            sent = self.events.send(event) => sent.is_ok(),
+            sent = self.events.send((event, self.bookmark.clone())) => sent.is_ok(),
         }
     }
 
@@ -230,7 +245,9 @@ impl Keeper<'_> {
             "READY" => {
                 let ready: Ready = read("a greeting", body)?;
                 let me = Me { user: ready.user.id, application: ready.application.id };
-                *account.me.write().unwrap_or_else(PoisonError::into_inner) = Some(me);
+                *account.me.write().unwrap_or_else(PoisonError::into_inner) = Some(me.clone());
+                let (session, url) = (ready.session_id, ready.resume_gateway_url);
+                self.bookmark = Some(Bookmark { session, url, sequence: 0, me });
                 self.up();
                 return Some(Event::Began);
             }
@@ -289,9 +306,9 @@ impl Keeper<'_> {
         }
     }
 
-    /// Ends the session, so that the bot is shown as away.
+    /// Leaves in a way that lets whoever comes next hear what was said meanwhile.
     async fn leave(&self, shard: &mut Shard) {
-        shard.close(CloseFrame::NORMAL);
+        shard.close(CloseFrame::RESUME);
         let closed = async {
             while let Some(Ok(Message::Text(_))) = futures_util::StreamExt::next(shard).await {
                 // It would connect again by itself.

@@ -84,7 +84,7 @@ impl Bed {
         let discord = Arc::new(Discord::new(settings, past));
         let (sender, arrivals) = mpsc::channel(16);
         let (health_sender, health) = watch::channel(Health::Connecting);
-        let desk = Desk { arrivals: sender, health: health_sender };
+        let desk = Desk { arrivals: sender, health: health_sender, bookmark: watch::Sender::default() };
         let stop = CancellationToken::new();
         let (running, stopping) = (Arc::clone(&discord), stop.clone());
         let task = tokio::spawn(async move { running.run(desk, stopping).await });

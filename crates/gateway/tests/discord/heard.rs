@@ -72,7 +72,7 @@ async fn threads_from_before_need_no_mention() {
     let world = world(wide()).await;
     let thread = world.server.thread(world.ann, world.room, None, "from before");
     let settings = settings(&world.server);
-    let mut bed = Bed::start(world, settings, Past { threads: vec![thread.to_string()], last: Vec::new() });
+    let mut bed = Bed::start(world, settings, Past { threads: vec![thread.to_string()], ..Past::default() });
     bed.until(|health| *health == Health::Up).await;
     bed.server.say(bed.ann, thread, "go on");
     assert_eq!(bed.letter().await.text, "go on");

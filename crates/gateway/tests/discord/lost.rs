@@ -101,7 +101,7 @@ async fn what_was_said_while_nobody_ran_is_fetched() {
     let last = [(dm, seen), (room, seen_there), (gone, 5)];
     let last = last.map(|(chat, message)| (chat.to_string(), message.to_string())).to_vec();
     let settings = settings(&world.server);
-    let mut bed = Bed::start(world, settings, Past { threads: Vec::new(), last });
+    let mut bed = Bed::start(world, settings, Past { last, ..Past::default() });
     let mut letters = Vec::new();
     for _ in 0..4 {
         letters.push(bed.letter().await);

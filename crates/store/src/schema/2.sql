@@ -79,3 +79,10 @@ CREATE TABLE homes (
     set_by TEXT NOT NULL,
     set_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- How far each platform was heard, in words of its own.
+CREATE TABLE bookmarks (
+    platform TEXT PRIMARY KEY,
+    place TEXT NOT NULL,
+    at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
