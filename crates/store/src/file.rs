@@ -286,11 +286,14 @@ mod tests {
         names
     }
 
+    /// The oldest form.
+    const FIRST: &[&str] = &[MIGRATIONS[0]];
+
     #[test]
     fn an_older_file_is_copied_and_brought_up_to_date() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE_NAME);
-        let first = open(&path, Absent::Make).unwrap().unwrap();
+        let first = open_as(&path, Absent::Make, FIRST).unwrap().unwrap();
         insert(&first, "kept");
         // Still in the log, not in the file: the copy must have it too.
         let second = open_as(&path, Absent::Leave, &[MIGRATIONS[0], SECOND]).unwrap().unwrap();
@@ -303,21 +306,25 @@ mod tests {
         assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
         drop((first, second));
 
-        let refused = open(&path, Absent::Leave);
+        let refused = open_as(&path, Absent::Leave, FIRST);
         assert!(matches!(refused, Err(Error::Newer { found: 2, known: 1, .. })), "{refused:?}");
         assert_eq!(ids(&path), ["kept", "later"]);
         // An older hermes finds its own form in the copy.
-        assert_eq!(open(&copy, Absent::Leave).unwrap().map(drop), Some(()));
+        assert_eq!(open_as(&copy, Absent::Leave, FIRST).unwrap().map(drop), Some(()));
+        // And this one takes it to the newest.
+        let newest = open(&copy, Absent::Leave).unwrap().unwrap();
+        assert_eq!(newest.query_row("SELECT count(*) FROM inbox", [], |row| row.get(0)), Ok(0));
+        assert_eq!(ids(&copy), ["kept"]);
     }
 
     #[test]
     fn a_step_that_fails_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE_NAME);
-        insert(&open(&path, Absent::Make).unwrap().unwrap(), "kept");
+        insert(&open_as(&path, Absent::Make, FIRST).unwrap().unwrap(), "kept");
         let bad = [MIGRATIONS[0], SECOND, "CREATE TABLE sessions (n);"];
         assert!(matches!(open_as(&path, Absent::Leave, &bad), Err(Error::Bug { .. })));
-        let again = open(&path, Absent::Leave).unwrap().unwrap();
+        let again = open_as(&path, Absent::Leave, FIRST).unwrap().unwrap();
         assert!(again.prepare("SELECT mood FROM sessions").is_err());
         assert_eq!(ids(&path), ["kept"]);
     }
@@ -326,12 +333,12 @@ mod tests {
     fn a_copy_that_cannot_be_made_stops_the_change() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE_NAME);
-        insert(&open(&path, Absent::Make).unwrap().unwrap(), "kept");
+        insert(&open_as(&path, Absent::Make, FIRST).unwrap().unwrap(), "kept");
         fs::create_dir_all(folder.path().join("hermes.db.v1.bak/in the way")).unwrap();
         let refused = open_as(&path, Absent::Leave, &[MIGRATIONS[0], SECOND]);
         assert!(matches!(refused, Err(Error::Backup { .. })), "{refused:?}");
         assert_eq!(names(folder.path()), ["hermes.db", "hermes.db.v1.bak"]);
-        assert!(open(&path, Absent::Leave).unwrap().is_some());
+        assert!(open_as(&path, Absent::Leave, FIRST).unwrap().is_some());
     }
 
     #[test]
