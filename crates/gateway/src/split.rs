@@ -37,6 +37,9 @@ pub fn split(text: &str, manners: &Manners) -> Vec<String> {
         }
         let parts = Cutting::new(text, room - number, unit).parts();
         let count = parts.len();
+        if count == 1 {
+            return parts;
+        }
         if count < 10_usize.pow(digits) {
             return parts.into_iter().zip(1..).map(|(part, n)| numbered(part, n, count)).collect();
         }

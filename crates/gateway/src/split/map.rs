@@ -176,19 +176,17 @@ struct Edge<'a> {
 impl Edge<'_> {
     /// How good a place in the middle of a line is.
     fn place(self) -> Place {
+        let is_within_ticks = self.before.ends_with(['`', '~']) && self.rest.starts_with(self.before);
+        if self.before.ends_with(char::is_whitespace) || is_within_ticks {
+            return Place::Inside;
+        }
         let is_blank = self.rest.starts_with(is_blank);
         let next = if is_blank { self.rest.trim_start_matches([' ', '\t']) } else { self.rest };
-        // A delimiter at the beginning of a message would open or close a block.
-        let is_delimiter = |text: &str| text.starts_with("```") || text.starts_with("~~~");
-        if self.before.ends_with(char::is_whitespace)
-            || is_delimiter(next)
-            || (self.before.ends_with(['`', '~']) && self.rest.starts_with(self.before))
-        {
-            Place::Inside
-        } else if is_blank {
-            Place::Blank
-        } else {
-            Place::Between
+        match is_blank {
+            // It would open or close a block at the beginning of a message.
+            _ if next.starts_with("```") || next.starts_with("~~~") => Place::Inside,
+            true => Place::Blank,
+            false => Place::Between,
         }
     }
 }

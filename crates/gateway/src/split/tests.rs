@@ -212,6 +212,19 @@ fn nothing_of_a_hard_text_is_lost() {
 }
 
 #[test]
+fn long_runs_of_one_thing_are_cut_too() {
+    let many = |text: &str| text.repeat(100_000 / text.len());
+    for run in [" ", "\t \n", "`", "](", "[", "a://", "a`b``", "```\nx\n```\n", "\u{301}"] {
+        for text in [format!("y{}x", many(run)), format!("```\ny{}x", many(run))] {
+            check(&text, 2_000, Unit::Utf16);
+            check_pieces(&text, 2_000, Unit::Utf16);
+        }
+    }
+    assert_eq!(chars(&format!("{}x", many(" ")), 2_000), ["x"]);
+    assert_eq!(chars(&format!("y{}x", many(" ")), 2_000), ["y (1/2)", "x (2/2)"]);
+}
+
+#[test]
 fn a_cut_at_a_delimiter_leaves_no_block_open_or_empty() {
     for before in 0..90 {
         let text =
@@ -239,7 +252,7 @@ fn block() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn parts_are_the_text(blocks in prop::collection::vec(block(), 0..12), longest in 1_usize..400, wide: bool) {
