@@ -25,7 +25,7 @@ const INTENTS: Intents = Intents::GUILDS
 /// How many events wait for their turn.
 const WAITING: usize = 1000;
 /// The longest the platform says nothing before it told its pace.
-const GREETING: Duration = Duration::from_secs(30);
+const GREETING: Duration = Duration::from_secs(15);
 /// The longest between two tries to connect.
 const LONGEST: Duration = Duration::from_secs(60);
 /// The longest a connection takes to close.

@@ -60,6 +60,18 @@ async fn a_socket_that_falls_silent_is_noticed() {
 }
 
 #[tokio::test]
+async fn a_server_that_never_says_a_word_is_noticed() {
+    let world = world(wide()).await;
+    world.server.silence();
+    let settings = settings(&world.server);
+    let mut bed = Bed::start(world, settings, Past::default());
+    assert_eq!(bed.until(is_down).await, Health::Down { why: "Discord fell silent".to_owned() });
+    bed.server.recover();
+    bed.until(|health| *health == Health::Up).await;
+    bed.end().await;
+}
+
+#[tokio::test]
 async fn a_session_that_is_over_is_made_up_for() {
     let mut bed = Bed::new().await;
     let dm = bed.server.dm(bed.ann);
