@@ -18,8 +18,8 @@ use crate::clock::now;
 use crate::house::House;
 use crate::key::{Sharing, session_key};
 use crate::letter::{Letter, Press, ReplyPlace, Room, RoomKind};
-use crate::office::Office;
 use crate::limit::{Limiter, Pace};
+use crate::office::Office;
 use crate::people::{Admission, Behavior, People, Tier};
 use crate::session::{self, Busy, Item, MAILBOX, Session};
 
@@ -37,6 +37,8 @@ pub struct Rules {
     pub sharing: Sharing,
     /// What is done about what is said while something is under way.
     pub busy: Busy,
+    /// How much one person may say.
+    pub pace: Pace,
 }
 
 /// One channel and everything behind it.
@@ -84,7 +86,7 @@ impl Gateway {
             sessions: Mutex::default(),
             tasks: TaskTracker::new(),
         };
-        Self { shared: Arc::new(shared), limiter: Limiter::new(Pace::default()) }
+        Self { shared: Arc::new(shared), limiter: Limiter::new(rules.pace) }
     }
 
     /// Works until it is told to stop: goes on with what was left, then takes what comes. Tells how the channel is.
@@ -121,7 +123,9 @@ impl Gateway {
     /// Goes on with the letters that were not answered.
     async fn recover(&mut self) {
         let forgotten = now().seconds().saturating_sub(REMEMBERED);
-        if let Err(error) = self.shared.store.forget_mail(hermes_types::Timestamp::from_seconds(forgotten)).await {
+        if let Err(error) =
+            self.shared.store.forget_mail(hermes_types::Timestamp::from_seconds(forgotten)).await
+        {
             tracing::warn!(%error, "old letters cannot be forgotten");
         }
         let word = self.shared.channel.platform().word();

@@ -112,7 +112,9 @@ impl Office {
                 continue;
             }
             let sent = match &post.replaces {
-                Some(message) => self.channel.edit(&part.chat, message, &post).await.map(|()| message.clone()),
+                Some(message) => {
+                    self.channel.edit(&part.chat, message, &post).await.map(|()| message.clone())
+                }
                 None => self.channel.send(&part.chat, &post, &mark).await,
             };
             match sent {

@@ -19,8 +19,8 @@ use crate::gateway::Shared;
 use crate::house::Visit;
 use crate::letter::{Letter, ReplyPlace, Room};
 use crate::people::Tier;
-pub(crate) use ask::{answered, pressed};
 use ask::ChatAsk;
+pub(crate) use ask::{answered, pressed};
 pub(crate) use words::{part, parts};
 
 /// Letters that wait for a session; whoever sends more is told so.
@@ -75,7 +75,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(shared: Arc<Shared>, key: SessionKey, mailbox: mpsc::Receiver<Item>, room: Room) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        key: SessionKey,
+        mailbox: mpsc::Receiver<Item>,
+        room: Room,
+    ) -> Self {
         let ask = Arc::new(ChatAsk::new(Arc::clone(&shared), key.clone(), room));
         Self {
             shared,
@@ -165,7 +170,9 @@ impl Session {
 
     /// Has a letter answered by the model.
     async fn answer(&mut self, item: Item) {
-        self.channel().mark(&item.letter, Sign::Seen).await;
+        if item.letter.interaction.is_none() {
+            self.channel().mark(&item.letter, Sign::Seen).await;
+        }
         let sign = match self.work(&item).await {
             Ok(Exit::Answered) => Sign::Done,
             Ok(Exit::Interrupted) => Sign::Nothing,
@@ -176,13 +183,18 @@ impl Session {
             }
         };
         self.shared.office.wake();
-        self.channel().mark(&item.letter, sign).await;
+        match &item.letter.interaction {
+            Some(interaction) => self.channel().whisper(interaction, "done").await,
+            None => self.channel().mark(&item.letter, sign).await,
+        }
     }
 
     async fn work(&mut self, item: &Item) -> Result<Exit, String> {
         let told = |error: hermes_store::Error| error.to_string();
         self.open(item).await?;
-        let Some(conversation) = &self.conversation else { return Err("there is no conversation".to_owned()) };
+        let Some(conversation) = &self.conversation else {
+            return Err("there is no conversation".to_owned());
+        };
         let open = self.store().turn(conversation.id()).await.map_err(told)?;
         let is_ours = open.as_ref().is_some_and(|open| Some(open.id) == item.turn);
         if open.is_some() {
@@ -270,7 +282,9 @@ impl Session {
                 self.next.push_back(Item { letter, ..item });
             }
             (Some(command), _) if command.busy() == command::Busy::Works => self.obey(item, command).await,
-            (Some(_), _) => self.say(&item, "something is under way: wait for it, or end it with /stop").await,
+            (Some(_), _) => {
+                self.say(&item, "something is under way: wait for it, or end it with /stop").await
+            }
             (None, _) if self.ask.clarified(&item) => {
                 if let Err(error) = self.store().reply(vec![item.id], Vec::new(), now()).await {
                     tracing::error!(%error, "an answer cannot be kept");

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use hermes_gateway::limit::Pace;
 use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Rules, Sharing};
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,7 +37,8 @@ pub(crate) fn run(action: GatewayAction, context: &Context) -> Result<ExitCode, 
     match action {
         GatewayAction::Run => {
             let config = settings(context)?;
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
             let code = runtime.block_on(serve(context, config));
             runtime.shutdown_background();
             code
@@ -77,6 +79,10 @@ async fn serve(context: &Context, config: &Config) -> Result<ExitCode, Failure> 
             BusyInput::Queue => Busy::Queue,
             BusyInput::Interrupt => Busy::Interrupt,
             BusyInput::Steer => Busy::Steer,
+        },
+        pace: Pace {
+            per_minute: u32::try_from(config.gateway.messages_per_minute).unwrap_or(u32::MAX),
+            burst: u32::try_from(config.gateway.message_burst).unwrap_or(u32::MAX),
         },
     };
     let stop = CancellationToken::new();

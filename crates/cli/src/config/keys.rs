@@ -308,6 +308,10 @@ section! {
         allowed_users: CommaList = CommaList::default(), "GATEWAY_ALLOWED_USERS";
         /// Whether everybody may, on platforms that name nobody.
         allow_all_users: bool = false, "GATEWAY_ALLOW_ALL_USERS";
+        /// Messages that one person may send in a minute.
+        messages_per_minute: u64 = 30, "GATEWAY_MESSAGES_PER_MINUTE", at_least 1;
+        /// Messages that one person may send at once.
+        message_burst: u64 = 10, "GATEWAY_MESSAGE_BURST", at_least 1;
     }
 }
 

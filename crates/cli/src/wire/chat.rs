@@ -22,7 +22,8 @@ pub(crate) enum Account {
 
 /// All accounts that are set up.
 pub(crate) fn accounts(config: &Config) -> Vec<Account> {
-    let discord = config.discord.bot_token.clone().map(|token| Account::Discord(Box::new(bot(config, token))));
+    let discord =
+        config.discord.bot_token.clone().map(|token| Account::Discord(Box::new(bot(config, token))));
     discord.into_iter().collect()
 }
 
@@ -101,7 +102,9 @@ impl Account {
         let last = store.last_letters(word).await.map_err(told)?;
         let bookmark = store.bookmark(word).await.map_err(told)?.map(|(place, _)| place);
         match self {
-            Self::Discord(settings) => Ok(Arc::new(Discord::new(*settings, Past { threads, last, bookmark }))),
+            Self::Discord(settings) => {
+                Ok(Arc::new(Discord::new(*settings, Past { threads, last, bookmark })))
+            }
         }
     }
 }

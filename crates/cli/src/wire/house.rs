@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use hermes_agent::{Mind, Setup, Told};
+use hermes_exec::Reaper;
 use hermes_gateway::channel::Waiting;
 use hermes_gateway::{House, Room, RoomKind, Visit};
-use hermes_exec::Reaper;
 use hermes_store::Store;
 use hermes_types::{BackendName, Door, Person, SessionKey};
 
@@ -79,12 +79,8 @@ impl ChatHouse {
         let place = self.place(&visit.key, &visit.room, Some(&visit.person));
         let session = Session { key: place, keep: Keep::Everything };
         let plan = super::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
-        let visitor = Visitor {
-            person: visit.person,
-            door: Door::Chat,
-            attendance: visit.attendance,
-            ask: visit.ask,
-        };
+        let visitor =
+            Visitor { person: visit.person, door: Door::Chat, attendance: visit.attendance, ask: visit.ask };
         let setup = agent::setup(&self.context, &self.config, plan, visitor, self.store.clone());
         Ok(Setup { session: visit.key, ..setup })
     }
@@ -122,7 +118,9 @@ impl House for ChatHouse {
         let place = match room.kind {
             RoomKind::Dm => "a direct message",
             RoomKind::Group => "a group",
-            RoomKind::Thread => "a thread, where several people may take part: each message begins with a name",
+            RoomKind::Thread => {
+                "a thread, where several people may take part: each message begins with a name"
+            }
         };
         told.system.push_str(&format!(
             "\n\nYou talk on {} in {place}. Answers are read in a chat: keep them short.",

@@ -24,7 +24,11 @@ async fn seen(first: &str, second: &str) -> String {
 
 #[tokio::test]
 async fn files_of_one_chat_are_not_in_another() {
-    let shown = seen("echo ann\\'s >secret; echo ann\\'s >~/secret; echo ann\\'s >/tmp/secret; ls ~ /tmp .", "ls -a ~ /tmp .").await;
+    let shown = seen(
+        "echo ann\\'s >secret; echo ann\\'s >~/secret; echo ann\\'s >/tmp/secret; ls ~ /tmp .",
+        "ls -a ~ /tmp .",
+    )
+    .await;
     assert!(!shown.contains("secret"), "{shown}");
 }
 
@@ -36,6 +40,10 @@ async fn variables_of_one_chat_are_not_in_another() {
 
 #[tokio::test]
 async fn processes_of_one_chat_are_not_in_another() {
-    let shown = seen("(exec -a ann-at-work sleep 600) >/dev/null 2>&1 & echo started", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").await;
+    let shown = seen(
+        "(exec -a ann-at-work sleep 600) >/dev/null 2>&1 & echo started",
+        "cat /proc/[0-9]*/cmdline | tr '\\0' ' '",
+    )
+    .await;
     assert!(!shown.contains("ann-at-work"), "{shown}");
 }

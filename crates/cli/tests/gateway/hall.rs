@@ -86,6 +86,7 @@ impl Hall {
             .env("DISCORD_BOT_TOKEN", self.server.token())
             .env("DISCORD_API_BASE", self.server.api_base())
             .env("DISCORD_GATEWAY_URL", self.server.gateway_url())
+            .env("GATEWAY_MESSAGE_BURST", "1000")
             .current_dir(self.path("work"));
         command
     }
@@ -98,7 +99,9 @@ impl Hall {
     pub(crate) async fn start(&mut self) {
         let before = self.server.look(|world| world.identified + world.resumed);
         self.launch();
-        if let Err(error) = self.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await {
+        if let Err(error) =
+            self.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await
+        {
             panic!("{error}\n{}", self.log());
         }
     }
@@ -205,13 +208,18 @@ impl Drop for Hall {
 
 /// What the bot wrote in a channel. What Discord itself writes in its name is left out.
 pub(crate) fn words(world: &World, channel: Id) -> Vec<String> {
-    let written = world.said_by_bot(channel).into_iter().filter(|message| matches!(message.kind, 0 | 19 | 20));
+    let written =
+        world.said_by_bot(channel).into_iter().filter(|message| matches!(message.kind, 0 | 19 | 20));
     written.map(|message| message.content.clone()).collect()
 }
 
 /// A call of the terminal.
 pub(crate) fn runs(id: &str, command: &str) -> Step {
-    Step::says([Said::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments: json!({ "command": command }) }])
+    Step::says([Said::Call {
+        id: id.to_owned(),
+        name: "terminal".to_owned(),
+        arguments: json!({ "command": command }),
+    }])
 }
 
 /// Waits until something is so.

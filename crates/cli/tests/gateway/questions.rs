@@ -29,7 +29,13 @@ async fn only_whoever_asked_may_press_and_the_message_says_who_did() {
     let thread = hall.thread(message).await;
     let question = hall
         .server
-        .wait_for(|world| world.said_by_bot(thread).iter().find(|said| said.components != serde_json::json!([])).map(|said| said.id))
+        .wait_for(|world| {
+            world
+                .said_by_bot(thread)
+                .iter()
+                .find(|said| said.components != serde_json::json!([]))
+                .map(|said| said.id)
+        })
         .await
         .unwrap();
     let rows = hall.server.look(|world| world.messages[&question].components.clone());
@@ -41,13 +47,18 @@ async fn only_whoever_asked_may_press_and_the_message_says_who_did() {
     assert!(!is_open(&hall));
     hall.server.press(hall.ann, question, &once).await.unwrap();
     hall.server
-        .wait_for(|world| world.said_by_bot(thread).iter().any(|said| said.content == "it is open").then_some(()))
+        .wait_for(|world| {
+            world.said_by_bot(thread).iter().any(|said| said.content == "it is open").then_some(())
+        })
         .await
         .unwrap();
     assert!(is_open(&hall));
     hall.server
         .wait_for(|world| {
-            world.messages[&question].content.contains(&format!("allowed once by discord:{}", hall.ann)).then_some(())
+            world.messages[&question]
+                .content
+                .contains(&format!("allowed once by discord:{}", hall.ann))
+                .then_some(())
         })
         .await
         .unwrap();
@@ -65,7 +76,9 @@ async fn a_question_outlives_a_crash_and_is_answered_in_words() {
     hall.start().await;
     hall.server.say(hall.ann, dm, "/deny");
     hall.server
-        .wait_for(|world| world.said_by_bot(dm).iter().any(|said| said.content == "as you wish").then_some(()))
+        .wait_for(|world| {
+            world.said_by_bot(dm).iter().any(|said| said.content == "as you wish").then_some(())
+        })
         .await
         .unwrap();
     assert!(!is_open(&hall));

@@ -92,7 +92,11 @@ async fn a_command_is_obeyed_in_the_middle_of_work() {
     hall.server.say(hall.ann, dm, "hello");
     assert_eq!(hall.said(dm, 5).await[4], "fresh");
     let last = hall.told().pop().unwrap();
-    assert_eq!(last["messages"].as_array().unwrap().len(), 2, "a new conversation knows nothing of the old one");
+    assert_eq!(
+        last["messages"].as_array().unwrap().len(),
+        2,
+        "a new conversation knows nothing of the old one"
+    );
     hall.close().await;
 }
 
@@ -127,6 +131,9 @@ async fn one_home_and_one_bot_have_one_gateway() {
     assert!(String::from_utf8_lossy(&elsewhere.stderr).contains("served by another gateway"));
     let status = hall.run(&["gateway", "status", "--json"]);
     let facts: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
-    assert_eq!([&facts["running"], &facts["platforms"]["discord"]["state"]], [&serde_json::json!(true), &serde_json::json!("up")]);
+    assert_eq!(
+        [&facts["running"], &facts["platforms"]["discord"]["state"]],
+        [&serde_json::json!(true), &serde_json::json!("up")]
+    );
     hall.close().await;
 }

@@ -94,9 +94,9 @@ impl ChatAsk {
             Ok(open) => open,
             Err(error) => return error.to_string(),
         };
-        let mut here = open.into_iter().filter(|question| {
-            question.key == self.key && id.is_none_or(|id| question.id.starts_with(id))
-        });
+        let mut here = open
+            .into_iter()
+            .filter(|question| question.key == self.key && id.is_none_or(|id| question.id.starts_with(id)));
         match (here.next(), here.next()) {
             (None, _) => "nothing waits for an answer here".to_owned(),
             (Some(_), Some(_)) => "several questions wait: name the one you mean".to_owned(),

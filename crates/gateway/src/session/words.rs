@@ -70,9 +70,10 @@ pub(crate) fn parts(
     text: &str,
 ) -> Vec<NewPart> {
     let manners = channel.manners();
-    let posts = split(text, &manners).into_iter().enumerate().map(|(number, text)| Post {
+    // Which of them point to the letter is for the channel to say; all of them can be found by it.
+    let posts = split(text, &manners).into_iter().map(|text| Post {
         text,
-        reply_to: (number == 0 && letter.interaction.is_none()).then(|| letter.message.clone()),
+        reply_to: letter.interaction.is_none().then(|| letter.message.clone()),
         ..Post::default()
     });
     posts.map(|post| part(channel, key, &letter.room.chat, None, &post)).collect()
