@@ -7,6 +7,7 @@ mod agent;
 mod contest;
 mod docker;
 mod exec;
+mod gateway;
 mod startup;
 
 use std::fs;
@@ -27,12 +28,13 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
         Some("startup") => startup::main(),
         Some("agent") => agent::main(args.get(1..).unwrap_or_default()),
         Some("exec") => exec::main(args.get(1..).unwrap_or_default()),
+        Some("gateway") => gateway::main(args.get(1..).unwrap_or_default()),
         Some("docker") => docker::main(args.get(1..).unwrap_or_default()),
         // What a child has used can only be asked by its parent once it is gone, so each one gets its own.
         Some("peak-memory") => peak_memory_of(args.get(1..).unwrap_or_default()),
         // It runs in namespaces of its own, which a process with threads cannot enter.
         Some("leftovers") => exec::leftovers(args.get(1..).unwrap_or_default()),
-        _ => bail!("usage: cargo xtask bench startup|agent|exec|docker"),
+        _ => bail!("usage: cargo xtask bench startup|agent|exec|docker|gateway"),
     }
 }
 

@@ -4,6 +4,7 @@ mod ask;
 mod words;
 
 use std::collections::VecDeque;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,6 +73,8 @@ pub(crate) struct Session {
     ask: Arc<ChatAsk>,
     /// The model somebody chose.
     model: Option<String>,
+    /// What was answered last.
+    last: Option<Item>,
 }
 
 impl Session {
@@ -91,23 +94,49 @@ impl Session {
             conversation: None,
             ask,
             model: None,
+            last: None,
         }
     }
 
-    /// Works until there was nothing to do for a while.
+    /// Works until there was nothing to do for a while, and nothing is awaited.
     pub(crate) async fn run(mut self) {
         loop {
-            let item = match self.next.pop_front() {
-                Some(item) => item,
-                None => match tokio::time::timeout(LINGER, self.mailbox.recv()).await {
-                    Ok(Some(item)) => item,
-                    Ok(None) => return,
-                    Err(_idle) if self.shared.leave(&self.key, &self.mailbox) => return,
-                    Err(_idle) => continue,
-                },
+            if let Some(item) = self.next.pop_front() {
+                self.take(item).await;
+                continue;
+            }
+            let hands = self.hands.clone();
+            let notice = async {
+                match &hands {
+                    Some(hands) => hands.notice().await,
+                    None => pending().await,
+                }
             };
-            self.take(item).await;
+            tokio::select! {
+                biased;
+                item = self.mailbox.recv() => match item {
+                    Some(item) => self.take(item).await,
+                    None => return,
+                },
+                notice = notice => self.hear(&notice).await,
+                () = tokio::time::sleep(LINGER) => {
+                    let awaits = hands.is_some_and(|hands| hands.awaits_notice());
+                    if !awaits && self.shared.leave(&self.key, &self.mailbox) {
+                        return;
+                    }
+                }
+            }
         }
+    }
+
+    /// Tells the model what a background process has to tell. What comes of it is said to whoever spoke last.
+    async fn hear(&mut self, notice: &str) {
+        let Some(item) = self.last.take() else { return };
+        if let Err(why) = self.attend(&item, Some(notice), Vec::new()).await {
+            tracing::warn!(why, "a notice of a background process could not be told");
+        }
+        self.last = Some(item);
+        self.shared.office.wake();
     }
 
     async fn take(&mut self, mut item: Item) {
@@ -187,6 +216,7 @@ impl Session {
             Some(interaction) => self.channel().whisper(interaction, "done").await,
             None => self.channel().mark(&item.letter, sign).await,
         }
+        self.last = Some(item);
     }
 
     async fn work(&mut self, item: &Item) -> Result<Exit, String> {
@@ -199,7 +229,7 @@ impl Session {
         let is_ours = open.as_ref().is_some_and(|open| Some(open.id) == item.turn);
         if open.is_some() {
             // Something was not ended before hermes was restarted. It comes first, whoever began it.
-            let ended = self.attend(item, None).await?;
+            let ended = self.attend(item, None, Vec::new()).await?;
             if is_ours {
                 return Ok(ended.exit);
             }
@@ -207,7 +237,7 @@ impl Session {
             return Ok(Exit::Answered);
         }
         let text = words::told(&item.letter, self.shared.sharing, now());
-        Ok(self.attend(item, Some(&text)).await?.exit)
+        Ok(self.attend(item, Some(&text), vec![item.id]).await?.exit)
     }
 
     /// Whether a letter was answered meanwhile.
@@ -218,11 +248,15 @@ impl Session {
     }
 
     /// Has something answered, or what was not answered to its end, while it hears what comes.
-    async fn attend(&mut self, item: &Item, text: Option<&str>) -> Result<Ended, String> {
+    async fn attend(
+        &mut self,
+        item: &Item,
+        text: Option<&str>,
+        letters: Vec<LetterId>,
+    ) -> Result<Ended, String> {
         let Some(mut conversation) = self.conversation.take() else {
             return Err("there is no conversation".to_owned());
         };
-        let letters = if text.is_some() { vec![item.id] } else { Vec::new() };
         let reply = self.reply(item);
         let control = Control::by_mail(Mail { letters, reply: Some(reply) });
         let shared = Arc::clone(&self.shared);

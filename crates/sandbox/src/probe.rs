@@ -114,12 +114,42 @@ struct Ground {
     _unix: UnixListener,
 }
 
+/// How grounds are called, before the number of their process.
+const NAME: &str = "hermes-probe-";
+/// A ground that is older than this belongs to nobody.
+const OLD: Duration = Duration::from_secs(600);
+
+/// Makes a ground of its own. One that was killed may have left one under the same number.
+fn make(parent: &Path) -> io::Result<(String, PathBuf)> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let name = format!("{NAME}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let directory = parent.join(&name);
+        match fs::DirBuilder::new().mode(0o700).create(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| (name, directory)),
+        }
+    }
+}
+
+/// Removes what was left by those that were killed. What cannot be removed is in nobody's way.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let is_ground = entry.file_name().as_encoded_bytes().starts_with(NAME.as_bytes());
+        let age = || entry.metadata().and_then(|found| found.modified()).ok()?.elapsed().ok();
+        if is_ground && age().is_some_and(|age| age > OLD) {
+            for file in ["open", "masked"] {
+                fs::remove_file(entry.path().join(file)).ok();
+            }
+            fs::remove_dir(entry.path()).ok();
+        }
+    }
+}
+
 impl Ground {
     fn new() -> io::Result<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("hermes-probe-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let directory = Path::new("/tmp").join(&name);
-        fs::DirBuilder::new().mode(0o700).create(&directory)?;
+        sweep(Path::new("/tmp"));
+        let (name, directory) = make(Path::new("/tmp"))?;
         fs::write(directory.join("open"), "seen")?;
         fs::write(directory.join("masked"), "seen")?;
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -352,5 +382,31 @@ fn try_memory() {
         if memory.iter().step_by(4096).all(|byte| *byte == 1) {
             done(Dimension::Resources, "use more memory than allowed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn what_was_left_by_one_that_was_killed_is_passed_by_and_swept_away_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, first) = make(folder.path()).unwrap();
+        let number: u32 = first.to_str().unwrap().rsplit('-').next().unwrap().parse().unwrap();
+        let next = |ahead| folder.path().join(format!("{NAME}{}-{}", std::process::id(), number + ahead));
+        for left in [&first, &next(1), &next(2)] {
+            fs::create_dir_all(left).unwrap();
+            fs::write(left.join("open"), "seen").unwrap();
+        }
+        let (_, made) = make(folder.path()).unwrap();
+        assert!(![first.clone(), next(1), next(2)].contains(&made));
+        sweep(folder.path());
+        assert!(first.exists());
+        File::open(&first).unwrap().set_modified(SystemTime::now() - 2 * OLD).unwrap();
+        sweep(folder.path());
+        assert!(!first.exists() && next(1).exists() && made.exists());
     }
 }

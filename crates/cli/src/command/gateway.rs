@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use hermes_gateway::limit::Pace;
 use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Rules, Sharing};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -154,13 +155,19 @@ fn account_lock(context: &Context, account: &Account) -> Result<PathBuf, Failure
     Ok(folder.join(format!("{}-{hash}.lock", account.platform().word())))
 }
 
-fn status(context: &Context) -> Result<ExitCode, Failure> {
+/// Whether a gateway serves this home, and how its platforms are.
+pub(crate) fn facts(context: &Context) -> Value {
     let home = context.home.path();
     let is_running = match File::open(home.join(LOCK)) {
         Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
         Err(_) => false,
     };
-    let facts = state::facts(home, is_running);
+    state::facts(home, is_running)
+}
+
+fn status(context: &Context) -> Result<ExitCode, Failure> {
+    let facts = facts(context);
+    let is_running = facts["running"] == true;
     if context.screen.format == Format::Json {
         context.screen.json(&facts)?;
     } else {

@@ -110,9 +110,11 @@ fn settings(
     let mut found = vec![&loaded.layers.file_path, &loaded.layers.dotenv_path];
     found.retain(|path| path.exists());
     let volumes: Vec<String> = terminal.docker_volumes.iter().map(ToString::to_string).collect();
-    // Without a setting, chats use the jail or nothing.
-    let jail = standings.iter().find(|s| s.backend == BackendName::Sandbox && s.is_usable());
-    let chats = config.gateway.terminal_backend.or(jail.map(|jail| jail.backend));
+    // Chats use what is chosen for them, or the jail; where that does not work, nothing.
+    let chosen = wire::house::backend(config);
+    let works = standings.iter().any(|standing| standing.backend == chosen && standing.is_usable());
+    let chats = config.gateway.terminal_backend.or(works.then_some(chosen));
+    let gateway = super::gateway::facts(context);
     let facts = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "home": context.home.path(),
@@ -136,6 +138,9 @@ fn settings(
             "source": source("gateway.terminal_backend"),
             "image": config.gateway.sandbox_image,
             "lifetime_seconds": config.gateway.sandbox_lifetime,
+            "warning": wire::house::warning(config),
+            "running": gateway["running"],
+            "platforms": gateway["platforms"],
         },
         "model": model(context, config, source("model.default")),
     });

@@ -3,6 +3,7 @@
 
 mod apart;
 mod chaos;
+mod crash;
 mod hall;
 mod questions;
 mod talk;
