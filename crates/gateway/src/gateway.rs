@@ -29,6 +29,10 @@ const ARRIVALS: usize = 256;
 const REMEMBERED: u64 = 7 * 24 * 3_600;
 /// How long whatever is under way may take when the gateway ends.
 const DRAIN: Duration = Duration::from_secs(30);
+/// How long what is still to be delivered may take then.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How often it is looked whether it was.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How a gateway behaves.
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +97,8 @@ impl Gateway {
     pub async fn run(mut self, health: watch::Sender<Health>, stop: CancellationToken) -> Result<(), Unfit> {
         self.recover().await;
         let (arrivals, mut arrived) = mpsc::channel(ARRIVALS);
-        let office = tokio::spawn(Arc::clone(&self.shared.office).run(stop.clone()));
+        let closing = CancellationToken::new();
+        let office = tokio::spawn(Arc::clone(&self.shared.office).run(closing.clone()));
         let channel = Arc::clone(&self.shared.channel);
         let (bookmark, bookmarks) = watch::channel(None);
         let librarian = tokio::spawn(keep_bookmarks(Arc::clone(&self.shared), bookmarks));
@@ -114,7 +119,17 @@ impl Gateway {
         if tokio::time::timeout(DRAIN, self.shared.tasks.wait()).await.is_err() {
             tracing::warn!("something is still under way; it goes on with the next start");
         }
-        office.abort();
+        self.shared.office.wake();
+        // What was answered meanwhile is delivered too, if that can be done soon.
+        let delivered = async {
+            let word = self.shared.channel.platform().word();
+            while self.shared.store.undelivered(word).await.is_ok_and(|parts| !parts.is_empty()) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(FAREWELL, delivered).await.ok();
+        closing.cancel();
+        office.await.ok();
         // It ends by itself when the channel has.
         librarian.await.ok();
         ended
@@ -255,7 +270,7 @@ impl Shared {
     fn item(&self, id: LetterId, letter: Letter, tier: Tier, turn: Option<TurnId>) -> Item {
         let person = letter.room.platform.person(&letter.sender.id);
         let approvers = self.people.approvers(letter.room.platform, &letter.sender);
-        Item { id, letter, person, tier, approvers, turn }
+        Item { id, letter, person, tier, approvers, turn, note: None }
     }
 
     /// Gives something to a session, whose task is begun if there is none.

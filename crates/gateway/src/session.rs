@@ -48,6 +48,8 @@ pub(crate) struct Item {
     pub(crate) approvers: Vec<Person>,
     /// The turn that began to answer it before hermes was restarted.
     pub(crate) turn: Option<TurnId>,
+    /// What is said with the answer.
+    pub(crate) note: Option<String>,
 }
 
 /// What is done about a letter while another one is worked on.
@@ -164,8 +166,7 @@ impl Session {
                 Err(error) => {
                     tracing::warn!(%error, attempt, "a thread could not be opened");
                     if matches!(error, crate::Undelivered::Never(_)) || attempt + 1 == TRIES {
-                        item.letter.text =
-                            format!("{}\n\n[No thread could be opened: {error}.]", item.letter.text);
+                        item.note = Some(format!("no thread could be opened for this: {error}"));
                         break;
                     }
                     tokio::time::sleep(Duration::from_secs(u64::from(attempt) + 1)).await;
@@ -291,9 +292,10 @@ impl Session {
     /// What is written back when a turn ends.
     fn reply(&self, item: &Item) -> Replying {
         let (channel, key, letter) = (Arc::clone(self.channel()), self.key.clone(), item.letter.clone());
-        let late = words::lateness(&letter, now(), LATE);
+        let notes = [words::lateness(&letter, now(), LATE), item.note.clone()];
+        let notes: Vec<String> = notes.into_iter().flatten().collect();
         Arc::new(move |exit: &Exit, text: &str| {
-            let text = words::reply(exit, text, late.as_deref());
+            let text = words::reply(exit, text, &notes);
             if text.is_empty() { Vec::new() } else { words::parts(&channel, &key, &letter, &text) }
         })
     }

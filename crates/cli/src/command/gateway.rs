@@ -58,8 +58,9 @@ async fn serve(context: &Context, config: &Config) -> Result<ExitCode, Failure> 
     }
     let accounts = chat::accounts(config);
     if accounts.is_empty() {
-        return Err(Failure::new(Kind::Configuration, "no chat platform is set up")
-            .hint("`hermes config set discord.bot_token TOKEN` connects a Discord bot"));
+        return Err(Failure::new(Kind::Configuration, "no chat platform is set up").hint(
+            "`hermes config set discord.bot_token -` reads the token of a Discord bot from standard input",
+        ));
     }
     let mut locks = Vec::new();
     for account in &accounts {

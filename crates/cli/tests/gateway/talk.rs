@@ -137,3 +137,48 @@ async fn one_home_and_one_bot_have_one_gateway() {
     );
     hall.close().await;
 }
+
+#[tokio::test]
+async fn where_no_thread_can_be_opened_the_answer_is_given_in_the_channel_and_says_why() {
+    let hall = Hall::echo().await.open().await;
+    hall.server.forbid_threads();
+    hall.server.expect(50_013);
+    hall.call(hall.ann, hall.channel, "hello");
+    let said = hall.said(hall.channel, 1).await;
+    assert!(said[0].contains("hello") && said[0].contains("no thread could be opened"), "{said:?}");
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn what_is_answered_while_the_gateway_ends_is_delivered() {
+    let slow = Step::Answer(hermes_testkit::model::Answer {
+        says: vec![Said::Text("at last".to_owned())],
+        delivery: hermes_testkit::model::Delivery { pause_ms: 300, ..Default::default() },
+        ..Default::default()
+    });
+    let mut hall = Hall::new([slow]).await.open().await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.say(hall.ann, dm, "hello");
+    until("the model is asked", || hall.told().len() == 1);
+    assert_eq!(hall.stop(), Some(0), "{}", hall.log());
+    assert_eq!(hall.heard(dm), ["at last"]);
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn a_process_that_ends_in_the_background_is_told_by_itself() {
+    let start = Said::Call {
+        id: "c1".to_owned(),
+        name: "terminal".to_owned(),
+        arguments: serde_json::json!({ "command": "sleep 1; echo ready", "background": true, "notify_on_complete": true }),
+    };
+    let hall =
+        Hall::new([Step::says([start]), Step::text("started"), Step::text("it is ready")]).await.open().await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.say(hall.ann, dm, "start it");
+    assert_eq!(hall.said(dm, 2).await, ["started", "it is ready"]);
+    let last = hall.told().pop().unwrap();
+    let said = last["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+    assert!(said.contains("[IMPORTANT: Background process") && said.contains("ready"), "{said}");
+    hall.close().await;
+}

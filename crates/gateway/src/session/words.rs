@@ -52,14 +52,17 @@ fn one_line(text: &str) -> String {
 }
 
 /// What a turn that ended so is answered with; nothing where the model wants to say nothing.
-pub(super) fn reply(exit: &Exit, text: &str, late: Option<&str>) -> String {
+pub(super) fn reply(exit: &Exit, text: &str, notes: &[String]) -> String {
     if *exit == Exit::Answered && is_silence(text) {
         return String::new();
     }
-    let late = late.map(|late| format!("({late})"));
-    let parts = [Some(text.trim().to_owned()), exit.explained(), late];
-    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
-    if parts.is_empty() { "(no answer)".to_owned() } else { parts.join("\n\n") }
+    let said = [Some(text.trim().to_owned()), exit.explained()];
+    let mut parts: Vec<String> = said.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() {
+        parts.push("(no answer)".to_owned());
+    }
+    parts.extend(notes.iter().map(|note| format!("({note})")));
+    parts.join("\n\n")
 }
 
 /// The parts of an answer to a letter.
@@ -160,10 +163,10 @@ mod tests {
 
     #[test]
     fn every_end_is_answered_unless_the_model_is_silent() {
-        assert_eq!(reply(&Exit::Answered, " fine ", None), "fine");
-        assert_eq!(reply(&Exit::Answered, "[SILENT]", None), "");
-        assert_eq!(reply(&Exit::Answered, "", None), "(no answer)");
-        assert_eq!(reply(&Exit::Interrupted, "so far", None), "so far\n\ninterrupted");
-        assert_eq!(reply(&Exit::Answered, "x", Some("late")), "x\n\n(late)");
+        assert_eq!(reply(&Exit::Answered, " fine ", &[]), "fine");
+        assert_eq!(reply(&Exit::Answered, "[SILENT]", &[]), "");
+        assert_eq!(reply(&Exit::Answered, "", &[]), "(no answer)");
+        assert_eq!(reply(&Exit::Interrupted, "so far", &[]), "so far\n\ninterrupted");
+        assert_eq!(reply(&Exit::Answered, "x", &["late".to_owned()]), "x\n\n(late)");
     }
 }

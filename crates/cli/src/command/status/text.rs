@@ -77,6 +77,11 @@ impl Page {
             self.row("  image", &word(&gateway["image"]));
         }
         self.row("  idle for", &format!("{} at most", time(&gateway["lifetime_seconds"])));
+        for (platform, health) in gateway["platforms"].as_object().into_iter().flatten() {
+            let why = health["why"].as_str().map(|why| format!(": {}", visible(why))).unwrap_or_default();
+            let tone = if health["state"] == "up" { Tone::Good } else { Tone::Doubtful };
+            self.toned(tone, &format!("  {platform}"), &format!("{}{why}", word(&health["state"])));
+        }
         self.model(&facts["model"]);
     }
 
