@@ -1,7 +1,8 @@
 //! Questions of the gate, in a chat.
 
-use hermes_testkit::Step;
 use hermes_testkit::model::Script;
+use hermes_testkit::{Said, Step};
+use serde_json::json;
 
 use crate::hall::{Hall, runs, until};
 
@@ -30,11 +31,7 @@ async fn only_whoever_asked_may_press_and_the_message_says_who_did() {
     let question = hall
         .server
         .wait_for(|world| {
-            world
-                .said_by_bot(thread)
-                .iter()
-                .find(|said| said.components != serde_json::json!([]))
-                .map(|said| said.id)
+            world.said_by_bot(thread).iter().find(|said| said.components != json!([])).map(|said| said.id)
         })
         .await
         .unwrap();
@@ -85,4 +82,44 @@ async fn a_question_outlives_a_crash_and_is_answered_in_words() {
     let questions = hall.heard(dm).iter().filter(|said| said.contains("May this run?")).count();
     assert_eq!(questions, 1, "{:?}", hall.heard(dm));
     hall.close().await;
+}
+
+/// A call of a tool.
+fn calls(name: &str, arguments: serde_json::Value) -> Step {
+    Step::says([Said::Call { id: "c1".to_owned(), name: name.to_owned(), arguments }])
+}
+
+/// The ways by which something dangerous can be asked for from a chat.
+fn doors() -> [(&'static str, Step); 3] {
+    let script = format!("from hermes_tools import terminal\nprint(terminal({DANGER:?}))");
+    [
+        ("a command", runs("c1", DANGER)),
+        ("in the background", calls("terminal", json!({ "command": DANGER, "background": true }))),
+        ("in a script", calls("execute_code", json!({ "code": script }))),
+    ]
+}
+
+#[tokio::test]
+async fn by_every_door_of_a_chat_nothing_dangerous_runs_unasked() {
+    for (door, step) in doors() {
+        let hall = asked(vec![step.clone(), Step::text("no then"), step, Step::text("yes then")]).await;
+        let dm = hall.server.dm(hall.ann);
+        for (number, (word, is_done)) in [("/deny", false), ("/approve", true)].into_iter().enumerate() {
+            if number == 0 {
+                hall.server.say(hall.ann, dm, "open it");
+            } else {
+                // A command of Discord's own, not a message.
+                let text = json!([{ "name": "text", "type": 3, "value": "open it after all" }]);
+                hall.server.invoke(hall.ann, dm, "queue", text).await.unwrap();
+            }
+            let questions = |said: &[String]| said.iter().filter(|one| one.contains("May this run?")).count();
+            until(door, || questions(&hall.heard(dm)) == number + 1);
+            assert!(!is_open(&hall), "{door}");
+            hall.server.say(hall.ann, dm, word);
+            let answer = if is_done { "yes then" } else { "no then" };
+            until(door, || hall.heard(dm).iter().any(|said| said == answer));
+            until(door, || is_open(&hall) == is_done);
+        }
+        hall.close().await;
+    }
 }
