@@ -310,6 +310,11 @@ impl Shared {
         is_over
     }
 
+    /// Does something on a platform that nothing waits for.
+    pub(crate) fn aside(&self, what: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(what);
+    }
+
     /// Notes that we take part in a thread.
     pub(crate) async fn joined(&self, room: &Room) {
         let Some(thread) = &room.thread else { return };

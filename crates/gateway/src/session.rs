@@ -192,17 +192,22 @@ impl Session {
         if let Err(error) = self.store().reply(vec![item.id], parts, now()).await {
             tracing::error!(%error, "an answer cannot be kept");
         }
-        if let Some(interaction) = &item.letter.interaction {
-            self.channel().whisper(interaction, "done").await;
-        }
         self.shared.office.wake();
+        if let Some(interaction) = item.letter.interaction.clone() {
+            let channel = Arc::clone(self.channel());
+            self.shared.aside(async move { channel.whisper(&interaction, "done").await });
+        }
     }
 
     /// Has a letter answered by the model.
     async fn answer(&mut self, item: Item) {
-        if item.letter.interaction.is_none() {
-            self.channel().mark(&item.letter, Sign::Seen).await;
-        }
+        let (channel, letter) = (Arc::clone(self.channel()), item.letter.clone());
+        // Nothing waits for the platform but what is shown after it.
+        let seen = tokio::spawn(async move {
+            if letter.interaction.is_none() {
+                channel.mark(&letter, Sign::Seen).await;
+            }
+        });
         let sign = match self.work(&item).await {
             Ok(Exit::Answered) => Sign::Done,
             Ok(Exit::Interrupted) => Sign::Nothing,
@@ -213,10 +218,14 @@ impl Session {
             }
         };
         self.shared.office.wake();
-        match &item.letter.interaction {
-            Some(interaction) => self.channel().whisper(interaction, "done").await,
-            None => self.channel().mark(&item.letter, sign).await,
-        }
+        let (channel, letter) = (Arc::clone(self.channel()), item.letter.clone());
+        self.shared.aside(async move {
+            seen.await.ok();
+            match &letter.interaction {
+                Some(interaction) => channel.whisper(interaction, "done").await,
+                None => channel.mark(&letter, sign).await,
+            }
+        });
         self.last = Some(item);
     }
 
@@ -238,7 +247,12 @@ impl Session {
             return Ok(Exit::Answered);
         }
         let text = words::told(&item.letter, self.shared.sharing, now());
-        Ok(self.attend(item, Some(&text), vec![item.id]).await?.exit)
+        let mut ended = self.attend(item, Some(&text), vec![item.id]).await?;
+        // What the model was not told while it worked is said to it now.
+        while let Some(text) = ended.untold.take().filter(|_| ended.exit != Exit::Interrupted) {
+            ended = self.attend(item, Some(&text), Vec::new()).await?;
+        }
+        Ok(ended.exit)
     }
 
     /// Whether a letter was answered meanwhile.
@@ -275,7 +289,8 @@ impl Session {
                     Some(other) = self.mailbox.recv() => self.meanwhile(other, &control).await,
                     _ = typing.tick() => {
                         if !self.ask.is_waiting() {
-                            self.channel().typing(&item.letter.room.chat).await;
+                            let (channel, chat) = (Arc::clone(self.channel()), item.letter.room.chat.clone());
+                            self.shared.aside(async move { channel.typing(&chat).await });
                         }
                     }
                 }
