@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying};
-use hermes_store::{LetterId, Store, TurnId};
+use hermes_store::{Clash, LetterId, Listing, Reader, Store, TurnId};
 use hermes_types::{Attendance, Person, SessionKey};
 use tokio::sync::mpsc;
 
@@ -30,6 +30,8 @@ pub(crate) const MAILBOX: usize = 64;
 const LINGER: Duration = Duration::from_secs(60);
 /// A letter that is older than this is answered with a word about it.
 const LATE: u64 = 600;
+/// Earlier conversations that are listed.
+const LISTED: usize = 20;
 /// How often opening a thread is tried.
 const TRIES: u32 = 3;
 
@@ -419,12 +421,18 @@ impl Session {
             }
             Command::Misused(known) => format!("it is written `{}`", known.usage()),
             Command::Unknown(name) => format!("there is no command /{name}; /help lists those there are"),
-            Command::Title(_)
-            | Command::Sessions
-            | Command::Resume(_)
-            | Command::Background(_)
-            | Command::Restart
-            | Command::Yolo => "this command is not part of this version".to_owned(),
+            Command::Title(title) => {
+                self.title(title.as_deref()).await.unwrap_or_else(|error| error.to_string())
+            }
+            Command::Sessions | Command::Resume(None) => {
+                self.earlier(&item.person).await.unwrap_or_else(|error| error.to_string())
+            }
+            Command::Resume(Some(word)) => {
+                self.take_up(&item.person, &word).await.unwrap_or_else(|error| error.to_string())
+            }
+            Command::Background(_) | Command::Restart | Command::Yolo => {
+                "this command is not part of this version".to_owned()
+            }
         };
         self.say(&item, &text).await;
     }
@@ -445,6 +453,43 @@ impl Session {
             Ok(()) => "a new conversation, in a new place".to_owned(),
             Err(why) => format!("a new conversation; its old place could not be removed: {why}"),
         }
+    }
+
+    /// Shows the title of the conversation, or changes it.
+    async fn title(&self, title: Option<&str>) -> Result<String, hermes_store::Error> {
+        let Some(current) = self.store().current(&self.key).await? else {
+            return Ok("nothing was said yet".to_owned());
+        };
+        Ok(match title {
+            Some(title) => self.store().set_title(&current.id, title, Clash::Number).await?,
+            None => current.title.unwrap_or_else(|| "it has no title".to_owned()),
+        })
+    }
+
+    /// Earlier conversations of somebody in this chat.
+    async fn earlier(&self, person: &Person) -> Result<String, hermes_store::Error> {
+        let listing = Listing { limit: LISTED, ..Listing::default() };
+        let all = self.store().sessions(&Reader::Person(person.clone()), listing).await?;
+        let own = all.iter().filter(|session| session.key == self.key);
+        let lines: Vec<String> = own
+            .map(|session| format!("`{}` {}", session.id, session.title.as_deref().unwrap_or_default()))
+            .collect();
+        Ok(if lines.is_empty() { "there is none yet".to_owned() } else { lines.join("\n") })
+    }
+
+    /// Goes on with an earlier conversation of somebody in this chat.
+    async fn take_up(&mut self, person: &Person, word: &str) -> Result<String, hermes_store::Error> {
+        let meant = self.store().resolve(&Reader::Person(person.clone()), word).await?;
+        if meant.key != self.key {
+            return Ok("that conversation belongs to another chat".to_owned());
+        }
+        let current = self.store().current(&self.key).await?;
+        if let Some(current) = current.filter(|current| current.id != meant.id) {
+            self.store().end(&current.id, "resume", now()).await?;
+        }
+        self.store().reopen(&meant.id).await?;
+        self.conversation = None;
+        Ok(format!("going on with `{}` {}", meant.id, meant.title.unwrap_or_default()))
     }
 
     async fn taken_back(&mut self, item: &Item, count: u32) -> Result<Option<String>, String> {

@@ -201,3 +201,28 @@ async fn what_is_told_to_a_model_at_work_is_answered_with_it_or_after_it() {
     assert_eq!(hall.said(dm, 2).await, ["first", "echo: and more"]);
     hall.close().await;
 }
+
+#[tokio::test]
+async fn earlier_conversations_can_be_gone_on_with_by_those_who_had_them() {
+    let hall = Hall::echo().await.open().await;
+    let (ann, bob) = (hall.server.dm(hall.ann), hall.server.dm(hall.bob));
+    let say = |text: &str| hall.server.say(hall.ann, ann, text);
+    say("the first one");
+    hall.said(ann, 1).await;
+    say("/title Apples");
+    say("/new");
+    say("the second one");
+    assert_eq!(hall.said(ann, 4).await[3], "echo: the second one");
+    say("/sessions");
+    let listed = hall.said(ann, 5).await[4].clone();
+    assert!(listed.contains("Apples") && listed.contains("the second one"), "{listed}");
+    hall.server.say(hall.bob, bob, "/resume Apples");
+    assert!(!hall.said(bob, 1).await[0].contains("going on"), "{:?}", hall.heard(bob));
+    say("/resume Apples");
+    assert!(hall.said(ann, 6).await[5].contains("going on with"), "{:?}", hall.heard(ann));
+    say("again");
+    hall.said(ann, 7).await;
+    let last = hall.told().pop().unwrap()["messages"].to_string();
+    assert!(last.contains("the first one") && !last.contains("the second one"), "{last}");
+    hall.close().await;
+}
