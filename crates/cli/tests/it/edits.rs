@@ -38,7 +38,8 @@ fn valid_value(schema: &Value) -> BoxedStrategy<(String, Value)> {
         Some("number") => (0_u32..1000).prop_map(|n| (format!("{}.5", n), json!(f64::from(n) + 0.5))).boxed(),
         Some("array") => {
             let item = match schema["items"]["pattern"].as_str() {
-                None if schema["items"]["examples"].is_array() => "[a-z]{2,6} -[a-z] [a-z/]{1,9}".boxed(),
+                // No word of the shell's grammar begins so.
+                None if schema["items"]["examples"].is_array() => "x[a-z]{1,5} -[a-z] [a-z/]{1,9}".boxed(),
                 None => text.boxed(),
                 Some(pattern) if pattern.contains(':') => "/[a-z ]{1,9}x:/[a-z]{3,9}(:ro)?"
                     .prop_filter("no trailing space", |t| !t.contains(" :"))
