@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hermes_agent::{Ask, Asking, Clarification};
 use hermes_policy::visible::visible;
 use hermes_policy::{Answer, Choice, Question};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -71,14 +72,13 @@ impl Desk {
         stop: &CancellationToken,
     ) -> io::Result<T> {
         let mut keyboard = self.keyboard()?;
+        // It listens all the time: what comes between two looks is heard too.
+        let mut interrupts = signal(SignalKind::interrupt())?;
         tokio::pin!(work);
         loop {
             tokio::select! {
                 done = &mut work => return Ok(done),
-                interrupted = tokio::signal::ctrl_c() => {
-                    interrupted?;
-                    stop.cancel();
-                }
+                _ = interrupts.recv() => stop.cancel(),
                 () = self.changed() => {}
                 line = next_line(&mut keyboard), if self.is_asking() => match line {
                     Some(line) => drop(self.typed(line)),

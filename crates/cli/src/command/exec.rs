@@ -11,6 +11,7 @@ use hermes_exec::{
 use hermes_policy::visible::visible;
 use hermes_types::{EnvName, Job, SessionKey};
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Context;
 use crate::args::ExecArgs;
@@ -149,6 +150,7 @@ async fn run_in(
             started => break started.map_err(wire::fault)?,
         }
     };
+    let mut interrupts = signal(SignalKind::interrupt())?;
     loop {
         tokio::select! {
             happening = command.next() => match happening.map_err(wire::fault)? {
@@ -158,10 +160,7 @@ async fn run_in(
                     return Ok(Done::Ended(outcome));
                 }
             },
-            interrupted = tokio::signal::ctrl_c() => {
-                interrupted?;
-                command.interrupt().await.map_err(wire::fault)?;
-            }
+            _ = interrupts.recv() => command.interrupt().await.map_err(wire::fault)?,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use hermes_exec::{Found, Handle, Places, ProcessView, Processes, Record, State, Tree};
 use hermes_types::{Job, SessionKey, Work};
 use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Context;
 use crate::args::ProcessAction;
@@ -161,6 +162,7 @@ impl One {
                 .hint("leave `--json` or `--follow` out"));
         }
         let mut followed = self.processes.follow(self.handle.process, from).await.map_err(wire::fault)?;
+        let mut interrupts = signal(SignalKind::interrupt())?;
         loop {
             tokio::select! {
                 page = followed.next() => match page.map_err(|error| wire::fault(error.into()))? {
@@ -168,25 +170,20 @@ impl One {
                     None => return Ok(ExitCode::SUCCESS),
                 },
                 // It goes on; only we stop looking.
-                interrupted = tokio::signal::ctrl_c() => {
-                    interrupted?;
-                    return Ok(ExitCode::SUCCESS);
-                }
+                _ = interrupts.recv() => return Ok(ExitCode::SUCCESS),
             }
         }
     }
 
     async fn wait(&self, timeout: Option<Duration>, context: &Context) -> Result<ExitCode, Failure> {
         let begun = Instant::now();
+        let mut interrupts = signal(SignalKind::interrupt())?;
         loop {
             let left = timeout.map_or(WAIT, |timeout| timeout.saturating_sub(begun.elapsed()).min(WAIT));
             let view = self.processes.wait(self.handle.process, left);
             let view = tokio::select! {
                 view = view => view.map_err(wire::fault)?,
-                interrupted = tokio::signal::ctrl_c() => {
-                    interrupted?;
-                    return Ok(ExitCode::from(130));
-                }
+                _ = interrupts.recv() => return Ok(ExitCode::from(130)),
             };
             let ended = view.ended.as_ref().map(|ended| ended.code);
             if ended.is_none() && timeout.is_none_or(|timeout| begun.elapsed() < timeout) {
