@@ -11,7 +11,7 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::hands::{lock, now};
-use crate::prompt::Told;
+use crate::prompt::{Told, shared};
 use crate::{GuardRules, Hands};
 
 /// How much of what was said first becomes the title.
@@ -292,8 +292,8 @@ impl Conversation {
     pub async fn resume(hands: Arc<Hands>, mind: Mind, id: SessionId) -> Result<Self, Error> {
         let store = hands.setup().store.clone();
         let prompt = store.prompt(&id).await?;
-        let told =
-            Told { system: prompt.text, tools: serde_json::from_str(&prompt.tools).map_err(Error::Told)? };
+        let tools = shared(serde_json::from_str(&prompt.tools).map_err(Error::Told)?);
+        let told = Told { system: prompt.text, tools };
         store.reopen(&id).await?;
         let history: Vec<Message> = store.history(&id).await?.into_iter().map(|kept| kept.message).collect();
         hands.recall(&history);
@@ -348,6 +348,6 @@ impl Conversation {
 }
 
 fn kept(told: &Told) -> Result<Prompt, Error> {
-    let tools = serde_json::to_string(&told.tools).map_err(Error::Told)?;
+    let tools = serde_json::to_string(&*told.tools).map_err(Error::Told)?;
     Ok(Prompt { text: told.system.clone(), tools })
 }

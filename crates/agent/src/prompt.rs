@@ -2,9 +2,12 @@
 //!
 //! It is written once per session and kept with it, so that every request of the session begins with the same bytes.
 
+use std::sync::{Arc, Mutex, Weak};
+
 use hermes_types::{BackendName, ToolSpec};
 
 use crate::Tool;
+use crate::hands::lock;
 
 /// Who the model is, where the owner has not said it.
 const IDENTITY: &str = "You are Hermes, an assistant that gets work done on its owner's machines. You are helpful, direct \
@@ -39,7 +42,19 @@ pub struct Told {
     /// The system prompt.
     pub system: String,
     /// The tools.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Arc<[ToolSpec]>,
+}
+
+/// The same tools are in memory once, however many sessions have them.
+pub(crate) fn shared(tools: Vec<ToolSpec>) -> Arc<[ToolSpec]> {
+    static LAST: Mutex<Weak<[ToolSpec]>> = Mutex::new(Weak::<[ToolSpec; 0]>::new());
+    let mut last = lock(&LAST);
+    if let Some(known) = last.upgrade().filter(|known| **known == *tools) {
+        return known;
+    }
+    let tools: Arc<[ToolSpec]> = tools.into();
+    *last = Arc::downgrade(&tools);
+    tools
 }
 
 impl Opening<'_> {
@@ -51,7 +66,10 @@ impl Opening<'_> {
             parts.push(place(self.backend, self.cwd));
         }
         parts.push(format!("Today is {}. You run on {}.", self.today, self.model));
-        Told { system: parts.join("\n\n"), tools: self.tools.iter().map(|tool| tool.spec()).collect() }
+        Told {
+            system: parts.join("\n\n"),
+            tools: shared(self.tools.iter().map(|tool| tool.spec()).collect()),
+        }
     }
 }
 

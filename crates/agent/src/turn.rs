@@ -3,7 +3,7 @@
 //! Whatever the model or a tool says is kept before anything happens because of it, so that a turn whose process was
 //! killed goes on after its last step, see [`Conversation::carry_on`].
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -126,9 +126,8 @@ impl Turn<'_> {
             if self.asked.saturating_sub(self.refunded) >= self.of.mind.budget {
                 return self.summarize().await;
             }
-            let tools = std::mem::take(&mut self.of.told.tools);
+            let tools = Arc::clone(&self.of.told.tools);
             let asked = self.ask(&tools).await;
-            self.of.told.tools = tools;
             let reply = match asked {
                 Asked::Reply(reply) => reply,
                 Asked::Failed(error) => return self.end(Exit::Failed(error), String::new()).await,

@@ -21,7 +21,7 @@ use crate::people::Desk;
 use crate::screen::{Format, Screen, Tone};
 use crate::stage::Stage;
 use crate::wire;
-use crate::wire::agent::{self, Visitor};
+use crate::wire::agent::{self, Stock, Visitor};
 
 /// Who answers a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +155,7 @@ pub(crate) async fn ask_anywhere(
     let visitor =
         Visitor { person: owner(), door: Door::Cli, attendance, ask: Arc::clone(&desk) as Arc<dyn Ask> };
     let store = wire::store::open(context).await?;
-    let hands = Hands::new(agent::setup(context, config, plan.clone(), visitor, store));
+    let hands = Hands::new(agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store));
     let fault = |no: No| Failure::new(Kind::Failed, no.to_string());
     let question = match hands.judge(job).await.map_err(fault)? {
         Verdict::Allow(permit) => return Ok(Answered::Yes(permit)),

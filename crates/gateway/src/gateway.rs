@@ -25,6 +25,8 @@ use crate::session::{self, Busy, Item, MAILBOX, Session};
 
 /// Letters and presses that may wait to be looked at.
 const ARRIVALS: usize = 256;
+/// How many of them are kept at once.
+const BATCH: usize = 64;
 /// How long answered letters are remembered, so that they are not answered again.
 const REMEMBERED: u64 = 7 * 24 * 3_600;
 /// How long whatever is under way may take when the gateway ends.
@@ -107,9 +109,10 @@ impl Gateway {
             let stop = stop.clone();
             tokio::spawn(async move { channel.run(desk, stop).await })
         };
+        let mut batch = Vec::new();
         let ended = loop {
             tokio::select! {
-                Some(arrival) = arrived.recv() => self.arrive(arrival).await,
+                1.. = arrived.recv_many(&mut batch, BATCH) => self.arrive(std::mem::take(&mut batch)).await,
                 ended = &mut connected => break ended.unwrap_or(Ok(())),
             }
         };
@@ -171,65 +174,53 @@ impl Gateway {
         }
     }
 
-    async fn arrive(&mut self, arrival: Arrival) {
-        let Arrival { what, kept } = arrival;
-        match what {
-            Incoming::Said(letter) => {
-                if self.receive(*letter).await.is_err() {
-                    // It is not kept, so the platform is not told that it arrived.
-                    return;
+    /// Takes in what came. What cannot be kept is not confirmed, so that the platform does not take it as heard.
+    async fn arrive(&mut self, arrivals: Vec<Arrival>) {
+        let mut known = Vec::with_capacity(arrivals.len());
+        for Arrival { what, kept } in arrivals {
+            match what {
+                Incoming::Said(letter) => match self.shared.admitted(&letter).await {
+                    Ok(Some(tier)) => known.push((letter, tier, kept)),
+                    // Whoever does not wait for it does not need it.
+                    Ok(None) => kept.send(()).unwrap_or_default(),
+                    Err(error) => tracing::error!(%error, "nobody knows whether somebody is let in"),
+                },
+                Incoming::Pressed(press) => {
+                    let shared = Arc::clone(&self.shared);
+                    self.shared.tasks.spawn(async move { shared.pressed(*press).await });
+                    kept.send(()).unwrap_or_default();
                 }
             }
-            Incoming::Pressed(press) => {
-                let shared = Arc::clone(&self.shared);
-                self.shared.tasks.spawn(async move { shared.pressed(*press).await });
-            }
         }
-        // Whoever does not wait for it does not need it.
-        kept.send(()).ok();
+        let letters = known.iter().map(|(letter, ..)| self.shared.letter(letter)).collect();
+        let received = self.shared.keep(letters).await;
+        for ((letter, tier, kept), received) in known.into_iter().zip(received) {
+            match received {
+                Ok(Some(id)) => self.begin(id, *letter, tier).await,
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(%error, "a letter cannot be kept");
+                    continue;
+                }
+            }
+            kept.send(()).unwrap_or_default();
+        }
     }
 
-    /// Takes a letter in. An error means that it could not be kept.
-    async fn receive(&mut self, letter: Letter) -> Result<(), hermes_store::Error> {
+    /// Has a letter answered that is kept and new.
+    async fn begin(&mut self, id: LetterId, letter: Letter, tier: Tier) {
         let shared = &self.shared;
-        let room = answer_room(&letter);
-        let (word, person) = (room.platform.word(), room.platform.person(&letter.sender.id));
-        if shared.store.is_received(word, &letter.room.chat, &letter.message).await? {
-            return Ok(());
-        }
-        let tier = match shared.people.admit(&letter.room, &letter.sender).await? {
-            Admission::In(tier) => tier,
-            Admission::Stranger(behavior) => {
-                shared.audit.note("stranger", &json!({ "person": person, "room": letter.room.chat }));
-                if behavior == Behavior::Pair
-                    && let Some(text) = shared.people.greet(&letter.room, &letter.sender, now()).await?
-                {
-                    shared.tell(&letter.room, &text).await;
-                }
-                return Ok(());
-            }
-        };
-        let key = session_key(&room, &letter.sender.id, shared.sharing);
-        let new = NewLetter {
-            platform: word.to_owned(),
-            chat: letter.room.chat.clone(),
-            message: letter.message.clone(),
-            key: key.clone(),
-            person: person.clone(),
-            at: now(),
-            event: json!(letter),
-        };
-        let Some(id) = shared.store.receive(new).await? else { return Ok(()) };
+        let key = shared.key(&letter);
+        let person = letter.room.platform.person(&letter.sender.id);
         shared.audit.note("letter", &json!({ "person": person, "session": key, "message": letter.message }));
-        if let Err(wait) = self.limiter.take(&person) {
-            let text = format!("that is too much at once; say it again in {} seconds", wait.as_secs() + 1);
-            let parts = session::parts(&shared.channel, &key, &letter, &text);
-            shared.store.reply(vec![id], parts, now()).await?;
-            shared.office.wake();
-            return Ok(());
+        match self.limiter.take(&person) {
+            Ok(()) => shared.give(&key, shared.item(id, letter, tier, None)).await,
+            Err(wait) => {
+                let text =
+                    format!("that is too much at once; say it again in {} seconds", wait.as_secs() + 1);
+                shared.refuse(id, &key, &letter, &text).await;
+            }
         }
-        shared.give(&key, shared.item(id, letter, tier, None)).await;
-        Ok(())
     }
 }
 
@@ -267,6 +258,69 @@ impl Shared {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether somebody is let in who wrote this, and what they may do. A stranger gets what strangers get.
+    async fn admitted(&self, letter: &Letter) -> Result<Option<Tier>, hermes_store::Error> {
+        let behavior = match self.people.admit(&letter.room, &letter.sender).await? {
+            Admission::In(tier) => return Ok(Some(tier)),
+            Admission::Stranger(behavior) => behavior,
+        };
+        let word = letter.room.platform.word();
+        // Somebody who is let in no longer wrote this when they were.
+        if self.store.is_received(word, &letter.room.chat, &letter.message).await? {
+            return Ok(None);
+        }
+        let person = letter.room.platform.person(&letter.sender.id);
+        self.audit.note("stranger", &json!({ "person": person, "room": letter.room.chat }));
+        if behavior == Behavior::Pair
+            && let Some(text) = self.people.greet(&letter.room, &letter.sender, now()).await?
+        {
+            self.tell(&letter.room, &text).await;
+        }
+        Ok(None)
+    }
+
+    /// The session that a letter is answered in.
+    fn key(&self, letter: &Letter) -> SessionKey {
+        session_key(&answer_room(letter), &letter.sender.id, self.sharing)
+    }
+
+    fn letter(&self, letter: &Letter) -> NewLetter {
+        NewLetter {
+            platform: letter.room.platform.word().to_owned(),
+            chat: letter.room.chat.clone(),
+            message: letter.message.clone(),
+            key: self.key(letter),
+            person: letter.room.platform.person(&letter.sender.id),
+            at: now(),
+            event: json!(letter),
+        }
+    }
+
+    /// Keeps letters at once. Where that fails each is kept on its own: none is lost because of another.
+    async fn keep(&self, letters: Vec<NewLetter>) -> Vec<Result<Option<LetterId>, hermes_store::Error>> {
+        if letters.is_empty() {
+            return Vec::new();
+        }
+        if let Ok(kept) = self.store.receive(letters.clone()).await {
+            return kept.into_iter().map(Ok).collect();
+        }
+        let mut received = Vec::with_capacity(letters.len());
+        for letter in letters {
+            let kept = self.store.receive(vec![letter]).await;
+            received.push(kept.map(|kept| kept.into_iter().flatten().next()));
+        }
+        received
+    }
+
+    /// Answers a letter with why it is not worked on.
+    async fn refuse(&self, id: LetterId, key: &SessionKey, letter: &Letter, text: &str) {
+        let parts = session::parts(&self.channel, key, letter, text);
+        if let Err(error) = self.store.reply(vec![id], parts, now()).await {
+            tracing::error!(%error, "an answer cannot be kept");
+        }
+        self.office.wake();
+    }
+
     fn item(&self, id: LetterId, letter: Letter, tier: Tier, turn: Option<TurnId>) -> Item {
         let person = letter.room.platform.person(&letter.sender.id);
         let approvers = self.people.approvers(letter.room.platform, &letter.sender);
@@ -292,11 +346,7 @@ impl Shared {
         if let Some(refused) = refused {
             let item = refused.into_inner();
             let text = "too much is waiting here already; say it again later";
-            let parts = session::parts(&self.channel, key, &item.letter, text);
-            if let Err(error) = self.store.reply(vec![item.id], parts, now()).await {
-                tracing::error!(%error, "an answer cannot be kept");
-            }
-            self.office.wake();
+            self.refuse(item.id, key, &item.letter, text).await;
         }
     }
 

@@ -11,6 +11,8 @@ use crate::error::{Class, Fault};
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(30);
+/// Connections to one server that are kept for the next request.
+const IDLE: usize = 8;
 
 /// Which way requests go.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,6 +60,7 @@ impl Transport {
             .tls_backend_preconfigured(tls)
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT)
+            .pool_max_idle_per_host(IDLE)
             .user_agent(concat!("hermes/", env!("CARGO_PKG_VERSION")))
             .no_proxy();
         let chosen = [

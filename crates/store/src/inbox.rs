@@ -50,23 +50,28 @@ pub struct Letter {
 }
 
 impl Store {
-    /// Keeps a letter; none if it was kept before.
-    pub async fn receive(&self, letter: NewLetter) -> Result<Option<LetterId>, Error> {
+    /// Keeps letters, all of them or none; nothing stands for each one that was kept before.
+    pub async fn receive(&self, letters: Vec<NewLetter>) -> Result<Vec<Option<LetterId>>, Error> {
         self.write(move |transaction| {
-            let event = letter.event.to_string();
-            bounded("a letter", event.len())?;
             let sql = "INSERT INTO inbox (platform, chat, message, key, person, at, event)
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
-            let kept = transaction.prepare_cached(sql)?.execute(params![
-                letter.platform,
-                letter.chat,
-                letter.message,
-                letter.key.as_str(),
-                letter.person.as_str(),
-                letter.at.seconds(),
-                event,
-            ])?;
-            Ok((kept > 0).then(|| LetterId(transaction.last_insert_rowid())))
+            let mut statement = transaction.prepare_cached(sql)?;
+            let mut kept = Vec::with_capacity(letters.len());
+            for letter in letters {
+                let event = letter.event.to_string();
+                bounded("a letter", event.len())?;
+                let count = statement.execute(params![
+                    letter.platform,
+                    letter.chat,
+                    letter.message,
+                    letter.key.as_str(),
+                    letter.person.as_str(),
+                    letter.at.seconds(),
+                    event,
+                ])?;
+                kept.push((count > 0).then(|| LetterId(transaction.last_insert_rowid())));
+            }
+            Ok(kept)
         })
         .await
     }

@@ -31,7 +31,7 @@ use crate::people::Desk;
 use crate::screen::{Format, Tone, one_line};
 use crate::stage::{Answer, Manner, Stage, Surface, Thoughts};
 use crate::terminal;
-use crate::wire::agent::{self, Visitor};
+use crate::wire::agent::{self, Stock, Visitor};
 use crate::wire::{self, Making, Session};
 use editor::{Editor, Entered, Typed};
 use seat::{Ears, Seat};
@@ -82,7 +82,7 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
     };
     let ask = Arc::clone(&desk) as Arc<dyn Ask>;
     let visitor = Visitor { person: owner(), door: Door::Cli, attendance, ask };
-    let setup = agent::setup(context, config, plan.clone(), visitor, store.clone());
+    let setup = agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store.clone());
     let ears = if matches!(task, Task::Talk) { Ears::Open } else { Ears::ForAnswers };
     let seat = Seat::new(context, stage, desk, ears);
     let mut talk = Talk::new(context, config, args, seat, setup);

@@ -19,7 +19,7 @@ use crate::failure::{Failure, Kind};
 use crate::people::Desk;
 use crate::screen::Format;
 use crate::stage::Stage;
-use crate::wire::agent::{self, Visitor};
+use crate::wire::agent::{self, Stock, Visitor};
 use crate::wire::{self, Making, Session};
 
 /// The most that is read from standard input.
@@ -113,7 +113,7 @@ async fn call(
             }
         }
     };
-    let hands = Hands::new(agent::setup(context, config, plan.clone(), visitor, store));
+    let hands = Hands::new(agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store));
     let done = do_it(&hands, &desk, tool, arguments, &watch).await?;
     agent::leave(context, &args.place, &plan, &session, Some(hands)).await?;
     // What it could not remove the next one tries again; the call has its own outcome.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hermes_agent::{Ask, CodeExecution, CodeMode, Hands, Limits, Opening, Setup, Told, Tool, Web};
 use hermes_exec::{Plan, Tree};
+use hermes_policy::Gate;
 use hermes_policy::redact::Redactor;
 use hermes_store::Store;
 use hermes_types::{Attendance, Door, Person, Secret};
@@ -36,20 +37,39 @@ pub(crate) struct Visitor {
     pub(crate) ask: Arc<dyn Ask>,
 }
 
+/// What all sessions of a process share.
+pub(crate) struct Stock {
+    gate: Arc<Gate>,
+    redactor: Redactor,
+    pulls: Pulls,
+    web: Arc<Web>,
+}
+
+impl Stock {
+    pub(crate) fn new(context: &Context, config: &Config) -> Self {
+        Self {
+            gate: Arc::new(super::gate(config)),
+            redactor: redactor(context, config),
+            pulls: Pulls::new(context, config),
+            web: Arc::default(),
+        }
+    }
+}
+
 /// What the hands of a session are made of.
-pub(crate) fn setup(context: &Context, config: &Config, plan: Plan, visitor: Visitor, store: Store) -> Setup {
+pub(crate) fn setup(stock: &Stock, config: &Config, plan: Plan, visitor: Visitor, store: Store) -> Setup {
     let Visitor { person, door, attendance, ask } = visitor;
-    let pulls = Pulls::new(context, config);
+    let pulls = stock.pulls.clone();
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     Setup {
         session: plan.session().clone(),
         plan,
-        gate: Arc::new(super::gate(config)),
+        gate: Arc::clone(&stock.gate),
         attendance,
         person,
         door,
         ask,
-        redactor: redactor(context, config),
+        redactor: stock.redactor.clone(),
         limits: Limits {
             timeout: Duration::from_secs(config.terminal.timeout),
             max_foreground: Duration::from_secs(config.terminal.max_foreground_timeout),
@@ -72,7 +92,7 @@ pub(crate) fn setup(context: &Context, config: &Config, plan: Plan, visitor: Vis
             let pulls = pulls.clone();
             Box::pin(async move { pulls.means(&image).await })
         }),
-        web: Arc::new(Web::default()),
+        web: Arc::clone(&stock.web),
     }
 }
 

@@ -6,11 +6,12 @@ use hermes_agent::{Mind, Setup, Told};
 use hermes_exec::Reaper;
 use hermes_gateway::channel::Waiting;
 use hermes_gateway::{House, Room, RoomKind, Visit};
+use hermes_model::Client;
 use hermes_store::Store;
 use hermes_types::{BackendName, Door, Person, SessionKey};
 
-use super::agent::{self, Visitor};
-use super::{Keep, Making, Session};
+use super::agent::{self, Stock, Visitor};
+use super::{Keep, Making, Session, model};
 use crate::Context;
 use crate::args::PlaceArgs;
 use crate::backends::{self, Usable};
@@ -56,6 +57,9 @@ pub(crate) struct ChatHouse {
     config: Config,
     args: PlaceArgs,
     store: Store,
+    stock: Stock,
+    /// The way to the models.
+    client: Client,
 }
 
 impl std::fmt::Debug for ChatHouse {
@@ -72,7 +76,9 @@ impl ChatHouse {
         config.terminal.lifetime_seconds = config.gateway.sandbox_lifetime;
         config.approvals.timeout = config.approvals.gateway_timeout;
         let args = PlaceArgs { backend: Some(backend), image, session: None };
-        Self { context, config, args, store }
+        let stock = Stock::new(&context, &config);
+        let client = model::client(&context);
+        Self { context, config, args, store, stock, client }
     }
 
     fn setup(&self, visit: Visit) -> Result<Setup, Failure> {
@@ -81,7 +87,7 @@ impl ChatHouse {
         let plan = super::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
         let visitor =
             Visitor { person: visit.person, door: Door::Chat, attendance: visit.attendance, ask: visit.ask };
-        let setup = agent::setup(&self.context, &self.config, plan, visitor, self.store.clone());
+        let setup = agent::setup(&self.stock, &self.config, plan, visitor, self.store.clone());
         Ok(Setup { session: visit.key, ..setup })
     }
 
@@ -110,7 +116,8 @@ impl House for ChatHouse {
     }
 
     fn mind(&self, model: Option<&str>) -> Result<Mind, String> {
-        super::model::mind(&self.context, &self.config, model).map_err(|failure| in_words(&failure))
+        model::mind(&self.context, &self.config, self.client.clone(), model)
+            .map_err(|failure| in_words(&failure))
     }
 
     fn told(&self, setup: &Setup, model: &str, room: &Room) -> Told {

@@ -322,10 +322,15 @@ fn unknown_provider<'n>(name: &str, own: impl Iterator<Item = &'n String>) -> Fa
 }
 
 /// Who answers.
-pub(crate) fn mind(context: &Context, config: &Config, chosen: Option<&str>) -> Result<Mind, Failure> {
+pub(crate) fn mind(
+    context: &Context,
+    config: &Config,
+    client: Client,
+    chosen: Option<&str>,
+) -> Result<Mind, Failure> {
     let models = models(context, config, chosen)?;
     Ok(Mind {
-        client: client(context),
+        client,
         chain: models.chain,
         max_output: models.max_output,
         effort: models.effort,

@@ -15,7 +15,7 @@ use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone, one_line};
 use crate::wire::agent::opening_of;
-use crate::wire::model::mind;
+use crate::wire::model::{client, mind};
 use crate::wire::store::told;
 
 /// Exchanges that are shown again when a conversation goes on.
@@ -51,7 +51,7 @@ impl<'a> Talk<'a> {
         seat: Seat<'a>,
         setup: Setup,
     ) -> Self {
-        let mind = mind(context, config, args.model.as_deref());
+        let mind = mind(context, config, client(context), args.model.as_deref());
         let hands = Arc::new(Hands::new(setup));
         Self { context, config, args, seat, hands, mind, conversation: None }
     }
@@ -100,7 +100,9 @@ impl<'a> Talk<'a> {
 
     /// Takes up a conversation where it was left.
     pub(super) async fn resume(&mut self, kept: Kept) -> Result<(), Failure> {
-        if let (None, Ok(mind)) = (&self.args.model, mind(self.context, self.config, Some(&kept.model))) {
+        if let (None, Ok(mind)) =
+            (&self.args.model, mind(self.context, self.config, client(self.context), Some(&kept.model)))
+        {
             // The model it was held with answers again, unless its provider is another one now.
             if mind.chain.first().is_some_and(|first| first.provider == kept.provider) {
                 self.mind = Ok(mind);
@@ -248,7 +250,7 @@ impl<'a> Talk<'a> {
     }
 
     async fn change_model(&mut self, name: &str) -> Result<(), Failure> {
-        match mind(self.context, self.config, Some(name)) {
+        match mind(self.context, self.config, client(self.context), Some(name)) {
             Err(failure) => self.explain(&failure),
             Ok(mind) => {
                 if let Some(conversation) = &mut self.conversation {
