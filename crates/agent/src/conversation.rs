@@ -1,6 +1,7 @@
 //! A conversation: what was said, who answers, and the hands that do the work.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -84,7 +85,8 @@ pub struct Mail {
 }
 
 /// Writes the reply to what a turn answers.
-pub type Replying = Arc<dyn Fn(&Exit, &str) -> Vec<NewPart> + Send + Sync>;
+pub type Replying =
+    Arc<dyn Fn(&Exit, &str) -> Pin<Box<dyn Future<Output = Vec<NewPart>> + Send>> + Send + Sync>;
 
 impl fmt::Debug for Mail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -473,7 +473,10 @@ impl Turn<'_> {
         for spent in std::mem::take(&mut self.spent) {
             self.of.store.spend(&self.of.id, spent).await?;
         }
-        let parts = self.control.mail.reply.as_ref().map(|reply| reply(&exit, &text)).unwrap_or_default();
+        let parts = match &self.control.mail.reply {
+            Some(reply) => reply(&exit, &text).await,
+            None => Vec::new(),
+        };
         self.of.store.close_turn(self.occasion.turn, exit.word(), parts, now()).await?;
         tracing::info!(session = self.of.id.as_str(), exit = exit.word(), asked = self.asked, "turn ended");
         Ok(Ended {

@@ -312,7 +312,9 @@ impl Session {
         let notes: Vec<String> = notes.into_iter().flatten().collect();
         Arc::new(move |exit: &Exit, text: &str| {
             let text = words::reply(exit, text, &notes);
-            if text.is_empty() { Vec::new() } else { words::parts(&channel, &key, &letter, &text) }
+            let parts =
+                if text.is_empty() { Vec::new() } else { words::parts(&channel, &key, &letter, &text) };
+            Box::pin(async { parts })
         })
     }
 
