@@ -21,7 +21,7 @@ use crate::letter::{Letter, Press, ReplyPlace, Room, RoomKind};
 use crate::limit::{Limiter, Pace};
 use crate::office::Office;
 use crate::people::{Admission, Behavior, People, Tier};
-use crate::session::{self, Busy, Item, MAILBOX, Session};
+use crate::session::{self, Busy, Item, MAILBOX, Session, Showing};
 
 /// Letters and presses that may wait to be looked at.
 const ARRIVALS: usize = 256;
@@ -45,6 +45,8 @@ pub struct Rules {
     pub busy: Busy,
     /// How much one person may say.
     pub pace: Pace,
+    /// What is seen of work that is under way.
+    pub showing: Showing,
 }
 
 /// One channel and everything behind it.
@@ -63,6 +65,7 @@ pub(crate) struct Shared {
     pub(crate) house: Arc<dyn House>,
     pub(crate) sharing: Sharing,
     pub(crate) busy: Busy,
+    pub(crate) showing: Showing,
     pub(crate) people: People,
     audit: Audit,
     sessions: Mutex<HashMap<SessionKey, mpsc::Sender<Item>>>,
@@ -87,6 +90,7 @@ impl Gateway {
             house,
             sharing: rules.sharing,
             busy: rules.busy,
+            showing: rules.showing,
             people,
             audit,
             sessions: Mutex::default(),

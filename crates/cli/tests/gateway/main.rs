@@ -6,4 +6,5 @@ mod chaos;
 mod crash;
 mod hall;
 mod questions;
+mod stream;
 mod talk;

@@ -65,6 +65,11 @@ pub(super) fn reply(exit: &Exit, text: &str, notes: &[String]) -> String {
     parts.join("\n\n")
 }
 
+/// The message that an answer to a letter points to.
+pub(super) fn points_to(letter: &Letter) -> Option<String> {
+    letter.interaction.is_none().then(|| letter.message.clone())
+}
+
 /// The parts of an answer to a letter.
 pub(crate) fn parts(
     channel: &Arc<dyn Channel>,
@@ -76,7 +81,7 @@ pub(crate) fn parts(
     // Which of them point to the letter is for the channel to say; all of them can be found by it.
     let posts = split(text, &manners).into_iter().map(|text| Post {
         text,
-        reply_to: letter.interaction.is_none().then(|| letter.message.clone()),
+        reply_to: points_to(letter),
         ..Post::default()
     });
     posts.map(|post| part(channel, key, &letter.room.chat, None, &post)).collect()
