@@ -71,7 +71,7 @@ pub struct Control {
     pub stop: CancellationToken,
     /// What it answers and how, where that goes by mail.
     pub mail: Mail,
-    steering: Arc<Mutex<Vec<(Option<LetterId>, String)>>>,
+    steering: Arc<Mutex<Option<Untold>>>,
 }
 
 /// What somebody said while a turn was under way, and nobody was told yet.
@@ -111,20 +111,29 @@ impl Control {
 
     /// Tells the model something with the next result of a tool.
     pub fn steer(&self, text: impl Into<String>) {
-        lock(&self.steering).push((None, text.into()));
+        self.tell(text.into(), None);
     }
 
     /// Tells the model what a letter says with the next result of a tool. Once that is kept the turn answers the letter too.
     pub fn steer_by(&self, letter: LetterId, text: impl Into<String>) {
-        lock(&self.steering).push((Some(letter), text.into()));
+        self.tell(text.into(), Some(letter));
+    }
+
+    fn tell(&self, text: String, letter: Option<LetterId>) {
+        let mut untold = lock(&self.steering);
+        match &mut *untold {
+            Some(untold) => {
+                untold.words.push('\n');
+                untold.words.push_str(&text);
+                untold.letters.extend(letter);
+            }
+            none => *none = Some(Untold { words: text, letters: letter.into_iter().collect() }),
+        }
     }
 
     /// Takes what nobody has been told yet.
     pub fn untold(&self) -> Option<Untold> {
-        let (letters, words): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut *lock(&self.steering)).into_iter().unzip();
-        let letters = letters.into_iter().flatten().collect();
-        (!words.is_empty()).then(|| Untold { words: words.join("\n"), letters })
+        lock(&self.steering).take()
     }
 }
 

@@ -366,3 +366,28 @@ async fn killed_after_the_model_was_told_what_was_said_meanwhile_it_is_answered_
     hall.start().await;
     closes_with(hall, dm, &["both"]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_often_it_is_killed_while_words_are_shown_each_answer_is_there_once() {
+    let text = sentence();
+    let script = Script { always: Some(slowly(&text)), ..Script::default() };
+    let mut hall = Hall::with(script, STREAMS).await.open().await;
+    let chats: Vec<Id> = (0..6)
+        .map(|number| {
+            let person = hall.server.user(&format!("p{number}"));
+            let dm = hall.server.dm(person);
+            hall.server.say(person, dm, "tell me");
+            dm
+        })
+        .collect();
+    for kill in 1..=12_u64 {
+        // Every time somewhere else: before, in and after the words of the one or the other.
+        tokio::time::sleep(Duration::from_millis(kill * 397 % 4_200)).await;
+        hall.kill();
+        hall.start().await;
+    }
+    for chat in chats {
+        ends_with(&hall, chat, &[&text]);
+    }
+    hall.close().await;
+}

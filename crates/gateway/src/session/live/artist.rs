@@ -114,8 +114,7 @@ impl Artist {
             match self.next() {
                 Next::Nothing(again) => return again,
                 Next::Piece { turn, step, number, text, is_full } => {
-                    let Some(drawn) = self.drawn.get_mut(number) else { return None };
-                    let mut drawn = std::mem::take(drawn);
+                    let mut drawn = self.drawn.get_mut(number).map(std::mem::take)?;
                     self.show(&mut drawn, &mark(turn, step, number), &text, self.live.post()).await;
                     drawn.is_full = is_full && drawn.text == text;
                     if let Some(place) = self.drawn.get_mut(number) {

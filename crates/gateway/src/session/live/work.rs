@@ -127,7 +127,10 @@ mod tests {
         check(&[one.clone(), called("1")], Some("1 step"));
         check(&[one.clone(), two.clone()], Some("2 steps, now terminal `cargo 'x' **build** @everyone`"));
         check(&[one.clone(), two.clone(), called("2")], Some("2 steps, now terminal `ls`"));
-        assert_eq!(after(Progress::Names, &[one.clone()]).as_deref(), Some("1 step, now terminal"));
+        assert_eq!(
+            after(Progress::Names, std::slice::from_ref(&one)).as_deref(),
+            Some("1 step, now terminal")
+        );
         assert_eq!(after(Progress::Off, &[one]), None);
     }
 
