@@ -11,6 +11,7 @@
 //! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does, [`people`] for who is let in.
 
 pub mod audit;
+mod beside;
 pub mod channel;
 mod clock;
 pub mod command;
@@ -22,9 +23,11 @@ pub mod letter;
 pub mod limit;
 mod office;
 pub mod people;
+pub mod reset;
 mod session;
 pub mod silence;
 pub mod split;
+pub mod target;
 
 pub use audit::Audit;
 pub use channel::{Arrival, Channel, Desk, Health, Incoming, Manners, Post, Undelivered};
@@ -35,6 +38,8 @@ pub use key::{Sharing, session_key};
 pub use letter::{Letter, Platform, Press, Room, RoomKind, Sender};
 pub use limit::Limiter;
 pub use people::{Admission, People, Tier};
+pub use reset::Reset;
 pub use session::Busy;
 pub use silence::is_silence;
 pub use split::split;
+pub use target::{Address, NoWay, Target};

@@ -6,4 +6,6 @@ mod chaos;
 mod crash;
 mod hall;
 mod questions;
+mod rules;
+mod sent;
 mod talk;
