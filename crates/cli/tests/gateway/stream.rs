@@ -184,7 +184,8 @@ async fn killed_after_the_end_and_before_the_last_change_the_answer_is_there_onc
     hall.server
         .wait_for(|world| {
             let last = world.requests.iter().find(|request| request.body["content"] == text.as_str())?;
-            Some(assert_eq!(last.status, 502))
+            assert_eq!(last.status, 502);
+            Some(())
         })
         .await
         .unwrap();
