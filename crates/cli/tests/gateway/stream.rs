@@ -269,13 +269,18 @@ async fn killed_while_tools_work_what_was_said_before_them_is_there_once() {
     let call = Said::Call {
         id: "c1".to_owned(),
         name: "terminal".to_owned(),
-        arguments: json!({ "command": "touch ~/begun; sleep 600" }),
+        arguments: json!({ "command": "sleep 600" }),
     };
     let delivery = Delivery { chunk: Some(600), pause_ms: 100, ..Delivery::default() };
     let look = Answer { says: vec![Said::Text(words.clone()), call], delivery, ..Answer::default() };
     let mut hall = hall(vec![Step::Answer(look), Step::text("done")], STREAMS).await;
     let dm = hall.server.dm(hall.ann);
     hall.server.say(hall.ann, dm, "look for it");
+    until("the command runs", || {
+        let listed = hall.run(&["sandbox", "ls", "--json"]);
+        let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+        listed["places"].as_array().is_some_and(|places| !places.is_empty())
+    });
     ends_with(&hall, dm, &[&words]);
     hall.kill();
     hall.start().await;
