@@ -12,6 +12,7 @@
 //! `session` for how a letter is worked on, and `live` below it for what is seen of that before it is done.
 
 pub mod audit;
+mod beside;
 pub mod channel;
 mod clock;
 pub mod command;
@@ -23,9 +24,11 @@ pub mod letter;
 pub mod limit;
 mod office;
 pub mod people;
+pub mod reset;
 mod session;
 pub mod silence;
 pub mod split;
+pub mod target;
 
 pub use audit::Audit;
 pub use channel::{Arrival, Channel, Desk, Health, Incoming, Manners, Post, Undelivered};
@@ -36,6 +39,8 @@ pub use key::{Sharing, session_key};
 pub use letter::{Letter, Platform, Press, Room, RoomKind, Sender};
 pub use limit::Limiter;
 pub use people::{Admission, People, Tier};
+pub use reset::Reset;
 pub use session::{Busy, Progress, Showing};
 pub use silence::is_silence;
 pub use split::split;
+pub use target::{Address, NoWay, Target};

@@ -50,6 +50,8 @@ impl Office {
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut busy = HashSet::new();
         let mut chats = JoinSet::new();
+        // Other programs write here too.
+        let mut news = self.store.news();
         loop {
             for (chat, parts) in self.waiting(&busy).await {
                 busy.insert(chat.clone());
@@ -64,6 +66,7 @@ impl Office {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.wake.notified() => {}
+                () = news.next() => {}
                 Some(done) = chats.join_next() => {
                     if let Ok(chat) = done {
                         busy.remove(&chat);

@@ -15,12 +15,13 @@ use hermes_store::{LetterId, Store, TurnId};
 use hermes_types::{Attendance, Message, Person, SessionKey};
 use tokio::sync::mpsc;
 
+use crate::beside::Task;
 use crate::channel::{Channel, Sign, Waiting};
 use crate::clock::now;
 use crate::command::{self, Command};
 use crate::gateway::Shared;
 use crate::house::Visit;
-use crate::letter::{Letter, ReplyPlace, Room};
+use crate::letter::{Letter, ReplyPlace};
 use crate::people::Tier;
 use ask::ChatAsk;
 pub(crate) use ask::{answered, pressed};
@@ -53,7 +54,7 @@ pub(crate) struct Item {
     /// The turn that began to answer it before hermes was restarted.
     pub(crate) turn: Option<TurnId>,
     /// What is said with the answer.
-    pub(crate) note: Option<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// What is done about a letter while another one is worked on.
@@ -83,6 +84,8 @@ pub(crate) struct Session {
     model: Option<String>,
     /// What was answered last.
     last: Option<Item>,
+    /// What is worked on here, if it is beside the conversation of a chat.
+    task: Option<Task>,
 }
 
 impl Session {
@@ -90,10 +93,12 @@ impl Session {
         shared: Arc<Shared>,
         key: SessionKey,
         mailbox: mpsc::Receiver<Item>,
-        room: Room,
+        first: &Letter,
     ) -> Self {
-        let ask = Arc::new(ChatAsk::new(Arc::clone(&shared), key.clone(), room));
+        let ask = Arc::new(ChatAsk::new(Arc::clone(&shared), key.clone(), first.room.clone()));
+        let task = shared.beside.enter(&key, words::title(&first.text));
         Self {
+            task,
             shared,
             key,
             mailbox,
@@ -107,8 +112,38 @@ impl Session {
         }
     }
 
-    /// Works until there was nothing to do for a while, and nothing is awaited.
+    /// Works until there is nothing to do.
     pub(crate) async fn run(mut self) {
+        match self.task.clone() {
+            Some(task) => self.complete(&task).await,
+            None => self.serve().await,
+        }
+    }
+
+    /// Works on one letter and on all that comes of it. Nothing is left of it then but the answer.
+    async fn complete(&mut self, task: &Task) {
+        // The letter is there as soon as the session is.
+        let Some(item) = self.mailbox.recv().await else { return };
+        let room = item.letter.room.clone();
+        self.take(item).await;
+        while let Some(hands) = self.hands.clone().filter(|hands| hands.awaits_notice()) {
+            tokio::select! {
+                biased;
+                () = task.stop.cancelled() => break,
+                // Whoever comes next finds what runs in the place.
+                None = self.mailbox.recv() => return,
+                notice = hands.notice() => self.hear(&notice).await,
+            }
+        }
+        if let Err(why) = self.finish("done", &room).await {
+            tracing::warn!(why, "something is left of what was worked on beside a conversation");
+        }
+        self.shared.beside.leave(&self.key);
+        self.shared.leave(&self.key, &self.mailbox);
+    }
+
+    /// Works until there was nothing to do for a while, and nothing is awaited.
+    async fn serve(&mut self) {
         loop {
             if let Some(item) = self.next.pop_front() {
                 self.take(item).await;
@@ -153,9 +188,32 @@ impl Session {
             return self.say(&item, &why).await;
         }
         self.ask.enter(&item);
-        match Command::read(&item.letter).filter(|_| item.turn.is_none()) {
+        match Command::read(&item.letter).filter(|_| item.turn.is_none() && self.task.is_none()) {
             Some(command) => self.obey(item, command).await,
-            None => self.answer(item).await,
+            None => {
+                self.begin_anew_if_due(&mut item).await;
+                self.answer(item).await;
+            }
+        }
+    }
+
+    /// Ends a conversation that nobody went on with, before a letter is answered in it.
+    async fn begin_anew_if_due(&mut self, item: &mut Item) {
+        let Ok(Some(current)) = self.store().current(&self.key).await else { return };
+        let Some(over) = self.shared.reset.over(current.touched, item.letter.sent.min(now())) else { return };
+        // What is not done is gone on with first, whoever began it.
+        let is_done = item.turn.is_none() && matches!(self.store().turn(&current.id).await, Ok(None));
+        let room = &item.letter.room;
+        if !is_done || self.shared.house.is_busy(&self.key, room, &item.person).await {
+            return;
+        }
+        let left = self.finish(over.word(), room).await.err();
+        if let Some(why) = &left {
+            tracing::warn!(why, "a conversation that is over could not be put away");
+        }
+        if self.shared.reset.notify {
+            item.notes.push(over.told());
+            item.notes.extend(left);
         }
     }
 
@@ -173,7 +231,7 @@ impl Session {
                 Err(error) => {
                     tracing::warn!(%error, attempt, "a thread could not be opened");
                     if matches!(error, crate::Undelivered::Never(_)) || attempt + 1 == TRIES {
-                        item.note = Some(format!("no thread could be opened for this: {error}"));
+                        item.notes.push(format!("no thread could be opened for this: {error}"));
                         break;
                     }
                     tokio::time::sleep(Duration::from_secs(u64::from(attempt) + 1)).await;
@@ -195,7 +253,8 @@ impl Session {
 
     /// Answers a letter with words of ours.
     async fn say(&self, item: &Item, text: &str) {
-        let parts = words::parts(&self.shared.channel, &self.key, &item.letter, text);
+        let text = words::headed(self.task.as_ref(), text);
+        let parts = words::parts(&self.shared.channel, &self.key, &item.letter, &text);
         if let Err(error) = self.store().reply(vec![item.id], parts, now()).await {
             tracing::error!(%error, "an answer cannot be kept");
         }
@@ -207,7 +266,7 @@ impl Session {
     }
 
     /// Has a letter answered by the model.
-    async fn answer(&mut self, item: Item) {
+    async fn answer(&mut self, mut item: Item) {
         let (channel, letter) = (Arc::clone(self.channel()), item.letter.clone());
         // Nothing waits for the platform but what is shown after it.
         let seen = tokio::spawn(async move {
@@ -233,6 +292,8 @@ impl Session {
                 None => channel.mark(&letter, sign).await,
             }
         });
+        // They were said.
+        item.notes.clear();
         self.last = Some(item);
     }
 
@@ -276,7 +337,10 @@ impl Session {
         };
         let live = self.live(item, &conversation, text).await;
         let reply = self.reply(item, Arc::clone(&live));
-        let control = Control::by_mail(Mail { letters, reply: Some(reply) });
+        let mut control = Control::by_mail(Mail { letters, reply: Some(reply) });
+        if let Some(task) = &self.task {
+            control.stop = task.stop.clone();
+        }
         let shared = Arc::clone(&self.shared);
         let (key, person, shown) = (self.key.clone(), item.person.clone(), Arc::clone(&live));
         let watch = move |event: Event| {
@@ -334,14 +398,15 @@ impl Session {
             self.key.clone(),
             item.letter.clone(),
             Arc::clone(&self.ask),
+            self.task.clone(),
             past,
         )
     }
 
     /// What is written back when a turn ends.
     fn reply(&self, item: &Item, live: Arc<Live>) -> Replying {
-        let notes = [words::lateness(&item.letter, now(), LATE), item.note.clone()];
-        let notes: Arc<[String]> = notes.into_iter().flatten().collect();
+        let late = words::lateness(&item.letter, now(), LATE);
+        let notes: Arc<[String]> = late.into_iter().chain(item.notes.iter().cloned()).collect();
         Arc::new(move |exit: &Exit, text: &str| {
             let (live, notes, exit, text) =
                 (Arc::clone(&live), Arc::clone(&notes), exit.clone(), text.to_owned());
@@ -369,8 +434,9 @@ impl Session {
     async fn meanwhile(&mut self, item: Item, control: &Control) {
         let command = Command::read(&item.letter);
         match (command, self.shared.busy) {
-            (Some(Command::Stop), _) => {
+            (Some(Command::Stop(extent)), _) => {
                 control.stop.cancel();
+                self.stop_beside(extent);
                 self.say(&item, "stopped").await;
             }
             (Some(Command::New), _) => {
@@ -438,6 +504,7 @@ impl Session {
             }
         };
         hands.serve(item.person.clone(), attendance);
+        hands.ask_people(self.shared.questions(&self.key));
         if self.conversation.is_some() {
             return Ok(());
         }

@@ -58,3 +58,4 @@ pub use session::{
 pub use spending::{Cost, CostStatus, Day, Spent};
 pub use store::Store;
 pub use turn::{OpenTurn, Step, TurnId};
+pub use watch::News;

@@ -10,7 +10,7 @@ use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 use super::define::{Key, section};
 use super::layers::Reader;
 use super::setting::{
-    Bytes, CommaList, EnvMap, ExtraArgs, Fallbacks, Passthrough, Scratch, Servers, TextMap, choice,
+    Bytes, CommaList, EnvMap, ExtraArgs, Fallbacks, Hour, Passthrough, Scratch, Servers, TextMap, choice,
 };
 
 /// The image of a container place when nothing else is said.
@@ -184,6 +184,20 @@ choice! {
 }
 
 choice! {
+    /// When a conversation in a chat is over that nobody went on with.
+    ResetMode {
+        /// Never.
+        None = "none" | "off" | "false" | "no",
+        /// Once a day.
+        Daily = "daily",
+        /// After some time without a word.
+        Idle = "idle",
+        /// Whichever comes first.
+        Both = "both",
+    }
+}
+
+choice! {
     /// How slash commands are registered with Discord.
     CommandSync {
         /// Only when they changed.
@@ -316,6 +330,9 @@ section! {
         sandbox_lifetime: u64 = 3600, "GATEWAY_SANDBOX_LIFETIME", at_least 1;
         /// Who shares a place in chats: session (nobody), user, chat or shared.
         sandbox_scope: PlaceScope = PlaceScope::Session, "GATEWAY_SANDBOX_SCOPE";
+        /// Whether all chats share the directory `shared` of the hermes home, as `/shared`. Needs places that can mount it:
+        /// sandbox or docker.
+        shared_home: bool = false, "GATEWAY_SHARED_HOME";
         /// People who may write to any bot, as `platform:id` or as an id alone.
         allowed_users: CommaList = CommaList::default(), "GATEWAY_ALLOWED_USERS";
         /// Whether everybody may, on platforms that name nobody.
@@ -324,6 +341,21 @@ section! {
         messages_per_minute: u64 = 30, "GATEWAY_MESSAGES_PER_MINUTE", at_least 1;
         /// Messages that one person may send at once.
         message_burst: u64 = 10, "GATEWAY_MESSAGE_BURST", at_least 1;
+    }
+}
+
+section! {
+    /// When a conversation in a chat is over that nobody went on with. It is looked at when the next message comes, and
+    /// never while something runs in the background.
+    SessionReset "session_reset." {
+        /// When: none (never), daily, idle or both.
+        mode: ResetMode = ResetMode::None, "SESSION_RESET_MODE";
+        /// The hour of the day for daily, in the time of this machine.
+        at_hour: Hour = Hour(4), "SESSION_RESET_HOUR";
+        /// Minutes without a word for idle.
+        idle_minutes: u64 = 1440, "SESSION_IDLE_MINUTES", at_least 1;
+        /// Whether the chat is told.
+        notify: bool = true, "SESSION_RESET_NOTIFY";
     }
 }
 
@@ -400,6 +432,8 @@ section! {
         home_channel: String = String::new(), "DISCORD_HOME_CHANNEL";
         /// How that channel is called.
         home_channel_name: String = "Home".into(), "DISCORD_HOME_CHANNEL_NAME";
+        /// The thread of that channel, if it is one.
+        home_channel_thread_id: String = String::new(), "DISCORD_HOME_CHANNEL_THREAD_ID";
         /// A proxy for the connection to Discord.
         proxy: String = String::new(), "DISCORD_PROXY";
         /// How slash commands are registered: safe, bulk or off.
@@ -622,6 +656,7 @@ macro_rules! config {
 config! {
     terminal: Terminal,
     gateway: Gateway,
+    session_reset: SessionReset,
     discord: Discord,
     approvals: Approvals,
     code_execution: CodeExecution,

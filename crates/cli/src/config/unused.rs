@@ -132,7 +132,6 @@ pub(super) const UNUSED: &[(&str, &str)] = &[
     ("prompt_caching", PYTHON),
     ("quick_commands", PYTHON),
     ("secrets", PYTHON),
-    ("session_reset", PYTHON),
     ("session_store_max_age_days", PYTHON),
     ("sessions", PYTHON),
     ("signal", PYTHON),

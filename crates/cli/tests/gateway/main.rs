@@ -6,5 +6,7 @@ mod chaos;
 mod crash;
 mod hall;
 mod questions;
+mod rules;
+mod sent;
 mod stream;
 mod talk;

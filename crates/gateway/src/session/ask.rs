@@ -15,6 +15,7 @@ use super::{Item, words};
 use crate::channel::{Button, Look, Post};
 use crate::clock::now;
 use crate::gateway::Shared;
+use crate::key::chat_of;
 use crate::letter::Room;
 
 /// How long a question of the model waits.
@@ -92,14 +93,19 @@ impl ChatAsk {
             Ok(open) => open,
             Err(error) => return error.to_string(),
         };
-        let mut here = open
-            .into_iter()
-            .filter(|question| question.key == self.key && id.is_none_or(|id| question.id.starts_with(id)));
+        let mut here = open.into_iter().filter(|question| {
+            self.is_here(&question.key) && id.is_none_or(|id| question.id.starts_with(id))
+        });
         match (here.next(), here.next()) {
             (None, _) => "nothing waits for an answer here".to_owned(),
             (Some(_), Some(_)) => "several questions wait: name the one you mean".to_owned(),
             (Some(question), None) => self.shared.decide(&question.id, &item.person, choice).await,
         }
+    }
+
+    /// Whether a session is this one, or works beside it.
+    fn is_here(&self, key: &SessionKey) -> bool {
+        *key == self.key || chat_of(key).as_ref() == Some(&self.key)
     }
 
     fn served(&self) -> MutexGuard<'_, Served> {
@@ -145,6 +151,10 @@ impl Ask for ChatAsk {
 
     fn clarify<'a>(&'a self, question: &'a Clarification) -> Asking<'a, Option<String>> {
         Box::pin(async move {
+            if chat_of(&self.key).is_some() {
+                // What is said in the chat is said in its conversation.
+                return None;
+            }
             let _waits = Waits::begin(&self.waiting);
             let (answer, answered) = oneshot::channel();
             let chat = {

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::ask::ChatAsk;
 use super::words;
+use crate::beside::Task;
 use crate::channel::Post;
 use crate::clock::now;
 use crate::gateway::Shared;
@@ -59,6 +60,8 @@ pub(super) struct Live {
     key: SessionKey,
     letter: Letter,
     ask: Arc<ChatAsk>,
+    /// What is worked on, where that is not the conversation.
+    task: Option<Task>,
     started: Timestamp,
     board: Mutex<Board>,
     changed: Notify,
@@ -94,6 +97,7 @@ impl Live {
         key: SessionKey,
         letter: Letter,
         ask: Arc<ChatAsk>,
+        task: Option<Task>,
         (started, calls): (Timestamp, Vec<CallId>),
     ) -> Arc<Self> {
         let work = Work::new(shared.showing.tools, calls);
@@ -102,6 +106,7 @@ impl Live {
             key,
             letter,
             ask,
+            task,
             started,
             board: Mutex::new(Board { work, ..Board::default() }),
             changed: Notify::new(),
@@ -177,7 +182,7 @@ impl Live {
             }
             _ => text,
         };
-        let text = words::reply(exit, said, notes);
+        let text = self.headed(&words::reply(exit, said, notes));
         match (turn, answer) {
             (Some(turn), Some(answer)) => parts.extend(self.whole(turn, answer.step, &text, Stays::No).await),
             _ => parts.extend(words::parts(&self.shared.channel, &self.key, &self.letter, &text)),
@@ -219,6 +224,11 @@ impl Live {
 
     fn part(&self, mark: Option<String>, post: &Post) -> NewPart {
         words::part(&self.shared.channel, &self.key, &self.letter.room.chat, mark, post)
+    }
+
+    /// Words with what they are about, where that is not the conversation.
+    fn headed(&self, text: &str) -> String {
+        words::headed(self.task.as_ref(), text)
     }
 
     /// Whether words are shown while they are written.

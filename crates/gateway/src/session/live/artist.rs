@@ -178,7 +178,7 @@ impl Artist {
             self.step = Some(answer.step);
             self.drawn.clear();
         }
-        let pieces = split_draft(&answer.words, &self.live.shared.channel.manners());
+        let pieces = split_draft(&self.live.headed(&answer.words), &self.live.shared.channel.manners());
         let count = pieces.len();
         for (number, text) in pieces.into_iter().enumerate() {
             if number == self.drawn.len() {
@@ -245,7 +245,8 @@ impl Artist {
         };
         let Some(turn) = turn else { return };
         for answer in over {
-            let texts = split(&answer.words, &self.live.shared.channel.manners());
+            let words = self.live.headed(&answer.words);
+            let texts = split(&words, &self.live.shared.channel.manners());
             let is_drawn = self.step == Some(answer.step)
                 && self.drawn.len() == texts.len()
                 && self
@@ -256,7 +257,7 @@ impl Artist {
             if is_drawn || is_silence(&answer.words) {
                 continue;
             }
-            let parts = self.live.whole(turn, answer.step, &answer.words, Stays::Yes).await;
+            let parts = self.live.whole(turn, answer.step, &words, Stays::Yes).await;
             if let Err(error) = self.live.shared.store.reply(Vec::new(), parts, now()).await {
                 tracing::error!(%error, "what was said cannot be kept");
             }
