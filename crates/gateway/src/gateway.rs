@@ -23,7 +23,7 @@ use crate::limit::{Limiter, Pace};
 use crate::office::Office;
 use crate::people::{Admission, Behavior, People, Tier};
 use crate::reset::Reset;
-use crate::session::{self, Busy, Item, MAILBOX, Session};
+use crate::session::{self, Busy, Item, MAILBOX, Session, Showing};
 
 /// Letters and presses that may wait to be looked at.
 const ARRIVALS: usize = 256;
@@ -47,6 +47,8 @@ pub struct Rules {
     pub busy: Busy,
     /// How much one person may say.
     pub pace: Pace,
+    /// What is seen of work that is under way.
+    pub showing: Showing,
     /// When a conversation that nobody went on with is over.
     pub reset: Reset,
 }
@@ -67,6 +69,7 @@ pub(crate) struct Shared {
     pub(crate) house: Arc<dyn House>,
     pub(crate) sharing: Sharing,
     pub(crate) busy: Busy,
+    pub(crate) showing: Showing,
     pub(crate) people: People,
     pub(crate) reset: Reset,
     pub(crate) beside: Beside,
@@ -95,6 +98,7 @@ impl Gateway {
             house,
             sharing: rules.sharing,
             busy: rules.busy,
+            showing: rules.showing,
             people,
             reset: rules.reset,
             beside: Beside::default(),

@@ -8,7 +8,8 @@
 //! to the one who wrote it; words of two people are never put together. Each session has one task that works on it, and one key,
 //! which one function makes.
 //!
-//! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does, [`people`] for who is let in.
+//! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does, [`people`] for who is let in,
+//! `session` for how a letter is worked on, and `live` below it for what is seen of that before it is done.
 
 pub mod audit;
 mod beside;
@@ -39,7 +40,7 @@ pub use letter::{Letter, Platform, Press, Room, RoomKind, Sender};
 pub use limit::Limiter;
 pub use people::{Admission, People, Tier};
 pub use reset::Reset;
-pub use session::Busy;
+pub use session::{Busy, Progress, Showing};
 pub use silence::is_silence;
 pub use split::split;
 pub use target::{Address, NoWay, Target};

@@ -1,6 +1,7 @@
 //! One session: its task works on one letter after the other, and hears what is said meanwhile.
 
 mod ask;
+mod live;
 mod obey;
 mod words;
 
@@ -9,9 +10,9 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying};
+use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying, Untold};
 use hermes_store::{LetterId, Store, TurnId};
-use hermes_types::{Attendance, Person, SessionKey};
+use hermes_types::{Attendance, Message, Person, SessionKey};
 use tokio::sync::mpsc;
 
 use crate::beside::Task;
@@ -24,6 +25,8 @@ use crate::letter::{Letter, ReplyPlace};
 use crate::people::Tier;
 use ask::ChatAsk;
 pub(crate) use ask::{answered, pressed};
+use live::Live;
+pub use live::{Progress, Showing};
 pub(crate) use words::{part, parts};
 
 /// Letters that wait for a session; whoever sends more is told so.
@@ -72,6 +75,8 @@ pub(crate) struct Session {
     mailbox: mpsc::Receiver<Item>,
     /// What is next, before what is in the mailbox.
     next: VecDeque<Item>,
+    /// What was said during the turn that is under way, for the model to hear in it.
+    steering: Vec<Item>,
     hands: Option<Arc<Hands>>,
     conversation: Option<Conversation>,
     ask: Arc<ChatAsk>,
@@ -98,6 +103,7 @@ impl Session {
             key,
             mailbox,
             next: VecDeque::new(),
+            steering: Vec::new(),
             hands: None,
             conversation: None,
             ask,
@@ -309,12 +315,7 @@ impl Session {
             return Ok(Exit::Answered);
         }
         let text = words::told(&item.letter, self.shared.sharing, now());
-        let mut ended = self.attend(item, Some(&text), vec![item.id]).await?;
-        // What the model was not told while it worked is said to it now.
-        while let Some(text) = ended.untold.take().filter(|_| ended.exit != Exit::Interrupted) {
-            ended = self.attend(item, Some(&text), Vec::new()).await?;
-        }
-        Ok(ended.exit)
+        Ok(self.attend(item, Some(&text), vec![item.id]).await?.exit)
     }
 
     /// Whether a letter was answered meanwhile.
@@ -334,14 +335,18 @@ impl Session {
         let Some(mut conversation) = self.conversation.take() else {
             return Err("there is no conversation".to_owned());
         };
-        let reply = self.reply(item);
+        let live = self.live(item, &conversation, text).await;
+        let reply = self.reply(item, Arc::clone(&live));
         let mut control = Control::by_mail(Mail { letters, reply: Some(reply) });
         if let Some(task) = &self.task {
             control.stop = task.stop.clone();
         }
         let shared = Arc::clone(&self.shared);
-        let (key, person) = (self.key.clone(), item.person.clone());
-        let watch = move |event: Event| shared.heard(&key, &person, &event);
+        let (key, person, shown) = (self.key.clone(), item.person.clone(), Arc::clone(&live));
+        let watch = move |event: Event| {
+            shared.heard(&key, &person, &event);
+            shown.hear(&event);
+        };
         let ended = {
             let mut turn: Waiting<'_, _> = match text {
                 Some(text) => Box::pin(async { conversation.say(text, &control, &watch).await.map(Some) }),
@@ -362,6 +367,11 @@ impl Session {
             }
         };
         self.conversation = Some(conversation);
+        live.halt().await;
+        match &ended {
+            Ok(Some(ended)) => self.go_on_with(ended.untold.clone(), &ended.exit).await,
+            _ => self.go_on_with(control.untold(), &Exit::Answered).await,
+        }
         match ended {
             Ok(Some(ended)) => Ok(ended),
             Ok(None) => Err("there was nothing to go on with".to_owned()),
@@ -369,19 +379,55 @@ impl Session {
         }
     }
 
+    /// What will be seen of a turn, also of one that was begun before.
+    async fn live(&self, item: &Item, conversation: &Conversation, text: Option<&str>) -> Arc<Live> {
+        let open = match text {
+            Some(_) => None,
+            None => self.store().turn(conversation.id()).await.ok().flatten(),
+        };
+        let past = open.map_or_else(
+            || (now(), Vec::new()),
+            |open| {
+                let since = conversation.history().iter().rev();
+                let since = since.take_while(|message| !matches!(message, Message::User { .. }));
+                (open.started, since.flat_map(Message::calls).map(|call| call.id.clone()).collect())
+            },
+        );
+        Live::begin(
+            Arc::clone(&self.shared),
+            self.key.clone(),
+            item.letter.clone(),
+            Arc::clone(&self.ask),
+            self.task.clone(),
+            past,
+        )
+    }
+
     /// What is written back when a turn ends.
-    fn reply(&self, item: &Item) -> Replying {
-        let (channel, key, letter) = (Arc::clone(self.channel()), self.key.clone(), item.letter.clone());
-        let late = words::lateness(&letter, now(), LATE);
-        let notes: Vec<String> = late.into_iter().chain(item.notes.iter().cloned()).collect();
-        let task = self.task.clone();
+    fn reply(&self, item: &Item, live: Arc<Live>) -> Replying {
+        let late = words::lateness(&item.letter, now(), LATE);
+        let notes: Arc<[String]> = late.into_iter().chain(item.notes.iter().cloned()).collect();
         Arc::new(move |exit: &Exit, text: &str| {
-            let text = words::reply(exit, text, &notes);
-            let text = words::headed(task.as_ref(), &text);
-            let parts =
-                if text.is_empty() { Vec::new() } else { words::parts(&channel, &key, &letter, &text) };
-            Box::pin(async { parts })
+            let (live, notes, exit, text) =
+                (Arc::clone(&live), Arc::clone(&notes), exit.clone(), text.to_owned());
+            Box::pin(async move { live.end(&exit, &text, &notes).await })
         })
+    }
+
+    /// Answers next what the model was not told, each as if it had waited. What was told is answered by the turn that heard
+    /// it; what was meant for a turn that somebody ended has ended with it.
+    async fn go_on_with(&mut self, untold: Option<Untold>, exit: &Exit) {
+        let letters = untold.map(|untold| untold.letters).unwrap_or_default();
+        let untold = self.steering.drain(..).filter(|item| letters.contains(&item.id));
+        if *exit != Exit::Interrupted {
+            let waiting = std::mem::take(&mut self.next);
+            self.next = untold.chain(waiting).collect();
+            return;
+        }
+        drop(untold);
+        if let Err(error) = self.store().reply(letters, Vec::new(), now()).await {
+            tracing::error!(%error, "letters cannot be put away");
+        }
     }
 
     /// Hears something while a turn is under way.
@@ -430,16 +476,13 @@ impl Session {
         self.next.push_back(item);
     }
 
-    /// Lets the turn that is under way answer a letter too.
+    /// Has the model told in the turn that is under way.
     async fn steer(&mut self, item: Item, text: String, control: &Control) {
-        let turn = match self.shared.store.current(&self.key).await {
-            Ok(Some(session)) => self.shared.store.turn(&session.id).await.ok().flatten(),
-            _ => None,
-        };
-        match turn {
-            Some(turn) if self.shared.store.join_turn(item.id, turn.id).await.is_ok() => control.steer(text),
-            _ => self.wait(item).await,
+        if self.steering.len() >= MAILBOX {
+            return self.wait(item).await;
         }
+        control.steer_by(item.id, text);
+        self.steering.push(item);
     }
 
     /// Makes sure that there is a conversation, with hands that serve whoever wrote this.

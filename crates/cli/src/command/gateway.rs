@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_gateway::limit::Pace;
-use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Reset, Rules, Sharing};
+use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Reset, Rules, Sharing, Showing};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
@@ -92,27 +92,12 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     let audit = Audit::open(&logs.join(AUDIT))?;
     let own = Context { home: context.home.clone(), screen: context.screen, loaded: context.reload() };
     let house = Arc::new(ChatHouse::new(Arc::new(own), config.clone(), store.clone())?);
-    let rules = Rules {
-        sharing: Sharing {
-            group_per_user: config.general.group_sessions_per_user,
-            thread_per_user: config.general.thread_sessions_per_user,
-        },
-        busy: match config.display.busy_input_mode {
-            BusyInput::Queue => Busy::Queue,
-            BusyInput::Interrupt => Busy::Interrupt,
-            BusyInput::Steer => Busy::Steer,
-        },
-        pace: Pace {
-            per_minute: u32::try_from(config.gateway.messages_per_minute).unwrap_or(u32::MAX),
-            burst: u32::try_from(config.gateway.message_burst).unwrap_or(u32::MAX),
-        },
-        reset: reset(config),
-    };
     let stop = CancellationToken::new();
     let mut state = State::new(home.to_owned());
     let mut channels = JoinSet::new();
     for account in accounts {
         let (platform, people) = (account.platform(), account.people(config, &store));
+        let rules = rules(config, account.showing(config));
         let channel: Arc<dyn Channel> = account.channel(&store).await?;
         let (health, watched) = watch::channel(Health::Connecting);
         state.watch(platform, watched);
@@ -177,6 +162,27 @@ fn reset(config: &Config) -> Reset {
         idle: is_idle.then_some(idle),
         daily: is_daily.then_some(chosen.at_hour.0),
         notify: chosen.notify,
+    }
+}
+
+/// How a gateway behaves.
+fn rules(config: &Config, showing: Showing) -> Rules {
+    Rules {
+        sharing: Sharing {
+            group_per_user: config.general.group_sessions_per_user,
+            thread_per_user: config.general.thread_sessions_per_user,
+        },
+        busy: match config.display.busy_input_mode {
+            BusyInput::Queue => Busy::Queue,
+            BusyInput::Interrupt => Busy::Interrupt,
+            BusyInput::Steer => Busy::Steer,
+        },
+        pace: Pace {
+            per_minute: u32::try_from(config.gateway.messages_per_minute).unwrap_or(u32::MAX),
+            burst: u32::try_from(config.gateway.message_burst).unwrap_or(u32::MAX),
+        },
+        reset: reset(config),
+        showing,
     }
 }
 

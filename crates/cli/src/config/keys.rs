@@ -172,6 +172,18 @@ choice! {
 }
 
 choice! {
+    /// What a chat is told about the tools of a turn that takes long.
+    ToolProgress {
+        /// Nothing.
+        Off = "off" | "false" | "no",
+        /// The name of the tool that is used.
+        New = "new",
+        /// And what it is used for.
+        All = "all" | "verbose" | "true" | "yes" | "on",
+    }
+}
+
+choice! {
     /// When a conversation in a chat is over that nobody went on with.
     ResetMode {
         /// Never.
@@ -544,6 +556,8 @@ section! {
         api_max_retries: u64 = 3, "HERMES_API_MAX_RETRIES", at_least 1;
         /// How much a model thinks; auto leaves it to the provider.
         reasoning_effort: Effort = Effort::Auto, "HERMES_REASONING_EFFORT";
+        /// Seconds after which a chat is told again how long it has been worked, also when there is nothing new; 0 for never.
+        gateway_notify_interval: u64 = 180, "HERMES_AGENT_NOTIFY_INTERVAL";
     }
 }
 
@@ -554,6 +568,29 @@ section! {
         show_reasoning: bool = false, "HERMES_DISPLAY_SHOW_REASONING";
         /// What is done about a message in a chat where something is under way: queue, interrupt or steer.
         busy_input_mode: BusyInput = BusyInput::Queue, "HERMES_GATEWAY_BUSY_INPUT_MODE";
+        /// What a chat is told about the tools of a turn that takes long, where messages can be changed: off, new (the tool)
+        /// or all (and what it is used for).
+        tool_progress: ToolProgress = ToolProgress::All, "HERMES_DISPLAY_TOOL_PROGRESS";
+    }
+}
+
+section! {
+    /// What is shown on Discord, instead of what is shown elsewhere.
+    DisplayDiscord "display.platforms.discord." {
+        /// Whether answers appear on Discord while they are written. Default: as streaming.enabled says.
+        streaming: Option<bool> = None, "HERMES_DISPLAY_DISCORD_STREAMING";
+        /// What is told about tools on Discord. Default: as display.tool_progress says.
+        tool_progress: Option<ToolProgress> = None, "HERMES_DISPLAY_DISCORD_TOOL_PROGRESS";
+    }
+}
+
+section! {
+    /// Answers in chats while they are written.
+    Streaming "streaming." {
+        /// Whether answers appear while they are written, where messages can be changed.
+        enabled: bool = false, "HERMES_STREAMING_ENABLED";
+        /// Seconds between two changes of a message; never less than the platform likes.
+        edit_interval: f64 = 0.8, "HERMES_STREAMING_EDIT_INTERVAL";
     }
 }
 
@@ -630,6 +667,8 @@ config! {
     provider_routing: ProviderRouting,
     agent: Agent,
     display: Display,
+    display_discord: DisplayDiscord,
+    streaming: Streaming,
     logging: Logging,
     skills: Skills,
     general: General,

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_gateway::discord::{self, Discord, Past};
 use hermes_gateway::people::{self, People};
-use hermes_gateway::{Address, Channel, Platform};
+use hermes_gateway::{Address, Channel, Platform, Progress, Showing};
 use hermes_store::Store;
 use hermes_types::Secret;
 
@@ -105,6 +106,24 @@ impl Account {
     pub(crate) fn platform(&self) -> Platform {
         match self {
             Self::Discord(_) => Platform::Discord,
+        }
+    }
+
+    /// What is seen of work that is under way.
+    pub(crate) fn showing(&self, config: &Config) -> Showing {
+        let chosen = match self {
+            Self::Discord(_) => &config.display_discord,
+        };
+        let interval = Duration::try_from_secs_f64(config.streaming.edit_interval).unwrap_or(Duration::MAX);
+        let refresh = Duration::from_secs(config.agent.gateway_notify_interval);
+        Showing {
+            words: chosen.streaming.unwrap_or(config.streaming.enabled).then_some(interval),
+            tools: match chosen.tool_progress.unwrap_or(config.display.tool_progress) {
+                keys::ToolProgress::Off => Progress::Off,
+                keys::ToolProgress::New => Progress::Names,
+                keys::ToolProgress::All => Progress::All,
+            },
+            refresh: (!refresh.is_zero()).then_some(refresh),
         }
     }
 

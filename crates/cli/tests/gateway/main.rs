@@ -8,4 +8,5 @@ mod hall;
 mod questions;
 mod rules;
 mod sent;
+mod stream;
 mod talk;

@@ -68,6 +68,11 @@ pub(super) fn reply(exit: &Exit, text: &str, notes: &[String]) -> String {
     parts.join("\n\n")
 }
 
+/// The message that an answer to a letter points to.
+pub(super) fn points_to(letter: &Letter) -> Option<String> {
+    letter.interaction.is_none().then(|| letter.message.clone())
+}
+
 /// What something that is worked on beside a conversation is called, by what was asked for.
 pub(super) fn title(text: &str) -> String {
     let words = one_line(text.trim().lines().next().unwrap_or_default());
@@ -97,7 +102,7 @@ pub(crate) fn parts(
     // Which of them point to the letter is for the channel to say; all of them can be found by it.
     let posts = split(text, &manners).into_iter().map(|text| Post {
         text,
-        reply_to: letter.interaction.is_none().then(|| letter.message.clone()),
+        reply_to: points_to(letter),
         ..Post::default()
     });
     posts.map(|post| part(channel, key, &letter.room.chat, None, &post)).collect()
