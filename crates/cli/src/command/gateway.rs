@@ -44,6 +44,7 @@ pub(crate) fn run(action: GatewayAction, context: &Context) -> Result<ExitCode, 
     match action {
         GatewayAction::Run => {
             let config = settings(context)?;
+            anew::adopt();
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
             let ended = runtime.block_on(serve(context, config));
