@@ -43,7 +43,7 @@ use hermes_testkit::venue::{Able, Unable};
 fn note<V: Venue>(check: &str, able: Able) {
     if let Err(Unable(why)) = able {
         // Not through the test's own output, which nobody sees when it passes.
-        writeln!(std::io::stderr(), "DOES NOT APPLY {}: {check}: {why}", V::WORD).unwrap();
+        writeln!(std::io::stderr(), "DOES NOT APPLY {}: {check}: {why}", V::WORD).ok();
     }
 }
 
