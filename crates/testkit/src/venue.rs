@@ -88,8 +88,11 @@ pub trait Venue: Send + Sync + Sized {
     /// What the bot asks for is not answered, until [`Self::relent`].
     fn hang(&self) -> Able;
 
-    /// How many requests were made since then.
+    /// How many requests came since then.
     fn hanging(&self) -> usize;
+
+    /// How many of them the bot gave up.
+    fn given_up(&self) -> usize;
 
     /// Answers again. What hung until now is broken off and was never done.
     fn relent(&self);

@@ -39,6 +39,7 @@ pub(super) async fn respond(
 ) -> io::Result<Response<Body>> {
     if shared.look(|world| world.troubles.stalled) {
         shared.with(|world| world.hanging += 1);
+        let _hanging = Hanging(&shared);
         let mut changes = shared.changed.subscribe();
         while shared.look(|world| world.troubles.stalled) {
             changes.changed().await.ok();
@@ -139,6 +140,15 @@ pub(super) async fn respond(
         Ok((status, body)) => answer(status, &extra, &body),
         Err(refusal) => refused(&refusal, &line, &extra, &shared),
     })
+}
+
+/// A request that is not answered. It ends with its connection, or when the server recovers.
+struct Hanging<'a>(&'a Shared);
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        self.0.with(|world| world.given_up += u32::from(world.troubles.stalled));
+    }
 }
 
 /// The JSON and the files of a body.

@@ -243,6 +243,8 @@ pub struct World {
     pub unheard: u32,
     /// How many requests came since the server stalls.
     pub hanging: u32,
+    /// How many requests the client gave up because the server stalls.
+    pub given_up: u32,
     pub(super) base: String,
     pub(super) token: String,
     pub(super) faults: Vec<String>,

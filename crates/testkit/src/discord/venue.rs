@@ -130,6 +130,10 @@ impl Venue for Server {
         self.look(|world| world.hanging as usize)
     }
 
+    fn given_up(&self) -> usize {
+        self.look(|world| world.given_up as usize)
+    }
+
     fn relent(&self) {
         self.recover();
     }

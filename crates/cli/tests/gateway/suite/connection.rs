@@ -56,8 +56,9 @@ pub(super) async fn is_not_held_up_by_a_slow_platform<V: Venue>() -> Able {
     let dm = bed.server.direct(bed.ann);
     bed.server.hang()?;
     bed.say(bed.ann, dm, "hello");
-    until("the model is asked", || bed.told().len() == 1);
     bed.wait("something hangs", |server| (server.hanging() > 0).then_some(())).await;
+    until("the model is asked", || bed.told().len() == 1);
+    assert_eq!(bed.server.given_up(), 0, "it waited for what is only shown");
     bed.server.relent();
     bed.said(dm, 1).await;
     bed.say(bed.ann, dm, "and now?");
