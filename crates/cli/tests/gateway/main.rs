@@ -7,5 +7,8 @@ mod apart;
 mod chaos;
 mod hall;
 mod questions;
+mod rules;
+mod sent;
+mod stream;
 mod suite;
 mod talk;
