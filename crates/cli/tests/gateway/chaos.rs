@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hermes_testkit::discord::Id;
 
-use crate::hall::{Hall, until, words};
+use crate::hall::{Hall, until};
 
 /// How often it is killed.
 const KILLS: u32 = 200;
@@ -66,16 +66,13 @@ async fn nothing_is_lost_and_nothing_is_answered_twice_however_often_the_gateway
     // The last one is left alone.
     let (called, written): (Vec<_>, Vec<_>) = said.iter().partition(|(_, (room, _))| channels.contains(room));
     for (message, (_, text)) in called {
-        let thread = hall.thread(*message).await;
+        let thread = hall.answered_in(*message).await;
         let answers = hall.said(thread, 1).await;
         assert_eq!(answers.len(), 1, "{answers:?}");
         assert!(answers[0].ends_with(&format!("] {text}")), "{answers:?} to {text}");
     }
-    let all_answered = || {
-        hall.server.look(|world| {
-            written.iter().all(|(_, (room, text))| words(world, *room).contains(&format!("echo: {text}")))
-        })
-    };
+    let all_answered =
+        || written.iter().all(|(_, (room, text))| hall.heard(*room).contains(&format!("echo: {text}")));
     until("everything is answered", all_answered);
     assert_eq!(hall.stop(), Some(0), "{}", hall.log());
     for (_, (room, text)) in written {
