@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hermes_agent::{Mind, Setup, Told};
 use hermes_exec::Reaper;
 use hermes_gateway::channel::Waiting;
-use hermes_gateway::{House, Room, RoomKind, Visit};
+use hermes_gateway::{House, Platform, Room, RoomKind, Visit};
 use hermes_model::Client;
 use hermes_store::Store;
 use hermes_types::{BackendName, Door, Person, SessionKey};
@@ -133,6 +133,9 @@ impl House for ChatHouse {
             "\n\nYou talk on {} in {place}. Answers are read in a chat: keep them short.",
             room.platform.word()
         ));
+        if let Some(prompt) = prompt(&self.config, room) {
+            told.system.push_str(&format!("\n\n{prompt}"));
+        }
         told
     }
 
@@ -150,6 +153,15 @@ impl House for ChatHouse {
             Ok(())
         })
     }
+}
+
+/// What the owner wants the model to be told in a room: what is set for it, or for the channel it is a thread of.
+fn prompt<'a>(config: &'a Config, room: &Room) -> Option<&'a str> {
+    let prompts = match room.platform {
+        Platform::Discord => &config.discord.channel_prompts.0,
+    };
+    let of = |id: &str| prompts.iter().find(|(known, _)| known == id).map(|(_, prompt)| prompt.trim());
+    of(&room.chat).or_else(|| room.parent.as_deref().and_then(of)).filter(|prompt| !prompt.is_empty())
 }
 
 /// What a chat is told of a failure. What to do about it is for the owner.

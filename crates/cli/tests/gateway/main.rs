@@ -5,5 +5,6 @@ mod apart;
 mod chaos;
 mod crash;
 mod hall;
+mod places;
 mod questions;
 mod talk;
