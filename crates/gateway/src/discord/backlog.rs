@@ -21,7 +21,7 @@ use twilight_model::id::marker::{ChannelMarker, GuildMarker};
 use super::arrive::{read, said};
 use super::post::{SKEW, snowflake};
 use super::rest::{Call, Fault};
-use super::rules::{Standing, Verdict, judge, listens};
+use super::rules::{PlaceKind, Standing, Verdict, judge, listens};
 use super::{Account, Bookmark, lock};
 use crate::letter::Sender;
 
@@ -137,6 +137,7 @@ impl Backlog {
             heard => heard.saturating_sub(ticks(SKEW)).max(snowflake(SystemTime::now() - OLDEST)),
         };
         let floor = self.floor;
+        self.late.clear();
         if self.heard == 0 {
             // It never listened before, so there is nothing that it missed.
             self.heard = snowflake(SystemTime::now());
@@ -175,7 +176,10 @@ impl Backlog {
                 Some(waits) if *newest <= waits.since && waits.held.is_empty() && !is_running => {
                     self.waiting.remove(&chat);
                 }
-                Some(waits) => waits.newest = waits.newest.max(*newest),
+                Some(waits) => {
+                    waits.look = true;
+                    waits.newest = waits.newest.max(*newest);
+                }
                 None if floor > 0 && *newest > floor => {
                     let waits = Waits { look: true, since: floor, newest: *newest, ..Waits::default() };
                     self.waiting.insert(chat, waits);
@@ -372,14 +376,19 @@ impl Account {
                 tracing::warn!(%channel, "more was said on Discord than is looked through");
             }
         }
-        let guild = match messages.is_empty() {
-            true => None,
-            false => self.known(channel).await.and_then(|known| known.guild()),
+        if messages.is_empty() {
+            return Brought { missed: Vec::new(), whole };
+        }
+        // What is not known to be a direct message must not be taken for one.
+        let Some(known) = self.known(channel).await else {
+            return Brought { missed: Vec::new(), whole: false };
         };
+        let guild = known.guild();
+        let roles_of = if known.place().kind == PlaceKind::Dm { self.role_guild() } else { guild };
         let mut missed = Vec::with_capacity(messages.len());
         for mut message in messages {
             message.guild_id = guild;
-            let roles = match guild.or_else(|| self.role_guild()) {
+            let roles = match roles_of {
                 Some(guild) if self.is_wanted(&message).await => {
                     let roles = self.roles(guild, &message.author.id.to_string()).await;
                     whole &= roles.is_some();
