@@ -46,6 +46,15 @@ pub use tunnel::Proxy;
 
 /// Messages of ours that are remembered.
 const SENT: usize = 2000;
+/// How Discord takes messages.
+pub const MANNERS: Manners = Manners {
+    longest: 2000,
+    unit: Unit::Chars,
+    edits: true,
+    buttons: true,
+    typing: Duration::from_secs(10),
+    pace: Duration::from_millis(1200),
+};
 /// Reactions, commands and people that are remembered.
 const MARKED: usize = 2000;
 
@@ -161,14 +170,7 @@ impl Channel for Discord {
     }
 
     fn manners(&self) -> Manners {
-        Manners {
-            longest: 2000,
-            unit: Unit::Chars,
-            edits: true,
-            buttons: true,
-            typing: Duration::from_secs(10),
-            pace: Duration::from_millis(1200),
-        }
+        MANNERS
     }
 
     fn run<'a>(&'a self, desk: Desk, stop: CancellationToken) -> Waiting<'a, Result<(), Unfit>> {

@@ -1,6 +1,7 @@
 //! One session: its task works on one letter after the other, and hears what is said meanwhile.
 
 mod ask;
+mod live;
 mod obey;
 mod words;
 
@@ -9,20 +10,23 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying};
+use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying, Untold};
 use hermes_store::{LetterId, Store, TurnId};
-use hermes_types::{Attendance, Person, SessionKey};
+use hermes_types::{Attendance, Message, Person, SessionKey};
 use tokio::sync::mpsc;
 
+use crate::beside::Task;
 use crate::channel::{Channel, Sign, Waiting};
 use crate::clock::now;
 use crate::command::{self, Command};
 use crate::gateway::Shared;
 use crate::house::Visit;
-use crate::letter::{Letter, Remark, ReplyPlace, Room};
+use crate::letter::{Letter, Remark, ReplyPlace};
 use crate::people::Tier;
 use ask::ChatAsk;
 pub(crate) use ask::{answered, pressed};
+use live::Live;
+pub use live::{Progress, Showing};
 pub(crate) use words::{part, parts};
 
 /// Letters that wait for a session; whoever sends more is told so.
@@ -50,7 +54,7 @@ pub(crate) struct Item {
     /// The turn that began to answer it before hermes was restarted.
     pub(crate) turn: Option<TurnId>,
     /// What is said with the answer.
-    pub(crate) note: Option<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// What is done about a letter while another one is worked on.
@@ -71,6 +75,8 @@ pub(crate) struct Session {
     mailbox: mpsc::Receiver<Item>,
     /// What is next, before what is in the mailbox.
     next: VecDeque<Item>,
+    /// What was said during the turn that is under way, for the model to hear in it.
+    steering: Vec<Item>,
     hands: Option<Arc<Hands>>,
     conversation: Option<Conversation>,
     ask: Arc<ChatAsk>,
@@ -78,6 +84,8 @@ pub(crate) struct Session {
     model: Option<String>,
     /// What was answered last.
     last: Option<Item>,
+    /// What is worked on here, if it is beside the conversation of a chat.
+    task: Option<Task>,
 }
 
 impl Session {
@@ -85,14 +93,17 @@ impl Session {
         shared: Arc<Shared>,
         key: SessionKey,
         mailbox: mpsc::Receiver<Item>,
-        room: Room,
+        first: &Letter,
     ) -> Self {
-        let ask = Arc::new(ChatAsk::new(Arc::clone(&shared), key.clone(), room));
+        let ask = Arc::new(ChatAsk::new(Arc::clone(&shared), key.clone(), first.room.clone()));
+        let task = shared.beside.enter(&key, words::title(&first.text));
         Self {
+            task,
             shared,
             key,
             mailbox,
             next: VecDeque::new(),
+            steering: Vec::new(),
             hands: None,
             conversation: None,
             ask,
@@ -101,8 +112,38 @@ impl Session {
         }
     }
 
-    /// Works until there was nothing to do for a while, and nothing is awaited.
+    /// Works until there is nothing to do.
     pub(crate) async fn run(mut self) {
+        match self.task.clone() {
+            Some(task) => self.complete(&task).await,
+            None => self.serve().await,
+        }
+    }
+
+    /// Works on one letter and on all that comes of it. Nothing is left of it then but the answer.
+    async fn complete(&mut self, task: &Task) {
+        // The letter is there as soon as the session is.
+        let Some(item) = self.mailbox.recv().await else { return };
+        let room = item.letter.room.clone();
+        self.take(item).await;
+        while let Some(hands) = self.hands.clone().filter(|hands| hands.awaits_notice()) {
+            tokio::select! {
+                biased;
+                () = task.stop.cancelled() => break,
+                // Whoever comes next finds what runs in the place.
+                None = self.mailbox.recv() => return,
+                notice = hands.notice() => self.hear(&notice).await,
+            }
+        }
+        if let Err(why) = self.finish("done", &room).await {
+            tracing::warn!(why, "something is left of what was worked on beside a conversation");
+        }
+        self.shared.beside.leave(&self.key);
+        self.shared.leave(&self.key, &self.mailbox);
+    }
+
+    /// Works until there was nothing to do for a while, and nothing is awaited.
+    async fn serve(&mut self) {
         loop {
             if let Some(item) = self.next.pop_front() {
                 self.take(item).await;
@@ -147,9 +188,32 @@ impl Session {
             return self.say(&item, &why).await;
         }
         self.ask.enter(&item);
-        match Command::read(&item.letter).filter(|_| item.turn.is_none()) {
+        match Command::read(&item.letter).filter(|_| item.turn.is_none() && self.task.is_none()) {
             Some(command) => self.obey(item, command).await,
-            None => self.answer(item).await,
+            None => {
+                self.begin_anew_if_due(&mut item).await;
+                self.answer(item).await;
+            }
+        }
+    }
+
+    /// Ends a conversation that nobody went on with, before a letter is answered in it.
+    async fn begin_anew_if_due(&mut self, item: &mut Item) {
+        let Ok(Some(current)) = self.store().current(&self.key).await else { return };
+        let Some(over) = self.shared.reset.over(current.touched, item.letter.sent.min(now())) else { return };
+        // What is not done is gone on with first, whoever began it.
+        let is_done = item.turn.is_none() && matches!(self.store().turn(&current.id).await, Ok(None));
+        let room = &item.letter.room;
+        if !is_done || self.shared.house.is_busy(&self.key, room, &item.person).await {
+            return;
+        }
+        let left = self.finish(over.word(), room).await.err();
+        if let Some(why) = &left {
+            tracing::warn!(why, "a conversation that is over could not be put away");
+        }
+        if self.shared.reset.notify {
+            item.notes.push(over.told());
+            item.notes.extend(left);
         }
     }
 
@@ -167,7 +231,7 @@ impl Session {
                 Err(error) => {
                     tracing::warn!(%error, attempt, "a thread could not be opened");
                     if matches!(error, crate::Undelivered::Never(_)) || attempt + 1 == TRIES {
-                        item.note = Some(format!("no thread could be opened for this: {error}"));
+                        item.notes.push(format!("no thread could be opened for this: {error}"));
                         break;
                     }
                     tokio::time::sleep(Duration::from_secs(u64::from(attempt) + 1)).await;
@@ -189,7 +253,8 @@ impl Session {
 
     /// Answers a letter with words of ours.
     async fn say(&self, item: &Item, text: &str) {
-        let parts = words::parts(&self.shared.channel, &self.key, &item.letter, text);
+        let text = words::headed(self.task.as_ref(), text);
+        let parts = words::parts(&self.shared.channel, &self.key, &item.letter, &text);
         if let Err(error) = self.store().reply(vec![item.id], parts, now()).await {
             tracing::error!(%error, "an answer cannot be kept");
         }
@@ -201,7 +266,7 @@ impl Session {
     }
 
     /// Has a letter answered by the model.
-    async fn answer(&mut self, item: Item) {
+    async fn answer(&mut self, mut item: Item) {
         let (channel, letter) = (Arc::clone(self.channel()), item.letter.clone());
         // Nothing waits for the platform but what is shown after it.
         let seen = tokio::spawn(async move {
@@ -227,6 +292,8 @@ impl Session {
                 None => channel.mark(&letter, sign).await,
             }
         });
+        // They were said.
+        item.notes.clear();
         self.last = Some(item);
     }
 
@@ -249,12 +316,7 @@ impl Session {
         }
         let remarks = self.remarks(&item.letter).await;
         let text = words::told(&item.letter, &remarks, self.shared.sharing, now());
-        let mut ended = self.attend(item, Some(&text), vec![item.id]).await?;
-        // What the model was not told while it worked is said to it now.
-        while let Some(text) = ended.untold.take().filter(|_| ended.exit != Exit::Interrupted) {
-            ended = self.attend(item, Some(&text), Vec::new()).await?;
-        }
-        Ok(ended.exit)
+        Ok(self.attend(item, Some(&text), vec![item.id]).await?.exit)
     }
 
     /// What others said before a letter, without what the model of this session was told already.
@@ -292,11 +354,18 @@ impl Session {
         let Some(mut conversation) = self.conversation.take() else {
             return Err("there is no conversation".to_owned());
         };
-        let reply = self.reply(item);
-        let control = Control::by_mail(Mail { letters, reply: Some(reply) });
+        let live = self.live(item, &conversation, text).await;
+        let reply = self.reply(item, Arc::clone(&live));
+        let mut control = Control::by_mail(Mail { letters, reply: Some(reply) });
+        if let Some(task) = &self.task {
+            control.stop = task.stop.clone();
+        }
         let shared = Arc::clone(&self.shared);
-        let (key, person) = (self.key.clone(), item.person.clone());
-        let watch = move |event: Event| shared.heard(&key, &person, &event);
+        let (key, person, shown) = (self.key.clone(), item.person.clone(), Arc::clone(&live));
+        let watch = move |event: Event| {
+            shared.heard(&key, &person, &event);
+            shown.hear(&event);
+        };
         let ended = {
             let mut turn: Waiting<'_, _> = match text {
                 Some(text) => Box::pin(async { conversation.say(text, &control, &watch).await.map(Some) }),
@@ -317,6 +386,11 @@ impl Session {
             }
         };
         self.conversation = Some(conversation);
+        live.halt().await;
+        match &ended {
+            Ok(Some(ended)) => self.go_on_with(ended.untold.clone(), &ended.exit).await,
+            _ => self.go_on_with(control.untold(), &Exit::Answered).await,
+        }
         match ended {
             Ok(Some(ended)) => Ok(ended),
             Ok(None) => Err("there was nothing to go on with".to_owned()),
@@ -324,25 +398,64 @@ impl Session {
         }
     }
 
+    /// What will be seen of a turn, also of one that was begun before.
+    async fn live(&self, item: &Item, conversation: &Conversation, text: Option<&str>) -> Arc<Live> {
+        let open = match text {
+            Some(_) => None,
+            None => self.store().turn(conversation.id()).await.ok().flatten(),
+        };
+        let past = open.map_or_else(
+            || (now(), Vec::new()),
+            |open| {
+                let since = conversation.history().iter().rev();
+                let since = since.take_while(|message| !matches!(message, Message::User { .. }));
+                (open.started, since.flat_map(Message::calls).map(|call| call.id.clone()).collect())
+            },
+        );
+        Live::begin(
+            Arc::clone(&self.shared),
+            self.key.clone(),
+            item.letter.clone(),
+            Arc::clone(&self.ask),
+            self.task.clone(),
+            past,
+        )
+    }
+
     /// What is written back when a turn ends.
-    fn reply(&self, item: &Item) -> Replying {
-        let (channel, key, letter) = (Arc::clone(self.channel()), self.key.clone(), item.letter.clone());
-        let notes = [words::lateness(&letter, now(), LATE), item.note.clone()];
-        let notes: Vec<String> = notes.into_iter().flatten().collect();
+    fn reply(&self, item: &Item, live: Arc<Live>) -> Replying {
+        let late = words::lateness(&item.letter, now(), LATE);
+        let notes: Arc<[String]> = late.into_iter().chain(item.notes.iter().cloned()).collect();
         Arc::new(move |exit: &Exit, text: &str| {
-            let text = words::reply(exit, text, &notes);
-            let parts =
-                if text.is_empty() { Vec::new() } else { words::parts(&channel, &key, &letter, &text) };
-            Box::pin(async { parts })
+            let (live, notes, exit, text) =
+                (Arc::clone(&live), Arc::clone(&notes), exit.clone(), text.to_owned());
+            Box::pin(async move { live.end(&exit, &text, &notes).await })
         })
+    }
+
+    /// Answers next what the model was not told, each as if it had waited. What was told is answered by the turn that heard
+    /// it; what was meant for a turn that somebody ended has ended with it.
+    async fn go_on_with(&mut self, untold: Option<Untold>, exit: &Exit) {
+        let letters = untold.map(|untold| untold.letters).unwrap_or_default();
+        let untold = self.steering.drain(..).filter(|item| letters.contains(&item.id));
+        if *exit != Exit::Interrupted {
+            let waiting = std::mem::take(&mut self.next);
+            self.next = untold.chain(waiting).collect();
+            return;
+        }
+        drop(untold);
+        if let Err(error) = self.store().reply(letters, Vec::new(), now()).await {
+            tracing::error!(%error, "letters cannot be put away");
+        }
     }
 
     /// Hears something while a turn is under way.
     async fn meanwhile(&mut self, item: Item, control: &Control) {
         let command = Command::read(&item.letter);
         match (command, self.shared.busy) {
-            (Some(Command::Stop), _) => {
+            (Some(Command::Stop(extent)), _) => {
                 control.stop.cancel();
+                self.stop_beside(extent);
                 self.say(&item, "stopped").await;
             }
             (Some(Command::New), _) => {
@@ -382,16 +495,13 @@ impl Session {
         self.next.push_back(item);
     }
 
-    /// Lets the turn that is under way answer a letter too.
+    /// Has the model told in the turn that is under way.
     async fn steer(&mut self, item: Item, text: String, control: &Control) {
-        let turn = match self.shared.store.current(&self.key).await {
-            Ok(Some(session)) => self.shared.store.turn(&session.id).await.ok().flatten(),
-            _ => None,
-        };
-        match turn {
-            Some(turn) if self.shared.store.join_turn(item.id, turn.id).await.is_ok() => control.steer(text),
-            _ => self.wait(item).await,
+        if self.steering.len() >= MAILBOX {
+            return self.wait(item).await;
         }
+        control.steer_by(item.id, text);
+        self.steering.push(item);
     }
 
     /// Makes sure that there is a conversation, with hands that serve whoever wrote this.
@@ -413,6 +523,7 @@ impl Session {
             }
         };
         hands.serve(item.person.clone(), attendance);
+        hands.ask_people(self.shared.questions(&self.key));
         if self.conversation.is_some() {
             return Ok(());
         }

@@ -7,4 +7,7 @@ mod crash;
 mod hall;
 mod places;
 mod questions;
+mod rules;
+mod sent;
+mod stream;
 mod talk;

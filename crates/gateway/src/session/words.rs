@@ -7,6 +7,7 @@ use hermes_store::NewPart;
 use hermes_types::{SessionKey, Timestamp};
 use serde_json::json;
 
+use crate::beside::Task;
 use crate::channel::{Channel, Post};
 use crate::key::{Sharing, is_shared};
 use crate::letter::{Letter, Remark};
@@ -17,6 +18,8 @@ use crate::split::split;
 const QUOTED: usize = 500;
 /// Characters of all that others said meanwhile that the model sees.
 const REMARKS: usize = 8_000;
+/// Characters of the name of something that is worked on beside a conversation.
+const TITLE: usize = 60;
 /// Characters of a name that the model sees.
 const NAME: usize = 60;
 
@@ -89,6 +92,29 @@ pub(super) fn reply(exit: &Exit, text: &str, notes: &[String]) -> String {
     parts.join("\n\n")
 }
 
+/// The message that an answer to a letter points to.
+pub(super) fn points_to(letter: &Letter) -> Option<String> {
+    letter.interaction.is_none().then(|| letter.message.clone())
+}
+
+/// What something that is worked on beside a conversation is called, by what was asked for.
+pub(super) fn title(text: &str) -> String {
+    let words = one_line(text.trim().lines().next().unwrap_or_default());
+    if words.chars().count() <= TITLE {
+        return words;
+    }
+    let kept: String = words.chars().take(TITLE).collect();
+    format!("{}…", kept.trim_end())
+}
+
+/// An answer, with what it is the answer to where that is not the conversation.
+pub(super) fn headed(task: Option<&Task>, text: &str) -> String {
+    match task {
+        Some(task) if !text.is_empty() => format!("[{}]\n{text}", task.title),
+        _ => text.to_owned(),
+    }
+}
+
 /// The parts of an answer to a letter.
 pub(crate) fn parts(
     channel: &Arc<dyn Channel>,
@@ -100,7 +126,7 @@ pub(crate) fn parts(
     // Which of them point to the letter is for the channel to say; all of them can be found by it.
     let posts = split(text, &manners).into_iter().map(|text| Post {
         text,
-        reply_to: letter.interaction.is_none().then(|| letter.message.clone()),
+        reply_to: points_to(letter),
         ..Post::default()
     });
     posts.map(|post| part(channel, key, &letter.room.chat, None, &post)).collect()
@@ -209,6 +235,13 @@ mod tests {
         let letter = letter(RoomKind::Dm, "hello");
         let told = told(&letter, &[], Sharing::default(), Timestamp::from_seconds(1_000 + 1_200));
         assert_eq!(told, "hello\n\n[this was written 20 minutes ago]");
+    }
+
+    #[test]
+    fn a_title_is_one_short_line() {
+        assert_eq!(title("  look at\tthe logs\nand mend them"), "look at the logs");
+        assert_eq!(title(&"word ".repeat(30)), format!("{}…", "word ".repeat(12).trim_end()));
+        assert_eq!(headed(None, "x"), "x");
     }
 
     #[test]
