@@ -79,7 +79,7 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     if let Some(warning) = house::warning(config) {
         context.screen.warn(&warning);
     }
-    let accounts = chat::accounts(config);
+    let accounts = chat::accounts(config)?;
     if accounts.is_empty() {
         return Err(Failure::new(Kind::Configuration, "no chat platform is set up").hint(
             "`hermes config set discord.bot_token -` reads the token of a Discord bot from standard input",

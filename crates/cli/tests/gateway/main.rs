@@ -6,6 +6,7 @@
 mod apart;
 mod chaos;
 mod hall;
+mod places;
 mod questions;
 mod rules;
 mod sent;

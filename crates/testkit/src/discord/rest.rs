@@ -191,6 +191,7 @@ fn route(world: &mut World, call: &Call<'_>) -> Outcome {
             let guild = world.guilds.get(&snowflake(guild)?).ok_or_else(|| refuse(10_004))?;
             Ok((200, world.guild_json(guild)))
         }
+        ("GET", ["guilds", guild, "threads", "active"]) => threads::active(world, guild),
         ("GET", ["guilds", guild, "members", user]) => {
             let (guild, user) = (snowflake(guild)?, snowflake(user)?);
             let there = world.guilds.get(&guild).ok_or_else(|| refuse(10_004))?.members.contains_key(&user);

@@ -60,7 +60,7 @@ impl Venue for Server {
         self.look(|world| {
             let message = world.messages.get(&message)?;
             match world.channels.get(&message.channel)?.kind {
-                Kind::Text | Kind::Forum => message.thread,
+                Kind::Text | Kind::Forum | Kind::Media => message.thread,
                 Kind::Dm | Kind::Thread | Kind::PrivateThread => Some(message.channel),
             }
         })
