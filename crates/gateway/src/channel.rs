@@ -86,6 +86,10 @@ pub struct Manners {
     pub typing: Duration,
     /// The shortest time between two changes of a message.
     pub pace: Duration,
+    /// The most files of a message.
+    pub most_files: usize,
+    /// The largest file, in bytes.
+    pub largest_file: u64,
 }
 
 /// What the length of a text counts.

@@ -157,6 +157,9 @@ impl Channel for Discord {
             buttons: true,
             typing: Duration::from_secs(10),
             pace: Duration::from_millis(1200),
+            most_files: 10,
+            // More for servers that were boosted, which messages do not tell.
+            largest_file: 10 * 1024 * 1024,
         }
     }
 

@@ -15,10 +15,12 @@ use tokio_util::task::TaskTracker;
 use crate::audit::Audit;
 use crate::channel::{Arrival, Channel, Desk, Health, Incoming, Post, Unfit};
 use crate::clock::now;
+use crate::depot::{self, Depot};
 use crate::house::House;
 use crate::key::{Sharing, session_key};
 use crate::letter::{Letter, Press, ReplyPlace, Room, RoomKind};
 use crate::limit::{Limiter, Pace};
+use crate::media::Media;
 use crate::office::Office;
 use crate::people::{Admission, Behavior, People, Tier};
 use crate::session::{self, Busy, Item, MAILBOX, Session};
@@ -37,7 +39,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How a gateway behaves.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Rules {
     /// Who shares a session.
     pub sharing: Sharing,
@@ -45,6 +47,8 @@ pub struct Rules {
     pub busy: Busy,
     /// How much one person may say.
     pub pace: Pace,
+    /// What becomes of files.
+    pub media: Media,
 }
 
 /// One channel and everything behind it.
@@ -64,6 +68,10 @@ pub(crate) struct Shared {
     pub(crate) sharing: Sharing,
     pub(crate) busy: Busy,
     pub(crate) people: People,
+    /// Copies of files on their way.
+    pub(crate) depot: Depot,
+    /// Directories of places whose files may be sent, besides the ones they work in.
+    pub(crate) besides: Vec<String>,
     audit: Audit,
     sessions: Mutex<HashMap<SessionKey, mpsc::Sender<Item>>>,
     tasks: TaskTracker,
@@ -80,7 +88,10 @@ impl Gateway {
         rules: Rules,
     ) -> Self {
         let office = Arc::new(Office::new(Arc::clone(&channel), store.clone()));
+        let depot = Depot::new(&rules.media.cache, channel.platform().word());
         let shared = Shared {
+            depot,
+            besides: rules.media.besides,
             store,
             channel,
             office,
@@ -147,6 +158,14 @@ impl Gateway {
             tracing::warn!(%error, "old letters cannot be forgotten");
         }
         let word = self.shared.channel.platform().word();
+        self.shared.depot.forget_incoming();
+        for copy in self.shared.depot.left_outgoing() {
+            let name = copy.file_name().unwrap_or_default().to_string_lossy();
+            // What may still be sent is kept.
+            if let Ok(false) = self.shared.store.awaits(word, &name).await {
+                depot::remove(&copy);
+            }
+        }
         let waiting = match self.shared.store.waiting_letters(word).await {
             Ok(waiting) => waiting,
             Err(error) => {
@@ -328,7 +347,7 @@ impl Shared {
     }
 
     /// Gives something to a session, whose task is begun if there is none.
-    async fn give(self: &Arc<Self>, key: &SessionKey, item: Item) {
+    pub(crate) async fn give(self: &Arc<Self>, key: &SessionKey, item: Item) {
         if item.letter.room.kind == RoomKind::Thread {
             self.joined(&item.letter.room).await;
         }
@@ -375,7 +394,7 @@ impl Shared {
     }
 
     /// Is done with a letter about which nothing is said.
-    async fn done(&self, letter: LetterId) {
+    pub(crate) async fn done(&self, letter: LetterId) {
         if let Err(error) = self.store.reply(vec![letter], Vec::new(), now()).await {
             tracing::error!(%error, "a letter cannot be put away");
         }

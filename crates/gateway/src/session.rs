@@ -1,6 +1,7 @@
 //! One session: its task works on one letter after the other, and hears what is said meanwhile.
 
 mod ask;
+mod files;
 mod obey;
 mod words;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying};
 use hermes_store::{LetterId, Store, TurnId};
 use hermes_types::{Attendance, Person, SessionKey};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::channel::{Channel, Sign, Waiting};
 use crate::clock::now;
@@ -33,6 +34,17 @@ const LINGER: Duration = Duration::from_secs(60);
 const LATE: u64 = 600;
 /// How often opening a thread is tried.
 const TRIES: u32 = 3;
+
+/// What a turn begins with.
+#[derive(Debug, Clone, Copy)]
+enum Begin<'a> {
+    /// A letter, with its files.
+    Letter,
+    /// Words.
+    Words(&'a str),
+    /// What another turn left.
+    Left,
+}
 
 /// What a session is given to work on.
 #[derive(Debug)]
@@ -135,7 +147,7 @@ impl Session {
     /// Tells the model what a background process has to tell. What comes of it is said to whoever spoke last.
     async fn hear(&mut self, notice: &str) {
         let Some(item) = self.last.take() else { return };
-        if let Err(why) = self.attend(&item, Some(notice), Vec::new()).await {
+        if let Err(why) = self.attend(&item, Begin::Words(notice)).await {
             tracing::warn!(why, "a notice of a background process could not be told");
         }
         self.last = Some(item);
@@ -240,18 +252,17 @@ impl Session {
         let is_ours = open.as_ref().is_some_and(|open| Some(open.id) == item.turn);
         if open.is_some() {
             // Something was not ended before hermes was restarted. It comes first, whoever began it.
-            let ended = self.attend(item, None, Vec::new()).await?;
+            let ended = self.attend(item, Begin::Left).await?;
             if is_ours {
                 return Ok(ended.exit);
             }
         } else if item.turn.is_some() && self.is_done(item).await? {
             return Ok(Exit::Answered);
         }
-        let text = words::told(&item.letter, self.shared.sharing, now());
-        let mut ended = self.attend(item, Some(&text), vec![item.id]).await?;
+        let mut ended = self.attend(item, Begin::Letter).await?;
         // What the model was not told while it worked is said to it now.
         while let Some(text) = ended.untold.take().filter(|_| ended.exit != Exit::Interrupted) {
-            ended = self.attend(item, Some(&text), Vec::new()).await?;
+            ended = self.attend(item, Begin::Words(&text)).await?;
         }
         Ok(ended.exit)
     }
@@ -264,24 +275,32 @@ impl Session {
     }
 
     /// Has something answered, or what was not answered to its end, while it hears what comes.
-    async fn attend(
-        &mut self,
-        item: &Item,
-        text: Option<&str>,
-        letters: Vec<LetterId>,
-    ) -> Result<Ended, String> {
-        let Some(mut conversation) = self.conversation.take() else {
+    async fn attend(&mut self, item: &Item, begin: Begin<'_>) -> Result<Ended, String> {
+        let (Some(mut conversation), Some(hands)) = (self.conversation.take(), self.hands.clone()) else {
             return Err("there is no conversation".to_owned());
         };
-        let reply = self.reply(item);
-        let control = Control::by_mail(Mail { letters, reply: Some(reply) });
+        let letters = match begin {
+            Begin::Letter => vec![item.id],
+            Begin::Words(_) | Begin::Left => Vec::new(),
+        };
+        let mut control = Control::by_mail(Mail { letters, reply: None });
+        control.mail.reply = Some(self.reply(item, &hands, &control));
         let shared = Arc::clone(&self.shared);
         let (key, person) = (self.key.clone(), item.person.clone());
         let watch = move |event: Event| shared.heard(&key, &person, &event);
+        let shared = Arc::clone(&self.shared);
         let ended = {
-            let mut turn: Waiting<'_, _> = match text {
-                Some(text) => Box::pin(async { conversation.say(text, &control, &watch).await.map(Some) }),
-                None => Box::pin(conversation.carry_on(&control, &watch)),
+            let mut turn: Waiting<'_, _> = match begin {
+                Begin::Letter => Box::pin(async {
+                    // Whatever is kept of the turn says where the files are: they are fetched once.
+                    let files = files::come(&shared, &hands, &item.letter, &control.stop).await;
+                    let text = words::told(&item.letter, &files, shared.sharing, now());
+                    conversation.say(&text, &control, &watch).await.map(Some)
+                }),
+                Begin::Words(text) => {
+                    Box::pin(async { conversation.say(text, &control, &watch).await.map(Some) })
+                }
+                Begin::Left => Box::pin(conversation.carry_on(&control, &watch)),
             };
             let mut typing = tokio::time::interval(self.channel().manners().typing);
             loop {
@@ -306,21 +325,33 @@ impl Session {
     }
 
     /// What is written back when a turn ends.
-    fn reply(&self, item: &Item) -> Replying {
-        let (channel, key, letter) = (Arc::clone(self.channel()), self.key.clone(), item.letter.clone());
+    fn reply(&self, item: &Item, hands: &Arc<Hands>, control: &Control) -> Replying {
+        let (shared, key, letter) = (Arc::clone(&self.shared), self.key.clone(), item.letter.clone());
+        let (hands, stop) = (Arc::clone(hands), control.stop.clone());
         let notes = [words::lateness(&letter, now(), LATE), item.note.clone()];
         let notes: Vec<String> = notes.into_iter().flatten().collect();
+        let reply = Arc::new((shared, key, letter, hands, stop, notes));
         Arc::new(move |exit: &Exit, text: &str| {
-            let text = words::reply(exit, text, &notes);
-            let parts =
-                if text.is_empty() { Vec::new() } else { words::parts(&channel, &key, &letter, &text) };
-            Box::pin(async { parts })
+            let (reply, exit, text) = (Arc::clone(&reply), exit.clone(), text.to_owned());
+            Box::pin(async move {
+                let (shared, key, letter, hands, stop, notes) = &*reply;
+                let answer = files::go(shared, hands, &text, stop).await;
+                let text = words::reply(&exit, &answer, notes);
+                let mut parts = words::parts(&shared.channel, key, letter, &text);
+                parts.extend(words::enclosed(&shared.channel, key, letter, answer.files));
+                parts
+            })
         })
     }
 
     /// Hears something while a turn is under way.
     async fn meanwhile(&mut self, item: Item, control: &Control) {
         let command = Command::read(&item.letter);
+        if command.is_none()
+            && let Some(wanted) = self.ask.wanted(&item)
+        {
+            return self.clarify(item, wanted, control);
+        }
         match (command, self.shared.busy) {
             (Some(Command::Stop), _) => {
                 control.stop.cancel();
@@ -339,21 +370,33 @@ impl Session {
             (Some(_), _) => {
                 self.say(&item, "something is under way: wait for it, or end it with /stop").await
             }
-            (None, _) if self.ask.clarified(&item) => {
-                if let Err(error) = self.store().reply(vec![item.id], Vec::new(), now()).await {
-                    tracing::error!(%error, "an answer cannot be kept");
-                }
-            }
             (None, Busy::Queue) => self.wait(item).await,
             (None, Busy::Interrupt) => {
                 control.stop.cancel();
                 self.next.push_front(item);
             }
             (None, Busy::Steer) => {
-                let text = words::told(&item.letter, self.shared.sharing, now());
+                let text = words::told(&item.letter, &[], self.shared.sharing, now());
                 self.steer(item, text, control).await;
             }
         }
+    }
+
+    /// Gives the model what it asked somebody for, with its files. If it stopped waiting meanwhile, it is said like anything
+    /// else.
+    fn clarify(&self, item: Item, wanted: oneshot::Sender<String>, control: &Control) {
+        let (shared, hands) = (Arc::clone(&self.shared), self.hands.clone());
+        let (key, stop) = (self.key.clone(), control.stop.clone());
+        self.shared.aside(async move {
+            let files = match &hands {
+                Some(hands) => files::come(&shared, hands, &item.letter, &stop).await,
+                None => Vec::new(),
+            };
+            match wanted.send(words::with_files(&item.letter.text, &files)) {
+                Ok(()) => shared.done(item.id).await,
+                Err(_unheard) => shared.give(&key, item).await,
+            }
+        });
     }
 
     async fn wait(&mut self, item: Item) {
@@ -363,10 +406,12 @@ impl Session {
         self.next.push_back(item);
     }
 
-    /// Lets the turn that is under way answer a letter too.
+    /// Lets the turn that is under way answer a letter too. One with files waits for a turn of its own, which fetches them.
     async fn steer(&mut self, item: Item, text: String, control: &Control) {
         let turn = match self.shared.store.current(&self.key).await {
-            Ok(Some(session)) => self.shared.store.turn(&session.id).await.ok().flatten(),
+            Ok(Some(session)) if item.letter.files.is_empty() => {
+                self.shared.store.turn(&session.id).await.ok().flatten()
+            }
             _ => None,
         };
         match turn {

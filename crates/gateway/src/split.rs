@@ -47,6 +47,11 @@ pub fn split(text: &str, manners: &Manners) -> Vec<String> {
     Cutting::new(text, room, unit).parts()
 }
 
+/// Where a text is code: in blocks, and in lines.
+pub(crate) fn code(text: &str) -> Vec<Range<usize>> {
+    map::all_code(text)
+}
+
 /// A line that ends a code block may have nothing behind it.
 fn numbered(part: String, n: usize, count: usize) -> String {
     let last = part.lines().next_back().unwrap_or_default().trim_start();

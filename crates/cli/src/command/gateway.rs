@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use hermes_gateway::limit::Pace;
-use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Rules, Sharing};
+use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Rules, Sharing};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
@@ -86,6 +86,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ExitCode, Failure> 
             per_minute: u32::try_from(config.gateway.messages_per_minute).unwrap_or(u32::MAX),
             burst: u32::try_from(config.gateway.message_burst).unwrap_or(u32::MAX),
         },
+        media: Media { besides: config.gateway.media_delivery_allow_dirs.clone(), cache: home.join("cache") },
     };
     let stop = CancellationToken::new();
     let mut state = State::new(home.to_owned());
@@ -96,7 +97,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ExitCode, Failure> 
         let (health, watched) = watch::channel(Health::Connecting);
         state.watch(platform, watched);
         let house = Arc::clone(&house) as Arc<dyn House>;
-        let gateway = Gateway::new(store.clone(), channel, house, people, audit.clone(), rules);
+        let gateway = Gateway::new(store.clone(), channel, house, people, audit.clone(), rules.clone());
         let stop = stop.clone();
         channels.spawn(async move { (platform, gateway.run(health, stop).await) });
     }

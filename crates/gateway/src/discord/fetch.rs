@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use reqwest::Url;
-use tokio::fs::{self, File};
+use tokio::fs::{self, OpenOptions};
 use tokio::io::AsyncWriteExt as _;
 
 use super::Account;
@@ -63,7 +63,9 @@ impl Account {
         if response.content_length().is_some_and(|length| length > most) {
             return Err(Unfetched::TooLarge(most));
         }
-        let mut kept = File::create(into).await.map_err(unkept)?;
+        let mut private = OpenOptions::new();
+        private.write(true).create(true).truncate(true).mode(0o600);
+        let mut kept = private.open(into).await.map_err(unkept)?;
         let mut size = 0u64;
         while let Some(piece) =
             tokio::time::timeout(QUIET, response.chunk()).await.map_err(slow)?.map_err(broke)?

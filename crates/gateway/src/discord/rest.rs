@@ -15,6 +15,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::fs::File;
 
 use super::limits::{Limits, Notice, Route};
 use crate::channel::Undelivered;
@@ -233,9 +234,13 @@ impl Rest {
             form = form.part("payload_json", part.map_err(|error| wrong(error.to_string()))?);
         }
         for (number, (name, path)) in call.files.iter().enumerate() {
-            let bytes = tokio::fs::read(path).await;
-            let bytes = bytes.map_err(|error| wrong(format!("{name} cannot be read: {error}")))?;
-            form = form.part(format!("files[{number}]"), Part::bytes(bytes).file_name(name.clone()));
+            let unread = |error: std::io::Error| wrong(format!("{name} cannot be read: {error}"));
+            let file = File::open(path).await.map_err(unread)?;
+            let length = file.metadata().await.map_err(unread)?.len();
+            // The name that counts is in the body; here not every client and server agree about other letters.
+            let plain: String = name.chars().map(|char| if char.is_ascii() { char } else { '_' }).collect();
+            form = form
+                .part(format!("files[{number}]"), Part::stream_with_length(file, length).file_name(plain));
         }
         Ok(request.timeout(UPLOADS).multipart(form))
     }
