@@ -62,7 +62,8 @@ pub trait Channel: Send + Sync + fmt::Debug {
     /// Tells whoever pressed a button or used a command something that only they see.
     fn whisper<'a>(&'a self, to: &'a Interaction, text: &'a str) -> Waiting<'a, ()>;
 
-    /// Fetches a file that came with a letter, if it is no larger than this.
+    /// Fetches a file that came with a letter, if it is no larger than this, into one that is there. What that one holds where
+    /// this fails is of no use.
     fn fetch<'a>(
         &'a self,
         file: &'a Attachment,

@@ -3,6 +3,7 @@
 //! A copy is private, and gone when nobody holds it any more. One that goes out is left to the message it goes with,
 //! which is kept in the store; whatever no message waits for is removed at the next start.
 
+use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -35,22 +36,23 @@ impl Depot {
         }
     }
 
-    /// A path for something that comes.
+    /// An empty file for something that comes.
     pub(crate) fn incoming(&self) -> io::Result<Held> {
-        self.reserve(&self.incoming)
+        Ok(self.make(&self.incoming)?.0)
     }
 
     /// An empty file for something that goes out.
     pub(crate) fn outgoing(&self) -> io::Result<(Held, File)> {
-        let held = self.reserve(&self.outgoing)?;
-        let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&held.0)?;
+        let (held, file) = self.make(&self.outgoing)?;
         Ok((held, File::from_std(file)))
     }
 
-    fn reserve(&self, folder: &Path) -> io::Result<Held> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    fn make(&self, folder: &Path) -> io::Result<(Held, fs::File)> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        Ok(Held(folder.join(format!("{:x}-{number:x}", self.began))))
+        let held = Held(folder.join(format!("{:x}-{number:x}", self.began)));
+        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&held.0)?;
+        Ok((held, file))
     }
 
     /// Removes what was coming when hermes was stopped: it is fetched again.
@@ -67,7 +69,7 @@ impl Depot {
 }
 
 fn listed(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let entries = fs::read_dir(folder).into_iter().flatten();
     entries.flatten().map(|entry| entry.path()).collect()
 }
 
@@ -92,7 +94,7 @@ impl Drop for Held {
 
 /// Removes a copy that may be gone already.
 pub(crate) fn remove(path: &Path) {
-    match std::fs::remove_file(path) {
+    match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(%error, path = %path.display(), "a copy of a file cannot be removed");
         }
@@ -111,14 +113,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let depot = Depot::new(folder.path(), "discord");
         let (held, _) = depot.outgoing().unwrap();
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(held.path()), mode(held.path().parent().unwrap())), (0o600, 0o700));
         let gone = held.path().to_owned();
         drop(held);
         assert!(!gone.exists());
         let left = depot.outgoing().unwrap().0.leave();
         let came = depot.incoming().unwrap().leave();
-        std::fs::write(&came, "x").unwrap();
         let next = Depot::new(folder.path(), "discord");
         next.forget_incoming();
         assert!(!came.exists());

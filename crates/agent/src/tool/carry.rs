@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hermes_exec::Error;
-use hermes_exec::files::{Expect, Parents, Part, Piece, Write};
+use hermes_exec::files::{Expect, FileFault, Parents, Part, Piece, Write};
 use hermes_types::{BackendName, CallId, FileAccess};
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
@@ -71,7 +71,7 @@ impl Hands {
         let touched = shelf.touch(FileAccess::Write, &path, scene, act).await.map_err(stopped)?;
         match touched.got {
             Ok(_written) => Ok(path),
-            Err(error) => Err(Uncarried::Failed(shelf::fault("it", &error))),
+            Err(error) => Err(faulty(&error)),
         }
     }
 
@@ -110,10 +110,7 @@ impl Hands {
             match shelf.files.read(permit, part).await {
                 Ok(reader) => break reader,
                 Err(Error::Elsewhere(other)) if attempts < ATTEMPTS => real = other,
-                Err(error) if shelf::is_missing(&error) => {
-                    return Err(Uncarried::Failed("there is no such file".to_owned()));
-                }
-                Err(error) => return Err(Uncarried::Failed(shelf::fault("it", &error))),
+                Err(error) => return Err(faulty(&error)),
             }
         };
         let unkept = |error: std::io::Error| Uncarried::Failed(format!("it cannot be copied: {error}"));
@@ -123,7 +120,7 @@ impl Hands {
                 piece = reader.next() => piece,
                 () = stop.cancelled() => return Err(stopped(Stopped::Interrupted)),
             };
-            match piece.map_err(|error| Uncarried::Failed(shelf::fault("it", &error)))? {
+            match piece.map_err(|error| faulty(&error))? {
                 Piece::Data(data) => {
                     size = size.saturating_add(data.len() as u64);
                     if size > takeable.most {
@@ -163,6 +160,14 @@ fn is_inside(path: &str, roots: &[String], fences: &[String]) -> bool {
 fn is_below(path: &str, directory: &str) -> bool {
     let directory = directory.trim_end_matches('/');
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn faulty(error: &Error) -> Uncarried {
+    Uncarried::Failed(match error {
+        error if shelf::is_missing(error) => "there is no such file".to_owned(),
+        Error::NotDone(FileFault::NotRegular) => "it is not a regular file".to_owned(),
+        error => shelf::fault("it", error),
+    })
 }
 
 fn stopped(stopped: Stopped) -> Uncarried {

@@ -5,5 +5,6 @@ mod apart;
 mod chaos;
 mod crash;
 mod hall;
+mod media;
 mod questions;
 mod talk;

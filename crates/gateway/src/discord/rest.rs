@@ -39,6 +39,9 @@ const LARGEST: usize = 16 * 1024 * 1024;
 /// How long a message waits for a token that is right again.
 const NEW_TOKEN: Duration = Duration::from_secs(300);
 
+/// What files are said to be: Discord looks at their names.
+const BYTES: &str = "application/octet-stream";
+
 /// The HTTP API.
 #[derive(Debug)]
 pub(super) struct Rest {
@@ -239,8 +242,8 @@ impl Rest {
             let length = file.metadata().await.map_err(unread)?.len();
             // The name that counts is in the body; here not every client and server agree about other letters.
             let plain: String = name.chars().map(|char| if char.is_ascii() { char } else { '_' }).collect();
-            form = form
-                .part(format!("files[{number}]"), Part::stream_with_length(file, length).file_name(plain));
+            let part = Part::stream_with_length(file, length).file_name(plain).mime_str(BYTES);
+            form = form.part(format!("files[{number}]"), part.map_err(|error| wrong(error.to_string()))?);
         }
         Ok(request.timeout(UPLOADS).multipart(form))
     }
