@@ -31,7 +31,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-pub use carry::{Takeable, Uncarried};
+pub use carry::{BROUGHT, Takeable, Uncarried};
 
 use crate::{Hands, No, Watch};
 

@@ -8,8 +8,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hermes_agent::BROUGHT;
 use tokio::fs::File;
 
 /// Where the copies of one platform are.
@@ -17,6 +18,8 @@ use tokio::fs::File;
 pub(crate) struct Depot {
     incoming: PathBuf,
     outgoing: PathBuf,
+    /// What was brought to this machine itself.
+    brought: PathBuf,
     /// No two copies of any start have the same name.
     began: u128,
     count: AtomicU64,
@@ -27,10 +30,11 @@ pub(crate) struct Depot {
 pub(crate) struct Held(PathBuf);
 
 impl Depot {
-    pub(crate) fn new(cache: &Path, platform: &str) -> Self {
+    pub(crate) fn new(home: &Path, platform: &str) -> Self {
         Self {
-            incoming: cache.join("incoming").join(platform),
-            outgoing: cache.join("outgoing").join(platform),
+            incoming: home.join("cache/incoming").join(platform),
+            outgoing: home.join("cache/outgoing").join(platform),
+            brought: home.join(BROUGHT),
             began: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos(),
             count: AtomicU64::new(0),
         }
@@ -59,6 +63,24 @@ impl Depot {
     pub(crate) fn forget_incoming(&self) {
         for path in listed(&self.incoming) {
             remove(&path);
+        }
+    }
+
+    /// Removes what was brought to this machine longer ago than this, a message at a time.
+    pub(crate) fn forget_brought(&self, age: Duration) {
+        let is_folder = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
+        let is_old = |path: &Path| {
+            let changed = path.symlink_metadata().and_then(|found| found.modified());
+            changed.is_ok_and(|at| at.elapsed().is_ok_and(|since| since > age))
+        };
+        for chat in listed(&self.brought).into_iter().filter(|path| is_folder(path)) {
+            for message in listed(&chat).into_iter().filter(|path| is_folder(path) && is_old(path)) {
+                if let Err(error) = fs::remove_dir_all(&message) {
+                    tracing::warn!(%error, path = %message.display(), "old files cannot be removed");
+                }
+            }
+            // Only an empty one can be removed.
+            fs::remove_dir(&chat).ok();
         }
     }
 
@@ -124,5 +146,23 @@ mod tests {
         next.forget_incoming();
         assert!(!came.exists());
         assert_eq!(next.left_outgoing(), [left]);
+    }
+
+    #[test]
+    fn what_was_brought_long_ago_is_removed_and_no_link_is_followed() {
+        let home = tempfile::tempdir().unwrap();
+        let (brought, elsewhere) = (home.path().join(BROUGHT), home.path().join("elsewhere"));
+        let message = brought.join("chat/message");
+        for folder in [&message, &elsewhere.join("message")] {
+            fs::create_dir_all(folder).unwrap();
+            fs::write(folder.join("file"), "x").unwrap();
+        }
+        std::os::unix::fs::symlink(&elsewhere, brought.join("link")).unwrap();
+        let depot = Depot::new(home.path(), "discord");
+        depot.forget_brought(Duration::from_secs(3_600));
+        assert!(message.join("file").exists());
+        depot.forget_brought(Duration::ZERO);
+        assert!(!brought.join("chat").exists());
+        assert!(elsewhere.join("message/file").exists());
     }
 }

@@ -29,7 +29,8 @@ use crate::session::{self, Busy, Item, MAILBOX, Session};
 const ARRIVALS: usize = 256;
 /// How many of them are kept at once.
 const BATCH: usize = 64;
-/// How long answered letters are remembered, so that they are not answered again.
+/// How long answered letters are remembered, so that they are not answered again, and files that came with them are kept on
+/// this machine.
 const REMEMBERED: u64 = 7 * 24 * 3_600;
 /// How long whatever is under way may take when the gateway ends.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -88,7 +89,7 @@ impl Gateway {
         rules: Rules,
     ) -> Self {
         let office = Arc::new(Office::new(Arc::clone(&channel), store.clone()));
-        let depot = Depot::new(&rules.media.cache, channel.platform().word());
+        let depot = Depot::new(&rules.media.home, channel.platform().word());
         let shared = Shared {
             depot,
             besides: rules.media.besides,
@@ -159,6 +160,7 @@ impl Gateway {
         }
         let word = self.shared.channel.platform().word();
         self.shared.depot.forget_incoming();
+        self.shared.depot.forget_brought(Duration::from_secs(REMEMBERED));
         for copy in self.shared.depot.left_outgoing() {
             let name = copy.file_name().unwrap_or_default().to_string_lossy();
             // What may still be sent is kept.
@@ -409,6 +411,12 @@ impl Shared {
             tracing::error!(%error, "a word cannot be kept");
         }
         self.office.wake();
+    }
+
+    /// Notes a file that an answer sends.
+    pub(crate) fn sends(&self, key: &SessionKey, person: &Person, file: &str, size: u64) {
+        let what = json!({ "person": person, "session": key, "file": file, "size": size });
+        self.audit.note("send", &what);
     }
 
     /// Hears what happens in a turn.

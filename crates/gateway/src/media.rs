@@ -25,8 +25,8 @@ const PUNCTUATION: &[char] =
 pub struct Media {
     /// Directories of a place whose files may be sent, besides the one it works in.
     pub besides: Vec<String>,
-    /// Where copies are kept until they are where they should be. Whatever else is there is removed.
-    pub cache: PathBuf,
+    /// The home of hermes, in whose cache copies are kept until they are where they should be.
+    pub home: PathBuf,
 }
 
 /// Takes the tags out of an answer: the words without them, and the paths they name, each once.

@@ -330,12 +330,15 @@ impl Session {
         let (hands, stop) = (Arc::clone(hands), control.stop.clone());
         let notes = [words::lateness(&letter, now(), LATE), item.note.clone()];
         let notes: Vec<String> = notes.into_iter().flatten().collect();
-        let reply = Arc::new((shared, key, letter, hands, stop, notes));
+        let reply = Arc::new((shared, key, letter, hands, stop, notes, item.person.clone()));
         Arc::new(move |exit: &Exit, text: &str| {
             let (reply, exit, text) = (Arc::clone(&reply), exit.clone(), text.to_owned());
             Box::pin(async move {
-                let (shared, key, letter, hands, stop, notes) = &*reply;
+                let (shared, key, letter, hands, stop, notes, person) = &*reply;
                 let answer = files::go(shared, hands, &text, stop).await;
+                for (file, size) in &answer.files {
+                    shared.sends(key, person, &file.name, *size);
+                }
                 let text = words::reply(&exit, &answer, notes);
                 let mut parts = words::parts(&shared.channel, key, letter, &text);
                 parts.extend(words::enclosed(&shared.channel, key, letter, answer.files));

@@ -17,8 +17,10 @@ use crate::{Hands, Watch};
 const CALL: &str = "file";
 /// Where what is brought is put, below the directory of the place.
 const FOLDER: &str = ".hermes/cache";
-/// The same on machines that are more than places: nobody's work is littered.
+/// The same on another machine: nobody's work is littered.
 const FOLDER_ON_MACHINES: &str = "~/.cache/hermes-files";
+/// The same on this machine, below the home of hermes. Nobody but hermes clears it.
+pub const BROUGHT: &str = "cache/files";
 
 /// Why a file was not carried, in words that follow its name: `it is ...`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +60,7 @@ impl Hands {
         let shelf = Shelf::open(self, watch).await.map_err(stopped)?;
         let plan = &self.setup().plan;
         let path = match plan.backend() {
-            BackendName::Local => format!("{}/cache/files/{below}", plan.place().hermes_home),
+            BackendName::Local => format!("{}/{BROUGHT}/{below}", plan.place().hermes_home),
             BackendName::Ssh => format!("{FOLDER_ON_MACHINES}/{below}"),
             _ => format!("{}/{FOLDER}/{below}", plan.directory()),
         };

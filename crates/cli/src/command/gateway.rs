@@ -86,7 +86,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ExitCode, Failure> 
             per_minute: u32::try_from(config.gateway.messages_per_minute).unwrap_or(u32::MAX),
             burst: u32::try_from(config.gateway.message_burst).unwrap_or(u32::MAX),
         },
-        media: Media { besides: config.gateway.media_delivery_allow_dirs.clone(), cache: home.join("cache") },
+        media: Media { besides: config.gateway.media_delivery_allow_dirs.clone(), home: home.to_owned() },
     };
     let stop = CancellationToken::new();
     let mut state = State::new(home.to_owned());

@@ -77,7 +77,7 @@ async fn sent(hall: &Hall, dm: Id, count: usize) -> Vec<(String, Vec<u8>)> {
 
 #[tokio::test]
 async fn a_file_of_a_letter_is_in_the_place_when_the_model_is_asked() {
-    let path = "/workspace/.hermes/cache/*/notes.txt";
+    let path = "/workspace/.hermes/cache/*/*/notes.txt";
     let hall = Hall::new([
         runs("c1", &format!("sha256sum <{path}; cat {path} | head -c 9; stat -c %n {path}")),
         Step::text("read"),
@@ -89,7 +89,7 @@ async fn a_file_of_a_letter_is_in_the_place_when_the_model_is_asked() {
     let bytes = b"line one\n".repeat(200_000);
     let message = post(&hall, dm, "look at this", vec![file("notes.txt", bytes.clone())]);
     assert_eq!(hall.said(dm, 1).await, ["read"]);
-    let place = format!("/workspace/.hermes/cache/{message}/notes.txt");
+    let place = format!("/workspace/.hermes/cache/{dm}/{message}/notes.txt");
     assert_eq!(
         told(&hall),
         format!("look at this\n\n[file notes.txt: {} bytes, text/plain, at {place}]", bytes.len())
@@ -127,7 +127,7 @@ async fn hostile_names_stay_where_they_belong_and_on_their_lines() {
     let output = result(&hall)["output"].as_str().unwrap().to_owned();
     let mut found: Vec<&str> = output.lines().collect();
     found.sort_unstable();
-    let folder = format!("./.hermes/cache/{message}/");
+    let folder = format!("./.hermes/cache/{dm}/{message}/");
     assert_eq!(found.len(), names.len(), "{output}");
     assert!(
         found.iter().all(|path| path.starts_with(&folder) && path.len() - folder.len() <= 100),
@@ -164,7 +164,7 @@ async fn words_are_answered_whatever_becomes_of_their_files() {
     assert!(lines[5].starts_with("[file broken was not fetched: "), "{said}");
     assert_eq!(
         lines[6],
-        format!("[file fine: 100 bytes, text/plain, at /workspace/.hermes/cache/{message}/fine]")
+        format!("[file fine: 100 bytes, text/plain, at /workspace/.hermes/cache/{dm}/{message}/fine]")
     );
     assert_eq!(lines.len(), 7, "{said}");
     assert_eq!(copies(&hall), Vec::<PathBuf>::new());
@@ -223,7 +223,7 @@ async fn a_crash_while_a_file_comes_loses_nothing_and_leaves_nothing() {
     assert_eq!(
         said,
         format!(
-            "echo: take it\n\n[file slow: 40000 bytes, text/plain, at /workspace/.hermes/cache/{message}/slow]"
+            "echo: take it\n\n[file slow: 40000 bytes, text/plain, at /workspace/.hermes/cache/{dm}/{message}/slow]"
         )
     );
     assert_eq!(copies(&hall), Vec::<PathBuf>::new());
@@ -237,7 +237,7 @@ async fn on_the_owners_machine_files_are_put_into_the_cache_of_the_home() {
     let dm = hall.server.dm(hall.ann);
     let message = post(&hall, dm, "here", vec![file("a.txt", "abc")]);
     let said = hall.said(dm, 1).await.remove(0);
-    let path = hall.path("home/cache/files").join(message.to_string()).join("a.txt");
+    let path = hall.path("home/cache/files").join(format!("{dm}/{message}/a.txt"));
     assert!(said.ends_with(&format!("at {}]", path.display())), "{said}");
     assert_eq!(fs::read(&path).unwrap(), b"abc");
     assert_eq!(below(&hall.path("work")), Vec::<PathBuf>::new());
@@ -404,8 +404,48 @@ async fn a_file_can_be_the_answer_to_a_question_of_the_model() {
     assert_eq!(hall.said(dm, 2).await[1], "thanks");
     let answer = result(&hall).to_string();
     assert!(
-        answer.contains("this one") && answer.contains(&format!("/.hermes/cache/{message}/a.txt")),
+        answer.contains("this one") && answer.contains(&format!("/.hermes/cache/{dm}/{message}/a.txt")),
         "{answer}"
     );
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn a_turn_that_is_carried_on_fetches_nothing_again() {
+    let script = Script {
+        steps: vec![Step::Silence],
+        always: Some(Step::Echo("echo: ".to_owned())),
+        ..Script::default()
+    };
+    let mut hall = Hall::with(script, "discord:\n  allow_all_users: true\n").await.open().await;
+    let dm = hall.server.dm(hall.ann);
+    post(&hall, dm, "keep it", vec![file("a.txt", "abc")]);
+    until("the model is asked", || hall.told().len() == 1);
+    hall.kill();
+    hall.start().await;
+    let said = hall.said(dm, 1).await.remove(0);
+    assert!(said.starts_with("echo: keep it") && said.contains("a.txt: 3 bytes"), "{said}");
+    assert_eq!(hall.server.look(|world| world.downloads.len()), 1);
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn a_letter_with_files_is_not_told_to_a_model_at_work_but_answered_after_it() {
+    let slow = Step::Answer(hermes_testkit::model::Answer {
+        says: vec![Said::Text("first".to_owned())],
+        delivery: hermes_testkit::model::Delivery { pause_ms: 400, ..Default::default() },
+        ..Default::default()
+    });
+    let script =
+        Script { steps: vec![slow], always: Some(Step::Echo("echo: ".to_owned())), ..Script::default() };
+    let config = "discord:\n  allow_all_users: true\ndisplay:\n  busy_input_mode: steer\n";
+    let hall = Hall::with(script, config).await.open().await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.say(hall.ann, dm, "begin");
+    until("the model is asked", || hall.told().len() == 1);
+    post(&hall, dm, "and this", vec![file("a.txt", "abc")]);
+    let said = hall.said(dm, 2).await;
+    assert_eq!(said[0], "first");
+    assert!(said[1].starts_with("echo: and this\n\n[file a.txt: 3 bytes"), "{said:?}");
     hall.close().await;
 }

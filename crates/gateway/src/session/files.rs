@@ -33,7 +33,9 @@ pub(super) async fn come(
     let end = Instant::now() + PATIENCE;
     for file in letter.files.iter().take(MOST) {
         let name = names.give(&file.name);
-        let below = format!("{}/{name}", media::safe_name(&letter.message));
+        // A message has its name in its chat only, and chats may share a place.
+        let [chat, message] = [&letter.room.chat, &letter.message].map(|part| media::safe_name(part));
+        let below = format!("{chat}/{message}/{name}");
         let fetched = tokio::select! {
             fetched = timeout_at(end, fetch(shared, hands, file, &below, left, stop)) => fetched,
             () = stop.cancelled() => Ok(Err("somebody ended this".to_owned())),
