@@ -91,15 +91,9 @@ impl Hands {
         let scene = Scene { call: &call, stop, occasion: None, watch };
         checked(path).map_err(told)?;
         let shelf = Shelf::open(self, watch).await.map_err(stopped)?;
-        let fences = self.fences();
-        let mut roots = Vec::new();
-        for root in takeable.besides.iter().map(String::as_str).chain([self.setup().plan.directory()]) {
-            let root = shelf.lexical(root);
-            // With the dot, a link at its end is followed too.
-            let real = shelf.glance(&format!("{root}/."), |permit| shelf.files.stat(permit)).await;
-            roots.extend(real.map(|touched| touched.real).filter(|real| *real != root));
-            roots.push(root);
-        }
+        let fences = resolved(&shelf, &self.fences()).await;
+        let workspace = [self.setup().plan.directory().to_owned()];
+        let roots = resolved(&shelf, &[takeable.besides, &workspace].concat()).await;
         let mut real = shelf.lexical(path);
         let mut attempts = 0;
         let mut reader = loop {
@@ -119,8 +113,9 @@ impl Hands {
         let mut size = 0_u64;
         loop {
             let piece = tokio::select! {
-                piece = reader.next() => piece,
+                biased;
                 () = stop.cancelled() => return Err(stopped(Stopped::Interrupted)),
+                piece = reader.next() => piece,
             };
             match piece.map_err(|error| faulty(&error))? {
                 Piece::Data(data) => {
@@ -147,6 +142,19 @@ impl Hands {
             _ => Vec::new(),
         }
     }
+}
+
+/// Directories, as they are called and as they are found to be.
+async fn resolved(shelf: &Shelf<'_>, directories: &[String]) -> Vec<String> {
+    let mut all = Vec::new();
+    for directory in directories {
+        let directory = shelf.lexical(directory);
+        // With the dot, a link at its end is followed too.
+        let found = shelf.glance(&format!("{directory}/."), |permit| shelf.files.stat(permit)).await;
+        all.extend(found.map(|touched| touched.real));
+        all.push(directory);
+    }
+    all
 }
 
 /// Whether a path is in one of these directories, without a fence between.

@@ -319,6 +319,9 @@ async fn where_the_workspace_is_a_home_nothing_of_it_is_sent_unless_it_is_named(
     let script =
         Script { steps: vec![Step::text("MEDIA:~/notes.txt MEDIA:~/public/a.txt")], ..Script::default() };
     let hall = Hall::with(script, LOCAL).await;
+    // Whatever it is called.
+    fs::rename(hall.path("owner"), hall.path("elsewhere")).unwrap();
+    symlink(hall.path("elsewhere"), hall.path("owner")).unwrap();
     fs::create_dir(hall.path("owner/public")).unwrap();
     for name in ["owner/notes.txt", "owner/public/a.txt"] {
         fs::write(hall.path(name), "x").unwrap();

@@ -3,6 +3,7 @@
 
 mod faults;
 mod history;
+mod outbox;
 mod pairing;
 mod processes;
 mod questions;
