@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_model::{Client, Effort, Endpoint};
-use hermes_store::{Clash, LetterId, NewPart, NewSession, Prompt, SessionId, Store};
+use hermes_store::{Clash, LetterId, NewPart, NewSession, Prompt, SessionId, Store, TurnId};
 use hermes_types::{CallId, Message, Usage};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -71,7 +71,16 @@ pub struct Control {
     pub stop: CancellationToken,
     /// What it answers and how, where that goes by mail.
     pub mail: Mail,
-    steering: Arc<Mutex<Vec<String>>>,
+    steering: Arc<Mutex<Option<Untold>>>,
+}
+
+/// What somebody said while a turn was under way, and nobody was told yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untold {
+    /// The words.
+    pub words: String,
+    /// The letters that said them.
+    pub letters: Vec<LetterId>,
 }
 
 /// The letters a turn answers, and what is written back. Both are kept with the turn: whatever happens, a letter is answered
@@ -102,19 +111,44 @@ impl Control {
 
     /// Tells the model something with the next result of a tool.
     pub fn steer(&self, text: impl Into<String>) {
-        lock(&self.steering).push(text.into());
+        self.tell(text.into(), None);
     }
 
-    /// What nobody has been told yet.
-    pub(crate) fn untold(&self) -> Option<String> {
-        let told = std::mem::take(&mut *lock(&self.steering));
-        (!told.is_empty()).then(|| told.join("\n"))
+    /// Tells the model what a letter says with the next result of a tool. Once that is kept the turn answers the letter too.
+    pub fn steer_by(&self, letter: LetterId, text: impl Into<String>) {
+        self.tell(text.into(), Some(letter));
+    }
+
+    fn tell(&self, text: String, letter: Option<LetterId>) {
+        let mut untold = lock(&self.steering);
+        match &mut *untold {
+            Some(untold) => {
+                untold.words.push('\n');
+                untold.words.push_str(&text);
+                untold.letters.extend(letter);
+            }
+            none => *none = Some(Untold { words: text, letters: letter.into_iter().collect() }),
+        }
+    }
+
+    /// Takes what nobody has been told yet.
+    pub fn untold(&self) -> Option<Untold> {
+        lock(&self.steering).take()
     }
 }
 
 /// What happens in a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
+    /// An answer of the model follows.
+    Answering {
+        /// In which turn.
+        turn: TurnId,
+        /// How many steps were kept before it. It has the same number when the turn is carried on elsewhere.
+        step: u32,
+        /// What was said of it already.
+        so_far: String,
+    },
     /// More words of the answer.
     Text(String),
     /// More thoughts.
@@ -191,8 +225,8 @@ pub struct Ended {
     pub usage: Usage,
     /// US dollars, as far as providers said it.
     pub cost: Option<f64>,
-    /// What the person said meanwhile and the model was not told.
-    pub untold: Option<String>,
+    /// What was said meanwhile and the model was not told.
+    pub untold: Option<Untold>,
 }
 
 /// Why a turn ended.

@@ -8,7 +8,7 @@ use hermes_exec::backend::docker::pull::{Means, Progress};
 use hermes_exec::{Error, Plan, Sandbox};
 use hermes_policy::redact::Redactor;
 use hermes_policy::{
-    Answer, Choice, Considered, Gate, GrantScope, Moment, Permit, Question, QuestionId, Refusal,
+    Answer, Choice, Considered, Gate, GrantScope, Mode, Moment, Permit, Question, QuestionId, Refusal,
     StoredQuestion, Turn, Verdict,
 };
 use hermes_store::{
@@ -87,6 +87,15 @@ impl fmt::Debug for Setup {
     }
 }
 
+/// Whether people are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Questions {
+    /// About all that the gate wants to ask about.
+    Asked,
+    /// About nothing, as where the owner has turned questions off. What is never allowed stays so.
+    Waived,
+}
+
 /// The hands of one session.
 #[derive(Debug)]
 pub struct Hands {
@@ -95,6 +104,7 @@ pub struct Hands {
     /// Who is served now, and who may answer questions.
     served: Mutex<(Person, Attendance)>,
     denied: Mutex<Turn>,
+    questions: Mutex<Questions>,
     pub(crate) todo: Mutex<Todo>,
     pub(crate) notes: Mutex<Notes>,
     pub(crate) notices: notice::Notices,
@@ -139,6 +149,7 @@ impl Hands {
             setup,
             sandbox: OnceCell::new(),
             denied: Mutex::new(Turn::default()),
+            questions: Mutex::new(Questions::Asked),
             todo: Mutex::new(Todo::default()),
             notes: Mutex::new(Notes::default()),
             notices: notice::Notices::default(),
@@ -168,6 +179,11 @@ impl Hands {
     /// Serves somebody else of the same session from now on.
     pub fn serve(&self, person: Person, attendance: Attendance) {
         *lock(&self.served) = (person, attendance);
+    }
+
+    /// Asks people from now on, or asks them nothing.
+    pub fn ask_people(&self, questions: Questions) {
+        *lock(&self.questions) = questions;
     }
 
     /// What was denied in the turn before may be asked about again.
@@ -251,6 +267,9 @@ impl Hands {
 
     /// Has the gate judge. What was allowed to happen again is read each time it matters: it may have been taken back.
     async fn judged(&self, judge: impl Fn(&Gate) -> Verdict) -> Result<Verdict, hermes_store::Error> {
+        if *lock(&self.questions) == Questions::Waived {
+            return Ok(judge(&Gate { mode: Mode::Off, ..Gate::clone(&self.setup.gate) }));
+        }
         let verdict = judge(&self.setup.gate);
         if !verdict.yields_to_grants() {
             return Ok(verdict);

@@ -19,9 +19,11 @@ pub mod prompt;
 pub mod tool;
 mod turn;
 
-pub use conversation::{Control, Conversation, Ended, Error, Event, Exit, Mail, Mind, Replying, Watch};
+pub use conversation::{
+    Control, Conversation, Ended, Error, Event, Exit, Mail, Mind, Replying, Untold, Watch,
+};
 pub use guard::{GuardRules, Repeats};
-pub use hands::{Hands, Limits, MeansOf, No, Setup};
+pub use hands::{Hands, Limits, MeansOf, No, Questions, Setup};
 pub use hermes_policy::{Answer, Question};
 pub use http::Web;
 pub use people::{Ask, Asking, Clarification};

@@ -1,11 +1,14 @@
 //! One line about a call, for people who watch.
 
+use hermes_policy::redact::Redactor;
 use hermes_policy::visible::visible;
 use serde_json::{Map, Value};
 
 use crate::Tool;
 
 const LONGEST: usize = 80;
+/// How much of a line is looked at for secrets, so that none is cut before it is known.
+const LOOKED_AT: usize = 4_000;
 /// What a call is about, by the names of arguments: the first that is there.
 const SUBJECTS: [&str; 9] =
     ["command", "path", "pattern", "url", "question", "action", "session_id", "code", "patch"];
@@ -13,9 +16,11 @@ const SUBJECTS: [&str; 9] =
 const RESULTS: [&str; 6] = ["error", "output", "content", "summary", "diff", "status"];
 
 /// What is to be done.
-pub(crate) fn of_call(tool: Tool, arguments: &Map<String, Value>) -> String {
+pub(crate) fn of_call(tool: Tool, arguments: &Map<String, Value>, redactor: &Redactor) -> String {
     let subject = SUBJECTS.iter().find_map(|name| arguments.get(*name)?.as_str());
-    line(subject.unwrap_or_else(|| tool.name()))
+    let subject: String =
+        subject.unwrap_or_else(|| tool.name()).trim_start().chars().take(LOOKED_AT).collect();
+    line(&redactor.text(&subject))
 }
 
 /// What came of it.
@@ -46,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_preview_is_one_short_line_that_cannot_move_the_cursor() {
-        let of = |value: Value| of_call(Tool::Terminal, value.as_object().unwrap());
+        let of = |value: Value| of_call(Tool::Terminal, value.as_object().unwrap(), &Redactor::silent());
         assert_eq!(of(json!({"command": "ls -l"})), "ls -l");
         assert_eq!(of(json!({"command": "\n\n  a\nb"})), "a…");
         assert_eq!(of(json!({})), "terminal");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use hermes_model::{Event as Heard, Finish, Prompt, Reply};
-use hermes_store::{Cost, Entry, QuestionState, Spent, Step, TurnId};
+use hermes_store::{Cost, Entry, LetterId, OpenTurn, QuestionState, Spent, Step, TurnId};
 use hermes_types::{Call, CallId, Message, Part, ToolSpec, Usage};
 use serde_json::{Value, json};
 
@@ -49,6 +49,10 @@ struct Turn<'a> {
     begun: String,
     /// What was spent and is not kept yet.
     spent: Vec<Spent>,
+    /// Letters that the model is told of by what is kept next.
+    told_of: Vec<LetterId>,
+    /// How many steps of the turn were kept.
+    kept: u32,
     asked: u32,
     /// Requests that do not count: those for scripts, which do the work of many.
     refunded: u32,
@@ -78,15 +82,15 @@ impl Conversation {
         let turn = self.store.open_turn(&self.id, opening, control.mail.letters.clone(), at).await?;
         self.history.push(message);
         self.hands.begin_turn();
-        self.turn(turn, false, control, watch).go().await
+        self.turn((turn, 0), false, control, watch).go().await
     }
 
     /// Goes on with a turn that another process began and could not end; none if there is no such turn.
     pub async fn carry_on(&mut self, control: &Control, watch: Watch<'_>) -> Result<Option<Ended>, Error> {
         let Some(open) = self.store.turn(&self.id).await? else { return Ok(None) };
-        let turn = self.store.take_over(open.id).await?;
+        let OpenTurn { id, steps, .. } = self.store.take_over(open.id).await?;
         self.hands.begin_turn();
-        let mut turn = self.turn(turn.id, true, control, watch);
+        let mut turn = self.turn((id, steps), true, control, watch);
         Ok(Some(match turn.take_up().await? {
             Next::GoOn => turn.go().await?,
             Next::End(exit, text) => turn.end(exit, text).await?,
@@ -95,7 +99,7 @@ impl Conversation {
 
     fn turn<'a>(
         &'a mut self,
-        turn: TurnId,
+        (turn, kept): (TurnId, u32),
         resumed: bool,
         control: &'a Control,
         watch: Watch<'a>,
@@ -110,6 +114,8 @@ impl Conversation {
             aside: Vec::new(),
             begun: String::new(),
             spent: Vec::new(),
+            told_of: Vec::new(),
+            kept,
             asked: 0,
             refunded: 0,
             usage: Usage::default(),
@@ -202,9 +208,10 @@ impl Turn<'_> {
 
     /// Asks the model, and tells what comes.
     async fn ask(&mut self, tools: &[ToolSpec]) -> Asked {
+        self.announce(0, self.begun.clone());
         let history = self.of.history.len();
         self.of.history.append(&mut self.aside);
-        let shown = Mutex::new(String::new());
+        let shown = Mutex::new(self.begun.clone());
         let watch = self.watch;
         let mut hear = |heard: Heard| match heard {
             Heard::Text(text) => {
@@ -253,6 +260,12 @@ impl Turn<'_> {
         }
     }
 
+    /// Tells that an answer follows or, after a restart, which one was kept so many steps ago.
+    fn announce(&self, ago: u32, so_far: String) {
+        let step = self.kept.saturating_sub(ago);
+        (self.watch)(Event::Answering { turn: self.occasion.turn, step, so_far });
+    }
+
     /// Makes calls, a group after the other. Those that have a result already are left out.
     async fn call(&mut self, groups: Vec<Vec<Wanted>>, answered: &[CallId]) -> Result<Next, Error> {
         let mut end = None;
@@ -291,7 +304,7 @@ impl Turn<'_> {
                     (self.watch)(Event::Calling {
                         call: ready.call.id.clone(),
                         tool: ready.tool.name().to_owned(),
-                        preview: preview::of_call(ready.tool, &ready.arguments),
+                        preview: preview::of_call(ready.tool, &ready.arguments, &hands.setup().redactor),
                     });
                     under_way.push(ready.call.clone());
                     let (hands, occasion, stop) = (&hands, &occasion, &stop);
@@ -330,8 +343,9 @@ impl Turn<'_> {
                     end = Some(Exit::Circling(text));
                 }
             }
-            if let Some(words) = self.control.untold() {
-                note(&mut done, "user_says", words);
+            if let Some(untold) = self.control.untold() {
+                note(&mut done, "user_says", untold.words);
+                self.told_of.extend(untold.letters);
             }
             let noticed = tokio::select! {
                 biased;
@@ -363,15 +377,20 @@ impl Turn<'_> {
         let open = self.of.store.open_calls(&self.of.id).await?;
         if open.is_empty() {
             // It may have been answered and not closed.
-            return Ok(match self.of.history.last() {
-                Some(answer @ Message::Assistant { .. }) => Next::End(Exit::Answered, answer.text()),
-                _ => Next::GoOn,
-            });
+            let answer = match self.of.history.last() {
+                Some(answer @ Message::Assistant { .. }) => answer.text(),
+                _ => return Ok(Next::GoOn),
+            };
+            self.announce(1, answer.clone());
+            return Ok(Next::End(Exit::Answered, answer));
         }
-        let all = self.of.history.iter().rev().find(|message| matches!(message, Message::Assistant { .. }));
-        let all: Vec<Call> = all.into_iter().flat_map(Message::calls).cloned().collect();
+        let last = self.of.history.iter().rev().find(|message| matches!(message, Message::Assistant { .. }));
+        let all: Vec<Call> = last.into_iter().flat_map(Message::calls).cloned().collect();
         let mut answered: Vec<CallId> =
             all.iter().filter(|call| !open.contains(call)).map(|call| call.id.clone()).collect();
+        // It was kept, and so was each result after it.
+        let ago = u32::try_from(answered.len()).unwrap_or(u32::MAX).saturating_add(1);
+        self.announce(ago, last.map(Message::text).unwrap_or_default());
         let wanted = all.iter().map(|call| Wanted::new(call, &self.of.told.tools)).collect();
         let groups = groups(wanted);
         let is_open = |wanted: &&Wanted| !answered.contains(&wanted.call().id);
@@ -463,8 +482,9 @@ impl Turn<'_> {
             finish: reply.map(|reply| finish_word(&reply.finish).to_owned()),
             usage: reply.map(|reply| reply.usage),
         };
-        let step = Step { entries: vec![entry], spent: std::mem::take(&mut self.spent) };
-        self.of.store.append(&self.of.id, step).await?;
+        let (spent, letters) = (std::mem::take(&mut self.spent), std::mem::take(&mut self.told_of));
+        self.of.store.append(&self.of.id, Step { entries: vec![entry], spent, letters }).await?;
+        self.kept += 1;
         self.of.history.push(message);
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
-use hermes_gateway::Platform;
+use hermes_gateway::{Platform, Target};
 use hermes_types::{BackendName, EnvName};
 
 /// An AI agent whose commands run where you choose, with the permission you give.
@@ -85,6 +85,8 @@ pub enum Command {
         #[command(subcommand)]
         action: GatewayAction,
     },
+    /// Say something in a chat that nobody asked for there
+    Send(SendArgs),
     /// Let people of chats in
     Pairing {
         /// What to do.
@@ -147,6 +149,29 @@ pub struct PlaceArgs {
     /// The session whose directory, variables and functions it gets; '' leaves nothing behind [default: this directory]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
+}
+
+/// A message and where it goes.
+#[derive(Debug, clap::Args)]
+pub struct SendArgs {
+    /// Where to: PLATFORM for its home channel, PLATFORM:CHAT, PLATFORM:CHAT:THREAD, all for every home channel, or local for
+    /// nowhere [default: the home channel]
+    #[arg(long, short, value_name = "TARGET")]
+    pub to: Option<Target>,
+    /// What to say; `-` or nothing reads it from standard input
+    pub text: Option<String>,
+    /// Say what is in this file; `-` is standard input
+    #[arg(long, short, value_name = "PATH", conflicts_with = "text")]
+    pub file: Option<PathBuf>,
+    /// A line to say before it
+    #[arg(long, short, value_name = "LINE")]
+    pub subject: Option<String>,
+    /// List the home channels instead
+    #[arg(long, short, conflicts_with_all = ["to", "text", "file", "subject"])]
+    pub list: bool,
+    /// Say nothing when all is well
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// What to do with the gateway.

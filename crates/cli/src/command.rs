@@ -12,6 +12,7 @@ pub(crate) mod keep_proxy;
 pub(crate) mod pairing;
 pub(crate) mod process;
 pub(crate) mod sandbox;
+pub(crate) mod send;
 pub(crate) mod sessions;
 pub(crate) mod shell;
 pub(crate) mod status;

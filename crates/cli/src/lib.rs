@@ -89,6 +89,7 @@ fn dispatch(command: Command, context: &Context) -> Result<ExitCode, Failure> {
         Command::Sessions { action } => command::sessions::run(action, context),
         Command::Approvals { action } => command::approvals::run(action, context),
         Command::Gateway { action } => command::gateway::run(action, context),
+        Command::Send(args) => command::send::run(args, context),
         Command::Pairing { action } => command::pairing::run(action, context),
         Command::Status => command::status::run(context),
         Command::Doctor { live, yes } => {

@@ -173,6 +173,7 @@ impl Lines {
 
     fn event(&mut self, event: &Event) -> Vec<Piece> {
         match event {
+            Event::Answering { .. } => Vec::new(),
             Event::Text(text) if self.manner.answer == Answer::Elsewhere => {
                 self.held.push_str(text);
                 Vec::new()

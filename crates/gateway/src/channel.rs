@@ -116,7 +116,7 @@ pub struct Post {
     /// Files that go with it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub files: Vec<Enclosure>,
-    /// The message it replaces, if it is not one of its own.
+    /// The mark of the part whose message it replaces. Where that was not sent, or is gone, it is a message of its own.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub replaces: Option<String>,
 }

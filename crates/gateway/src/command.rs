@@ -9,7 +9,7 @@ pub enum Command {
     /// Begin a new conversation.
     New,
     /// End what is under way.
-    Stop,
+    Stop(Extent),
     /// Tell how things are.
     Status,
     /// Say yes to a question.
@@ -71,6 +71,15 @@ pub enum Scope {
     Session,
     /// From now on.
     Always,
+}
+
+/// How much is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// The answer that is under way.
+    Answer,
+    /// And what is worked on beside the conversation.
+    Everything,
 }
 
 /// A model that is to answer.
@@ -143,7 +152,7 @@ pub static ALL: [Known; 20] = {
     use Rights::{Admin, Everybody};
     [
         known("new", &["reset"], "", "begin a new conversation", Everybody, Works),
-        known("stop", &[], "", "end the answer that is under way", Everybody, Works),
+        known("stop", &[], "[all]", "end the answer that is under way, or all that is", Everybody, Works),
         known("status", &[], "", "the conversation, its model and its place", Everybody, Works),
         known(
             "approve",
@@ -215,7 +224,7 @@ impl Command {
     pub fn known(&self) -> Option<&'static Known> {
         Known::find(match self {
             Self::New => "new",
-            Self::Stop => "stop",
+            Self::Stop(_) => "stop",
             Self::Status => "status",
             Self::Approve { .. } => "approve",
             Self::Deny { .. } => "deny",
@@ -308,7 +317,8 @@ fn meant(known: &'static Known, rest: &str) -> Option<Command> {
         "title" => Command::Title(text()),
         "resume" => Command::Resume(text()),
         "new" => Command::New,
-        "stop" => Command::Stop,
+        "stop" if rest.eq_ignore_ascii_case("all") => Command::Stop(Extent::Everything),
+        "stop" => Command::Stop(Extent::Answer),
         "status" => Command::Status,
         "retry" => Command::Retry,
         "usage" => Command::Usage,
@@ -396,7 +406,8 @@ mod tests {
             ("/new", Some(Command::New)),
             ("  /NEW@hermes_bot  ", Some(Command::New)),
             ("/reset", Some(Command::New)),
-            ("/stop now", Some(Command::Stop)),
+            ("/stop now", Some(Command::Stop(Extent::Answer))),
+            ("/stop ALL", Some(Command::Stop(Extent::Everything))),
             ("/status", Some(Command::Status)),
             ("/retry", Some(Command::Retry)),
             ("/usage", Some(Command::Usage)),

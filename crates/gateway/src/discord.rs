@@ -41,6 +41,18 @@ pub use settings::{Bots, Channels, CommandSync, Mentions, Override, ReplyTo, Set
 
 /// Messages of ours that are remembered.
 const SENT: usize = 2000;
+/// How Discord takes messages.
+pub const MANNERS: Manners = Manners {
+    longest: 2000,
+    unit: Unit::Chars,
+    edits: true,
+    buttons: true,
+    typing: Duration::from_secs(10),
+    pace: Duration::from_millis(1200),
+    most_files: 10,
+    // More on servers that were boosted, which messages do not tell.
+    largest_file: 10 * 1024 * 1024,
+};
 /// Reactions and commands that are remembered.
 const MARKED: usize = 2000;
 
@@ -150,17 +162,7 @@ impl Channel for Discord {
     }
 
     fn manners(&self) -> Manners {
-        Manners {
-            longest: 2000,
-            unit: Unit::Chars,
-            edits: true,
-            buttons: true,
-            typing: Duration::from_secs(10),
-            pace: Duration::from_millis(1200),
-            most_files: 10,
-            // More for servers that were boosted, which messages do not tell.
-            largest_file: 10 * 1024 * 1024,
-        }
+        MANNERS
     }
 
     fn run<'a>(&'a self, desk: Desk, stop: CancellationToken) -> Waiting<'a, Result<(), Unfit>> {

@@ -1,10 +1,10 @@
 //! The way of a letter: known already, let in, kept, and given to its session.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hermes_agent::Event;
+use hermes_agent::{Event, Questions};
 use hermes_store::{Answer, Choice, LetterId, NewLetter, Store, TurnId};
 use hermes_types::{Person, SessionKey};
 use serde_json::json;
@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::audit::Audit;
-use crate::channel::{Arrival, Channel, Desk, Health, Incoming, Post, Unfit};
+use crate::beside::Beside;
+use crate::channel::{Arrival, Channel, Desk, Health, Incoming, Post, Sign, Unfit, Waiting};
 use crate::clock::now;
 use crate::depot::{self, Depot};
 use crate::house::House;
@@ -23,7 +24,8 @@ use crate::limit::{Limiter, Pace};
 use crate::media::Media;
 use crate::office::Office;
 use crate::people::{Admission, Behavior, People, Tier};
-use crate::session::{self, Busy, Item, MAILBOX, Session};
+use crate::reset::Reset;
+use crate::session::{self, Busy, Item, MAILBOX, Session, Showing};
 
 /// Letters and presses that may wait to be looked at.
 const ARRIVALS: usize = 256;
@@ -48,6 +50,10 @@ pub struct Rules {
     pub busy: Busy,
     /// How much one person may say.
     pub pace: Pace,
+    /// What is seen of work that is under way.
+    pub showing: Showing,
+    /// When a conversation that nobody went on with is over.
+    pub reset: Reset,
     /// What becomes of files.
     pub media: Media,
 }
@@ -68,11 +74,16 @@ pub(crate) struct Shared {
     pub(crate) house: Arc<dyn House>,
     pub(crate) sharing: Sharing,
     pub(crate) busy: Busy,
+    pub(crate) showing: Showing,
     pub(crate) people: People,
     /// Copies of files on their way.
     pub(crate) depot: Depot,
     /// Directories of places whose files may be sent, besides the ones they work in.
     pub(crate) besides: Vec<String>,
+    pub(crate) reset: Reset,
+    pub(crate) beside: Beside,
+    /// Conversations in which nobody is asked. It is kept nowhere else.
+    waived: Mutex<HashSet<SessionKey>>,
     audit: Audit,
     sessions: Mutex<HashMap<SessionKey, mpsc::Sender<Item>>>,
     tasks: TaskTracker,
@@ -99,7 +110,11 @@ impl Gateway {
             house,
             sharing: rules.sharing,
             busy: rules.busy,
+            showing: rules.showing,
             people,
+            reset: rules.reset,
+            beside: Beside::default(),
+            waived: Mutex::default(),
             audit,
             sessions: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -237,9 +252,23 @@ impl Gateway {
         match self.limiter.take(&person) {
             Ok(()) => shared.give(&key, shared.item(id, letter, tier, None)).await,
             Err(wait) => {
-                let text =
-                    format!("that is too much at once; say it again in {} seconds", wait.as_secs() + 1);
-                shared.refuse(id, &key, &letter, &text).await;
+                let seconds = wait.left.as_secs() + 1;
+                let text = format!(
+                    "that is too much at once: neither this nor what follows is read; say it again in {seconds} seconds"
+                );
+                if wait.is_new {
+                    shared.refuse(id, &key, &letter, &text).await;
+                } else {
+                    shared.done(id).await;
+                }
+                // Each one shows that it was not read.
+                let channel = Arc::clone(&shared.channel);
+                shared.aside(async move {
+                    match &letter.interaction {
+                        Some(interaction) => channel.whisper(interaction, &text).await,
+                        None => channel.mark(&letter, Sign::Failed).await,
+                    }
+                });
             }
         }
     }
@@ -345,30 +374,31 @@ impl Shared {
     fn item(&self, id: LetterId, letter: Letter, tier: Tier, turn: Option<TurnId>) -> Item {
         let person = letter.room.platform.person(&letter.sender.id);
         let approvers = self.people.approvers(letter.room.platform, &letter.sender);
-        Item { id, letter, person, tier, approvers, turn, note: None }
+        Item { id, letter, person, tier, approvers, turn, notes: Vec::new() }
     }
 
     /// Gives something to a session, whose task is begun if there is none.
-    pub(crate) async fn give(self: &Arc<Self>, key: &SessionKey, item: Item) {
-        if item.letter.room.kind == RoomKind::Thread {
-            self.joined(&item.letter.room).await;
-        }
-        let refused = {
-            let mut sessions = self.sessions();
-            let mailbox = sessions.entry(key.clone()).or_insert_with(|| {
-                let (mailbox, items) = mpsc::channel(MAILBOX);
-                let room = item.letter.room.clone();
-                let session = Session::new(Arc::clone(self), key.clone(), items, room);
-                self.tasks.spawn(session.run());
-                mailbox
-            });
-            mailbox.try_send(item).err()
-        };
-        if let Some(refused) = refused {
-            let item = refused.into_inner();
-            let text = "too much is waiting here already; say it again later";
-            self.refuse(item.id, key, &item.letter, text).await;
-        }
+    pub(crate) fn give<'a>(self: &'a Arc<Self>, key: &'a SessionKey, item: Item) -> Waiting<'a, ()> {
+        Box::pin(async move {
+            if item.letter.room.kind == RoomKind::Thread {
+                self.joined(&item.letter.room).await;
+            }
+            let refused = {
+                let mut sessions = self.sessions();
+                let mailbox = sessions.entry(key.clone()).or_insert_with(|| {
+                    let (mailbox, items) = mpsc::channel(MAILBOX);
+                    let session = Session::new(Arc::clone(self), key.clone(), items, &item.letter);
+                    self.tasks.spawn(session.run());
+                    mailbox
+                });
+                mailbox.try_send(item).err()
+            };
+            if let Some(refused) = refused {
+                let item = refused.into_inner();
+                let text = "too much is waiting here already; say it again later";
+                self.refuse(item.id, key, &item.letter, text).await;
+            }
+        })
     }
 
     /// Lets the task of a session go, unless something came meanwhile.
@@ -403,7 +433,7 @@ impl Shared {
     }
 
     /// Says something in a room that belongs to no session.
-    async fn tell(&self, room: &Room, text: &str) {
+    pub(crate) async fn tell(&self, room: &Room, text: &str) {
         let post = Post { text: text.to_owned(), ..Post::default() };
         let key = SessionKey::new(String::new());
         let part = session::part(&self.channel, &key, &room.chat, None, &post);
@@ -417,6 +447,32 @@ impl Shared {
     pub(crate) fn sends(&self, key: &SessionKey, person: &Person, file: &str, size: u64) {
         let what = json!({ "person": person, "session": key, "file": file, "size": size });
         self.audit.note("send", &what);
+    }
+
+    /// Whether people are asked in a session.
+    pub(crate) fn questions(&self, key: &SessionKey) -> Questions {
+        if self.waived().contains(key) { Questions::Waived } else { Questions::Asked }
+    }
+
+    /// Asks nothing in a session, or asks again, and says which.
+    pub(crate) fn waive(&self, key: &SessionKey, person: &Person) -> Questions {
+        let was_waived = self.waived().remove(key);
+        if !was_waived {
+            self.waived().insert(key.clone());
+        }
+        let questions = self.questions(key);
+        let what = json!({ "person": person, "session": key, "asks": questions == Questions::Asked });
+        self.audit.note("yolo", &what);
+        questions
+    }
+
+    /// Asks in a session whatever was said before.
+    pub(crate) fn ask_again(&self, key: &SessionKey) {
+        self.waived().remove(key);
+    }
+
+    fn waived(&self) -> MutexGuard<'_, HashSet<SessionKey>> {
+        self.waived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hears what happens in a turn.

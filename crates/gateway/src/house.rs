@@ -34,6 +34,13 @@ pub trait House: Send + Sync + fmt::Debug {
     /// What the model is told first.
     fn told(&self, setup: &Setup, model: &str, room: &Room) -> Told;
 
+    /// Whether something runs in the place of a session that was told to run on. What cannot be known may be so.
+    fn is_busy<'a>(&'a self, key: &'a SessionKey, room: &'a Room, person: &'a Person) -> Waiting<'a, bool>;
+
+    /// Starts hermes anew, as soon as what is under way has ended, and says so in a room. The message that asked for it is the mark
+    /// that it is said once.
+    fn restart(&self, room: &Room, message: &str) -> Result<(), String>;
+
     /// Ends the place of a session with all that is in it.
     fn clear<'a>(&'a self, key: &'a SessionKey, room: &'a Room) -> Waiting<'a, Result<(), String>>;
 }

@@ -47,6 +47,20 @@ pub fn is_shared(room: &Room, sharing: Sharing) -> bool {
     }
 }
 
+/// What stands between the key of a chat and what was asked for beside its conversation.
+const TASK: &str = ":task:";
+
+/// The session of what a message asked for beside the conversation of a chat.
+pub fn task_key(chat: &SessionKey, message: &str) -> SessionKey {
+    SessionKey::new(format!("{}{TASK}{message}", chat.as_str()))
+}
+
+/// The chat beside whose conversation a session works, if it is such a one.
+pub fn chat_of(key: &SessionKey) -> Option<SessionKey> {
+    let (chat, _message) = key.as_str().rsplit_once(TASK)?;
+    Some(SessionKey::new(chat))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +75,14 @@ mod tests {
             parent: None,
             name: None,
         }
+    }
+
+    #[test]
+    fn what_is_done_beside_a_conversation_has_a_key_of_its_own() {
+        let chat = session_key(&room(RoomKind::Dm, "77", None), "u1", Sharing::default());
+        let task = task_key(&chat, "900");
+        assert_eq!(task.as_str(), "agent:main:discord:dm:77:task:900");
+        assert_eq!((chat_of(&task), chat_of(&chat)), (Some(chat.clone()), None));
     }
 
     #[test]

@@ -3,6 +3,9 @@
 use hermes_types::{Person, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::channel::Manners;
+use crate::discord;
+
 /// A platform that people chat on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -25,6 +28,20 @@ impl Platform {
     /// The platform with this word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|platform| platform.word() == word)
+    }
+
+    /// How it takes messages.
+    pub const fn manners(self) -> Manners {
+        match self {
+            Self::Discord => discord::MANNERS,
+        }
+    }
+
+    /// Whether a chat there could be called so.
+    pub fn has(self, chat: &str) -> bool {
+        match self {
+            Self::Discord => !chat.is_empty() && chat.bytes().all(|byte| byte.is_ascii_digit()),
+        }
     }
 
     /// Somebody with this id there. No id means the same person on two platforms.

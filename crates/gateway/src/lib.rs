@@ -8,9 +8,11 @@
 //! to the one who wrote it; words of two people are never put together. Each session has one task that works on it, and one key,
 //! which one function makes.
 //!
-//! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does, [`people`] for who is let in.
+//! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does, [`people`] for who is let in,
+//! `session` for how a letter is worked on, and `live` below it for what is seen of that before it is done.
 
 pub mod audit;
+mod beside;
 pub mod channel;
 mod clock;
 pub mod command;
@@ -24,9 +26,11 @@ pub mod limit;
 pub mod media;
 mod office;
 pub mod people;
+pub mod reset;
 mod session;
 pub mod silence;
 pub mod split;
+pub mod target;
 
 pub use audit::Audit;
 pub use channel::{Arrival, Channel, Desk, Health, Incoming, Manners, Post, Undelivered};
@@ -38,6 +42,8 @@ pub use letter::{Letter, Platform, Press, Room, RoomKind, Sender};
 pub use limit::Limiter;
 pub use media::Media;
 pub use people::{Admission, People, Tier};
-pub use session::Busy;
+pub use reset::Reset;
+pub use session::{Busy, Progress, Showing};
 pub use silence::is_silence;
 pub use split::split;
+pub use target::{Address, NoWay, Target};

@@ -38,6 +38,17 @@ pub struct Limiter {
 struct Bucket {
     tokens: f64,
     at: Instant,
+    /// Whether they were told that they have to wait.
+    is_told: bool,
+}
+
+/// Somebody has to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// How long.
+    pub left: Duration,
+    /// Whether they hear of this wait for the first time.
+    pub is_new: bool,
 }
 
 impl Limiter {
@@ -47,21 +58,30 @@ impl Limiter {
     }
 
     /// Takes a message of somebody, or tells how long they have to wait.
-    pub fn take(&self, person: &Person) -> Result<(), Duration> {
+    pub fn take(&self, person: &Person) -> Result<(), Wait> {
         if self.pace.per_minute == 0 {
             return Ok(());
         }
         let now = Instant::now();
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = Bucket { tokens: self.capacity(), at: now };
-        let tokens = buckets.get(person).map_or(full.tokens, |bucket| self.filled(bucket, now));
-        if tokens < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - tokens) / self.per_second()));
-        }
+        let (tokens, was_told) = match buckets.get_mut(person) {
+            None => (self.capacity(), false),
+            Some(bucket) => {
+                let tokens = self.filled(bucket, now);
+                if tokens < 1.0 {
+                    let is_new = !std::mem::replace(&mut bucket.is_told, true);
+                    let left = Duration::from_secs_f64((1.0 - tokens) / self.per_second());
+                    return Err(Wait { left, is_new });
+                }
+                (tokens, bucket.is_told)
+            }
+        };
         if !buckets.contains_key(person) && buckets.len() >= self.most {
             self.forget(&mut buckets, now);
         }
-        buckets.insert(person.clone(), Bucket { tokens: tokens - 1.0, at: now });
+        // Whoever goes on as before is in the same wait.
+        let is_told = was_told && tokens < self.capacity();
+        buckets.insert(person.clone(), Bucket { tokens: tokens - 1.0, at: now, is_told });
         Ok(())
     }
 
@@ -101,16 +121,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn somebody_who_sends_too_fast_waits_and_others_do_not() {
         let limiter = Limiter::new(Pace::default());
-        assert_eq!((0..20).filter(|_| limiter.take(&person(1)).is_ok()).count(), 10);
-        assert_eq!(limiter.take(&person(1)), Err(Duration::from_secs(2)));
+        let wait = |seconds, is_new| Err(Wait { left: Duration::from_secs(seconds), is_new });
+        assert_eq!((0..10).filter(|_| limiter.take(&person(1)).is_ok()).count(), 10);
+        assert_eq!(limiter.take(&person(1)), wait(2, true));
+        assert_eq!(limiter.take(&person(1)), wait(2, false));
         assert_eq!(limiter.take(&person(2)), Ok(()));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(limiter.take(&person(1)), Err(Duration::from_secs(1)));
+        assert_eq!(limiter.take(&person(1)), wait(1, false));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(limiter.take(&person(1)), Ok(()));
-        assert!(limiter.take(&person(1)).is_err());
+        assert_eq!(limiter.take(&person(1)), wait(2, false));
         tokio::time::advance(Duration::from_secs(3_600)).await;
-        assert_eq!((0..20).filter(|_| limiter.take(&person(1)).is_ok()).count(), 10);
+        assert_eq!((0..10).filter(|_| limiter.take(&person(1)).is_ok()).count(), 10);
+        assert_eq!(limiter.take(&person(1)), wait(2, true));
     }
 
     #[tokio::test(start_paused = true)]

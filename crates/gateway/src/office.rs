@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_store::{Delivery, Outgoing, Store};
-use tokio::sync::Notify;
+use hermes_store::{Delivery, Fate, Outgoing, Store};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -29,11 +29,17 @@ pub(crate) struct Office {
     channel: Arc<dyn Channel>,
     store: Store,
     wake: Notify,
+    delivered: watch::Sender<()>,
 }
 
 impl Office {
     pub(crate) fn new(channel: Arc<dyn Channel>, store: Store) -> Self {
-        Self { channel, store, wake: Notify::new() }
+        Self { channel, store, wake: Notify::new(), delivered: watch::Sender::new(()) }
+    }
+
+    /// Tells whenever it is known what became of something.
+    pub(crate) fn delivered(&self) -> watch::Receiver<()> {
+        self.delivered.subscribe()
     }
 
     /// Says that there is something to deliver.
@@ -46,6 +52,8 @@ impl Office {
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut busy = HashSet::new();
         let mut chats = JoinSet::new();
+        // Other programs write here too.
+        let mut news = self.store.news();
         loop {
             for (chat, parts) in self.waiting(&busy).await {
                 busy.insert(chat.clone());
@@ -60,6 +68,7 @@ impl Office {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.wake.notified() => {}
+                () = news.next() => {}
                 Some(done) = chats.join_next() => {
                     if let Ok(chat) = done {
                         busy.remove(&chat);
@@ -94,10 +103,14 @@ impl Office {
         };
         // No other part of any store has it, also when a store is begun anew.
         let mark = format!("{:x}-{:x}", part.created.seconds(), part.id.number());
+        let mut replaced = match &post.replaces {
+            Some(mark) => self.sent_as(mark).await,
+            None => None,
+        };
         let mut doubtful = part.doubtful.is_some();
         let mut pause = PAUSE;
         loop {
-            if doubtful && post.replaces.is_none() {
+            if doubtful && replaced.is_none() {
                 match self.channel.find(&part.chat, &post, &mark).await {
                     Found::There(message) => return self.end(&part, &post, Delivery::Sent(message)).await,
                     Found::NotThere => {}
@@ -113,7 +126,7 @@ impl Office {
                 tokio::time::sleep(STORE_PAUSE).await;
                 continue;
             }
-            let sent = match &post.replaces {
+            let sent = match &replaced {
                 Some(message) => {
                     self.channel.edit(&part.chat, message, &post).await.map(|()| message.clone())
                 }
@@ -121,6 +134,11 @@ impl Office {
             };
             match sent {
                 Ok(message) => return self.end(&part, &post, Delivery::Sent(message)).await,
+                Err(Undelivered::Never(why)) if replaced.is_some() => {
+                    tracing::info!(chat = part.chat, why, "a message cannot be changed and is sent anew");
+                    replaced = None;
+                    continue;
+                }
                 Err(Undelivered::Never(why)) => {
                     tracing::warn!(chat = part.chat, why, "a message cannot be delivered");
                     return self.end(&part, &post, Delivery::Failed(why)).await;
@@ -165,6 +183,20 @@ impl Office {
         }
     }
 
+    /// What the platform calls the message of a mark. Parts of a chat come in their order, so it was sent or never will be.
+    async fn sent_as(&self, mark: &str) -> Option<String> {
+        loop {
+            match self.store.fate(mark).await {
+                Ok(Some(Fate::Sent(message))) => return Some(message),
+                Ok(_) => return None,
+                Err(error) => {
+                    tracing::error!(%error, "nothing can be delivered");
+                    tokio::time::sleep(STORE_PAUSE).await;
+                }
+            }
+        }
+    }
+
     /// Keeps what is known about a part; says whether that was done.
     async fn note(&self, part: &Outgoing, delivery: Delivery) -> bool {
         while let Err(error) = self.store.delivered(part.id, delivery.clone(), now()).await {
@@ -174,6 +206,7 @@ impl Office {
             }
             tokio::time::sleep(STORE_PAUSE).await;
         }
+        self.delivered.send_replace(());
         true
     }
 }

@@ -2,6 +2,7 @@
 
 mod ask;
 mod files;
+mod live;
 mod obey;
 mod words;
 
@@ -10,20 +11,24 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying};
+use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying, Untold};
 use hermes_store::{LetterId, Store, TurnId};
-use hermes_types::{Attendance, Person, SessionKey};
+use hermes_types::{Attendance, Message, Person, SessionKey};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::beside::Task;
 use crate::channel::{Channel, Sign, Waiting};
 use crate::clock::now;
 use crate::command::{self, Command};
 use crate::gateway::Shared;
 use crate::house::Visit;
-use crate::letter::{Letter, ReplyPlace, Room};
+use crate::letter::{Letter, ReplyPlace};
 use crate::people::Tier;
 use ask::ChatAsk;
 pub(crate) use ask::{answered, pressed};
+use files::Carrier;
+use live::Live;
+pub use live::{Progress, Showing};
 pub(crate) use words::{part, parts};
 
 /// Letters that wait for a session; whoever sends more is told so.
@@ -62,7 +67,7 @@ pub(crate) struct Item {
     /// The turn that began to answer it before hermes was restarted.
     pub(crate) turn: Option<TurnId>,
     /// What is said with the answer.
-    pub(crate) note: Option<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// What is done about a letter while another one is worked on.
@@ -83,6 +88,8 @@ pub(crate) struct Session {
     mailbox: mpsc::Receiver<Item>,
     /// What is next, before what is in the mailbox.
     next: VecDeque<Item>,
+    /// What was said during the turn that is under way, for the model to hear in it.
+    steering: Vec<Item>,
     hands: Option<Arc<Hands>>,
     conversation: Option<Conversation>,
     ask: Arc<ChatAsk>,
@@ -90,6 +97,8 @@ pub(crate) struct Session {
     model: Option<String>,
     /// What was answered last.
     last: Option<Item>,
+    /// What is worked on here, if it is beside the conversation of a chat.
+    task: Option<Task>,
 }
 
 impl Session {
@@ -97,14 +106,17 @@ impl Session {
         shared: Arc<Shared>,
         key: SessionKey,
         mailbox: mpsc::Receiver<Item>,
-        room: Room,
+        first: &Letter,
     ) -> Self {
-        let ask = Arc::new(ChatAsk::new(Arc::clone(&shared), key.clone(), room));
+        let ask = Arc::new(ChatAsk::new(Arc::clone(&shared), key.clone(), first.room.clone()));
+        let task = shared.beside.enter(&key, words::title(&first.text));
         Self {
+            task,
             shared,
             key,
             mailbox,
             next: VecDeque::new(),
+            steering: Vec::new(),
             hands: None,
             conversation: None,
             ask,
@@ -113,8 +125,38 @@ impl Session {
         }
     }
 
-    /// Works until there was nothing to do for a while, and nothing is awaited.
+    /// Works until there is nothing to do.
     pub(crate) async fn run(mut self) {
+        match self.task.clone() {
+            Some(task) => self.complete(&task).await,
+            None => self.serve().await,
+        }
+    }
+
+    /// Works on one letter and on all that comes of it. Nothing is left of it then but the answer.
+    async fn complete(&mut self, task: &Task) {
+        // The letter is there as soon as the session is.
+        let Some(item) = self.mailbox.recv().await else { return };
+        let room = item.letter.room.clone();
+        self.take(item).await;
+        while let Some(hands) = self.hands.clone().filter(|hands| hands.awaits_notice()) {
+            tokio::select! {
+                biased;
+                () = task.stop.cancelled() => break,
+                // Whoever comes next finds what runs in the place.
+                None = self.mailbox.recv() => return,
+                notice = hands.notice() => self.hear(&notice).await,
+            }
+        }
+        if let Err(why) = self.finish("done", &room).await {
+            tracing::warn!(why, "something is left of what was worked on beside a conversation");
+        }
+        self.shared.beside.leave(&self.key);
+        self.shared.leave(&self.key, &self.mailbox);
+    }
+
+    /// Works until there was nothing to do for a while, and nothing is awaited.
+    async fn serve(&mut self) {
         loop {
             if let Some(item) = self.next.pop_front() {
                 self.take(item).await;
@@ -159,9 +201,32 @@ impl Session {
             return self.say(&item, &why).await;
         }
         self.ask.enter(&item);
-        match Command::read(&item.letter).filter(|_| item.turn.is_none()) {
+        match Command::read(&item.letter).filter(|_| item.turn.is_none() && self.task.is_none()) {
             Some(command) => self.obey(item, command).await,
-            None => self.answer(item).await,
+            None => {
+                self.begin_anew_if_due(&mut item).await;
+                self.answer(item).await;
+            }
+        }
+    }
+
+    /// Ends a conversation that nobody went on with, before a letter is answered in it.
+    async fn begin_anew_if_due(&mut self, item: &mut Item) {
+        let Ok(Some(current)) = self.store().current(&self.key).await else { return };
+        let Some(over) = self.shared.reset.over(current.touched, item.letter.sent.min(now())) else { return };
+        // What is not done is gone on with first, whoever began it.
+        let is_done = item.turn.is_none() && matches!(self.store().turn(&current.id).await, Ok(None));
+        let room = &item.letter.room;
+        if !is_done || self.shared.house.is_busy(&self.key, room, &item.person).await {
+            return;
+        }
+        let left = self.finish(over.word(), room).await.err();
+        if let Some(why) = &left {
+            tracing::warn!(why, "a conversation that is over could not be put away");
+        }
+        if self.shared.reset.notify {
+            item.notes.push(over.told());
+            item.notes.extend(left);
         }
     }
 
@@ -179,7 +244,7 @@ impl Session {
                 Err(error) => {
                     tracing::warn!(%error, attempt, "a thread could not be opened");
                     if matches!(error, crate::Undelivered::Never(_)) || attempt + 1 == TRIES {
-                        item.note = Some(format!("no thread could be opened for this: {error}"));
+                        item.notes.push(format!("no thread could be opened for this: {error}"));
                         break;
                     }
                     tokio::time::sleep(Duration::from_secs(u64::from(attempt) + 1)).await;
@@ -201,7 +266,8 @@ impl Session {
 
     /// Answers a letter with words of ours.
     async fn say(&self, item: &Item, text: &str) {
-        let parts = words::parts(&self.shared.channel, &self.key, &item.letter, text);
+        let text = words::headed(self.task.as_ref(), text);
+        let parts = words::parts(&self.shared.channel, &self.key, &item.letter, &text);
         if let Err(error) = self.store().reply(vec![item.id], parts, now()).await {
             tracing::error!(%error, "an answer cannot be kept");
         }
@@ -213,7 +279,7 @@ impl Session {
     }
 
     /// Has a letter answered by the model.
-    async fn answer(&mut self, item: Item) {
+    async fn answer(&mut self, mut item: Item) {
         let (channel, letter) = (Arc::clone(self.channel()), item.letter.clone());
         // Nothing waits for the platform but what is shown after it.
         let seen = tokio::spawn(async move {
@@ -239,6 +305,8 @@ impl Session {
                 None => channel.mark(&letter, sign).await,
             }
         });
+        // They were said.
+        item.notes.clear();
         self.last = Some(item);
     }
 
@@ -259,12 +327,7 @@ impl Session {
         } else if item.turn.is_some() && self.is_done(item).await? {
             return Ok(Exit::Answered);
         }
-        let mut ended = self.attend(item, Begin::Letter).await?;
-        // What the model was not told while it worked is said to it now.
-        while let Some(text) = ended.untold.take().filter(|_| ended.exit != Exit::Interrupted) {
-            ended = self.attend(item, Begin::Words(&text)).await?;
-        }
-        Ok(ended.exit)
+        Ok(self.attend(item, Begin::Letter).await?.exit)
     }
 
     /// Whether a letter was answered meanwhile.
@@ -283,11 +346,20 @@ impl Session {
             Begin::Letter => vec![item.id],
             Begin::Words(_) | Begin::Left => Vec::new(),
         };
+        let live = self.live(item, &conversation, begin).await;
         let mut control = Control::by_mail(Mail { letters, reply: None });
-        control.mail.reply = Some(self.reply(item, &hands, &control));
+        if let Some(task) = &self.task {
+            control.stop = task.stop.clone();
+        }
+        let carrier =
+            Carrier { hands: Arc::clone(&hands), stop: control.stop.clone(), person: item.person.clone() };
+        control.mail.reply = Some(self.reply(item, Arc::clone(&live), carrier));
         let shared = Arc::clone(&self.shared);
-        let (key, person) = (self.key.clone(), item.person.clone());
-        let watch = move |event: Event| shared.heard(&key, &person, &event);
+        let (key, person, shown) = (self.key.clone(), item.person.clone(), Arc::clone(&live));
+        let watch = move |event: Event| {
+            shared.heard(&key, &person, &event);
+            shown.hear(&event);
+        };
         let shared = Arc::clone(&self.shared);
         let ended = {
             let mut turn: Waiting<'_, _> = match begin {
@@ -317,6 +389,11 @@ impl Session {
             }
         };
         self.conversation = Some(conversation);
+        live.halt().await;
+        match &ended {
+            Ok(Some(ended)) => self.go_on_with(ended.untold.clone(), &ended.exit).await,
+            _ => self.go_on_with(control.untold(), &Exit::Answered).await,
+        }
         match ended {
             Ok(Some(ended)) => Ok(ended),
             Ok(None) => Err("there was nothing to go on with".to_owned()),
@@ -324,27 +401,58 @@ impl Session {
         }
     }
 
+    /// What will be seen of a turn, also of one that was begun before.
+    async fn live(&self, item: &Item, conversation: &Conversation, begin: Begin<'_>) -> Arc<Live> {
+        let open = match begin {
+            Begin::Letter | Begin::Words(_) => None,
+            Begin::Left => self.store().turn(conversation.id()).await.ok().flatten(),
+        };
+        let past = open.map_or_else(
+            || (now(), Vec::new()),
+            |open| {
+                let since = conversation.history().iter().rev();
+                let since = since.take_while(|message| !matches!(message, Message::User { .. }));
+                (open.started, since.flat_map(Message::calls).map(|call| call.id.clone()).collect())
+            },
+        );
+        Live::begin(
+            Arc::clone(&self.shared),
+            self.key.clone(),
+            item.letter.clone(),
+            Arc::clone(&self.ask),
+            self.task.clone(),
+            past,
+        )
+    }
+
     /// What is written back when a turn ends.
-    fn reply(&self, item: &Item, hands: &Arc<Hands>, control: &Control) -> Replying {
-        let (shared, key, letter) = (Arc::clone(&self.shared), self.key.clone(), item.letter.clone());
-        let (hands, stop) = (Arc::clone(hands), control.stop.clone());
-        let notes = [words::lateness(&letter, now(), LATE), item.note.clone()];
-        let notes: Vec<String> = notes.into_iter().flatten().collect();
-        let reply = Arc::new((shared, key, letter, hands, stop, notes, item.person.clone()));
+    fn reply(&self, item: &Item, live: Arc<Live>, carrier: Carrier) -> Replying {
+        let late = words::lateness(&item.letter, now(), LATE);
+        let notes: Vec<String> = late.into_iter().chain(item.notes.iter().cloned()).collect();
+        let how = Arc::new((live, notes, carrier));
         Arc::new(move |exit: &Exit, text: &str| {
-            let (reply, exit, text) = (Arc::clone(&reply), exit.clone(), text.to_owned());
+            let (how, exit, text) = (Arc::clone(&how), exit.clone(), text.to_owned());
             Box::pin(async move {
-                let (shared, key, letter, hands, stop, notes, person) = &*reply;
-                let answer = files::go(shared, hands, &text, stop).await;
-                for (file, size) in &answer.files {
-                    shared.sends(key, person, &file.name, *size);
-                }
-                let text = words::reply(&exit, &answer, notes);
-                let mut parts = words::parts(&shared.channel, key, letter, &text);
-                parts.extend(words::enclosed(&shared.channel, key, letter, answer.files));
-                parts
+                let (live, notes, carrier) = &*how;
+                live.end(&exit, &text, notes, carrier).await
             })
         })
+    }
+
+    /// Answers next what the model was not told, each as if it had waited. What was told is answered by the turn that heard
+    /// it; what was meant for a turn that somebody ended has ended with it.
+    async fn go_on_with(&mut self, untold: Option<Untold>, exit: &Exit) {
+        let letters = untold.map(|untold| untold.letters).unwrap_or_default();
+        let untold = self.steering.drain(..).filter(|item| letters.contains(&item.id));
+        if *exit != Exit::Interrupted {
+            let waiting = std::mem::take(&mut self.next);
+            self.next = untold.chain(waiting).collect();
+            return;
+        }
+        drop(untold);
+        if let Err(error) = self.store().reply(letters, Vec::new(), now()).await {
+            tracing::error!(%error, "letters cannot be put away");
+        }
     }
 
     /// Hears something while a turn is under way.
@@ -356,8 +464,9 @@ impl Session {
             return self.clarify(item, wanted, control);
         }
         match (command, self.shared.busy) {
-            (Some(Command::Stop), _) => {
+            (Some(Command::Stop(extent)), _) => {
                 control.stop.cancel();
+                self.stop_beside(extent);
                 self.say(&item, "stopped").await;
             }
             (Some(Command::New), _) => {
@@ -409,18 +518,13 @@ impl Session {
         self.next.push_back(item);
     }
 
-    /// Lets the turn that is under way answer a letter too. One with files waits for a turn of its own, which fetches them.
+    /// Has the model told in the turn that is under way. What has files waits for a turn of its own, which fetches them.
     async fn steer(&mut self, item: Item, text: String, control: &Control) {
-        let turn = match self.shared.store.current(&self.key).await {
-            Ok(Some(session)) if item.letter.files.is_empty() => {
-                self.shared.store.turn(&session.id).await.ok().flatten()
-            }
-            _ => None,
-        };
-        match turn {
-            Some(turn) if self.shared.store.join_turn(item.id, turn.id).await.is_ok() => control.steer(text),
-            _ => self.wait(item).await,
+        if self.steering.len() >= MAILBOX || !item.letter.files.is_empty() {
+            return self.wait(item).await;
         }
+        control.steer_by(item.id, text);
+        self.steering.push(item);
     }
 
     /// Makes sure that there is a conversation, with hands that serve whoever wrote this.
@@ -442,6 +546,7 @@ impl Session {
             }
         };
         hands.serve(item.person.clone(), attendance);
+        hands.ask_people(self.shared.questions(&self.key));
         if self.conversation.is_some() {
             return Ok(());
         }

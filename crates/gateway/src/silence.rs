@@ -8,9 +8,24 @@ pub fn is_silence(reply: &str) -> bool {
     TOKENS.contains(&reply.trim())
 }
 
+/// Whether what was written of a reply so far may turn out to say that, or says nothing yet.
+pub fn may_be_silence(begun: &str) -> bool {
+    TOKENS.iter().any(|token| token.starts_with(begun.trim()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_become_a_token_is_held_back() {
+        for begun in ["", " ", "[", "[SIL", "[SILENT]\n", "NO", "NO ", "SILENT"] {
+            assert!(may_be_silence(begun), "{begun:?}");
+        }
+        for begun in ["[SILENT].", "No", "NO W", "SILENTLY", "I"] {
+            assert!(!may_be_silence(begun), "{begun:?}");
+        }
+    }
 
     #[test]
     fn only_a_whole_token_is_silence() {

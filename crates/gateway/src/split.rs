@@ -52,6 +52,17 @@ pub(crate) fn code(text: &str) -> Vec<Range<usize>> {
     map::all_code(text)
 }
 
+/// Cuts a text that is still being written. A code block that is open is closed, so that every message can be read.
+pub fn split_draft(text: &str, manners: &Manners) -> Vec<String> {
+    let text = without_blank_ends(text);
+    let map = Map::new(text, manners.longest, manners.unit);
+    let open = map.marks.last().and_then(|mark| mark.fence).and_then(|at| map.fences.get(at));
+    match open {
+        Some(fence) => split(&format!("{text}{}", fence.closing()), manners),
+        None => split(text, manners),
+    }
+}
+
 /// A line that ends a code block may have nothing behind it.
 fn numbered(part: String, n: usize, count: usize) -> String {
     let last = part.lines().next_back().unwrap_or_default().trim_start();

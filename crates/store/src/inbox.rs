@@ -125,11 +125,6 @@ impl Store {
         .await
     }
 
-    /// Lets a turn that is under way answer a letter too.
-    pub async fn join_turn(&self, letter: LetterId, turn: TurnId) -> Result<(), Error> {
-        self.write(move |transaction| join(transaction, &[letter], turn)).await
-    }
-
     /// Says something in chats, and is done with the letters it answers.
     pub async fn reply(
         &self,

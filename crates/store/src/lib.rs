@@ -46,7 +46,7 @@ pub use history::{Undone, Which};
 pub use inbox::{Letter, LetterId, NewLetter};
 pub use lock::Holder;
 pub use message::{Entry, Kept, Seq};
-pub use outbox::{Delivery, NewPart, Outgoing, PartId};
+pub use outbox::{Delivery, Fate, NewPart, Outgoing, PartId};
 pub use pairing::{Approving, Asked, Paired, Pending};
 pub use presence::Held;
 pub use question::{Answer, Answering, AskedBy, Choice, NewQuestion, Question, QuestionState};
@@ -58,3 +58,4 @@ pub use session::{
 pub use spending::{Cost, CostStatus, Day, Spent};
 pub use store::Store;
 pub use turn::{OpenTurn, Step, TurnId};
+pub use watch::News;

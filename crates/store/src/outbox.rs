@@ -1,7 +1,7 @@
 //! Parts: what is to be said in chats. Each is sent on its own, and its state says what is known about that.
 
 use hermes_types::{SessionKey, Timestamp};
-use rusqlite::{Row, Transaction, params};
+use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 
 use crate::error::{Error, Fault};
@@ -54,6 +54,17 @@ pub struct Outgoing {
     pub tries: u32,
     /// When a try began of which nobody knows how it ended.
     pub doubtful: Option<Timestamp>,
+}
+
+/// What is known about a part that was added once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It is still to be sent.
+    Waits,
+    /// It is there, under this name of the platform.
+    Sent(String),
+    /// It could not be sent.
+    Failed,
 }
 
 /// What came of a try to send a part.
@@ -118,11 +129,19 @@ impl Store {
         .await
     }
 
-    /// What the platform calls a part that was sent.
-    pub async fn delivered_as(&self, part: PartId) -> Result<Option<String>, Error> {
+    /// What became of the part with a mark; nothing if there is none.
+    pub async fn fate(&self, mark: &str) -> Result<Option<Fate>, Error> {
+        let mark = mark.to_owned();
         self.read(move |connection| {
-            let sql = "SELECT message FROM outbox WHERE n = ?1";
-            Ok(connection.prepare_cached(sql)?.query_row([part.0], |row| row.get(0))?)
+            let sql = "SELECT state, message FROM outbox WHERE mark = ?1";
+            let fate = |row: &Row<'_>| {
+                Ok(match (row.get::<_, String>(0)?.as_str(), row.get(1)?) {
+                    ("sent", Some(message)) => Fate::Sent(message),
+                    ("waiting" | "trying", _) => Fate::Waits,
+                    _ => Fate::Failed,
+                })
+            };
+            Ok(connection.prepare_cached(sql)?.query_row([mark], fate).optional()?)
         })
         .await
     }

@@ -25,7 +25,8 @@ const PAGE: usize = 1_000;
 pub struct TurnId(i64);
 
 impl TurnId {
-    pub(crate) fn number(self) -> i64 {
+    /// A number that no other turn has.
+    pub fn number(self) -> i64 {
         self.0
     }
 
@@ -34,19 +35,21 @@ impl TurnId {
     }
 }
 
-/// What is kept together: messages, and the calls of models that led to them.
+/// What is kept together: messages, the calls of models that led to them, and the letters that they tell of.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Step {
     /// The messages, in their order.
     pub entries: Vec<Entry>,
     /// The calls.
     pub spent: Vec<Spent>,
+    /// Letters that the open turn answers too, from now on.
+    pub letters: Vec<LetterId>,
 }
 
 impl Step {
     /// A step of one message that no model was asked for.
     pub fn one(message: Message, at: Timestamp) -> Self {
-        Self { entries: vec![Entry::new(message, at)], spent: Vec::new() }
+        Self { entries: vec![Entry::new(message, at)], ..Self::default() }
     }
 }
 
@@ -106,6 +109,7 @@ impl Store {
                 ours(&turn)?;
                 let sql = "UPDATE turns SET steps = steps + 1 WHERE n = ?1";
                 transaction.prepare_cached(sql)?.execute([turn.id.0])?;
+                inbox::join(transaction, &step.letters, turn.id)?;
             }
             for spent in &step.spent {
                 spending::record(transaction, n, spent)?;

@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use tokio::sync::watch;
 
 use crate::file;
+use crate::store::Store;
 
 /// How often another process's writes are looked for. The look is at shared memory, not at the disk.
 const BEAT: Duration = Duration::from_millis(100);
@@ -43,6 +44,29 @@ impl Changes {
             *is_looking = started.is_ok();
         }
         receiver
+    }
+}
+
+/// Tells that something may have been written, by whatever process.
+#[derive(Debug)]
+pub struct News(watch::Receiver<u64>);
+
+impl News {
+    /// Waits for a write since the last time. Writes that follow each other closely are told as one. Can be cancelled by whoever
+    /// looks for themselves then.
+    pub async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(BEAT).await;
+        self.0.mark_unchanged();
+    }
+}
+
+impl Store {
+    /// Tells of what is written from now on.
+    pub fn news(&self) -> News {
+        News(self.changes().listen())
     }
 }
 

@@ -1,5 +1,6 @@
 //! `hermes gateway`: chats, served by one process.
 
+pub(crate) mod anew;
 mod state;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -7,9 +8,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_gateway::limit::Pace;
-use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Rules, Sharing};
+use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Reset, Rules, Sharing, Showing};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,7 +23,7 @@ use crate::Context;
 use crate::args::GatewayAction;
 use crate::command::config::settings;
 use crate::config::file::make_home;
-use crate::config::keys::{BusyInput, Config};
+use crate::config::keys::{BusyInput, Config, ResetMode};
 use crate::failure::{Failure, Kind};
 use crate::screen::Format;
 use crate::wire;
@@ -40,15 +42,31 @@ pub(crate) fn run(action: GatewayAction, context: &Context) -> Result<ExitCode, 
             let config = settings(context)?;
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-            let code = runtime.block_on(serve(context, config));
+            let ended = runtime.block_on(serve(context, config));
             runtime.shutdown_background();
-            code
+            match ended? {
+                Ending::Over => Ok(ExitCode::SUCCESS),
+                Ending::Anew => Err(anew::start().into()),
+            }
         }
         GatewayAction::Status => status(context),
     }
 }
 
-async fn serve(context: &Context, config: &Config) -> Result<ExitCode, Failure> {
+/// What comes after a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Nothing.
+    Over,
+    /// The next one.
+    Anew,
+}
+
+async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
+    // What is told before all is ready is heard as well.
+    let mut term = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut again = signal(SignalKind::user_defined1())?;
     let home = context.home.path();
     make_home(home)?;
     let _lock = only_one(&home.join(LOCK), "a gateway already serves this home")?;
@@ -67,12 +85,88 @@ async fn serve(context: &Context, config: &Config) -> Result<ExitCode, Failure> 
         locks.push(only_one(&account_lock(context, account)?, "this bot is served by another gateway")?);
     }
     let store = wire::store::open(context).await?;
+    anew::tell(home, &store).await?;
     let logs = home.join("logs");
     fs::create_dir_all(&logs)?;
     let audit = Audit::open(&logs.join(AUDIT))?;
     let own = Context { home: context.home.clone(), screen: context.screen, loaded: context.reload() };
-    let house = Arc::new(ChatHouse::new(Arc::new(own), config.clone(), store.clone()));
-    let rules = Rules {
+    let house = Arc::new(ChatHouse::new(Arc::new(own), config.clone(), store.clone())?);
+    let stop = CancellationToken::new();
+    let mut state = State::new(home.to_owned());
+    let mut channels = JoinSet::new();
+    for account in accounts {
+        let (platform, people) = (account.platform(), account.people(config, &store));
+        let rules = rules(config, home, account.showing(config));
+        let channel: Arc<dyn Channel> = account.channel(&store).await?;
+        let (health, watched) = watch::channel(Health::Connecting);
+        state.watch(platform, watched);
+        let house = Arc::clone(&house) as Arc<dyn House>;
+        let gateway = Gateway::new(store.clone(), channel, house, people, audit.clone(), rules);
+        let stop = stop.clone();
+        channels.spawn(async move { (platform, gateway.run(health, stop).await) });
+    }
+    let reaper = house.reap()?;
+    context.screen.aside(&format!("serving chats; commands run on {}", house::backend(config)));
+    let mut unfit = None;
+    let mut ending = Ending::Over;
+    loop {
+        let order = tokio::select! {
+            _ = term.recv() => Some(Ending::Over),
+            _ = interrupt.recv() => Some(Ending::Over),
+            _ = again.recv() => Some(Ending::Anew),
+            () = house.restarted() => Some(Ending::Anew),
+            () = state.changed() => {
+                state.write()?;
+                None
+            }
+            ended = channels.join_next() => match ended {
+                None => break,
+                Some(Ok((platform, Err(why)))) => {
+                    let failure = Failure::new(Kind::Unavailable, format!("{}: {why}", platform.word()));
+                    context.screen.warn(&failure.message);
+                    unfit = Some(failure.hint(why.remedy));
+                    None
+                }
+                Some(_) => None,
+            },
+        };
+        if let Some(order) = order {
+            // Whoever wants it to end is not overruled by somebody who wants it to begin anew.
+            ending = if stop.is_cancelled() && ending == Ending::Over { ending } else { order };
+            stop.cancel();
+        }
+    }
+    state.remove();
+    if let Err(error) = reaper.finish().await {
+        tracing::warn!(%error, "leftovers of places could not be removed");
+    }
+    store.close().await;
+    match unfit {
+        Some(failure) => Err(failure),
+        None => Ok(ending),
+    }
+}
+
+/// When conversations that nobody went on with are over.
+fn reset(config: &Config) -> Reset {
+    let chosen = &config.session_reset;
+    let idle = Duration::from_secs(chosen.idle_minutes.saturating_mul(60));
+    let (is_daily, is_idle) = match chosen.mode {
+        ResetMode::None => (false, false),
+        ResetMode::Daily => (true, false),
+        ResetMode::Idle => (false, true),
+        ResetMode::Both => (true, true),
+    };
+    Reset {
+        idle: is_idle.then_some(idle),
+        daily: is_daily.then_some(chosen.at_hour.0),
+        notify: chosen.notify,
+    }
+}
+
+/// How a gateway behaves.
+fn rules(config: &Config, home: &Path, showing: Showing) -> Rules {
+    Rules {
         sharing: Sharing {
             group_per_user: config.general.group_sessions_per_user,
             thread_per_user: config.general.thread_sessions_per_user,
@@ -86,50 +180,9 @@ async fn serve(context: &Context, config: &Config) -> Result<ExitCode, Failure> 
             per_minute: u32::try_from(config.gateway.messages_per_minute).unwrap_or(u32::MAX),
             burst: u32::try_from(config.gateway.message_burst).unwrap_or(u32::MAX),
         },
+        reset: reset(config),
+        showing,
         media: Media { besides: config.gateway.media_delivery_allow_dirs.clone(), home: home.to_owned() },
-    };
-    let stop = CancellationToken::new();
-    let mut state = State::new(home.to_owned());
-    let mut channels = JoinSet::new();
-    for account in accounts {
-        let (platform, people) = (account.platform(), account.people(config, &store));
-        let channel: Arc<dyn Channel> = account.channel(&store).await?;
-        let (health, watched) = watch::channel(Health::Connecting);
-        state.watch(platform, watched);
-        let house = Arc::clone(&house) as Arc<dyn House>;
-        let gateway = Gateway::new(store.clone(), channel, house, people, audit.clone(), rules.clone());
-        let stop = stop.clone();
-        channels.spawn(async move { (platform, gateway.run(health, stop).await) });
-    }
-    let reaper = house.reap()?;
-    let mut term = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    context.screen.aside(&format!("serving chats; commands run on {}", house::backend(config)));
-    let mut unfit = None;
-    loop {
-        tokio::select! {
-            _ = term.recv() => stop.cancel(),
-            _ = interrupt.recv() => stop.cancel(),
-            () = state.changed() => state.write()?,
-            ended = channels.join_next() => match ended {
-                None => break,
-                Some(Ok((platform, Err(why)))) => {
-                    let failure = Failure::new(Kind::Unavailable, format!("{}: {why}", platform.word()));
-                    context.screen.warn(&failure.message);
-                    unfit = Some(failure.hint(why.remedy));
-                }
-                Some(_) => {}
-            },
-        }
-    }
-    state.remove();
-    if let Err(error) = reaper.finish().await {
-        tracing::warn!(%error, "leftovers of places could not be removed");
-    }
-    store.close().await;
-    match unfit {
-        Some(failure) => Err(failure),
-        None => Ok(ExitCode::SUCCESS),
     }
 }
 

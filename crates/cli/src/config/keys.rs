@@ -10,7 +10,7 @@ use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 use super::define::{Key, section};
 use super::layers::Reader;
 use super::setting::{
-    Bytes, CommaList, EnvMap, ExtraArgs, Fallbacks, Passthrough, Scratch, Servers, TextMap, choice,
+    Bytes, CommaList, EnvMap, ExtraArgs, Fallbacks, Hour, Passthrough, Scratch, Servers, TextMap, choice,
 };
 
 /// The image of a container place when nothing else is said.
@@ -172,6 +172,32 @@ choice! {
 }
 
 choice! {
+    /// What a chat is told about the tools of a turn that takes long.
+    ToolProgress {
+        /// Nothing.
+        Off = "off" | "false" | "no",
+        /// The name of the tool that is used.
+        New = "new",
+        /// And what it is used for.
+        All = "all" | "verbose" | "true" | "yes" | "on",
+    }
+}
+
+choice! {
+    /// When a conversation in a chat is over that nobody went on with.
+    ResetMode {
+        /// Never.
+        None = "none" | "off" | "false" | "no",
+        /// Once a day.
+        Daily = "daily",
+        /// After some time without a word.
+        Idle = "idle",
+        /// Whichever comes first.
+        Both = "both",
+    }
+}
+
+choice! {
     /// How slash commands are registered with Discord.
     CommandSync {
         /// Only when they changed.
@@ -304,6 +330,9 @@ section! {
         sandbox_lifetime: u64 = 3600, "GATEWAY_SANDBOX_LIFETIME", at_least 1;
         /// Who shares a place in chats: session (nobody), user, chat or shared.
         sandbox_scope: PlaceScope = PlaceScope::Session, "GATEWAY_SANDBOX_SCOPE";
+        /// Whether all chats share the directory `shared` of the hermes home, as `/shared`. Needs places that can mount it:
+        /// sandbox or docker.
+        shared_home: bool = false, "GATEWAY_SHARED_HOME";
         /// People who may write to any bot, as `platform:id` or as an id alone.
         allowed_users: CommaList = CommaList::default(), "GATEWAY_ALLOWED_USERS";
         /// Whether everybody may, on platforms that name nobody.
@@ -315,6 +344,21 @@ section! {
         /// Directories of the place whose files an answer may send, besides the one it works in. Of this machine, what is in
         /// somebody's home or in that of hermes must be named itself.
         media_delivery_allow_dirs: Vec<String> = Vec::new(), "GATEWAY_MEDIA_DELIVERY_ALLOW_DIRS";
+    }
+}
+
+section! {
+    /// When a conversation in a chat is over that nobody went on with. It is looked at when the next message comes, and
+    /// never while something runs in the background.
+    SessionReset "session_reset." {
+        /// When: none (never), daily, idle or both.
+        mode: ResetMode = ResetMode::None, "SESSION_RESET_MODE";
+        /// The hour of the day for daily, in the time of this machine.
+        at_hour: Hour = Hour(4), "SESSION_RESET_HOUR";
+        /// Minutes without a word for idle.
+        idle_minutes: u64 = 1440, "SESSION_IDLE_MINUTES", at_least 1;
+        /// Whether the chat is told.
+        notify: bool = true, "SESSION_RESET_NOTIFY";
     }
 }
 
@@ -391,6 +435,8 @@ section! {
         home_channel: String = String::new(), "DISCORD_HOME_CHANNEL";
         /// How that channel is called.
         home_channel_name: String = "Home".into(), "DISCORD_HOME_CHANNEL_NAME";
+        /// The thread of that channel, if it is one.
+        home_channel_thread_id: String = String::new(), "DISCORD_HOME_CHANNEL_THREAD_ID";
         /// A proxy for the connection to Discord.
         proxy: String = String::new(), "DISCORD_PROXY";
         /// How slash commands are registered: safe, bulk or off.
@@ -513,6 +559,8 @@ section! {
         api_max_retries: u64 = 3, "HERMES_API_MAX_RETRIES", at_least 1;
         /// How much a model thinks; auto leaves it to the provider.
         reasoning_effort: Effort = Effort::Auto, "HERMES_REASONING_EFFORT";
+        /// Seconds after which a chat is told again how long it has been worked, also when there is nothing new; 0 for never.
+        gateway_notify_interval: u64 = 180, "HERMES_AGENT_NOTIFY_INTERVAL";
     }
 }
 
@@ -523,6 +571,29 @@ section! {
         show_reasoning: bool = false, "HERMES_DISPLAY_SHOW_REASONING";
         /// What is done about a message in a chat where something is under way: queue, interrupt or steer.
         busy_input_mode: BusyInput = BusyInput::Queue, "HERMES_GATEWAY_BUSY_INPUT_MODE";
+        /// What a chat is told about the tools of a turn that takes long, where messages can be changed: off, new (the tool)
+        /// or all (and what it is used for).
+        tool_progress: ToolProgress = ToolProgress::All, "HERMES_DISPLAY_TOOL_PROGRESS";
+    }
+}
+
+section! {
+    /// What is shown on Discord, instead of what is shown elsewhere.
+    DisplayDiscord "display.platforms.discord." {
+        /// Whether answers appear on Discord while they are written. Default: as streaming.enabled says.
+        streaming: Option<bool> = None, "HERMES_DISPLAY_DISCORD_STREAMING";
+        /// What is told about tools on Discord. Default: as display.tool_progress says.
+        tool_progress: Option<ToolProgress> = None, "HERMES_DISPLAY_DISCORD_TOOL_PROGRESS";
+    }
+}
+
+section! {
+    /// Answers in chats while they are written.
+    Streaming "streaming." {
+        /// Whether answers appear while they are written, where messages can be changed.
+        enabled: bool = false, "HERMES_STREAMING_ENABLED";
+        /// Seconds between two changes of a message; never less than the platform likes.
+        edit_interval: f64 = 0.8, "HERMES_STREAMING_EDIT_INTERVAL";
     }
 }
 
@@ -588,6 +659,7 @@ macro_rules! config {
 config! {
     terminal: Terminal,
     gateway: Gateway,
+    session_reset: SessionReset,
     discord: Discord,
     approvals: Approvals,
     code_execution: CodeExecution,
@@ -598,6 +670,8 @@ config! {
     provider_routing: ProviderRouting,
     agent: Agent,
     display: Display,
+    display_discord: DisplayDiscord,
+    streaming: Streaming,
     logging: Logging,
     skills: Skills,
     general: General,

@@ -139,6 +139,29 @@ impl Setting for u16 {
     }
 }
 
+/// An hour of the day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hour(pub u32);
+
+impl Setting for Hour {
+    fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
+        let number = scalar(node).and_then(|text| text.trim().parse().ok());
+        number.filter(|&hour: &u32| hour < 24).map(Self).ok_or_else(|| wrong::<Self>(node))
+    }
+
+    fn show(&self) -> Value {
+        Value::from(self.0)
+    }
+
+    fn schema() -> Value {
+        json!({"type": "integer", "minimum": 0, "maximum": 23})
+    }
+
+    fn expected() -> String {
+        "an hour, 0 to 23".into()
+    }
+}
+
 impl Setting for f64 {
     fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
         let number = scalar(node).and_then(|text| text.trim().parse::<f64>().ok());

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_gateway::discord::{self, Discord, Past};
 use hermes_gateway::people::{self, People};
-use hermes_gateway::{Channel, Platform};
+use hermes_gateway::{Address, Channel, Platform, Progress, Showing};
 use hermes_store::Store;
 use hermes_types::Secret;
 
@@ -18,6 +19,40 @@ use crate::wire::store::told;
 pub(crate) enum Account {
     /// A bot on Discord.
     Discord(Box<discord::Settings>),
+}
+
+/// The chat of a platform that gets what belongs to no chat.
+pub(crate) struct Home {
+    /// Which one.
+    pub(crate) address: Address,
+    /// What the owner calls it, where it is set in the configuration.
+    pub(crate) name: String,
+}
+
+/// The home of each platform that has one: what was chosen in a chat, else what is set.
+pub(crate) async fn homes(config: &Config, store: Option<&Store>) -> Result<Vec<Home>, Failure> {
+    let mut homes = Vec::new();
+    for platform in Platform::ALL {
+        let (chat, thread, name) = match platform {
+            Platform::Discord => {
+                let chosen = &config.discord;
+                (&chosen.home_channel, &chosen.home_channel_thread_id, &chosen.home_channel_name)
+            }
+        };
+        let chosen = match store {
+            Some(store) => store.home(platform.word()).await.map_err(told)?,
+            None => None,
+        };
+        match chosen {
+            Some(chat) => homes.push(Home { address: Address { platform, chat }, name: String::new() }),
+            None if chat.is_empty() => {}
+            None => {
+                let address = Address::new(platform, chat, Some(thread));
+                homes.push(Home { address, name: name.clone() });
+            }
+        }
+    }
+    Ok(homes)
 }
 
 /// All accounts that are set up.
@@ -71,6 +106,24 @@ impl Account {
     pub(crate) fn platform(&self) -> Platform {
         match self {
             Self::Discord(_) => Platform::Discord,
+        }
+    }
+
+    /// What is seen of work that is under way.
+    pub(crate) fn showing(&self, config: &Config) -> Showing {
+        let chosen = match self {
+            Self::Discord(_) => &config.display_discord,
+        };
+        let interval = Duration::try_from_secs_f64(config.streaming.edit_interval).unwrap_or(Duration::MAX);
+        let refresh = Duration::from_secs(config.agent.gateway_notify_interval);
+        Showing {
+            words: chosen.streaming.unwrap_or(config.streaming.enabled).then_some(interval),
+            tools: match chosen.tool_progress.unwrap_or(config.display.tool_progress) {
+                keys::ToolProgress::Off => Progress::Off,
+                keys::ToolProgress::New => Progress::Names,
+                keys::ToolProgress::All => Progress::All,
+            },
+            refresh: (!refresh.is_zero()).then_some(refresh),
         }
     }
 

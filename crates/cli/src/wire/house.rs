@@ -3,20 +3,27 @@
 use std::sync::Arc;
 
 use hermes_agent::{Mind, Setup, Told};
-use hermes_exec::Reaper;
+use hermes_exec::backend::docker::engine::Address;
+use hermes_exec::{Found, Reaper, State, Tree};
 use hermes_gateway::channel::Waiting;
 use hermes_gateway::{House, Room, RoomKind, Visit};
 use hermes_model::Client;
 use hermes_store::Store;
-use hermes_types::{BackendName, Door, Person, SessionKey};
+use hermes_types::{Access, BackendName, Door, Person, SessionKey, Volume, VolumeSource};
+use tokio::sync::Notify;
 
 use super::agent::{self, Stock, Visitor};
-use super::{Keep, Making, Session, model};
+use super::{Keep, Making, Session, engine, model};
 use crate::Context;
 use crate::args::PlaceArgs;
 use crate::backends::{self, Usable};
+use crate::command::gateway::anew;
+use crate::config::file::make_home;
 use crate::config::keys::{Config, PlaceScope};
 use crate::failure::{Failure, Kind};
+
+/// Where places of chats see the directory that they share.
+const SHARED: &str = "/shared";
 
 /// Where the commands of chats run: what the owner chose for them, or for everything. The owner's own machine must be chosen
 /// for chats by its name; where nothing is chosen it is the built-in sandbox.
@@ -42,6 +49,46 @@ pub(crate) fn check(context: &Context, config: &Config) -> Result<(), Failure> {
     ))
 }
 
+/// The directory that all chats share, if they are to share one.
+fn shared(context: &Context, config: &Config) -> Result<Option<Volume>, Failure> {
+    if !config.gateway.shared_home {
+        return Ok(None);
+    }
+    let refused = |why: String| {
+        Failure::new(Kind::Configuration, format!("gateway.shared_home: {why}"))
+            .hint("`hermes config set gateway.terminal_backend sandbox` (or docker) runs commands where it can be mounted")
+            .hint("`hermes config unset gateway.shared_home` lets each chat have its own files only")
+    };
+    let backend = backend(config);
+    let is_here = match backend {
+        BackendName::Sandbox => true,
+        BackendName::Docker => {
+            let engine = engine::find(context, config).map_err(|fault| engine::told(&fault))?;
+            matches!(engine.address, Address::Unix(_))
+        }
+        _ => false,
+    };
+    if !is_here {
+        return Err(refused(format!(
+            "places of the {backend} backend cannot see a directory of this machine"
+        )));
+    }
+    if config.terminal.docker_volumes.iter().any(|volume| volume.target == SHARED) {
+        return Err(refused(format!("terminal.docker_volumes mounts something else at {SHARED}")));
+    }
+    let directory = context.home.path().join("shared");
+    make_home(&directory)?;
+    let Some(path) = directory.to_str() else {
+        return Err(refused(format!("{} is not text", directory.display())));
+    };
+    Ok(Some(Volume {
+        source: VolumeSource::Path(path.to_owned()),
+        target: SHARED.to_owned(),
+        access: Access::ReadWrite,
+        options: Vec::new(),
+    }))
+}
+
 /// What is said at every start where chats reach the owner's machine.
 pub(crate) fn warning(config: &Config) -> Option<String> {
     (backend(config) == BackendName::Local).then(|| {
@@ -60,6 +107,8 @@ pub(crate) struct ChatHouse {
     stock: Stock,
     /// The way to the models.
     client: Client,
+    /// Told when somebody wants hermes to start anew.
+    restart: Notify,
 }
 
 impl std::fmt::Debug for ChatHouse {
@@ -69,7 +118,8 @@ impl std::fmt::Debug for ChatHouse {
 }
 
 impl ChatHouse {
-    pub(crate) fn new(context: Arc<Context>, mut config: Config, store: Store) -> Self {
+    pub(crate) fn new(context: Arc<Context>, mut config: Config, store: Store) -> Result<Self, Failure> {
+        config.terminal.docker_volumes.extend(shared(&context, &config)?);
         let backend = backend(&config);
         let takes_images = !matches!(backend, BackendName::Local | BackendName::Sandbox | BackendName::Ssh);
         let image = config.gateway.sandbox_image.clone().filter(|_| takes_images);
@@ -78,7 +128,19 @@ impl ChatHouse {
         let args = PlaceArgs { backend: Some(backend), image, session: None };
         let stock = Stock::new(&context, &config);
         let client = model::client(&context);
-        Self { context, config, args, store, stock, client }
+        Ok(Self { context, config, args, store, stock, client, restart: Notify::new() })
+    }
+
+    /// Waits until somebody wants hermes to start anew.
+    pub(crate) async fn restarted(&self) {
+        self.restart.notified().await;
+    }
+
+    /// The places with this key.
+    async fn places(&self, key: &SessionKey) -> Result<Vec<Found>, String> {
+        let places = super::places(&self.context, &self.config);
+        let found = places.find(key.as_str()).await.map_err(|error| error.to_string())?;
+        Ok(found.into_iter().filter(|place| place.record.session == key.as_str()).collect())
     }
 
     fn setup(&self, visit: Visit) -> Result<Setup, Failure> {
@@ -135,7 +197,39 @@ impl House for ChatHouse {
             room.platform.word(),
             setup.plan.directory()
         ));
+        if self.config.gateway.shared_home {
+            told.system.push_str(&format!(
+                "\n`{SHARED}` is a directory that all chats share: what is there, others can read and change."
+            ));
+        }
         told
+    }
+
+    fn is_busy<'a>(&'a self, key: &'a SessionKey, room: &'a Room, person: &'a Person) -> Waiting<'a, bool> {
+        Box::pin(async move {
+            let places = match self.places(&self.place(key, room, Some(person))).await {
+                Ok(places) => places,
+                Err(why) => {
+                    tracing::warn!(why, "nobody knows what runs in the place of a chat");
+                    return true;
+                }
+            };
+            for place in places.iter().filter(|place| matches!(place.state, State::Live(_))) {
+                // A place that ended just now has nothing that runs.
+                let Ok(processes) = place.processes().await else { continue };
+                let Ok(views) = processes.list().await else { continue };
+                if views.iter().any(|view| view.tree == Tree::Alive) {
+                    return true;
+                }
+            }
+            false
+        })
+    }
+
+    fn restart(&self, room: &Room, message: &str) -> Result<(), String> {
+        anew::note(self.context.home.path(), room, message).map_err(|error| error.to_string())?;
+        self.restart.notify_one();
+        Ok(())
     }
 
     fn clear<'a>(&'a self, key: &'a SessionKey, _room: &'a Room) -> Waiting<'a, Result<(), String>> {
@@ -144,9 +238,7 @@ impl House for ChatHouse {
                 // It is not only theirs.
                 return Ok(());
             }
-            let places = super::places(&self.context, &self.config);
-            let found = places.find(key.as_str()).await.map_err(|error| error.to_string())?;
-            for place in found.iter().filter(|place| place.record.session == key.as_str()) {
+            for place in self.places(key).await? {
                 place.remove().await.map_err(|error| error.to_string())?;
             }
             Ok(())

@@ -47,3 +47,40 @@ async fn processes_of_one_chat_are_not_in_another() {
     .await;
     assert!(!shown.contains("ann-at-work"), "{shown}");
 }
+
+#[tokio::test]
+async fn one_directory_can_be_shared_and_nothing_else_is() {
+    let steps = [
+        runs("c1", "echo ours >/shared/note; echo mine >~/secret; ls ~"),
+        Step::text("one"),
+        runs("c2", "cat /shared/note; ls -a ~ .; echo more >>/shared/note"),
+        Step::text("two"),
+    ];
+    let hall = Hall::new(steps).await.tell("GATEWAY_SHARED_HOME", true).open().await;
+    let (ann, bob) = (hall.server.dm(hall.ann), hall.server.dm(hall.bob));
+    hall.server.say(hall.ann, ann, "do it");
+    assert_eq!(hall.said(ann, 1).await, ["one"]);
+    hall.server.say(hall.bob, bob, "do it");
+    assert_eq!(hall.said(bob, 1).await, ["two"]);
+    let last = hall.told().pop().unwrap()["messages"].clone();
+    let shown = last.as_array().unwrap().last().unwrap()["content"].to_string();
+    assert!(shown.contains("ours") && !shown.contains("secret"), "{shown}");
+    assert!(
+        last[0]["content"].to_string().contains("`/shared` is a directory that all chats share"),
+        "{last}"
+    );
+    let note = std::fs::read_to_string(hall.path("home/shared/note")).unwrap();
+    assert_eq!(note, "ours\nmore\n");
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_have_the_shared_directory_is_refused_at_the_start() {
+    let hall =
+        Hall::new([]).await.tell("GATEWAY_SHARED_HOME", true).tell("GATEWAY_TERMINAL_BACKEND", "local");
+    let run = hall.run(&["gateway", "run"]);
+    assert_eq!(run.status.code(), Some(3));
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(said.contains("gateway.shared_home: places of the local backend"), "{said}");
+    assert!(said.contains("gateway.terminal_backend sandbox"), "{said}");
+}

@@ -21,6 +21,8 @@ pub(crate) struct Hall {
     pub(crate) model: ScriptedModel,
     folder: TempDir,
     gateway: Option<Child>,
+    /// What the program is told besides.
+    variables: Vec<(&'static str, String)>,
     /// A channel that the bot is in.
     pub(crate) channel: Id,
     pub(crate) ann: Id,
@@ -59,7 +61,25 @@ impl Hall {
         let url = model.url();
         let config = format!("model:\n  default: scripted\n  provider: custom\n  base_url: {url}\n{config}");
         fs::write(folder.path().join("home/config.yaml"), config).unwrap();
-        Self { server, model, folder, gateway: None, channel, ann, bob }
+        Self { server, model, folder, gateway: None, variables: Vec::new(), channel, ann, bob }
+    }
+
+    /// Tells the program something else by its environment.
+    pub(crate) fn tell(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.variables.push((name, value.to_string()));
+        self
+    }
+
+    /// The same home, with Ann looking after it in direct messages.
+    pub(crate) fn with_admin(self) -> Self {
+        let ann = self.ann;
+        self.tell("DISCORD_ALLOW_ADMIN_FROM", ann)
+    }
+
+    /// The gateway's process.
+    pub(crate) fn pid(&self) -> Pid {
+        let id = self.gateway.as_ref().unwrap().id();
+        Pid::from_raw(i32::try_from(id).unwrap()).unwrap()
     }
 
     /// A gateway that serves.
@@ -87,6 +107,7 @@ impl Hall {
             .env("DISCORD_API_BASE", self.server.api_base())
             .env("DISCORD_GATEWAY_URL", self.server.gateway_url())
             .env("GATEWAY_MESSAGE_BURST", "1000")
+            .envs(self.variables.iter().cloned())
             .current_dir(self.path("work"));
         command
     }
@@ -134,9 +155,8 @@ impl Hall {
 
     /// Asks it to end, and waits for that.
     pub(crate) fn stop(&mut self) -> Option<i32> {
+        kill_process(self.pid(), Signal::TERM).unwrap();
         let mut child = self.gateway.take().unwrap();
-        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        kill_process(pid, Signal::TERM).unwrap();
         let began = Instant::now();
         loop {
             if let Some(status) = child.try_wait().unwrap() {

@@ -7,4 +7,7 @@ mod crash;
 mod hall;
 mod media;
 mod questions;
+mod rules;
+mod sent;
+mod stream;
 mod talk;

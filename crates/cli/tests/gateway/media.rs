@@ -452,3 +452,29 @@ async fn a_letter_with_files_is_not_told_to_a_model_at_work_but_answered_after_i
     assert!(said[1].starts_with("echo: and this\n\n[file a.txt: 3 bytes"), "{said:?}");
     hall.close().await;
 }
+
+#[tokio::test]
+async fn what_is_sent_is_not_read_while_an_answer_is_written() {
+    let slow = Step::Answer(hermes_testkit::model::Answer {
+        says: vec![Said::Text(format!(
+            "{}\nMEDIA:a.txt\n{}",
+            "first words ".repeat(20),
+            "last words ".repeat(20)
+        ))],
+        delivery: hermes_testkit::model::Delivery { chunk: Some(40), pause_ms: 60, ..Default::default() },
+        ..Default::default()
+    });
+    let script = Script { steps: vec![runs("c1", "echo a >a.txt"), slow], ..Script::default() };
+    let config = "discord:\n  allow_all_users: true\nstreaming:\n  enabled: true\n";
+    let hall = Hall::with(script, config).await.open().await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.say(hall.ann, dm, "write");
+    assert_eq!(sent(&hall, dm, 1).await, [("a.txt".to_owned(), b"a\n".to_vec())]);
+    let ever: Vec<String> = hall.server.look(|world| {
+        let all = world.said_by_bot(dm).into_iter();
+        all.flat_map(|said| said.edits.iter().chain([&said.content]).cloned()).collect()
+    });
+    assert!(ever.iter().any(|text| text.contains("last words")), "{ever:?}");
+    assert!(ever.iter().all(|text| !text.contains("a.txt")), "{ever:?}");
+    hall.close().await;
+}

@@ -58,7 +58,10 @@ fn talk(home: &Home) -> (SessionId, SessionId) {
         let asked = Message::User { text: "What is in this directory?\u{1b}[31m".to_owned() };
         store.append(&id, Step::one(asked, at(86_400))).await.unwrap();
         let entry = Entry::new(Message::Assistant { parts }, at(86_401));
-        store.append(&id, Step { entries: vec![entry], spent: vec![spent] }).await.unwrap();
+        store
+            .append(&id, Step { entries: vec![entry], spent: vec![spent], ..Step::default() })
+            .await
+            .unwrap();
         let result = Message::Tool {
             call: CallId::new("c1"),
             name: "terminal".to_owned(),

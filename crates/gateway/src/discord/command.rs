@@ -34,9 +34,9 @@ const fn needs(name: &'static str, about: &'static str, what: &'static str, whic
     Wanted { name, about, takes: Some(Takes { name: what, about: which, needed: true }) }
 }
 
-const COMMANDS: [Wanted; 15] = [
+const COMMANDS: [Wanted; 18] = [
     with("new", "Start a new conversation", "name", "What to call it"),
-    plain("stop", "Stop what is being done"),
+    with("stop", "Stop what is being done", "what", "all for what is done in the background too"),
     plain("status", "Show what is going on here"),
     with("approve", "Allow what was asked about", "scope", "once, session, always or all"),
     with("deny", "Refuse what was asked about", "scope", "all, or nothing for the oldest question"),
@@ -50,6 +50,9 @@ const COMMANDS: [Wanted; 15] = [
     plain("sethome", "Make this the place for messages that belong nowhere else"),
     with("resume", "Go on with an earlier conversation", "name", "Which one"),
     plain("whoami", "Show who you are to the bot"),
+    needs("background", "Have something done beside the conversation", "text", "What to do"),
+    plain("yolo", "Ask no questions in this conversation, or ask again"),
+    plain("restart", "Start the bot anew"),
 ];
 
 /// Registers the commands as the owner wants them registered.

@@ -15,12 +15,11 @@ use super::{Item, words};
 use crate::channel::{Button, Look, Post};
 use crate::clock::now;
 use crate::gateway::Shared;
+use crate::key::chat_of;
 use crate::letter::Room;
 
 /// How long a question of the model waits.
 const CLARIFY: Duration = Duration::from_secs(600);
-/// How often the message of a question is looked for, to say in it what became of the question.
-const LOOKS: u32 = 60;
 
 /// The people of one session.
 pub(crate) struct ChatAsk {
@@ -93,9 +92,9 @@ impl ChatAsk {
             Ok(open) => open,
             Err(error) => return error.to_string(),
         };
-        let mut here = open
-            .into_iter()
-            .filter(|question| question.key == self.key && id.is_none_or(|id| question.id.starts_with(id)));
+        let mut here = open.into_iter().filter(|question| {
+            self.is_here(&question.key) && id.is_none_or(|id| question.id.starts_with(id))
+        });
         match (here.next(), here.next()) {
             (None, _) => "nothing waits for an answer here".to_owned(),
             (Some(_), Some(_)) => "several questions wait: name the one you mean".to_owned(),
@@ -103,22 +102,21 @@ impl ChatAsk {
         }
     }
 
+    /// Whether a session is this one, or works beside it.
+    fn is_here(&self, key: &SessionKey) -> bool {
+        *key == self.key || chat_of(key).as_ref() == Some(&self.key)
+    }
+
     fn served(&self) -> MutexGuard<'_, Served> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a message into the chat.
-    async fn post(&self, chat: &str, mark: Option<String>, post: &Post) -> Option<hermes_store::PartId> {
+    async fn post(&self, chat: &str, mark: Option<String>, post: &Post) -> Option<()> {
         let part = words::part(&self.shared.channel, &self.key, chat, mark, post);
         let kept = self.shared.store.reply(Vec::new(), vec![part], now()).await;
         self.shared.office.wake();
-        match kept {
-            Ok(parts) => parts.first().copied(),
-            Err(error) => {
-                tracing::error!(%error, "a question cannot be put");
-                None
-            }
-        }
+        kept.map_err(|error| tracing::error!(%error, "a question cannot be put")).ok().map(drop)
     }
 }
 
@@ -130,23 +128,18 @@ impl Ask for ChatAsk {
             let chat = self.served().room.chat.clone();
             let text = words_of(question);
             let post = Post { text: text.clone(), buttons: buttons(id), ..Post::default() };
-            if let Some(part) = self.post(&chat, Some(format!("question:{id}")), &post).await {
+            let mark = format!("question:{id}");
+            if self.post(&chat, Some(mark.clone()), &post).await.is_some() {
                 let (shared, key, id) = (Arc::clone(&self.shared), self.key.clone(), id.to_owned());
                 // It outlives the wait: whoever decides, by whatever door, the message says so.
                 tokio::spawn(async move {
                     let Ok(Some(state)) = shared.store.decided(&id).await else { return };
-                    for _ in 0..LOOKS {
-                        if let Ok(Some(message)) = shared.store.delivered_as(part).await {
-                            let text = format!("{text}\n{}", outcome(&state));
-                            let post = Post { text, replaces: Some(message), ..Post::default() };
-                            let mark = Some(format!("decided:{id}"));
-                            let part = words::part(&shared.channel, &key, &chat, mark, &post);
-                            if shared.store.reply(Vec::new(), vec![part], now()).await.is_ok() {
-                                shared.office.wake();
-                            }
-                            return;
-                        }
-                        tokio::time::sleep(Duration::from_secs(1)).await;
+                    let text = format!("{text}\n{}", outcome(&state));
+                    let post = Post { text, replaces: Some(mark), ..Post::default() };
+                    let part =
+                        words::part(&shared.channel, &key, &chat, Some(format!("decided:{id}")), &post);
+                    if shared.store.reply(Vec::new(), vec![part], now()).await.is_ok() {
+                        shared.office.wake();
                     }
                 });
             }
@@ -157,6 +150,10 @@ impl Ask for ChatAsk {
 
     fn clarify<'a>(&'a self, question: &'a Clarification) -> Asking<'a, Option<String>> {
         Box::pin(async move {
+            if chat_of(&self.key).is_some() {
+                // What is said in the chat is said in its conversation.
+                return None;
+            }
             let _waits = Waits::begin(&self.waiting);
             let (answer, answered) = oneshot::channel();
             let chat = {

@@ -1,8 +1,10 @@
 //! Files that come with letters, and files that go with answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_agent::{Hands, Takeable};
+use hermes_types::{Person, SessionKey};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -94,39 +96,48 @@ pub(super) struct Answer {
     pub(super) unsent: Vec<String>,
 }
 
-/// Copies the files that an answer names out of the place, so that they can be sent whatever happens next.
-pub(super) async fn go(shared: &Shared, hands: &Hands, text: &str, stop: &CancellationToken) -> Answer {
-    let (words, paths) = media::tags(text);
-    let (mut names, mut copies, mut unsent) = (Names::default(), Vec::new(), Vec::new());
-    for path in paths {
-        let taken = match copies.len() {
-            MOST.. => Err(format!("at most {MOST} files are sent with an answer")),
-            _ => take(shared, hands, &path, stop).await,
-        };
-        match taken {
-            Ok((copy, size)) => copies.push((names.give(&path), copy, size)),
-            Err(why) => unsent.push(format!("{} was not sent: {why}", media::safe_name(&path))),
-        }
-    }
-    let files = copies.into_iter().map(|(name, copy, size)| (Enclosure { name, path: copy.leave() }, size));
-    Answer { words, files: files.collect(), unsent }
+/// Carries the files of an answer out of a place.
+pub(super) struct Carrier {
+    pub(super) hands: Arc<Hands>,
+    /// Ends it.
+    pub(super) stop: CancellationToken,
+    /// Who is answered.
+    pub(super) person: Person,
 }
 
-/// Copies one file out of the place.
-async fn take(
-    shared: &Shared,
-    hands: &Hands,
-    path: &str,
-    stop: &CancellationToken,
-) -> Result<(Held, u64), String> {
-    let (copy, mut into) =
-        shared.depot.outgoing().map_err(|error| format!("it cannot be copied: {error}"))?;
-    let takeable = Takeable { besides: &shared.besides, most: shared.channel.manners().largest_file };
-    let taken = hands.take(path, &mut into, takeable, stop, &|_| {}).await;
-    match taken {
-        Ok(0) => Err("it is empty".to_owned()),
-        Ok(size) => Ok((copy, size)),
-        Err(why) => Err(why.to_string()),
+impl Carrier {
+    /// Copies the files that an answer names out of the place, so that they can be sent whatever happens next.
+    pub(super) async fn go(&self, shared: &Shared, key: &SessionKey, text: &str) -> Answer {
+        let (words, paths) = media::tags(text);
+        let (mut names, mut copies, mut unsent) = (Names::default(), Vec::new(), Vec::new());
+        for path in paths {
+            let taken = match copies.len() {
+                MOST.. => Err(format!("at most {MOST} files are sent with an answer")),
+                _ => self.take(shared, &path).await,
+            };
+            match taken {
+                Ok((copy, size)) => {
+                    shared.sends(key, &self.person, &path, size);
+                    copies.push((names.give(&path), copy, size));
+                }
+                Err(why) => unsent.push(format!("{} was not sent: {why}", media::safe_name(&path))),
+            }
+        }
+        let files = copies.into_iter();
+        let files = files.map(|(name, copy, size)| (Enclosure { name, path: copy.leave() }, size)).collect();
+        Answer { words, files, unsent }
+    }
+
+    /// Copies one file out of the place.
+    async fn take(&self, shared: &Shared, path: &str) -> Result<(Held, u64), String> {
+        let (copy, mut into) =
+            shared.depot.outgoing().map_err(|error| format!("it cannot be copied: {error}"))?;
+        let takeable = Takeable { besides: &shared.besides, most: shared.channel.manners().largest_file };
+        match self.hands.take(path, &mut into, takeable, &self.stop, &|_| {}).await {
+            Ok(0) => Err("it is empty".to_owned()),
+            Ok(size) => Ok((copy, size)),
+            Err(why) => Err(why.to_string()),
+        }
     }
 }
 

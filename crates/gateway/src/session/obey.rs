@@ -1,11 +1,15 @@
 //! Does what people tell the gateway itself.
 
+use hermes_agent::Questions;
 use hermes_store::{Clash, Listing, Reader};
 use hermes_types::Person;
 
 use super::{Item, Session, words};
+use crate::beside::MOST;
+use crate::channel::Post;
 use crate::clock::now;
-use crate::command::{self, Command, Scope};
+use crate::command::{self, Command, Extent, Scope};
+use crate::key::task_key;
 use crate::letter::{Letter, Room};
 use crate::people::Tier;
 
@@ -20,8 +24,20 @@ impl Session {
         }
         let text = match command {
             Command::Help => command::help(item.tier),
-            Command::Stop => "nothing is under way".to_owned(),
-            Command::New => self.begin_anew(&item.letter.room).await,
+            Command::Stop(extent) => match self.stop_beside(extent) {
+                0 => "nothing is under way".to_owned(),
+                _ => "stopped".to_owned(),
+            },
+            Command::New => match self.finish("new", &item.letter.room).await {
+                Ok(()) => "a new conversation, in a new place".to_owned(),
+                Err(why) => why,
+            },
+            Command::Background(text) => match self.begin_beside(item, text).await {
+                Ok(()) => return,
+                Err((refused, why)) => return self.say(&refused, &why).await,
+            },
+            Command::Yolo => self.waive(&item.person),
+            Command::Restart => return self.restart(&item).await,
             Command::Approve { id, scope } => self.ask.decide(&item, id.as_deref(), choice(scope)).await,
             Command::Deny { id, reason } => {
                 self.ask.decide(&item, id.as_deref(), hermes_store::Choice::Deny { reason }).await
@@ -69,29 +85,86 @@ impl Session {
             Command::Resume(Some(word)) => {
                 self.take_up(&item.person, &word).await.unwrap_or_else(|error| error.to_string())
             }
-            Command::Background(_) | Command::Restart | Command::Yolo => {
-                "this command is not part of this version".to_owned()
-            }
         };
         self.say(&item, &text).await;
     }
 
-    /// Ends the conversation and its place.
-    async fn begin_anew(&mut self, room: &Room) -> String {
+    /// Ends what is worked on beside the conversation, if that is meant too, and says how much it was.
+    pub(super) fn stop_beside(&self, extent: Extent) -> usize {
+        let tasks = match extent {
+            Extent::Answer => Vec::new(),
+            Extent::Everything => self.shared.beside.of(&self.key),
+        };
+        tasks.iter().for_each(|task| task.stop.cancel());
+        tasks.len()
+    }
+
+    /// Gives a letter to a session of its own, or gives it back with the reason.
+    async fn begin_beside(&self, item: Item, text: String) -> Result<(), (Item, String)> {
+        if self.shared.beside.of(&self.key).len() >= MOST {
+            return Err((item, format!("{MOST} things are under way already; `/stop all` ends them")));
+        }
+        let key = task_key(&self.key, &item.letter.message);
+        let item = Item { letter: Letter { text, ..item.letter }, ..item };
+        // From here on it is begun again by whoever comes next, should this be the end.
+        let kept = match serde_json::to_value(&item.letter) {
+            Ok(event) => {
+                self.store().readdress(item.id, &key, event).await.map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(why) = kept {
+            return Err((item, why));
+        }
+        let text = format!("[{}]\nbegun; the answer comes here", words::title(&item.letter.text));
+        let post = Post { text, reply_to: None, ..Post::default() };
+        let mark = Some(format!("begun:{}", key.as_str()));
+        let part = words::part(&self.shared.channel, &key, &item.letter.room.chat, mark, &post);
+        if let Err(error) = self.store().reply(Vec::new(), vec![part], now()).await {
+            tracing::warn!(%error, "that something is begun cannot be said");
+        }
+        self.shared.office.wake();
+        self.shared.give(&key, item).await;
+        Ok(())
+    }
+
+    /// Asks nothing in this conversation, or asks again.
+    fn waive(&self, person: &Person) -> String {
+        let questions = self.shared.waive(&self.key, person);
+        if let Some(hands) = &self.hands {
+            hands.ask_people(questions);
+        }
+        match questions {
+            Questions::Waived => "nobody is asked in this conversation any more, until `/yolo`, `/new` or a \
+                                  restart; what is never allowed stays so"
+                .to_owned(),
+            Questions::Asked => "questions are asked again".to_owned(),
+        }
+    }
+
+    /// Starts hermes anew. The letter is done before: it would have whoever comes next do the same.
+    async fn restart(&self, item: &Item) {
+        self.say(item, "starting anew, as soon as what is under way has ended").await;
+        if let Err(why) = self.shared.house.restart(&item.letter.room, &item.letter.message) {
+            self.shared.tell(&item.letter.room, &format!("this could not be done: {why}")).await;
+        }
+    }
+
+    /// Ends the conversation and its place, for a reason in a word.
+    pub(super) async fn finish(&mut self, reason: &str, room: &Room) -> Result<(), String> {
+        self.shared.ask_again(&self.key);
         let current = match self.conversation.take() {
             Some(conversation) => Some(conversation.id().clone()),
             None => self.store().current(&self.key).await.ok().flatten().map(|session| session.id),
         };
         self.hands = None;
         if let Some(id) = current
-            && let Err(error) = self.store().end(&id, "new", now()).await
+            && let Err(error) = self.store().end(&id, reason, now()).await
         {
-            return format!("the conversation could not be ended: {error}");
+            return Err(format!("the conversation could not be ended: {error}"));
         }
-        match self.shared.house.clear(&self.key, room).await {
-            Ok(()) => "a new conversation, in a new place".to_owned(),
-            Err(why) => format!("a new conversation; its old place could not be removed: {why}"),
-        }
+        let cleared = self.shared.house.clear(&self.key, room).await;
+        cleared.map_err(|why| format!("a new conversation; its old place could not be removed: {why}"))
     }
 
     /// Shows the title of the conversation, or changes it.
@@ -128,6 +201,7 @@ impl Session {
         }
         self.store().reopen(&meant.id).await?;
         self.conversation = None;
+        self.shared.ask_again(&self.key);
         Ok(format!("going on with `{}` {}", meant.id, meant.title.unwrap_or_default()))
     }
 
@@ -169,6 +243,10 @@ impl Session {
             lines.push(format!("id       {}", session.id));
         }
         lines.push(format!("waiting  {}", self.next.len()));
+        if self.shared.questions(&self.key) == Questions::Waived {
+            lines.push("asks     nothing, because of /yolo".to_owned());
+        }
+        lines.extend(self.shared.beside.of(&self.key).iter().map(|task| format!("beside   {}", task.title)));
         lines.push(format!("you      {}", item.person.as_str()));
         format!("```\n{}\n```", lines.join("\n"))
     }

@@ -8,6 +8,7 @@ use hermes_types::{SessionKey, Timestamp};
 use serde_json::json;
 
 use super::files::Answer;
+use crate::beside::Task;
 use crate::channel::{Channel, Enclosure, Post};
 use crate::key::{Sharing, is_shared};
 use crate::letter::Letter;
@@ -16,6 +17,8 @@ use crate::split::split;
 
 /// Characters of a quoted message that the model sees.
 const QUOTED: usize = 500;
+/// Characters of the name of something that is worked on beside a conversation.
+const TITLE: usize = 60;
 /// Characters of a name that the model sees.
 const NAME: usize = 60;
 
@@ -77,6 +80,29 @@ pub(super) fn reply(exit: &Exit, answer: &Answer, notes: &[String]) -> String {
     parts.join("\n\n")
 }
 
+/// The message that an answer to a letter points to.
+pub(super) fn points_to(letter: &Letter) -> Option<String> {
+    letter.interaction.is_none().then(|| letter.message.clone())
+}
+
+/// What something that is worked on beside a conversation is called, by what was asked for.
+pub(super) fn title(text: &str) -> String {
+    let words = one_line(text.trim().lines().next().unwrap_or_default());
+    if words.chars().count() <= TITLE {
+        return words;
+    }
+    let kept: String = words.chars().take(TITLE).collect();
+    format!("{}…", kept.trim_end())
+}
+
+/// An answer, with what it is the answer to where that is not the conversation.
+pub(super) fn headed(task: Option<&Task>, text: &str) -> String {
+    match task {
+        Some(task) if !text.is_empty() => format!("[{}]\n{text}", task.title),
+        _ => text.to_owned(),
+    }
+}
+
 /// The parts of an answer to a letter.
 pub(crate) fn parts(
     channel: &Arc<dyn Channel>,
@@ -88,7 +114,7 @@ pub(crate) fn parts(
     // Which of them point to the letter is for the channel to say; all of them can be found by it.
     let posts = split(text, &manners).into_iter().map(|text| Post {
         text,
-        reply_to: reply_to(letter),
+        reply_to: points_to(letter),
         ..Post::default()
     });
     posts.map(|post| part(channel, key, &letter.room.chat, None, &post)).collect()
@@ -111,16 +137,11 @@ pub(super) fn enclosed(
             }
             None => {
                 room = manners.largest_file.saturating_sub(size);
-                posts.push(Post { reply_to: reply_to(letter), files: vec![file], ..Post::default() });
+                posts.push(Post { reply_to: points_to(letter), files: vec![file], ..Post::default() });
             }
         }
     }
     posts.iter().map(|post| part(channel, key, &letter.room.chat, None, post)).collect()
-}
-
-/// The message that an answer to a letter points to.
-fn reply_to(letter: &Letter) -> Option<String> {
-    letter.interaction.is_none().then(|| letter.message.clone())
 }
 
 /// A message as it is kept until it is sent.
@@ -209,6 +230,13 @@ mod tests {
         let told = |text: &str| told(&letter(RoomKind::Dm, text), &files, Sharing::default(), at);
         assert_eq!(told("look"), format!("look\n\n{}", files.join("\n")));
         assert_eq!(told(""), files.join("\n"));
+    }
+
+    #[test]
+    fn a_title_is_one_short_line() {
+        assert_eq!(title("  look at\tthe logs\nand mend them"), "look at the logs");
+        assert_eq!(title(&"word ".repeat(30)), format!("{}…", "word ".repeat(12).trim_end()));
+        assert_eq!(headed(None, "x"), "x");
     }
 
     #[test]

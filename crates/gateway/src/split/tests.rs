@@ -289,3 +289,17 @@ fn joined(parts: &[String]) -> String {
     };
     parts.iter().zip(1..).map(bare).collect()
 }
+
+#[test]
+fn code_that_is_still_written_can_be_read() {
+    let draft = |text: &str| split_draft(text, &manners(40, Unit::Chars));
+    assert_eq!(draft("see:\n```rust\nfn main"), ["see:\n```rust\nfn main\n```"]);
+    assert_eq!(draft("see:\n```rust\nfn main() {}\n```\nso"), ["see:\n```rust\nfn main() {}\n```\nso"]);
+    assert_eq!(draft("just words"), ["just words"]);
+    assert_eq!(draft(""), [""; 0]);
+    let long = draft(&format!("```\n{}", "word word\n".repeat(8)));
+    assert!(long.len() > 1);
+    for part in long {
+        assert_eq!(part.lines().filter(|line| line.starts_with("```")).count(), 2, "{part}");
+    }
+}

@@ -117,7 +117,7 @@ async fn an_answer_to_a_message_carries_it() {
 async fn commands_are_registered_once_and_heard() {
     let mut bed = Bed::new().await;
     let count = |bed: &Bed| bed.server.look(|world| world.commands.len());
-    bed.server.wait_for(|world| (world.commands.len() == 15).then_some(())).await.unwrap();
+    bed.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
 
     let options = json!([{"name": "text", "type": 3, "value": "after that"}]);
     let (server, ann, room) = (&bed.server, bed.ann, bed.room);
@@ -151,7 +151,7 @@ async fn commands_are_registered_once_and_heard() {
             world.requests.iter().filter(|request| request.line.starts_with("PUT /app")).count()
         })
     };
-    assert_eq!((count(&bed), writes(&bed)), (15, 1));
+    assert_eq!((count(&bed), writes(&bed)), (18, 1));
     bed.server.invalidate();
     bed.until(|health| *health != Health::Up).await;
     bed.until(|health| *health == Health::Up).await;
@@ -174,7 +174,7 @@ async fn commands_in_ignored_channels_are_refused() {
     let mut settings = settings(&world.server);
     settings.ignored_channels = [world.room.to_string()].iter().collect();
     let mut bed = Bed::start(world, settings, Past::default());
-    bed.server.wait_for(|world| (world.commands.len() == 15).then_some(())).await.unwrap();
+    bed.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
     let reply = bed.server.invoke(bed.ann, bed.room, "status", json!([])).await.unwrap();
     assert_eq!((reply.kind, &reply.data["flags"]), (4, &json!(64)));
     bed.nothing().await;
@@ -225,7 +225,7 @@ async fn whoever_presses_is_answered_whatever_else_is_to_be_done() {
 #[tokio::test]
 async fn a_command_that_failed_for_its_person_is_not_done() {
     let mut bed = Bed::new().await;
-    bed.server.wait_for(|world| (world.commands.len() == 15).then_some(())).await.unwrap();
+    bed.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
     bed.server.trouble("POST /interactions/*/*/callback", 1, Trouble::Fail(404));
     bed.server.expect(10_062);
     bed.server.invoke(bed.ann, bed.room, "stop", json!([])).await.unwrap_err();

@@ -68,7 +68,7 @@ proptest! {
             let store = home.store().await;
             let id = session(&store).await;
             let entries = messages.iter().cloned().map(|message| Entry::new(message, at(1))).collect();
-            store.append(&id, Step { entries, spent: vec![] }).await.unwrap();
+            store.append(&id, Step { entries, ..Step::default() }).await.unwrap();
             let kept = store.history(&id).await.unwrap();
             let found: Vec<_> = kept.iter().map(|kept| kept.message.clone()).collect();
             prop_assert_eq!(&found, &messages);

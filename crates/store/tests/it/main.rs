@@ -3,6 +3,7 @@
 
 mod faults;
 mod history;
+mod mail;
 mod outbox;
 mod pairing;
 mod processes;

@@ -105,13 +105,14 @@ async fn what_models_cost_is_summed_up_by_session_and_day() {
     assert_eq!(store.session(&id).await.unwrap().cost_status, CostStatus::None);
     let mut entry = Entry::new(said("hi"), at(9));
     (entry.usage, entry.finish) = (Some(usage), Some("stop".to_owned()));
-    let step = Step { entries: vec![entry.clone()], spent: vec![spent(Cost::Actual(1_500))] };
+    let step =
+        Step { entries: vec![entry.clone()], spent: vec![spent(Cost::Actual(1_500))], ..Step::default() };
     store.append(&id, step).await.unwrap();
     store.spend(&id, Spent { purpose: "title".to_owned(), ..spent(Cost::Estimated(10)) }).await.unwrap();
     let now = store.session(&id).await.unwrap();
     assert_eq!((now.api_calls, now.cost, now.cost_status), (2, 1_510, CostStatus::Estimated));
     assert_eq!(now.usage, usage.plus(usage));
-    store.append(&id, Step { entries: vec![], spent: vec![spent(Cost::Unknown)] }).await.unwrap();
+    store.append(&id, Step { spent: vec![spent(Cost::Unknown)], ..Step::default() }).await.unwrap();
     assert_eq!(store.session(&id).await.unwrap().cost_status, CostStatus::Unknown);
     let kept = store.history(&id).await.unwrap();
     assert_eq!((kept[0].usage, &kept[0].finish), (entry.usage, &entry.finish));

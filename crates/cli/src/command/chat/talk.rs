@@ -179,8 +179,8 @@ impl<'a> Talk<'a> {
             self.seat.stage().note(&self.context.screen.paint(tone, &why));
         }
         // What the model was not told while it worked is said to it now.
-        if let Some(words) = ended.untold.take().filter(|_| ended.exit != Exit::Interrupted) {
-            self.seat.first(words);
+        if let Some(untold) = ended.untold.take().filter(|_| ended.exit != Exit::Interrupted) {
+            self.seat.first(untold.words);
         }
         Ok(Turned::Ended(Box::new(ended)))
     }

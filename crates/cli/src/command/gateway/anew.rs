@@ -1,0 +1,68 @@
+//! Starting anew: the process becomes a new one of the same program, and whoever asked for it is told.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hermes_gateway::{Address, Room};
+use hermes_store::Store;
+use serde::{Deserialize, Serialize};
+
+use crate::ask::now;
+use crate::failure::Failure;
+use crate::wire::store::told;
+
+/// Who is to be told when it is done.
+const FILE: &str = "gateway_restart.json";
+
+#[derive(Serialize, Deserialize)]
+struct Asked {
+    platform: hermes_gateway::Platform,
+    chat: String,
+    /// The message that asked.
+    message: String,
+}
+
+/// Notes who asked, before anything is ended.
+pub(crate) fn note(home: &Path, room: &Room, message: &str) -> io::Result<()> {
+    let asked = Asked { platform: room.platform, chat: room.chat.clone(), message: message.to_owned() };
+    let whole = home.join(format!("{FILE}.new"));
+    fs::write(&whole, serde_json::to_vec(&asked)?)?;
+    fs::rename(whole, home.join(FILE))
+}
+
+/// Tells whoever asked that it is done. Nobody is told twice, whatever happens in between.
+pub(super) async fn tell(home: &Path, store: &Store) -> Result<(), Failure> {
+    let path = home.join(FILE);
+    let Ok(text) = fs::read(&path) else { return Ok(()) };
+    match serde_json::from_slice::<Asked>(&text) {
+        Ok(Asked { platform, chat, message }) => {
+            let address = Address { platform, chat };
+            let mark = format!("restarted:{}:{message}", platform.word());
+            let parts = address.parts("back again", Some(&mark));
+            store.reply(Vec::new(), parts, now()).await.map_err(told)?;
+        }
+        Err(error) => tracing::warn!(%error, "whoever asked for a restart cannot be told of it"),
+    }
+    Ok(fs::remove_file(path)?)
+}
+
+/// Becomes a new process of the same program, with the same words; only a failure comes back. All locks of this one are free
+/// then, since no file is handed on.
+pub(super) fn start() -> io::Error {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    #[expect(clippy::disallowed_methods, reason = "this program, anew")]
+    let mut command = Command::new(in_place(program));
+    command.args(std::env::args_os().skip(1)).exec()
+}
+
+/// The program, or what was put in its place since it was started.
+fn in_place(program: PathBuf) -> PathBuf {
+    let replaced = program.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);
+    replaced.filter(|_| !program.exists()).unwrap_or(program)
+}

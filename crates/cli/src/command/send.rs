@@ -1,0 +1,147 @@
+//! `hermes send`: says something in chats that nobody asked for there.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::process::ExitCode;
+
+use hermes_gateway::{Address, NoWay, Target};
+use serde_json::{Value, json};
+
+use crate::Context;
+use crate::args::SendArgs;
+use crate::ask::now;
+use crate::command::config::settings;
+use crate::command::gateway;
+use crate::failure::{Failure, Kind};
+use crate::screen::Format;
+use crate::wire;
+use crate::wire::chat::{self, Home};
+
+/// The longest message in bytes. What is longer is refused, not cut.
+const LONGEST: u64 = 256 << 10;
+
+pub(crate) fn run(args: SendArgs, context: &Context) -> Result<ExitCode, Failure> {
+    let config = settings(context)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        if args.list {
+            let store = wire::store::find(context).await?;
+            return list(context, &chat::homes(config, store.as_ref()).await?);
+        }
+        let text = text(&args)?;
+        let store = wire::store::open(context).await?;
+        let homes = chat::homes(config, Some(&store)).await?;
+        let chats = chats(args.to.as_ref(), &homes)?;
+        let parts: Vec<_> = chats.iter().flat_map(|address| address.parts(&text, None)).collect();
+        let queued = parts.len();
+        store.reply(Vec::new(), parts, now()).await.map_err(wire::store::told)?;
+        store.close().await;
+        said(context, &args, &text, &chats, queued)
+    })
+}
+
+/// Says what became of it.
+fn said(
+    context: &Context,
+    args: &SendArgs,
+    text: &str,
+    chats: &[Address],
+    queued: usize,
+) -> Result<ExitCode, Failure> {
+    let is_running = gateway::facts(context)["running"] == true;
+    if context.screen.format == Format::Json {
+        let to: Vec<Value> = chats.iter().map(facts).collect();
+        context.screen.json(&json!({"to": to, "queued": queued, "running": is_running}))?;
+    } else if chats.is_empty() {
+        context.screen.line(text)?;
+    } else if !args.quiet {
+        context.screen.line(match is_running {
+            true => "queued; the gateway delivers it now",
+            false => "queued; no gateway is running: it is delivered when one starts",
+        })?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn facts(address: &Address) -> Value {
+    json!({"platform": address.platform.word(), "chat": address.chat})
+}
+
+/// The chats that are meant. Where nothing is said it is the home channel, if there is one and no other.
+fn chats(to: Option<&Target>, homes: &[Home]) -> Result<Vec<Address>, Failure> {
+    let known: Vec<Address> = homes.iter().map(|home| home.address.clone()).collect();
+    let target = match (to, known.as_slice()) {
+        (Some(target), _) => target.clone(),
+        (None, [] | [_]) => Target::All,
+        (None, _) => {
+            let words: Vec<&str> = known.iter().map(|home| home.platform.word()).collect();
+            let message = format!("there are several home channels: {}", words.join(", "));
+            return Err(Failure::new(Kind::Usage, message).hint("`--to` says which, or all"));
+        }
+    };
+    target.chats(None, &known).map_err(|no_way| {
+        let kind = match no_way {
+            NoWay::NoHome { .. } | NoWay::NoHomes => Kind::Configuration,
+            NoWay::Unknown(_) | NoWay::NoChat { .. } | NoWay::NoOrigin => Kind::Usage,
+        };
+        Failure::new(kind, no_way.to_string())
+            .hint("`/sethome` in a chat makes it the home channel, and so does `hermes config set discord.home_channel ID`")
+            .hint("`--to discord:CHAT` names a chat by its number")
+    })
+}
+
+/// What is to be said.
+fn text(args: &SendArgs) -> Result<String, Failure> {
+    let body = match (&args.file, args.text.as_deref()) {
+        (Some(path), _) if path.as_os_str() != "-" => {
+            let unreadable = |error: io::Error| {
+                Failure::new(Kind::Usage, format!("{} cannot be read: {error}", path.display()))
+            };
+            read(File::open(path).map_err(unreadable)?).map_err(unreadable)?
+        }
+        (None, Some(text)) if text != "-" => text.to_owned(),
+        (None, None) if io::stdin().is_terminal() => String::new(),
+        _ => read(io::stdin().lock())?,
+    };
+    let body = body.trim_end();
+    if body.trim().is_empty() {
+        return Err(Failure::new(Kind::Usage, "there is nothing to say")
+            .hint("`hermes send TEXT`, or `hermes send --file PATH`, or text on standard input"));
+    }
+    if body.len() as u64 >= LONGEST {
+        let message = format!("a message has at most {} KiB", LONGEST >> 10);
+        return Err(Failure::new(Kind::Usage, message));
+    }
+    Ok(match &args.subject {
+        Some(subject) => format!("{}\n\n{body}", subject.trim()),
+        None => body.to_owned(),
+    })
+}
+
+/// Reads as much as a message may have, and a little more.
+fn read(from: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    from.take(LONGEST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn list(context: &Context, homes: &[Home]) -> Result<ExitCode, Failure> {
+    if context.screen.format == Format::Json {
+        let row = |home: &Home| {
+            let mut facts = facts(&home.address);
+            facts["name"] = json!(home.name);
+            facts
+        };
+        context.screen.json(&json!({"homes": homes.iter().map(row).collect::<Vec<_>>()}))?;
+    } else if homes.is_empty() {
+        context.screen.aside("no platform has a home channel; `/sethome` in a chat makes it one");
+    } else {
+        let row = |home: &Home| {
+            let Address { platform, chat } = &home.address;
+            vec![platform.word().to_owned(), format!("{}:{chat}", platform.word()), home.name.clone()]
+        };
+        let rows: Vec<_> = homes.iter().map(row).collect();
+        context.screen.table(&["TARGET", "CHAT", "NAME"], &rows)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,62 @@
+//! Letters and parts.
+
+use hermes_store::{Delivery, Entry, Fate, LetterId, NewLetter, NewPart, Step, Store};
+use hermes_types::{Person, SessionKey};
+use serde_json::json;
+
+use crate::{Home, at, said, session, user};
+
+async fn letter(store: &Store, message: &str) -> LetterId {
+    let letter = NewLetter {
+        platform: "discord".to_owned(),
+        chat: "1".to_owned(),
+        message: message.to_owned(),
+        key: SessionKey::new("k"),
+        person: Person::new("discord:7"),
+        at: at(1),
+        event: json!({ "text": message }),
+    };
+    store.receive(vec![letter]).await.unwrap()[0].unwrap()
+}
+
+#[tokio::test]
+async fn a_letter_that_the_model_is_told_of_is_answered_by_that_turn_and_others_wait() {
+    let home = Home::new();
+    let store = home.store().await;
+    let id = session(&store).await;
+    let (first, told, untold) =
+        (letter(&store, "a").await, letter(&store, "b").await, letter(&store, "c").await);
+    let turn = store.open_turn(&id, vec![Entry::new(user("a"), at(1))], vec![first], at(1)).await.unwrap();
+    let turns = async || -> Vec<_> {
+        let waiting = store.waiting_letters("discord").await.unwrap();
+        waiting.into_iter().map(|letter| (letter.id, letter.turn)).collect()
+    };
+    assert_eq!(turns().await, [(first, Some(turn)), (told, None), (untold, None)]);
+    store.append(&id, Step { letters: vec![told], ..Step::one(said("so"), at(2)) }).await.unwrap();
+    assert_eq!(turns().await, [(first, Some(turn)), (told, Some(turn)), (untold, None)]);
+    store.close_turn(turn, "answered", vec![], at(3)).await.unwrap();
+    assert_eq!(turns().await, [(untold, None)]);
+}
+
+#[tokio::test]
+async fn what_became_of_a_part_is_known_by_its_mark() {
+    let home = Home::new();
+    let store = home.store().await;
+    let part = |mark: &str| NewPart {
+        platform: "discord".to_owned(),
+        chat: "1".to_owned(),
+        key: SessionKey::new("k"),
+        mark: Some(mark.to_owned()),
+        body: json!({ "text": mark }),
+    };
+    let added = store.reply(vec![], vec![part("a"), part("b"), part("c")], at(1)).await.unwrap();
+    store.delivering(added[1], at(2)).await.unwrap();
+    let fate = async |mark: &str| store.fate(mark).await.unwrap();
+    assert_eq!([fate("a").await, fate("b").await], [Some(Fate::Waits), Some(Fate::Waits)]);
+    store.delivered(added[0], Delivery::Sent("9".to_owned()), at(3)).await.unwrap();
+    store.delivered(added[1], Delivery::Later("busy".to_owned()), at(3)).await.unwrap();
+    store.delivered(added[2], Delivery::Failed("gone".to_owned()), at(3)).await.unwrap();
+    let fates = [fate("a").await, fate("b").await, fate("c").await, fate("d").await];
+    let sent = Fate::Sent("9".to_owned());
+    assert_eq!(fates, [Some(sent), Some(Fate::Waits), Some(Fate::Failed), None]);
+}
