@@ -141,6 +141,8 @@ pub enum Manner {
     Endless,
     /// Not a byte.
     Never,
+    /// So many bytes, and then the connection breaks.
+    Cut(usize),
 }
 
 /// A message.
@@ -243,6 +245,8 @@ pub struct World {
     pub interactions: BTreeMap<Id, Interaction>,
     /// The channels in which the bot was seen typing, one entry for each call.
     pub typing: Vec<Id>,
+    /// The files that were asked for, one entry for each time.
+    pub downloads: Vec<Id>,
     /// All requests.
     pub requests: Vec<Request>,
     /// How often a client identified itself.
