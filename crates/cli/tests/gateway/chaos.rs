@@ -41,6 +41,9 @@ async fn nothing_is_lost_and_nothing_is_answered_twice_however_often_the_gateway
         hall.server.expect(160_004);
     }
     hall.start().await;
+    // What is said while nobody is there is only told to those who were there before.
+    hall.server.say(dms[0].0, dms[0].1, "hello");
+    hall.said(dms[0].1, 1).await;
     for kill in 0..KILLS {
         for word in 0..1 + dice.roll(3) {
             let text = format!("word {kill}.{word}");
