@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::letter::{Attachment, Interaction, Letter, Platform, Press, Room};
+use crate::letter::{Attachment, Interaction, Letter, Platform, Press, Remark, Room};
 
 /// Something that is waited for.
 pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -52,6 +52,12 @@ pub trait Channel: Send + Sync + fmt::Debug {
 
     /// Notes that we take part in a thread from now on, where that changes what is heard there.
     fn joined(&self, _thread: &str) {}
+
+    /// What was said where a letter was written, since our own last message there and before it, oldest first, where that
+    /// helps to understand it. Asked only about letters that are about to be answered.
+    fn before<'a>(&'a self, _letter: &'a Letter) -> Waiting<'a, Vec<Remark>> {
+        Box::pin(async { Vec::new() })
+    }
 
     /// Shows for some seconds that something is being done.
     fn typing<'a>(&'a self, chat: &'a str) -> Waiting<'a, ()>;

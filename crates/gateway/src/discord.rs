@@ -10,9 +10,12 @@
 //! every limit as long as it lasts, and cannot ask Discord to refuse a message that was sent before.
 
 mod arrive;
+mod backlog;
 mod command;
 mod connection;
 mod fetch;
+mod forum;
+mod history;
 mod limits;
 mod places;
 mod post;
@@ -21,11 +24,12 @@ mod rest;
 mod rules;
 mod settings;
 mod text;
+mod tunnel;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -33,11 +37,12 @@ use tokio_util::sync::CancellationToken;
 use crate::channel::{
     Channel, Desk, Found, Manners, Post, Sign, Undelivered, Unfetched, Unfit, Unit, Waiting,
 };
-use crate::letter::{Attachment, Interaction, Letter, Platform, Room};
+use crate::letter::{Attachment, Interaction, Letter, Platform, Remark, Room};
 use places::Places;
 use recent::Recent;
 use rest::Rest;
-pub use settings::{Bots, Channels, CommandSync, Mentions, Override, ReplyTo, Settings};
+pub use settings::{Bots, Channels, CommandSync, Mentions, Override, ReplyTo, Settings, Sight};
+pub use tunnel::Proxy;
 
 /// Messages of ours that are remembered.
 const SENT: usize = 2000;
@@ -50,7 +55,7 @@ pub const MANNERS: Manners = Manners {
     typing: Duration::from_secs(10),
     pace: Duration::from_millis(1200),
 };
-/// Reactions and commands that are remembered.
+/// Reactions, commands and people that are remembered.
 const MARKED: usize = 2000;
 
 /// The bot on Discord.
@@ -82,6 +87,8 @@ struct Account {
     places: Mutex<Places>,
     /// The last message that was seen in each chat where messages were for the bot.
     last: Mutex<HashMap<String, u64>>,
+    /// Roles that were asked for, by person, and when.
+    roles: Mutex<Recent<String, (Instant, Vec<String>)>>,
     sent: Mutex<Recent<String, post::Sent>>,
     /// The first message of ours that points to another one.
     pointing: Mutex<Recent<(String, String), String>>,
@@ -96,6 +103,9 @@ struct Bookmark {
     session: String,
     url: String,
     sequence: u64,
+    /// The last message that was heard.
+    #[serde(default)]
+    heard: u64,
     me: Me,
 }
 
@@ -109,7 +119,7 @@ struct Me {
 impl Discord {
     /// The bot with this token. Nothing is asked or connected yet.
     pub fn new(settings: Settings, past: Past) -> Self {
-        let rest = Rest::new(settings.token.clone(), settings.api_base.as_deref());
+        let rest = Rest::new(settings.token.clone(), settings.api_base.as_deref(), settings.proxy.clone());
         let bookmark = past.bookmark.as_deref().and_then(|text| serde_json::from_str(text).ok());
         let last = past.last.into_iter().filter_map(|(chat, message)| Some((chat, message.parse().ok()?)));
         Self {
@@ -121,6 +131,7 @@ impl Discord {
                 threads: RwLock::new(past.threads.into_iter().collect()),
                 places: Mutex::default(),
                 last: Mutex::new(last.collect()),
+                roles: Mutex::new(Recent::new(MARKED)),
                 sent: Mutex::new(Recent::new(SENT)),
                 pointing: Mutex::new(Recent::new(SENT)),
                 signs: Mutex::new(Recent::new(MARKED)),
@@ -198,6 +209,10 @@ impl Channel for Discord {
 
     fn joined(&self, thread: &str) {
         self.account.join(thread);
+    }
+
+    fn before<'a>(&'a self, letter: &'a Letter) -> Waiting<'a, Vec<Remark>> {
+        Box::pin(self.account.before(letter))
     }
 
     fn typing<'a>(&'a self, chat: &'a str) -> Waiting<'a, ()> {

@@ -150,6 +150,17 @@ pub struct Quote {
     pub is_ours: bool,
 }
 
+/// Something that somebody said near a letter. It is nobody's letter: whoever said it did not say it to us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// What the platform calls it in its chat.
+    pub message: String,
+    /// What people call whoever said it.
+    pub name: String,
+    /// What was said.
+    pub text: String,
+}
+
 /// Where an answer is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -5,8 +5,8 @@
 //! until it is known to have succeeded or to be impossible.
 //!
 //! *Invariants.* Nothing is done for somebody who was not let in, but to tell them how to ask for it. Every letter belongs
-//! to the one who wrote it; words of two people are never put together. Each session has one task that works on it, and one key,
-//! which one function makes.
+//! to the one who wrote it; words of two people are never put together, but as quotes that say so. Each session has one task
+//! that works on it, and one key, which one function makes.
 //!
 //! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does, [`people`] for who is let in,
 //! `session` for how a letter is worked on, and `live` below it for what is seen of that before it is done.
@@ -36,7 +36,7 @@ pub use command::Command;
 pub use gateway::{Gateway, Rules};
 pub use house::{House, Visit};
 pub use key::{Sharing, session_key};
-pub use letter::{Letter, Platform, Press, Room, RoomKind, Sender};
+pub use letter::{Letter, Platform, Press, Remark, Room, RoomKind, Sender};
 pub use limit::Limiter;
 pub use people::{Admission, People, Tier};
 pub use reset::Reset;

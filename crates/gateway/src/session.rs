@@ -21,7 +21,7 @@ use crate::clock::now;
 use crate::command::{self, Command};
 use crate::gateway::Shared;
 use crate::house::Visit;
-use crate::letter::{Letter, ReplyPlace};
+use crate::letter::{Letter, Remark, ReplyPlace};
 use crate::people::Tier;
 use ask::ChatAsk;
 pub(crate) use ask::{answered, pressed};
@@ -314,8 +314,27 @@ impl Session {
         } else if item.turn.is_some() && self.is_done(item).await? {
             return Ok(Exit::Answered);
         }
-        let text = words::told(&item.letter, self.shared.sharing, now());
+        let remarks = self.remarks(&item.letter).await;
+        let text = words::told(&item.letter, &remarks, self.shared.sharing, now());
         Ok(self.attend(item, Some(&text), vec![item.id]).await?.exit)
+    }
+
+    /// What others said before a letter, without what the model of this session was told already.
+    async fn remarks(&self, letter: &Letter) -> Vec<Remark> {
+        let mut remarks = self.channel().before(letter).await;
+        if remarks.is_empty() {
+            return remarks;
+        }
+        let messages = remarks.iter().map(|remark| remark.message.clone()).collect();
+        let (word, chat) = (letter.room.platform.word(), &letter.room.chat);
+        match self.store().letters_among(word, chat, &self.key, messages).await {
+            Ok(told) => remarks.retain(|remark| !told.contains(&remark.message)),
+            Err(error) => {
+                tracing::warn!(%error, "what was said before a letter cannot be sorted");
+                remarks.clear();
+            }
+        }
+        remarks
     }
 
     /// Whether a letter was answered meanwhile.
@@ -463,7 +482,7 @@ impl Session {
                 self.next.push_front(item);
             }
             (None, Busy::Steer) => {
-                let text = words::told(&item.letter, self.shared.sharing, now());
+                let text = words::told(&item.letter, &[], self.shared.sharing, now());
                 self.steer(item, text, control).await;
             }
         }

@@ -89,6 +89,26 @@ impl Store {
         .await
     }
 
+    /// Which of these messages of a chat were letters to a session.
+    pub async fn letters_among(
+        &self,
+        platform: &str,
+        chat: &str,
+        key: &SessionKey,
+        messages: Vec<String>,
+    ) -> Result<Vec<String>, Error> {
+        let (platform, chat, key) = (platform.to_owned(), chat.to_owned(), key.clone());
+        self.read(move |connection| {
+            let sql = "SELECT message FROM inbox WHERE platform = ?1 AND chat = ?2 AND key = ?3
+                       AND message IN (SELECT value FROM json_each(?4)) ORDER BY n";
+            let mut statement = connection.prepare_cached(sql)?;
+            let among = Value::from(messages).to_string();
+            let rows = statement.query_map(params![platform, chat, key.as_str(), among], |row| row.get(0))?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
     /// The last letter of each chat of a platform, by what the platform calls it.
     pub async fn last_letters(&self, platform: &str) -> Result<Vec<(String, String)>, Error> {
         let platform = platform.to_owned();

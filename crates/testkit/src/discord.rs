@@ -11,6 +11,7 @@ mod people;
 mod rest;
 mod state;
 mod trouble;
+mod venue;
 mod wire;
 
 use std::io;
@@ -196,6 +197,11 @@ impl Server {
         }
     }
 
+    /// Nothing goes wrong with any route any more.
+    pub fn clear_troubles(&self) {
+        self.shared.with(|world| world.troubles.rules.clear());
+    }
+
     /// From now on requests and connections are taken and not answered. [`Self::recover`] ends it.
     pub fn stall(&self) {
         self.shared.with(|world| world.troubles.stalled = true);
@@ -214,6 +220,7 @@ impl Server {
         self.shared.with(|world| {
             world.troubles.stalled = false;
             world.troubles.silent = false;
+            world.hanging = 0;
         });
     }
 
@@ -282,6 +289,7 @@ async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
+        shared.with(|world| world.connections += 1);
         stream.set_nodelay(true).ok();
         let shared = Arc::clone(&shared);
         connections.spawn(async move {

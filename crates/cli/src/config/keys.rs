@@ -10,7 +10,8 @@ use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 use super::define::{Key, section};
 use super::layers::Reader;
 use super::setting::{
-    Bytes, CommaList, EnvMap, ExtraArgs, Fallbacks, Hour, Passthrough, Scratch, Servers, TextMap, choice,
+    Bytes, ChannelMap, CommaList, EnvMap, ExtraArgs, Fallbacks, Hour, Passthrough, Scratch, Servers, TextMap,
+    choice,
 };
 
 /// The image of a container place when nothing else is said.
@@ -382,6 +383,11 @@ section! {
         no_thread_channels: CommaList = CommaList::default(), "DISCORD_NO_THREAD_CHANNELS";
         /// Whether the bot must be mentioned in threads it already takes part in.
         thread_require_mention: bool = false, "DISCORD_THREAD_REQUIRE_MENTION";
+        /// What is different in single channels and their threads, by id: `require_mention`, `auto_thread` and
+        /// `thread_require_mention`, each true or false.
+        channels: ChannelMap = ChannelMap::default(), "DISCORD_CHANNELS";
+        /// Whether words to other people, who are mentioned while the bot is not, are left to them.
+        ignore_no_mention: bool = true, "DISCORD_IGNORE_NO_MENTION";
         /// Users who may talk to the bot.
         allowed_users: CommaList = CommaList::default(), "DISCORD_ALLOWED_USERS";
         /// Roles whose members may talk to the bot.
@@ -400,17 +406,18 @@ section! {
         approvers: CommaList = CommaList::default(), "DISCORD_APPROVERS";
         /// What strangers get who write to the bot: pair or ignore. Default: pair, unless people are named.
         unauthorized_dm_behavior: Option<Strangers> = None, "DISCORD_UNAUTHORIZED_DM_BEHAVIOR";
-        /// A server whose role members may also write direct messages.
+        /// The id of the one server whose `allowed_roles` count in direct messages too.
         dm_role_auth_guild: String = String::new(), "DISCORD_DM_ROLE_AUTH_GUILD";
         /// Whether other bots are heard: none, mentions or all.
         allow_bots: Bots = Bots::None, "DISCORD_ALLOW_BOTS";
         /// Whether messages get reactions while they are worked on.
         reactions: bool = true, "DISCORD_REACTIONS";
-        /// Whether earlier messages of the channel are read when the bot is called.
+        /// Whether the model is shown what others said since its own last message, when the bot is called in a channel
+        /// that needs a mention, or in a thread.
         history_backfill: bool = true, "DISCORD_HISTORY_BACKFILL";
-        /// How many of them.
+        /// How many of those messages at most; 100 is the most that is read.
         history_backfill_limit: u64 = 50, "DISCORD_HISTORY_BACKFILL_LIMIT";
-        /// Extra instructions by channel id.
+        /// What the model is told besides in a channel and its threads, by id.
         channel_prompts: TextMap = TextMap::default(), "DISCORD_CHANNEL_PROMPTS";
         /// The server actions the agent may use; empty for all.
         server_actions: CommaList = CommaList::default(), "DISCORD_SERVER_ACTIONS";
@@ -434,10 +441,13 @@ section! {
         home_channel_name: String = "Home".into(), "DISCORD_HOME_CHANNEL_NAME";
         /// The thread of that channel, if it is one.
         home_channel_thread_id: String = String::new(), "DISCORD_HOME_CHANNEL_THREAD_ID";
-        /// A proxy for the connection to Discord.
-        proxy: String = String::new(), "DISCORD_PROXY";
+        /// A proxy for everything that goes to Discord: `http://host:port` or `socks5://host:port`, with
+        /// `user:password@` before the host where it wants that.
+        proxy: Option<Secret> = None, "DISCORD_PROXY";
         /// How slash commands are registered: safe, bulk or off.
         command_sync_policy: CommandSync = CommandSync::Safe, "DISCORD_COMMAND_SYNC_POLICY";
+        /// Whether slash commands are shown only to administrators of a server, until they show them to others.
+        hide_slash_commands: bool = false, "DISCORD_HIDE_SLASH_COMMANDS";
     }
 }
 

@@ -1,5 +1,6 @@
 //! The types a setting can have, and how each is read from YAML or from the text of a variable.
 
+mod channels;
 mod container;
 mod model;
 
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::define::Visibility;
 use super::yaml::{self, Kind, Node, Position, Style};
+pub use channels::{ChannelMap, ChannelRules};
 pub use container::{Bytes, ExtraArgs, Scratch};
 pub use model::{Fallback, Fallbacks, Server, ServerModel, Servers};
 
@@ -154,7 +156,7 @@ impl Setting for Hour {
     }
 
     fn schema() -> Value {
-        json!({"type": "integer", "minimum": 0, "maximum": 23})
+        json!({"type": "integer", "minimum": 0, "maximum": 23, "examples": [0, 4, 12, 23]})
     }
 
     fn expected() -> String {

@@ -11,8 +11,8 @@ use hermes_store::Store;
 use hermes_types::Secret;
 
 use crate::config::keys::{self, Config};
-use crate::config::setting::CommaList;
-use crate::failure::Failure;
+use crate::config::setting::{ChannelRules, CommaList};
+use crate::failure::{Failure, Kind};
 use crate::wire::store::told;
 
 /// One account on one platform.
@@ -56,16 +56,21 @@ pub(crate) async fn homes(config: &Config, store: Option<&Store>) -> Result<Vec<
 }
 
 /// All accounts that are set up.
-pub(crate) fn accounts(config: &Config) -> Vec<Account> {
-    let discord =
-        config.discord.bot_token.clone().map(|token| Account::Discord(Box::new(bot(config, token))));
-    discord.into_iter().collect()
+pub(crate) fn accounts(config: &Config) -> Result<Vec<Account>, Failure> {
+    let discord = config.discord.bot_token.clone().map(|token| bot(config, token)).transpose()?;
+    Ok(discord.map(|settings| Account::Discord(Box::new(settings))).into_iter().collect())
 }
 
-fn bot(config: &Config, token: Secret) -> discord::Settings {
+fn bot(config: &Config, token: Secret) -> Result<discord::Settings, Failure> {
     let chosen = &config.discord;
     let channels = |list: &CommaList| list.0.iter().collect();
-    discord::Settings {
+    let proxy = chosen.proxy.as_ref().map(|proxy| proxy.expose().trim()).filter(|proxy| !proxy.is_empty());
+    let proxy = proxy.map(discord::Proxy::parse).transpose().map_err(|why| {
+        Failure::new(Kind::Configuration, format!("discord.proxy cannot be used: {why}"))
+            .hint("`http://host:port` and `socks5://host:port` can")
+    })?;
+    Ok(discord::Settings {
+        proxy,
         api_base: chosen.api_base.clone(),
         gateway_url: chosen.gateway_url.clone(),
         require_mention: chosen.require_mention,
@@ -75,6 +80,11 @@ fn bot(config: &Config, token: Secret) -> discord::Settings {
         no_thread_channels: channels(&chosen.no_thread_channels),
         allowed_channels: channels(&chosen.allowed_channels),
         ignored_channels: channels(&chosen.ignored_channels),
+        overrides: chosen.channels.0.iter().map(|(id, rules)| (id.clone(), different(*rules))).collect(),
+        ignore_no_mention: chosen.ignore_no_mention,
+        dm_role_guild: Some(chosen.dm_role_auth_guild.trim().to_owned())
+            .filter(|guild| !guild.is_empty() && !chosen.allowed_roles.0.is_empty()),
+        history: if chosen.history_backfill { chosen.history_backfill_limit } else { 0 },
         allow_bots: match chosen.allow_bots {
             keys::Bots::None => discord::Bots::None,
             keys::Bots::Mentions => discord::Bots::Mentions,
@@ -98,7 +108,19 @@ fn bot(config: &Config, token: Secret) -> discord::Settings {
             keys::CommandSync::Bulk => discord::CommandSync::Bulk,
             keys::CommandSync::Off => discord::CommandSync::Off,
         },
+        commands_seen_by: match chosen.hide_slash_commands {
+            true => discord::Sight::Admins,
+            false => discord::Sight::Everybody,
+        },
         ..discord::Settings::new(token)
+    })
+}
+
+fn different(rules: ChannelRules) -> discord::Override {
+    discord::Override {
+        require_mention: rules.require_mention,
+        auto_thread: rules.auto_thread,
+        thread_require_mention: rules.thread_require_mention,
     }
 }
 

@@ -6,7 +6,7 @@ use hermes_agent::{Mind, Setup, Told};
 use hermes_exec::backend::docker::engine::Address;
 use hermes_exec::{Found, Reaper, State, Tree};
 use hermes_gateway::channel::Waiting;
-use hermes_gateway::{House, Room, RoomKind, Visit};
+use hermes_gateway::{House, Platform, Room, RoomKind, Visit};
 use hermes_model::Client;
 use hermes_store::Store;
 use hermes_types::{Access, BackendName, Door, Person, SessionKey, Volume, VolumeSource};
@@ -200,6 +200,9 @@ impl House for ChatHouse {
                 "\n`{SHARED}` is a directory that all chats share: what is there, others can read and change."
             ));
         }
+        if let Some(prompt) = prompt(&self.config, room) {
+            told.system.push_str(&format!("\n\n{prompt}"));
+        }
         told
     }
 
@@ -242,6 +245,15 @@ impl House for ChatHouse {
             Ok(())
         })
     }
+}
+
+/// What the owner wants the model to be told in a room: what is set for it, or for the channel it is a thread of.
+fn prompt<'a>(config: &'a Config, room: &Room) -> Option<&'a str> {
+    let prompts = match room.platform {
+        Platform::Discord => &config.discord.channel_prompts.0,
+    };
+    let of = |id: &str| prompts.iter().find(|(known, _)| known == id).map(|(_, prompt)| prompt.trim());
+    of(&room.chat).or_else(|| room.parent.as_deref().and_then(of)).filter(|prompt| !prompt.is_empty())
 }
 
 /// What a chat is told of a failure. What to do about it is for the owner.

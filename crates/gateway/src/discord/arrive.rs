@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hermes_types::Timestamp;
 use reqwest::Method;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use twilight_model::application::interaction::{Interaction, InteractionData};
@@ -18,25 +17,24 @@ use twilight_model::http::interaction::{
     InteractionResponse, InteractionResponseData, InteractionResponseType,
 };
 use twilight_model::id::Id;
-use twilight_model::id::marker::{ChannelMarker, RoleMarker};
+use twilight_model::id::marker::{ChannelMarker, GuildMarker, RoleMarker};
 use twilight_model::user::User;
 
+use super::backlog::{Backlog, Missed};
 use super::places::Known;
 use super::post::made_at;
 use super::rest::{Call, Fault};
 use super::rules::{Mentioned, Place, PlaceKind, Said, Standing, Verdict, judge, listens};
 use super::{Account, Bookmark, command, lock};
 use crate::channel::{Arrival, Desk, Incoming};
-use crate::letter::{Attachment, Interaction as Answerable, Letter, Press, Quote, ReplyPlace, Sender};
+use crate::letter::{
+    Attachment, Interaction as Answerable, Letter, Press, Quote, ReplyPlace, RoomKind, Sender,
+};
 
 /// The longest it takes to keep a letter.
 const KEPT: Duration = Duration::from_secs(60);
 /// How often a letter is handed in that could not be kept.
 const TRIES: u32 = 5;
-/// How many chats are looked through for what was missed.
-const CHATS: usize = 100;
-/// How many messages of each.
-const MISSED: u32 = 100;
 /// The longest a person waits to see that a command was heard.
 const HEARD: Duration = Duration::from_millis(2500);
 /// What somebody is told who uses a command where the bot does not listen.
@@ -45,8 +43,10 @@ const DEAF: &str = "I do not listen in this channel.";
 /// Something that happened.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// There is a new session; what was said before it was not told.
-    Began,
+    /// There is a new session, in these servers; what was said before it was not told.
+    Began(Vec<Id<GuildMarker>>),
+    /// A server and the last message of each of its channels.
+    Told(Id<GuildMarker>, Vec<(Id<ChannelMarker>, u64)>),
     Said(Box<Message>),
     /// A command or a button, and whether the person was told that it was heard.
     Called(Box<Interaction>, JoinHandle<Result<(), Fault>>),
@@ -62,17 +62,29 @@ pub(super) async fn work(
     desk: &Desk,
     mut events: mpsc::Receiver<(Event, Option<Bookmark>)>,
 ) {
-    let mut clerk = Clerk { account, desk, robots: HashMap::new(), registered: false };
-    while let Some((event, bookmark)) = events.recv().await {
-        let done = match event {
-            Event::Began => clerk.begin().await,
-            Event::Said(message) => clerk.hear(*message).await,
-            Event::Called(call, heard) => clerk.take_call(*call, heard).await,
+    let mut clerk =
+        Clerk { account, desk, backlog: Backlog::new(account), robots: HashMap::new(), registered: false };
+    loop {
+        let until = clerk.backlog.waits_until();
+        let has_room = clerk.backlog.has_room();
+        let mut bookmark = None;
+        let done = tokio::select! {
+            (missed, held) = clerk.backlog.next() => clerk.make_up(missed, held).await,
+            event = events.recv(), if has_room => {
+                let Some((event, place)) = event else { return };
+                bookmark = place;
+                clerk.take(event).await
+            }
+            () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now).into()), if until.is_some() => {
+                clerk.backlog.give_up();
+                Ok(())
+            }
         };
         if done.is_err() {
             return;
         }
-        if let Some(bookmark) = bookmark.and_then(|bookmark| serde_json::to_string(&bookmark).ok()) {
+        let settled = clerk.backlog.settle(bookmark);
+        if let Some(bookmark) = settled.and_then(|bookmark| serde_json::to_string(&bookmark).ok()) {
             desk.bookmark.send_replace(Some(bookmark));
         }
     }
@@ -147,72 +159,70 @@ impl Answering {
 struct Clerk<'a> {
     account: &'a Arc<Account>,
     desk: &'a Desk,
+    backlog: Backlog,
     /// How many messages of bots were heard in a row, by channel.
     robots: HashMap<String, u32>,
     registered: bool,
 }
 
-/// A member, as far as it matters here.
-#[derive(Debug, Deserialize)]
-struct Member {
-    #[serde(default)]
-    roles: Vec<String>,
-}
-
 impl Clerk<'_> {
-    /// A new session: commands are registered, and what was missed is fetched.
-    async fn begin(&mut self) -> Result<(), Closed> {
-        if !self.registered {
-            self.registered = true;
-            let account = Arc::clone(self.account);
-            tokio::spawn(async move {
-                if let Err(fault) = command::register(&account).await {
-                    tracing::warn!(why = fault.why(), "commands could not be registered with Discord");
-                }
-            });
+    async fn take(&mut self, event: Event) -> Result<(), Closed> {
+        match event {
+            Event::Began(guilds) => {
+                self.register();
+                self.backlog.begin(guilds);
+                Ok(())
+            }
+            Event::Told(guild, channels) => {
+                self.backlog.told(guild, &channels);
+                Ok(())
+            }
+            Event::Said(message) => self.listen(*message).await,
+            Event::Called(call, heard) => self.take_call(*call, heard).await,
         }
-        let mut chats: Vec<(String, u64)> =
-            lock(&self.account.last).iter().map(|(chat, last)| (chat.clone(), *last)).collect();
-        chats.sort_by_key(|(_, last)| std::cmp::Reverse(*last));
-        for (chat, last) in chats.into_iter().take(CHATS) {
-            self.catch_up(&chat, last).await?;
+    }
+
+    /// Registers the commands, once.
+    fn register(&mut self) {
+        if std::mem::replace(&mut self.registered, true) {
+            return;
+        }
+        let account = Arc::clone(self.account);
+        tokio::spawn(async move {
+            if let Err(fault) = command::register(&account).await {
+                tracing::warn!(why = fault.why(), "commands could not be registered with Discord");
+            }
+        });
+    }
+
+    /// Hears what was missed in a chat, and then what came there meanwhile.
+    async fn make_up(&mut self, missed: Vec<Missed>, held: Vec<Message>) -> Result<(), Closed> {
+        for missed in missed {
+            self.hear(missed).await?;
+        }
+        for message in held {
+            self.listen(message).await?;
         }
         Ok(())
     }
 
-    /// Fetches what was said in a chat after a message.
-    async fn catch_up(&mut self, chat: &str, last: u64) -> Result<(), Closed> {
-        let Some(channel) = chat.parse().ok().and_then(Id::new_checked) else { return Ok(()) };
-        let call = Call::get(format!("channels/{channel}/messages"))
-            .with_query(format!("after={last}&limit={MISSED}"));
-        let missed: Vec<Box<RawValue>> = match self.account.rest.ask_patiently(&call).await {
-            Ok(missed) => missed,
-            Err(fault) => {
-                tracing::warn!(chat, why = fault.why(), "what was missed on Discord could not be fetched");
-                return Ok(());
-            }
-        };
-        let mut messages: Vec<Message> =
-            missed.iter().filter_map(|json| read("a message", json.get())).collect();
-        messages.sort_by_key(|message| message.id);
-        for mut message in messages {
-            let Some(known) = self.account.known(channel).await else { return Ok(()) };
-            message.guild_id = known.guild();
-            self.hear(message).await?;
+    /// A message that just came.
+    async fn listen(&mut self, message: Message) -> Result<(), Closed> {
+        match self.backlog.pass(message) {
+            Some(message) => self.hear(message).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// A message, live or fetched.
-    async fn hear(&mut self, message: Message) -> Result<(), Closed> {
+    async fn hear(&mut self, Missed { message, roles }: Missed) -> Result<(), Closed> {
         let account = self.account;
         let Some(me) = account.me() else { return Ok(()) };
         if message.author.id.to_string() == me.user {
             return Ok(());
         }
         let Some(place) = account.place(&message).await else { return Ok(()) };
-        let (guild, author, number) = (message.guild_id, message.author.id, message.id.get());
-        let lacks_roles = guild.is_some() && message.member.is_none() && message.webhook_id.is_none();
+        let number = message.id.get();
         let chat = place.id.clone();
         let standing = Standing {
             bot: &me.user,
@@ -234,19 +244,16 @@ impl Clerk<'_> {
             true => *self.robots.entry(chat.clone()).or_default() += 1,
             false => drop(self.robots.remove(&chat)),
         }
-        if let Some(guild) = guild.filter(|_| lacks_roles) {
-            let call = Call::get(format!("guilds/{guild}/members/{author}"));
-            match account.rest.ask_patiently::<Member>(&call).await {
-                Ok(member) => letter.sender.roles = member.roles,
-                Err(fault) => {
-                    tracing::warn!(why = fault.why(), "the roles of somebody on Discord are not known")
-                }
-            }
+        if let Some(roles) = roles {
+            letter.sender.roles = roles;
         }
-        if self.hand_in(Incoming::Said(letter)).await? {
-            let mut last = lock(&account.last);
-            let last = last.entry(chat).or_default();
-            *last = number.max(*last);
+        match self.hand_in(Incoming::Said(letter)).await? {
+            true => {
+                let mut last = lock(&account.last);
+                let last = last.entry(chat).or_default();
+                *last = number.max(*last);
+            }
+            false => self.backlog.doubt(),
         }
         Ok(())
     }
@@ -269,10 +276,17 @@ impl Clerk<'_> {
                 return Ok(());
             }
         }
-        match incoming(call) {
-            Some(incoming) => self.hand_in(incoming).await.map(drop),
-            None => Ok(()),
+        let Some(mut incoming) = incoming(call) else { return Ok(()) };
+        match &mut incoming {
+            Incoming::Said(letter) if letter.room.kind == RoomKind::Dm => {
+                self.account.vouch(&mut letter.sender).await;
+            }
+            Incoming::Pressed(press) if press.room.kind == RoomKind::Dm => {
+                self.account.vouch(&mut press.sender).await;
+            }
+            Incoming::Said(_) | Incoming::Pressed(_) => {}
         }
+        self.hand_in(incoming).await.map(drop)
     }
 
     /// Hands something in, and waits until it is kept. False when it was not.
@@ -297,7 +311,7 @@ impl Clerk<'_> {
 
 impl Account {
     /// What is known about a channel; the platform is asked if it must be.
-    async fn known(&self, channel: Id<ChannelMarker>) -> Option<Known> {
+    pub(super) async fn known(&self, channel: Id<ChannelMarker>) -> Option<Known> {
         if let Some(known) = lock(&self.places).get(channel) {
             return Some(known.clone());
         }
@@ -315,7 +329,7 @@ impl Account {
     }
 
     /// Where a message was said.
-    async fn place(&self, message: &Message) -> Option<Place> {
+    pub(super) async fn place(&self, message: &Message) -> Option<Place> {
         if let Some(known) = lock(&self.places).get(message.channel_id) {
             return Some(known.place());
         }
@@ -332,7 +346,7 @@ pub(super) fn read<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Option<
     parsed.inspect_err(|error| tracing::error!(%error, "{what} from Discord cannot be read")).ok()
 }
 
-fn said(message: Message, place: Place, bot: &str) -> Said {
+pub(super) fn said(message: Message, place: Place, bot: &str) -> Said {
     let quote = message.referenced_message.as_deref();
     let forwarded = message.message_snapshots.iter().map(|snapshot| &snapshot.message);
     let files = message.attachments.iter();
@@ -369,7 +383,7 @@ fn attachment(file: &File) -> Attachment {
     }
 }
 
-fn sender(user: &User, member: Option<&PartialMember>, is_hook: bool) -> Sender {
+pub(super) fn sender(user: &User, member: Option<&PartialMember>, is_hook: bool) -> Sender {
     let nick = member.and_then(|member| member.nick.clone());
     Sender {
         id: user.id.to_string(),

@@ -6,7 +6,7 @@ use twilight_model::application::interaction::application_command::{CommandData,
 
 use super::Account;
 use super::rest::{Call, Fault};
-use super::settings::CommandSync;
+use super::settings::{CommandSync, Sight};
 
 /// A command as it should be registered.
 struct Wanted {
@@ -59,17 +59,18 @@ const COMMANDS: [Wanted; 18] = [
 pub(super) async fn register(account: &Account) -> Result<(), Fault> {
     let Some(me) = account.me() else { return Ok(()) };
     let path = format!("applications/{}/commands", me.application);
+    let sight = account.settings.commands_seen_by;
     match account.settings.command_sync {
         CommandSync::Off => return Ok(()),
         CommandSync::Safe => {
             let there: Vec<Command> = account.rest.ask(&Call::get(&path)).await?;
-            if is_registered(&there) {
+            if is_registered(&there, sight) {
                 return Ok(());
             }
         }
         CommandSync::Bulk => {}
     }
-    let all: Vec<Value> = COMMANDS.iter().map(Wanted::json).collect();
+    let all: Vec<Value> = COMMANDS.iter().map(|wanted| wanted.json(sight)).collect();
     account.rest.insist(&Call::new(reqwest::Method::PUT, path).with_body(Value::Array(all))).await
 }
 
@@ -87,7 +88,7 @@ pub(super) fn typed(data: &CommandData) -> String {
 }
 
 impl Wanted {
-    fn json(&self) -> Value {
+    fn json(&self, sight: Sight) -> Value {
         let options: Vec<Value> = self
             .takes
             .iter()
@@ -95,10 +96,14 @@ impl Wanted {
                 json!({"type": CommandOptionType::String, "name": takes.name, "description": takes.about, "required": takes.needed})
             })
             .collect();
-        json!({"type": 1, "name": self.name, "description": self.about, "options": options})
+        let mut json = json!({"type": 1, "name": self.name, "description": self.about, "options": options});
+        if sight == Sight::Admins {
+            json["default_member_permissions"] = "0".into();
+        }
+        json
     }
 
-    fn is(&self, there: &Command) -> bool {
+    fn is(&self, there: &Command, sight: Sight) -> bool {
         let options: Vec<_> = there
             .options
             .iter()
@@ -112,14 +117,18 @@ impl Wanted {
             .iter()
             .map(|takes| (takes.name, takes.about, takes.needed, CommandOptionType::String))
             .collect();
-        there.name == self.name && there.description == self.about && options == wanted
+        let seen = match there.default_member_permissions {
+            Some(permissions) if permissions.is_empty() => Sight::Admins,
+            _ => Sight::Everybody,
+        };
+        there.name == self.name && there.description == self.about && options == wanted && seen == sight
     }
 }
 
 /// Whether these are all the commands there should be, and no others.
-fn is_registered(there: &[Command]) -> bool {
+fn is_registered(there: &[Command], sight: Sight) -> bool {
     there.len() == COMMANDS.len()
-        && COMMANDS.iter().all(|wanted| there.iter().any(|command| wanted.is(command)))
+        && COMMANDS.iter().all(|wanted| there.iter().any(|command| wanted.is(command, sight)))
 }
 
 #[cfg(test)]
@@ -129,7 +138,7 @@ mod tests {
     /// As the platform gives them back.
     fn registered() -> Vec<Value> {
         let complete = |(number, wanted): (usize, &Wanted)| {
-            let mut command = wanted.json();
+            let mut command = wanted.json(Sight::Everybody);
             command["id"] = (1000 + number).to_string().into();
             command["version"] = "1".into();
             command["default_member_permissions"] = Value::Null;
@@ -145,19 +154,27 @@ mod tests {
     #[test]
     fn commands_are_compared_whole() {
         let there = registered();
-        assert!(is_registered(&parsed(&there)));
-        assert!(!is_registered(&parsed(&there[1..])));
+        assert!(is_registered(&parsed(&there), Sight::Everybody));
+        assert!(!is_registered(&parsed(&there[1..]), Sight::Everybody));
+        assert!(!is_registered(&parsed(&there), Sight::Admins));
+        let hide = |command: &Value| {
+            let mut command = command.clone();
+            command["default_member_permissions"] = "0".into();
+            command
+        };
+        let hidden: Vec<Value> = there.iter().map(hide).collect();
+        assert!(is_registered(&parsed(&hidden), Sight::Admins));
         let mut other = there.clone();
         other[0]["description"] = "something else".into();
-        assert!(!is_registered(&parsed(&other)));
+        assert!(!is_registered(&parsed(&other), Sight::Everybody));
         let mut looser = there.clone();
         looser[5]["options"][0]["required"] = false.into();
-        assert!(!is_registered(&parsed(&looser)));
+        assert!(!is_registered(&parsed(&looser), Sight::Everybody));
         let mut more = there;
         more.push(json!({
             "type": 1, "name": "old", "description": "old", "id": "1", "version": "1", "default_member_permissions": null
         }));
-        assert!(!is_registered(&parsed(&more)));
+        assert!(!is_registered(&parsed(&more), Sight::Everybody));
     }
 
     #[test]

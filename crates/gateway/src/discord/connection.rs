@@ -12,8 +12,12 @@ use twilight_gateway::error::ReceiveMessageErrorType;
 use twilight_gateway::queue::InMemoryQueue;
 use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Session, Shard, ShardId, ShardState};
 use twilight_model::gateway::{CloseCode, OpCode};
+use twilight_model::id::Id;
+use twilight_model::id::marker::GuildMarker;
 
 use super::arrive::{self, Answering, Event, read};
+use super::places::Contents;
+use super::tunnel::Tunnel;
 use super::{Account, Bookmark, Me, lock, rest};
 use crate::channel::{Desk, Health, Unfit};
 
@@ -22,6 +26,8 @@ const INTENTS: Intents = Intents::GUILDS
     .union(Intents::GUILD_MESSAGES)
     .union(Intents::DIRECT_MESSAGES)
     .union(Intents::MESSAGE_CONTENT);
+/// Where Discord's own gateway is.
+const DISCORD: &str = "wss://gateway.discord.gg";
 /// How many events wait for their turn.
 const WAITING: usize = 1000;
 /// The longest the platform says nothing before it told its pace.
@@ -57,8 +63,15 @@ struct Hello {
 struct Ready {
     user: Named,
     application: Named,
+    #[serde(default)]
+    guilds: Vec<Server>,
     session_id: String,
     resume_gateway_url: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Server {
+    id: Id<GuildMarker>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -92,9 +105,17 @@ pub(super) async fn run(account: &Arc<Account>, desk: Desk, stop: CancellationTo
     // An error says that there is one already.
     rustls::crypto::ring::default_provider().install_default().ok();
     desk.health.send_replace(Health::Connecting);
+    let tunnel = match &account.settings.proxy {
+        Some(proxy) => {
+            let opened = Tunnel::open(proxy.clone()).await;
+            Some(opened.map_err(|why| Unfit { why, remedy: "look at discord.proxy".to_owned() })?)
+        }
+        None => None,
+    };
     let (sender, events) = mpsc::channel(WAITING);
     let bookmark = account.bookmark.clone();
-    let keeper = Keeper { account, desk: &desk, events: sender, stop, failures: 0, pace: GREETING, bookmark };
+    let keeper =
+        Keeper { account, desk: &desk, tunnel, events: sender, stop, failures: 0, pace: GREETING, bookmark };
     tokio::select! {
         end = keeper.stay() => end,
         () = arrive::work(account, &desk, events) => Ok(()),
@@ -105,6 +126,8 @@ pub(super) async fn run(account: &Arc<Account>, desk: Desk, stop: CancellationTo
 struct Keeper<'a> {
     account: &'a Arc<Account>,
     desk: &'a Desk,
+    /// The way through a proxy.
+    tunnel: Option<Tunnel>,
     events: mpsc::Sender<(Event, Option<Bookmark>)>,
     stop: CancellationToken,
     /// How often connecting failed in a row.
@@ -122,7 +145,7 @@ impl Keeper<'_> {
         let mut first = self.config(&queue);
         if let Some(bookmark) = &self.bookmark {
             let session = Session::new(bookmark.sequence, bookmark.session.clone());
-            first = first.session(session).resume_url(bookmark.url.clone());
+            first = first.session(session).resume_url(self.way(&bookmark.url));
         }
         let mut shard = Shard::with_config(ShardId::ONE, first.build());
         loop {
@@ -143,7 +166,7 @@ impl Keeper<'_> {
                 next = next.session(Session::new(session.sequence(), session.id().to_owned()));
             }
             if let Some(url) = shard.resume_url() {
-                next = next.resume_url(url.to_owned());
+                next = next.resume_url(self.way(url));
             }
             shard = Shard::with_config(ShardId::ONE, next.build());
             if !self.rest().await {
@@ -156,10 +179,26 @@ impl Keeper<'_> {
         let settings = &self.account.settings;
         let token = rest::bare(settings.token.expose()).to_owned();
         let config = ConfigBuilder::new(token, INTENTS).queue(queue.clone());
-        match &settings.gateway_url {
-            Some(url) => config.proxy_url(url.trim_end_matches('/').to_owned()),
-            None => config,
+        match (&settings.gateway_url, &self.tunnel) {
+            (None, None) => config,
+            (url, _) => config.proxy_url(self.way(url.as_deref().unwrap_or(DISCORD))),
         }
+    }
+
+    /// The address that a server is connected to by.
+    fn way(&self, url: &str) -> String {
+        let url = url.trim_end_matches('/');
+        self.tunnel.as_ref().map_or_else(|| url.to_owned(), |tunnel| tunnel.through(url))
+    }
+
+    /// Whether the next thing twilight does is to connect again, which goes around a proxy.
+    fn must_rejoin(&self, shard: &Shard) -> bool {
+        self.tunnel.is_some() && matches!(shard.state(), ShardState::Disconnected { .. })
+    }
+
+    /// Why nothing gets through, as far as that is known better here.
+    fn trouble(&self, seen: String) -> String {
+        self.tunnel.as_ref().and_then(Tunnel::trouble).unwrap_or(seen)
     }
 
     /// Listens until the connection has to be made anew.
@@ -179,24 +218,34 @@ impl Keeper<'_> {
                     if !self.take(&text).await {
                         return End::Stopped;
                     }
+                    if self.must_rejoin(shard) {
+                        return End::Lost("Discord wants a new connection".to_owned());
+                    }
                 }
                 Ok(Some(Ok(Message::Close(frame)))) => {
                     if let Some(unfit) = frame.as_ref().and_then(|frame| hopeless(frame.code)) {
                         return End::Unfit(unfit);
                     }
-                    self.down(match frame {
+                    let why = match frame {
                         Some(frame) => {
                             format!("Discord closed the connection ({} {})", frame.code, frame.reason)
                         }
                         None => "the connection was lost".to_owned(),
-                    });
+                    };
+                    if self.must_rejoin(shard) {
+                        return End::Lost(self.trouble(why));
+                    }
+                    self.down(why);
                     self.pace = GREETING;
                     if !self.rest().await {
                         return End::Stopped;
                     }
                 }
                 Ok(Some(Err(error))) => match error.kind() {
-                    ReceiveMessageErrorType::Reconnect => return End::Lost(unreachable(&error)),
+                    ReceiveMessageErrorType::Reconnect => {
+                        return End::Lost(self.trouble(unreachable(&error)));
+                    }
+                    _ if self.must_rejoin(shard) => return End::Lost(unreachable(&error)),
                     kind => tracing::warn!(?kind, "Discord said something that cannot be read"),
                 },
             }
@@ -247,12 +296,18 @@ impl Keeper<'_> {
                 let me = Me { user: ready.user.id, application: ready.application.id };
                 *account.me.write().unwrap_or_else(PoisonError::into_inner) = Some(me.clone());
                 let (session, url) = (ready.session_id, ready.resume_gateway_url);
-                self.bookmark = Some(Bookmark { session, url, sequence: 0, me });
+                self.bookmark = Some(Bookmark { session, url, sequence: 0, heard: 0, me });
                 self.up();
-                return Some(Event::Began);
+                return Some(Event::Began(ready.guilds.into_iter().map(|guild| guild.id).collect()));
             }
             "RESUMED" => self.up(),
-            "GUILD_CREATE" | "THREAD_LIST_SYNC" => lock(&account.places).learn_all(read("a server", body)?),
+            "GUILD_CREATE" => {
+                let contents: Contents = read("a server", body)?;
+                let told = Event::Told(contents.guild(), contents.last());
+                lock(&account.places).learn_all(contents);
+                return Some(told);
+            }
+            "THREAD_LIST_SYNC" => lock(&account.places).learn_all(read("a server", body)?),
             "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
                 lock(&account.places).learn(read("a channel", body)?);
             }
@@ -308,6 +363,10 @@ impl Keeper<'_> {
 
     /// Leaves in a way that lets whoever comes next hear what was said meanwhile.
     async fn leave(&self, shard: &mut Shard) {
+        if self.tunnel.is_some() {
+            // Without a word the session stays as well, and nothing connects again.
+            return;
+        }
         shard.close(CloseFrame::RESUME);
         let closed = async {
             while let Some(Ok(Message::Text(_))) = futures_util::StreamExt::next(shard).await {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use twilight_model::channel::{Channel, ChannelType};
 use twilight_model::id::Id;
-use twilight_model::id::marker::{ChannelMarker, GuildMarker};
+use twilight_model::id::marker::{ChannelMarker, GuildMarker, MessageMarker};
 
 use super::rules::{Place, PlaceKind};
 
@@ -28,6 +28,9 @@ pub(super) struct Known {
     name: Option<String>,
     #[serde(default)]
     guild_id: Option<Id<GuildMarker>>,
+    /// The last message there, as far as the platform said when it told of the channel.
+    #[serde(default)]
+    last_message_id: Option<Id<MessageMarker>>,
 }
 
 /// A server and what is in it.
@@ -39,6 +42,19 @@ pub(super) struct Contents {
     channels: Vec<Known>,
     #[serde(default)]
     threads: Vec<Known>,
+}
+
+impl Contents {
+    /// The server.
+    pub(super) fn guild(&self) -> Id<GuildMarker> {
+        self.id
+    }
+
+    /// The last message of each channel in which there are messages.
+    pub(super) fn last(&self) -> Vec<(Id<ChannelMarker>, u64)> {
+        let all = self.channels.iter().chain(&self.threads).filter(|known| !known.is_forum());
+        all.filter_map(|known| Some((known.id, known.last_message_id?.get()))).collect()
+    }
 }
 
 /// A channel that is gone.
@@ -80,7 +96,13 @@ impl Known {
             parent_id: Some(parent),
             name: Some(name.to_owned()),
             guild_id: None,
+            last_message_id: None,
         }
+    }
+
+    /// Whether there are only threads in it, and no messages.
+    pub(super) fn is_forum(&self) -> bool {
+        matches!(self.kind, ChannelType::GuildForum | ChannelType::GuildMedia)
     }
 
     pub(super) fn guild(&self) -> Option<Id<GuildMarker>> {
@@ -108,6 +130,7 @@ impl From<&Channel> for Known {
             parent_id: channel.parent_id,
             name: channel.name.clone(),
             guild_id: channel.guild_id,
+            last_message_id: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is sent: messages, changes, threads, reactions, words for one person only.
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -12,7 +13,7 @@ use twilight_model::id::Id;
 use twilight_model::id::marker::ChannelMarker;
 
 use super::places::Known;
-use super::rest::Call;
+use super::rest::{Call, Fault};
 use super::settings::ReplyTo;
 use super::{Account, lock};
 use crate::channel::{Found, Look, Post, Sign, Undelivered};
@@ -26,12 +27,14 @@ const LONGEST_NONCE: usize = 25;
 const LOOKED_AT: usize = 100;
 /// The platform's word for a thread that is there already.
 const THREAD_IS_THERE: u64 = 160_004;
+/// The platform's word for a channel that takes no messages.
+const NO_MESSAGES_HERE: u64 = 50_008;
 /// How many minutes a thread stays open when nothing happens.
-const ARCHIVE: u32 = 1440;
+pub(super) const ARCHIVE: u32 = 1440;
 /// How far back a message is looked for that nobody remembers sending.
 const UNREMEMBERED: Duration = Duration::from_secs(15 * 60);
 /// How far the clocks of two machines may be apart.
-const SKEW: Duration = Duration::from_secs(120);
+pub(super) const SKEW: Duration = Duration::from_secs(120);
 /// The milliseconds since 1970 at which Discord's ids begin.
 const EPOCH: u64 = 1_420_070_400_000;
 
@@ -60,8 +63,15 @@ struct Author {
 
 /// What matters about something that was made.
 #[derive(Debug, Deserialize)]
-struct Made {
-    id: String,
+pub(super) struct Made {
+    pub(super) id: String,
+}
+
+impl Post {
+    /// Its files as they are sent.
+    pub(super) fn named_files(&self) -> Vec<(String, PathBuf)> {
+        self.files.iter().map(|file| (file.name.clone(), file.path.clone())).collect()
+    }
 }
 
 impl Account {
@@ -76,21 +86,41 @@ impl Account {
         if let Some(id) = known {
             return Ok(id);
         }
+        let channel = id(chat)?;
         let mut body = self.body(post);
-        body["nonce"] = nonce.clone().into();
+        if !post.files.is_empty() {
+            let named = post.files.iter().enumerate();
+            body["attachments"] = named.map(|(id, file)| json!({"id": id, "filename": file.name})).collect();
+        }
+        let made = match self.is_forum(channel) {
+            true => self.begin_post(channel, post, body).await?,
+            false => match self.write(channel, post, body.clone(), &nonce).await {
+                // Nobody said yet what it is.
+                Err(fault) if fault.code() == Some(NO_MESSAGES_HERE) => {
+                    self.begin_post(channel, post, body).await?
+                }
+                written => written?,
+            },
+        };
+        self.heard(&nonce, &made);
+        Ok(made)
+    }
+
+    /// Sends a message where there can be messages.
+    async fn write(
+        &self,
+        channel: Id<ChannelMarker>,
+        post: &Post,
+        mut body: Value,
+        nonce: &str,
+    ) -> Result<String, Fault> {
+        body["nonce"] = nonce.into();
         body["enforce_nonce"] = true.into();
-        if let Some(question) = self.pointed(chat, post, &nonce) {
+        if let Some(question) = self.pointed(&channel.to_string(), post, nonce) {
             body["message_reference"] = json!({"message_id": question, "fail_if_not_exists": false});
         }
-        let files: Vec<_> = post.files.iter().map(|file| (file.name.clone(), file.path.clone())).collect();
-        if !files.is_empty() {
-            let named = files.iter().enumerate();
-            body["attachments"] = named.map(|(id, (name, _))| json!({"id": id, "filename": name})).collect();
-        }
-        let call = Call::post(format!("channels/{}/messages", id(chat)?), body).with_files(files);
-        let made: Made = self.rest.ask(&call).await?;
-        self.heard(&nonce, &made.id);
-        Ok(made.id)
+        let call = Call::post(format!("channels/{channel}/messages"), body).with_files(post.named_files());
+        Ok(self.rest.ask::<Made>(&call).await?.id)
     }
 
     /// Notes what Discord calls a message of ours.
@@ -120,6 +150,17 @@ impl Account {
             (None, Some(question)) => question,
             (None, None) => snowflake(SystemTime::now() - UNREMEMBERED),
         };
+        if self.is_forum(channel) {
+            // A post may be archived by now.
+            let like = self.posts_like(channel, post, after).await.unwrap_or_default();
+            return match like.into_iter().find(|thread| !others.contains(thread)) {
+                Some(thread) => {
+                    self.heard(&nonce, &thread);
+                    Found::There(thread)
+                }
+                None => Found::Unclear,
+            };
+        }
         let call = Call::get(format!("channels/{channel}/messages"))
             .with_query(format!("after={after}&limit={LOOKED_AT}"));
         let there: Vec<There> = match self.rest.ask(&call).await {
@@ -146,7 +187,10 @@ impl Account {
     }
 
     pub(super) async fn edit(&self, chat: &str, message: &str, post: &Post) -> Result<(), Undelivered> {
-        let path = format!("channels/{}/messages/{}", id(chat)?, id(message)?);
+        let (channel, message) = (id(chat)?, id(message)?);
+        // The first message of a post is in its thread, and has the id of it.
+        let channel = if self.is_forum(channel) { message } else { channel };
+        let path = format!("channels/{channel}/messages/{message}");
         let call = Call::new(Method::PATCH, path).with_body(self.body(post));
         Ok(self.rest.tell(&call).await?)
     }
@@ -192,8 +236,10 @@ impl Account {
         if !self.settings.reactions || letter.interaction.is_some() {
             return;
         }
-        // The message that a thread was opened from is in the channel of the thread.
-        let is_start = letter.room.thread.as_deref() == Some(letter.message.as_str());
+        // The message that a thread was opened from is in the channel of the thread, unless that has no messages.
+        let parent = letter.room.parent.as_deref().and_then(|parent| id(parent).ok());
+        let is_start = letter.room.thread.as_deref() == Some(letter.message.as_str())
+            && parent.is_some_and(|parent| !self.is_forum(parent));
         let chat = letter.room.parent.as_ref().filter(|_| is_start).unwrap_or(&letter.room.chat);
         let (Ok(channel), Ok(message)) = (id(chat), id(&letter.message)) else { return };
         let before = {
@@ -324,7 +370,7 @@ fn nonce(mark: &str) -> String {
 }
 
 /// The first id of a time.
-fn snowflake(at: SystemTime) -> u64 {
+pub(super) fn snowflake(at: SystemTime) -> u64 {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     u64::try_from(since).unwrap_or_default().saturating_sub(EPOCH) << 22
 }

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::limits::{Limits, Notice, Route};
+use super::tunnel::Proxy;
 use crate::channel::Undelivered;
 
 /// Where Discord's own API is.
@@ -43,6 +44,7 @@ const NEW_TOKEN: Duration = Duration::from_secs(300);
 pub(super) struct Rest {
     base: String,
     token: Secret,
+    proxy: Option<Proxy>,
     client: OnceLock<Result<Client, String>>,
     limits: Mutex<Limits>,
 }
@@ -116,9 +118,9 @@ impl Call {
 }
 
 impl Rest {
-    pub(super) fn new(token: Secret, base: Option<&str>) -> Self {
+    pub(super) fn new(token: Secret, base: Option<&str>, proxy: Option<Proxy>) -> Self {
         let base = base.unwrap_or(DISCORD).trim_end_matches('/').to_owned();
-        Self { base, token, client: OnceLock::new(), limits: Mutex::default() }
+        Self { base, token, proxy, client: OnceLock::new(), limits: Mutex::default() }
     }
 
     /// The host of the API, with its port.
@@ -129,7 +131,8 @@ impl Rest {
 
     /// The client that everything goes through.
     pub(super) fn client(&self) -> Result<&Client, String> {
-        self.client.get_or_init(|| build(self.base.starts_with("https:"))).as_ref().map_err(Clone::clone)
+        let build = || build(self.base.starts_with("https:"), self.proxy.as_ref());
+        self.client.get_or_init(build).as_ref().map_err(Clone::clone)
     }
 
     /// Makes a request and reads its answer.
@@ -300,7 +303,7 @@ pub(super) fn bare(token: &str) -> &str {
     token.strip_prefix("Bot ").unwrap_or(token).trim()
 }
 
-fn build(secure: bool) -> Result<Client, String> {
+fn build(secure: bool, proxy: Option<&Proxy>) -> Result<Client, String> {
     let roots = if secure { roots()? } else { RootCertStore::empty() };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = ClientConfig::builder_with_provider(provider)
@@ -308,14 +311,17 @@ fn build(secure: bool) -> Result<Client, String> {
         .map_err(|error| error.to_string())?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Client::builder()
+    let client = Client::builder()
         .tls_backend_preconfigured(tls)
         .redirect(redirect::Policy::none())
         .connect_timeout(CONNECTS)
         .user_agent(concat!("DiscordBot (hermes, ", env!("CARGO_PKG_VERSION"), ")"))
-        .no_proxy()
-        .build()
-        .map_err(|error| error.to_string())
+        .no_proxy();
+    let client = match proxy {
+        Some(proxy) => client.proxy(proxy.for_requests()?),
+        None => client,
+    };
+    client.build().map_err(|error| error.to_string())
 }
 
 /// The certificates this machine trusts.
@@ -377,6 +383,7 @@ fn fault(status: u16, refusal: Refusal, after: Option<Duration>) -> Fault {
             let why = match (code, status) {
                 (10_003, _) => "the channel is gone",
                 (10_008, _) => "the message is gone",
+                (40_067, _) => "the forum takes only posts with a tag, and the bot gives none",
                 (50_001, _) => "the bot cannot see this channel",
                 (50_007, _) => "this person takes no direct messages from the bot",
                 (50_013, _) => "the bot lacks a permission in this channel",

@@ -187,16 +187,23 @@ fn refusal(
     if !listens(settings, place) {
         return Some("the bot does not listen there");
     }
-    if needs_mention(settings, standing, place, is_free) && !mentioned {
+    if needs_mention(settings, standing, place) && !mentioned {
         return Some("the bot was not mentioned");
     }
     None
 }
 
-fn needs_mention(settings: &Settings, standing: Standing<'_>, place: &Place, is_free: bool) -> bool {
-    let chosen = overridden(settings, place, |different| different.require_mention);
+/// Whether whoever wants something of the bot in a channel has to call it.
+pub(super) fn needs_call(settings: &Settings, place: &Place) -> bool {
+    let is_free = settings.free_response_channels.name(&place.id, place.parent());
+    overridden(settings, place, |different| different.require_mention)
+        .unwrap_or(settings.require_mention && !is_free)
+}
+
+fn needs_mention(settings: &Settings, standing: Standing<'_>, place: &Place) -> bool {
     let joined = standing.takes_part && matches!(place.kind, PlaceKind::Thread { .. });
-    chosen.unwrap_or(settings.require_mention && !is_free) && (!joined || settings.thread_require_mention)
+    let again = overridden(settings, place, |different| different.thread_require_mention);
+    needs_call(settings, place) && (!joined || again.unwrap_or(settings.thread_require_mention))
 }
 
 fn wants_thread(settings: &Settings, said: &Said) -> bool {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hermes_types::Secret;
 
+use super::tunnel::Proxy;
+
 /// What an owner chose.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -13,6 +15,8 @@ pub struct Settings {
     pub api_base: Option<String>,
     /// Where the gateway is, if it is not Discord's own: `ws://127.0.0.1:8080`.
     pub gateway_url: Option<String>,
+    /// What everything goes through.
+    pub proxy: Option<Proxy>,
     /// Whether the bot must be mentioned in channels of servers.
     pub require_mention: bool,
     /// Channels where it need not be.
@@ -33,6 +37,10 @@ pub struct Settings {
     pub allow_bots: Bots,
     /// Whether words to other people, called by name, are not for the bot.
     pub ignore_no_mention: bool,
+    /// A server whose roles count in direct messages too.
+    pub dm_role_guild: Option<String>,
+    /// How many earlier messages of a place are given with a call there.
+    pub history: u64,
     /// Whether messages get reactions while they are worked on.
     pub reactions: bool,
     /// Which parts of an answer point to the question.
@@ -43,6 +51,8 @@ pub struct Settings {
     pub max_attachment_bytes: u64,
     /// How commands are registered.
     pub command_sync: CommandSync,
+    /// Who finds commands when they type a slash.
+    pub commands_seen_by: Sight,
 }
 
 impl Settings {
@@ -52,6 +62,7 @@ impl Settings {
             token,
             api_base: None,
             gateway_url: None,
+            proxy: None,
             require_mention: true,
             free_response_channels: Channels::default(),
             thread_require_mention: false,
@@ -62,11 +73,14 @@ impl Settings {
             overrides: BTreeMap::new(),
             allow_bots: Bots::None,
             ignore_no_mention: true,
+            dm_role_guild: None,
+            history: 50,
             reactions: true,
             reply_to: ReplyTo::First,
             mentions: Mentions::default(),
             max_attachment_bytes: 32 * 1024 * 1024,
             command_sync: CommandSync::Safe,
+            commands_seen_by: Sight::Everybody,
         }
     }
 }
@@ -78,6 +92,8 @@ pub struct Override {
     pub require_mention: Option<bool>,
     /// Whether an answer gets a thread of its own.
     pub auto_thread: Option<bool>,
+    /// Whether the bot must be mentioned in threads it takes part in.
+    pub thread_require_mention: Option<bool>,
 }
 
 /// A set of channels by id, or all of them.
@@ -163,4 +179,13 @@ pub enum CommandSync {
     Bulk,
     /// Not at all.
     Off,
+}
+
+/// Who finds commands. Who may use them is another question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// Everybody.
+    Everybody,
+    /// Those who administrate a server, until they show them to others.
+    Admins,
 }

@@ -2,6 +2,8 @@
 
 /// The longest name of a thread.
 const LONGEST_NAME: usize = 80;
+/// The longest title of a post.
+const LONGEST_TITLE: usize = 100;
 /// The name of a thread that no words name.
 const NAMELESS: &str = "Hermes";
 
@@ -18,11 +20,23 @@ pub(super) fn mentions(text: &str, id: &str) -> bool {
 
 /// A name for a thread about a text, without an id in it.
 pub(super) fn thread_name(text: &str) -> String {
-    let name = plain(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    cut(plain(text).split_whitespace().collect::<Vec<_>>().join(" "), LONGEST_NAME)
+}
+
+/// A title for a post that says a text: its first line.
+pub(super) fn title(text: &str) -> String {
+    let lines = text.lines().map(|line| plain(line.trim_start_matches(['#', '>', '*', '-', ' '])));
+    let words = lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let name = words.map(|line| line.trim_matches(['*', '_', '`']).to_owned()).find(|line| !line.is_empty());
+    cut(name.unwrap_or_default(), LONGEST_TITLE)
+}
+
+/// A name that is not longer than this, and not empty.
+fn cut(name: String, longest: usize) -> String {
     match name.chars().count() {
         0 => NAMELESS.to_owned(),
-        1..=LONGEST_NAME => name,
-        _ => name.chars().take(LONGEST_NAME - 3).chain("...".chars()).collect(),
+        count if count <= longest => name,
+        _ => name.chars().take(longest - 3).chain("...".chars()).collect(),
     }
 }
 
@@ -103,6 +117,22 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(thread_name(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_post_is_named_by_its_first_line() {
+        let long = "é".repeat(101);
+        let cut = format!("{}...", "é".repeat(97));
+        let cases = [
+            ("Report\nall is well", "Report"),
+            ("\n\n## **Daily**  report\nall is well", "Daily** report"),
+            ("> <@42>\n`done`", "done"),
+            ("", "Hermes"),
+            (long.as_str(), cut.as_str()),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(title(text), expected, "{text:?}");
         }
     }
 

@@ -23,6 +23,7 @@ pub(crate) struct Bed {
     pub(crate) ann: Id,
     pub(crate) guild: Id,
     pub(crate) room: Id,
+    bookmark: watch::Receiver<Option<String>>,
     stop: CancellationToken,
     task: JoinHandle<Result<(), Unfit>>,
 }
@@ -84,11 +85,12 @@ impl Bed {
         let discord = Arc::new(Discord::new(settings, past));
         let (sender, arrivals) = mpsc::channel(16);
         let (health_sender, health) = watch::channel(Health::Connecting);
-        let desk = Desk { arrivals: sender, health: health_sender, bookmark: watch::Sender::default() };
+        let (bookmarks, bookmark) = watch::channel(None);
+        let desk = Desk { arrivals: sender, health: health_sender, bookmark: bookmarks };
         let stop = CancellationToken::new();
         let (running, stopping) = (Arc::clone(&discord), stop.clone());
         let task = tokio::spawn(async move { running.run(desk, stopping).await });
-        Self { server, discord, arrivals, health, ann, guild, room, stop, task }
+        Self { server, discord, arrivals, health, ann, guild, room, bookmark, stop, task }
     }
 
     /// The text that calls the bot.
@@ -138,6 +140,16 @@ impl Bed {
         let mut bed = Self::start(World { server, ann, guild, room }, settings, Past::default());
         bed.until(|health| *health == Health::Up).await;
         bed
+    }
+
+    /// Ends, and gives what the next one needs to know. The platform forgets its session.
+    pub(crate) async fn leave(self) -> (World, Past) {
+        self.stop.cancel();
+        assert_eq!(within(self.task).await.unwrap(), Ok(()));
+        let bookmark = self.bookmark.borrow().clone();
+        self.server.forget_sessions();
+        let Self { server, ann, guild, room, .. } = self;
+        (World { server, ann, guild, room }, Past { bookmark, ..Past::default() })
     }
 
     /// Stops, and looks whether the bot behaved.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hermes_gateway::channel::{Button, Channel, Found, Health, Look, Undelivered};
-use hermes_gateway::discord::{Bots, CommandSync, Past};
+use hermes_gateway::discord::{Bots, CommandSync, Past, Sight};
 use hermes_gateway::letter::{Letter, Platform, ReplyPlace, Room, RoomKind, Sender};
 use hermes_testkit::discord::{Post, Reply, Trouble};
 use serde_json::json;
@@ -157,6 +157,30 @@ async fn commands_are_registered_once_and_heard() {
     bed.until(|health| *health == Health::Up).await;
     bed.nothing().await;
     assert_eq!(writes(&bed), 1);
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn commands_can_be_hidden_and_are_registered_anew_for_that() {
+    let bed = Bed::new().await;
+    let seen = |bed: &Bed, permissions: serde_json::Value| {
+        bed.server.look(|world| {
+            let all = world.commands.values();
+            world.commands.len() == 18
+                && all.into_iter().all(|(_, command)| command["default_member_permissions"] == permissions)
+        })
+    };
+    bed.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
+    assert!(seen(&bed, serde_json::Value::Null));
+    let (world, _) = bed.leave().await;
+    let mut chosen = settings(&world.server);
+    chosen.commands_seen_by = Sight::Admins;
+    let bed = Bed::start(world, chosen, Past::default());
+    let puts = |world: &hermes_testkit::discord::World| {
+        world.requests.iter().filter(|request| request.line.starts_with("PUT /app")).count()
+    };
+    bed.server.wait_for(|world| (puts(world) == 2).then_some(())).await.unwrap();
+    assert!(seen(&bed, json!("0")));
     bed.end().await;
 }
 

@@ -5,6 +5,11 @@
 
 mod bed;
 mod files;
+mod forum;
 mod heard;
+mod history;
 mod lost;
+mod missed;
+mod proxy;
+mod roles;
 mod said;

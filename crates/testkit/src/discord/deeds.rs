@@ -137,7 +137,7 @@ impl World {
             ..blank(id, kind)
         };
         self.add_channel(thread, "THREAD_CREATE");
-        let is_forum = self.channels.get(&parent).is_some_and(|parent| parent.kind == Kind::Forum);
+        let is_forum = self.channels.get(&parent).is_some_and(|parent| parent.kind.is_forum());
         if let Some(from) = from {
             if let Some(message) = self.messages.get_mut(&from) {
                 message.thread = Some(id);

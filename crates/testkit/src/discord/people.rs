@@ -109,6 +109,35 @@ impl Server {
         self.place(guild, name, Kind::Forum)
     }
 
+    /// A new channel for posts with files.
+    pub fn media(&self, guild: Id, name: &str) -> Id {
+        self.place(guild, name, Kind::Media)
+    }
+
+    /// From now on each post of a forum must have a tag.
+    pub fn want_tags(&self, forum: Id) {
+        self.shared.with(|world| {
+            if let Some(forum) = world.channels.get_mut(&forum) {
+                forum.wants_tags = true;
+            }
+        });
+    }
+
+    /// A person begins a post. Its first message has the id of its thread.
+    pub fn begin_post(&self, user: Id, forum: Id, title: &str, text: &str) -> Id {
+        self.shared.with(|world| {
+            let thread = world.start_thread(user, forum, None, title, Kind::Thread, 1440);
+            let (mentions, mention_roles, mention_everyone) = world.mentioned(text);
+            world.add_message(Message {
+                content: text.to_owned(),
+                mentions,
+                mention_roles,
+                mention_everyone,
+                ..blank_message(thread, thread, user)
+            })
+        })
+    }
+
     fn place(&self, guild: Id, name: &str, kind: Kind) -> Id {
         self.shared.with(|world| {
             let channel = Channel { guild: Some(guild), name: name.to_owned(), ..blank(world.id(), kind) };
@@ -265,6 +294,7 @@ pub(super) fn blank(id: Id, kind: Kind) -> Channel {
         archived: false,
         locked: false,
         auto_archive: 1440,
+        wants_tags: false,
     }
 }
 

@@ -51,6 +51,8 @@ pub enum Kind {
     PrivateThread,
     /// A forum, whose posts are threads.
     Forum,
+    /// A forum for files.
+    Media,
 }
 
 impl Kind {
@@ -62,7 +64,13 @@ impl Kind {
             Self::Thread => 11,
             Self::PrivateThread => 12,
             Self::Forum => 15,
+            Self::Media => 16,
         }
+    }
+
+    /// Whether there are only threads in it.
+    pub fn is_forum(self) -> bool {
+        matches!(self, Self::Forum | Self::Media)
     }
 
     /// Whether it is a thread.
@@ -98,6 +106,8 @@ pub struct Channel {
     pub locked: bool,
     /// After how many minutes a thread is archived.
     pub auto_archive: u64,
+    /// Of a forum, whether each post must have a tag.
+    pub wants_tags: bool,
 }
 
 /// A file of a message.
@@ -239,6 +249,14 @@ pub struct World {
     pub identified: u32,
     /// How often a client resumed.
     pub resumed: u32,
+    /// The most heartbeats that a client sent to a websocket that had fallen silent.
+    pub unheard: u32,
+    /// How many requests came since the server stalls.
+    pub hanging: u32,
+    /// How many requests the client gave up because the server stalls.
+    pub given_up: u32,
+    /// How many connections were taken.
+    pub connections: u32,
     pub(super) base: String,
     pub(super) token: String,
     pub(super) faults: Vec<String>,

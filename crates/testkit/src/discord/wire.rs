@@ -12,6 +12,9 @@ const PERMISSIONS: &str = "2251799813685247";
 /// The flag of messages from which a thread was started.
 const HAS_THREAD: u64 = 1 << 5;
 
+/// The flag of forums whose posts must have a tag.
+const WANTS_TAGS: u64 = 1 << 4;
+
 fn ids(list: impl IntoIterator<Item = Id>) -> Vec<String> {
     list.into_iter().map(|id| id.to_string()).collect()
 }
@@ -66,9 +69,14 @@ impl World {
     }
 
     pub(super) fn channel_json(&self, channel: &Channel) -> Value {
-        let last = self.messages_in(channel.id).last().map(|message| message.id.to_string());
+        // The last message of a forum is its last thread.
+        let last = match channel.kind.is_forum() {
+            true => self.threads_of(channel.id).last().map(|thread| thread.id),
+            false => self.messages_in(channel.id).last().map(|message| message.id),
+        };
         let mut json = json!({
-            "id": channel.id.to_string(), "type": channel.kind.number(), "last_message_id": last, "flags": 0,
+            "id": channel.id.to_string(), "type": channel.kind.number(),
+            "last_message_id": last.map(|id| id.to_string()), "flags": if channel.wants_tags { WANTS_TAGS } else { 0 },
         });
         let mut put = |key: &str, value: Value| json[key] = value;
         if let Some(guild) = channel.guild {
@@ -82,13 +90,13 @@ impl World {
                 let recipient = channel.recipient.map(|user| self.user_json(user));
                 put("recipients", recipient.into_iter().collect());
             }
-            Kind::Text | Kind::Forum => {
+            Kind::Text | Kind::Forum | Kind::Media => {
                 put("topic", channel.topic.clone().into());
                 put("position", 0.into());
                 put("nsfw", false.into());
                 put("permission_overwrites", json!([]));
                 put("default_auto_archive_duration", 1440.into());
-                if channel.kind == Kind::Forum {
+                if channel.kind.is_forum() {
                     put("available_tags", json!([]));
                     put("default_reaction_emoji", Value::Null);
                     put("default_sort_order", Value::Null);

@@ -255,8 +255,9 @@ fn some_messages_get_no_thread() {
 
 #[test]
 fn a_channel_can_differ() {
-    let different = Override { require_mention: Some(false), auto_thread: Some(false) };
-    let strict = Override { require_mention: Some(true), auto_thread: None };
+    let different =
+        Override { require_mention: Some(false), auto_thread: Some(false), ..Override::default() };
+    let strict = Override { require_mention: Some(true), ..Override::default() };
     let settings = Settings {
         overrides: [("1".to_owned(), different), ("2".to_owned(), strict)].into(),
         free_response_channels: channels(&["2"]),
@@ -268,6 +269,41 @@ fn a_channel_can_differ() {
     assert_eq!(taken(judged(&settings, false, says(channel("3"), "hello"))), None);
     let inside = taken(judged(&settings, false, says(thread("5", "1"), "hello")));
     assert_eq!(inside, Some((RoomKind::Thread, "hello".to_owned(), ReplyPlace::Here)));
+}
+
+#[test]
+fn who_is_called_where_the_answer_goes_and_what_follows_are_chosen_apart_in_each_channel() {
+    let choices = [None, Some(false), Some(true)];
+    for (require_mention, auto_thread, thread_require_mention) in choices
+        .into_iter()
+        .flat_map(|one| choices.map(|other| (one, other)))
+        .flat_map(|(one, other)| choices.map(|third| (one, other, third)))
+    {
+        let different = Override { require_mention, auto_thread, thread_require_mention };
+        let settings = Settings { overrides: [("1".to_owned(), different)].into(), ..settings() };
+        let calls = require_mention.unwrap_or(settings.require_mention);
+        let threads = auto_thread.unwrap_or(settings.auto_thread);
+        let again = thread_require_mention.unwrap_or(settings.thread_require_mention);
+        let place = if threads { named("hello") } else { ReplyPlace::Here };
+        let called = to(says(channel("1"), "<@42> hello"), &[(BOT, true)]);
+        assert_eq!(
+            taken(judged(&settings, false, called)).map(|taken| taken.2),
+            Some(place),
+            "{different:?}"
+        );
+        let quiet = |standing, place| taken(judged(&settings, standing, says(place, "hello"))).is_some();
+        assert_eq!(quiet(false, channel("1")), !calls, "{different:?}");
+        assert_eq!(quiet(false, thread("5", "1")), !calls, "{different:?}");
+        assert_eq!(quiet(true, thread("5", "1")), !(calls && again), "{different:?}");
+        // What is chosen for one channel is chosen for no other.
+        assert!(!quiet(false, channel("2")), "{different:?}");
+    }
+    let own = Override { thread_require_mention: Some(false), ..Override::default() };
+    let parent = Override { thread_require_mention: Some(true), ..Override::default() };
+    let overrides = [("5".to_owned(), own), ("1".to_owned(), parent)].into();
+    let settings = Settings { overrides, ..settings() };
+    let follows = |id| taken(judged(&settings, true, says(thread(id, "1"), "hello"))).is_some();
+    assert_eq!((follows("5"), follows("6")), (true, false));
 }
 
 #[test]

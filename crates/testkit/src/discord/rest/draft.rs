@@ -28,6 +28,8 @@ const FLAGS: u64 = 1 << 2 | 1 << 12;
 pub(super) enum Source {
     /// A new message.
     New,
+    /// The first message of a post in a forum.
+    Post,
     /// A change of one.
     Edit,
     /// The answer to an interaction, which may be for one person only.
@@ -43,7 +45,12 @@ impl Draft {
         kept: &[Attachment],
         source: Source,
     ) -> Result<Self, Refusal> {
-        let fields = [FIELDS, if source == Source::New { NEW } else { &[] }].concat();
+        let more: &[&str] = match source {
+            Source::New => NEW,
+            Source::Post => &["sticker_ids"],
+            Source::Edit | Source::Interaction => &[],
+        };
+        let fields = [FIELDS, more].concat();
         only(body, "_", &fields)?;
         let mut draft = Self { allowed: body["allowed_mentions"].clone(), ..Self::default() };
         mentions(&draft.allowed)?;

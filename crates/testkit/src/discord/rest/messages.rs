@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::form::{Call, Outcome, Refusal, invalid, refuse, snowflake};
 use super::super::gateway::TYPING;
 use super::super::people::blank_message;
-use super::super::state::{Channel, Id, Kind, Message, World, made_at, now_ms};
+use super::super::state::{Channel, Id, Message, World, made_at, now_ms};
 use super::draft::{Draft, Source, nonce, reference};
 
 /// For how long a nonce is remembered: Discord says a few minutes.
@@ -24,7 +24,11 @@ pub(super) fn message<'a>(world: &'a World, place: &str, id: &str) -> Result<&'a
 }
 
 pub(super) fn list(world: &World, call: &Call<'_>, place: &str) -> Outcome {
-    let place = channel(world, place)?.id;
+    let place = channel(world, place)?;
+    if place.kind.is_forum() {
+        return Err(refuse(50_024));
+    }
+    let place = place.id;
     for pair in call.query.split('&').filter(|pair| !pair.is_empty()) {
         let name = pair.split('=').next().unwrap_or_default();
         if !["limit", "before", "after", "around"].contains(&name) {
@@ -37,6 +41,13 @@ pub(super) fn list(world: &World, call: &Call<'_>, place: &str) -> Outcome {
     }
     let bound = |name: &str| call.param(name).map(snowflake).transpose();
     let (before, after, around) = (bound("before")?, bound("after")?, bound("around")?);
+    if [before, after, around].iter().flatten().count() > 1 {
+        return Err(invalid(
+            "before",
+            "BASE_TYPE_CHOICES",
+            "Only one of before, after and around may be set",
+        ));
+    }
     let all = world.messages_in(place);
     let fits = |message: &&&Message| {
         before.is_none_or(|before| message.id < before) && after.is_none_or(|after| message.id > after)
@@ -58,7 +69,7 @@ pub(super) fn create(world: &mut World, call: &Call<'_>, place: &str) -> Outcome
         let channel = channel(world, place)?;
         (channel.id, channel.kind, channel.locked && channel.archived)
     };
-    if kind == Kind::Forum {
+    if kind.is_forum() {
         return Err(refuse(50_008));
     }
     if locked {
@@ -68,14 +79,19 @@ pub(super) fn create(world: &mut World, call: &Call<'_>, place: &str) -> Outcome
     if let Some(known) = known.filter(|known| made_at(known.id) + REMEMBERED_MS > now_ms()) {
         return Ok((200, world.message_json(known)));
     }
-    let draft = check(world, call, &call.body)?;
+    let draft = check(world, call, &call.body, Source::New)?;
     let message = world.id();
     Ok((200, new(world, draft, &call.body, id, message)?))
 }
 
 /// Checks the body of a new message.
-pub(super) fn check(world: &mut World, call: &Call<'_>, body: &Value) -> Result<Draft, Refusal> {
-    let draft = Draft::check(world, body, &call.files, &[], Source::New)?;
+pub(super) fn check(
+    world: &mut World,
+    call: &Call<'_>,
+    body: &Value,
+    source: Source,
+) -> Result<Draft, Refusal> {
+    let draft = Draft::check(world, body, &call.files, &[], source)?;
     if draft.is_empty() { Err(refuse(50_006)) } else { Ok(draft) }
 }
 

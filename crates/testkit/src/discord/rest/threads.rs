@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::super::form::{Call, Outcome, Refusal, id_in, invalid, only, refuse, text};
+use super::super::form::{Call, Outcome, Refusal, id_in, invalid, only, refuse, snowflake, text};
 use super::super::gateway::GUILDS;
-use super::super::state::{Id, Kind, World};
+use super::super::state::{Channel, Id, Kind, World};
+use super::draft::Source;
 use super::messages::{self, channel, message};
 
 /// Everything below `/channels`.
@@ -106,13 +107,16 @@ fn allowed(world: &World, place: &str) -> Result<Id, Refusal> {
         return Err(Refusal { fault: false, ..refuse(50_013) });
     }
     match channel.kind {
-        Kind::Text | Kind::Forum => Ok(channel.id),
+        Kind::Text | Kind::Forum | Kind::Media => Ok(channel.id),
         Kind::Dm | Kind::Thread | Kind::PrivateThread => Err(refuse(50_024)),
     }
 }
 
 fn from_message(world: &mut World, call: &Call<'_>, place: &str, id: &str) -> Outcome {
     let parent = allowed(world, place)?;
+    if channel(world, place)?.kind.is_forum() {
+        return Err(refuse(50_024));
+    }
     let message = message(world, place, id)?;
     let from = message.id;
     only(&call.body, "_", &["name", "auto_archive_duration", "rate_limit_per_user"])?;
@@ -130,7 +134,10 @@ fn from_message(world: &mut World, call: &Call<'_>, place: &str, id: &str) -> Ou
 fn start(world: &mut World, call: &Call<'_>, place: &str) -> Outcome {
     let parent = allowed(world, place)?;
     let body = &call.body;
-    let is_forum = channel(world, place)?.kind == Kind::Forum;
+    let (is_forum, wants_tags) = {
+        let channel = channel(world, place)?;
+        (channel.kind.is_forum(), channel.wants_tags)
+    };
     let mut known = vec!["name", "auto_archive_duration", "rate_limit_per_user"];
     known.extend(if is_forum { ["message", "applied_tags"] } else { ["type", "invitable"] });
     // One client says for a post, too, what it would be by itself.
@@ -150,8 +157,11 @@ fn start(world: &mut World, call: &Call<'_>, place: &str) -> Outcome {
     if is_forum && !body["message"].is_object() {
         return Err(invalid("message", "BASE_TYPE_REQUIRED", "This field is required"));
     }
+    if wants_tags && body["applied_tags"].as_array().is_none_or(Vec::is_empty) {
+        return Err(refuse(40_067));
+    }
     // Nothing is begun with a first message that cannot be.
-    let draft = is_forum.then(|| messages::check(world, call, &body["message"])).transpose()?;
+    let draft = is_forum.then(|| messages::check(world, call, &body["message"], Source::Post)).transpose()?;
     let bot = world.bot;
     let thread = world.start_thread(bot, parent, None, name, kind, duration);
     // The first message of a post has the id of its thread.
@@ -162,6 +172,18 @@ fn start(world: &mut World, call: &Call<'_>, place: &str) -> Outcome {
         json["message"] = first;
     }
     Ok((status, json))
+}
+
+/// `GET /guilds/{guild}/threads/active`.
+pub(super) fn active(world: &World, guild: &str) -> Outcome {
+    let guild = world.guilds.get(&snowflake(guild)?).ok_or_else(|| refuse(10_004))?.id;
+    let is_open =
+        |thread: &&Channel| thread.kind.is_thread() && thread.guild == Some(guild) && !thread.archived;
+    let threads: Vec<&Channel> = world.channels.values().filter(is_open).rev().collect();
+    let joined = threads.iter().filter(|thread| thread.members.contains(&world.bot));
+    let members: Vec<Value> = joined.map(|thread| World::thread_member_json(thread.id, world.bot)).collect();
+    let threads: Vec<Value> = threads.iter().map(|thread| world.channel_json(thread)).collect();
+    Ok((200, json!({"threads": threads, "members": members})))
 }
 
 fn membership(world: &mut World, call: &Call<'_>, place: &str) -> Outcome {
