@@ -11,6 +11,7 @@ mod people;
 mod rest;
 mod state;
 mod trouble;
+mod venue;
 mod wire;
 
 use std::io;
@@ -219,6 +220,7 @@ impl Server {
         self.shared.with(|world| {
             world.troubles.stalled = false;
             world.troubles.silent = false;
+            world.hanging = 0;
         });
     }
 

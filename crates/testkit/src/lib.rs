@@ -4,10 +4,12 @@
 //! which looks only at its own result still fails. That it is a good fake is shown by the vendors' own clients, which talk to it in
 //! `tests/`.
 //!
-//! Start with [`ScriptedModel`] and [`discord::Server`].
+//! Start with [`ScriptedModel`] and [`discord::Server`]; [`Venue`] is what all platforms have in common.
 
 pub mod discord;
 pub mod model;
 pub mod peers;
+pub mod venue;
 
 pub use model::{Answer, Received, Said, ScriptedModel, Step};
+pub use venue::Venue;

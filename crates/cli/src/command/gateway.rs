@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hermes_gateway::limit::Pace;
 use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Reset, Rules, Sharing, Showing};
@@ -33,6 +33,10 @@ use state::State;
 
 /// Held as long as a gateway serves this home.
 const LOCK: &str = "gateway.lock";
+/// How long a gateway that was killed may take to be gone.
+const GONE: Duration = Duration::from_secs(1);
+/// How often it is looked whether it is.
+const LOOK: Duration = Duration::from_millis(20);
 /// What happened, by whom.
 const AUDIT: &str = "audit.jsonl";
 
@@ -40,6 +44,7 @@ pub(crate) fn run(action: GatewayAction, context: &Context) -> Result<ExitCode, 
     match action {
         GatewayAction::Run => {
             let config = settings(context)?;
+            anew::adopt();
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
             let ended = runtime.block_on(serve(context, config));
@@ -69,7 +74,7 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     let mut again = signal(SignalKind::user_defined1())?;
     let home = context.home.path();
     make_home(home)?;
-    let _lock = only_one(&home.join(LOCK), "a gateway already serves this home")?;
+    let _lock = only_one(&home.join(LOCK), "a gateway already serves this home").await?;
     house::check(context, config)?;
     if let Some(warning) = house::warning(config) {
         context.screen.warn(&warning);
@@ -82,7 +87,8 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     }
     let mut locks = Vec::new();
     for account in &accounts {
-        locks.push(only_one(&account_lock(context, account)?, "this bot is served by another gateway")?);
+        locks
+            .push(only_one(&account_lock(context, account)?, "this bot is served by another gateway").await?);
     }
     let store = wire::store::open(context).await?;
     anew::tell(home, &store).await?;
@@ -185,14 +191,21 @@ fn rules(config: &Config, showing: Showing) -> Rules {
     }
 }
 
-/// Takes a lock that one process can have. It is free again when that process is gone, however it ended.
-fn only_one(path: &Path, taken: &str) -> Result<File, Failure> {
+/// Takes a lock that one process can have. It is free again when that process is gone, however it ended, and with it what it
+/// had just begun to start.
+async fn only_one(path: &Path, taken: &str) -> Result<File, Failure> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Failure::new(Kind::Unavailable, taken)
-            .hint("`hermes gateway status` shows it; end it before you start another one")),
-        Err(TryLockError::Error(error)) => Err(error.into()),
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < GONE => tokio::time::sleep(LOOK).await,
+            Err(TryLockError::WouldBlock) => {
+                return Err(Failure::new(Kind::Unavailable, taken)
+                    .hint("`hermes gateway status` shows it; end it before you start another one"));
+            }
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
     }
 }
 

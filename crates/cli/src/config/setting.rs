@@ -156,7 +156,7 @@ impl Setting for Hour {
     }
 
     fn schema() -> Value {
-        json!({"type": "integer", "minimum": 0, "maximum": 23})
+        json!({"type": "integer", "minimum": 0, "maximum": 23, "examples": [0, 4, 12, 23]})
     }
 
     fn expected() -> String {

@@ -77,11 +77,12 @@ pub fn nearest(path: &str) -> Option<String> {
     let distance = |known: &str| {
         let whole = strsim::damerau_levenshtein(path, known);
         let same_name = known.rsplit('.').next() == Some(last) && known != path;
-        if same_name { whole.min(1) } else { whole }
+        // Of several with the same name the most alike is meant.
+        (if same_name { whole.min(1) } else { whole }, whole)
     };
     let (near, distance) =
         known.map(|known| (known, distance(known))).min_by_key(|(_, distance)| *distance)?;
-    (distance <= (path.len() / 4).max(2)).then(|| near.to_owned())
+    (distance.0 <= (path.len() / 4).max(2)).then(|| near.to_owned())
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
-//! A home with a gateway, a Discord server and a scripted model.
+//! A home with a gateway, between a strict platform and a scripted model.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use hermes_testkit::discord::{Id, Limits, Options, Server, World};
+use hermes_testkit::discord::Server;
 use hermes_testkit::model::Script;
-use hermes_testkit::{Said, ScriptedModel, Step};
+use hermes_testkit::venue::{Seen, Words};
+use hermes_testkit::{Said, ScriptedModel, Step, Venue};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -16,44 +17,55 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Everything of one test.
-pub(crate) struct Hall {
-    pub(crate) server: Server,
+pub(crate) struct Bed<V: Venue> {
+    pub(crate) server: V,
     pub(crate) model: ScriptedModel,
     folder: TempDir,
     gateway: Option<Child>,
     /// What the program is told besides.
     variables: Vec<(&'static str, String)>,
-    /// A channel that the bot is in.
-    pub(crate) channel: Id,
-    pub(crate) ann: Id,
-    pub(crate) bob: Id,
+    /// A group that the bot is in, with both people.
+    pub(crate) channel: V::Id,
+    pub(crate) ann: V::Id,
+    pub(crate) bob: V::Id,
 }
 
-impl Hall {
+/// The bed of what only Discord has.
+pub(crate) type Hall = Bed<Server>;
+
+impl<V: Venue> Bed<V> {
     /// With a model that says these things, and everybody let in.
     pub(crate) async fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         let script = Script { steps: steps.into_iter().collect(), ..Script::default() };
-        Self::with(script, "discord:\n  allow_all_users: true\n").await
+        Self::with(script, &Self::everybody()).await
+    }
+
+    /// With a model that says these things and then repeats what it is told.
+    pub(crate) async fn then_echo(steps: impl IntoIterator<Item = Step>) -> Self {
+        Self::with(Self::echoing(steps), &Self::everybody()).await
     }
 
     /// With a model that repeats what it is told.
     pub(crate) async fn echo() -> Self {
-        let script = Script { always: Some(Step::Echo("echo: ".to_owned())), ..Script::default() };
-        Self::with(script, "discord:\n  allow_all_users: true\n").await
+        Self::then_echo([]).await
+    }
+
+    /// A script that ends with an echo.
+    pub(crate) fn echoing(steps: impl IntoIterator<Item = Step>) -> Script {
+        let always = Some(Step::Echo("echo: ".to_owned()));
+        Script { steps: steps.into_iter().collect(), always, ..Script::default() }
+    }
+
+    /// The configuration that lets everybody in.
+    pub(crate) fn everybody() -> String {
+        format!("{}:\n  allow_all_users: true\n", V::WORD)
     }
 
     pub(crate) async fn with(script: Script, config: &str) -> Self {
-        let options = Options {
-            limits: Limits::Wide,
-            heartbeat: Duration::from_secs(2),
-            patience: PATIENCE,
-            ..Options::default()
-        };
-        let server = Server::start(options).await.unwrap();
+        let server = V::open(PATIENCE).await.unwrap();
         let model = ScriptedModel::play(script).unwrap();
-        let (ann, bob) = (server.user("ann"), server.user("bob"));
-        let guild = server.guild("town", &[ann, bob]);
-        let channel = server.channel(guild, "square");
+        let (ann, bob) = (server.person("ann"), server.person("bob"));
+        let channel = server.group("square", &[ann, bob]);
         let folder = tempfile::tempdir().unwrap();
         for name in ["home", "run", "work", "owner"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -68,12 +80,6 @@ impl Hall {
     pub(crate) fn tell(mut self, name: &'static str, value: impl ToString) -> Self {
         self.variables.push((name, value.to_string()));
         self
-    }
-
-    /// The same home, with Ann looking after it in direct messages.
-    pub(crate) fn with_admin(self) -> Self {
-        let ann = self.ann;
-        self.tell("DISCORD_ALLOW_ADMIN_FROM", ann)
     }
 
     /// The gateway's process.
@@ -103,9 +109,7 @@ impl Hall {
             .env("XDG_RUNTIME_DIR", self.path("run"))
             .env("HOME", self.path("owner"))
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env("DISCORD_BOT_TOKEN", self.server.token())
-            .env("DISCORD_API_BASE", self.server.api_base())
-            .env("DISCORD_GATEWAY_URL", self.server.gateway_url())
+            .envs(self.server.environment())
             .env("GATEWAY_MESSAGE_BURST", "1000")
             .envs(self.variables.iter().cloned())
             .current_dir(self.path("work"));
@@ -118,13 +122,9 @@ impl Hall {
 
     /// Starts the gateway and waits until it is connected.
     pub(crate) async fn start(&mut self) {
-        let before = self.server.look(|world| world.identified + world.resumed);
+        let before = self.server.connections();
         self.launch();
-        if let Err(error) =
-            self.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await
-        {
-            panic!("{error}\n{}", self.log());
-        }
+        self.wait("it connects", |server| (server.connections() > before).then_some(())).await;
     }
 
     /// Starts the gateway.
@@ -166,38 +166,67 @@ impl Hall {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// Waits until the bot has said so much in a channel, and gives it.
-    pub(crate) async fn said(&self, channel: Id, count: usize) -> Vec<String> {
-        let said = self
-            .server
-            .wait_for(|world| {
-                let said = words(world, channel);
-                (said.len() >= count).then_some(said)
-            })
-            .await;
-        match said {
-            Ok(said) => said,
-            Err(error) => panic!("{error}: {:?}\n{}", self.heard(channel), self.log()),
+    /// How the platform is, as `hermes gateway status` tells it.
+    pub(crate) fn state(&self) -> String {
+        let status = self.run(&["gateway", "status", "--json"]);
+        let facts: Value = serde_json::from_slice(&status.stdout).unwrap();
+        facts["platforms"][V::WORD]["state"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Waits until there is what is looked for on the platform.
+    pub(crate) async fn wait<T>(&self, what: &str, look: impl Fn(&V) -> Option<T>) -> T {
+        let mut changes = self.server.changes();
+        let found = async {
+            loop {
+                if let Some(found) = look(&self.server) {
+                    return found;
+                }
+                changes.changed().await.unwrap();
+            }
+        };
+        match tokio::time::timeout(PATIENCE, found).await {
+            Ok(found) => found,
+            Err(_) => panic!("waited in vain: {what}; faults: {:?}\n{}", self.server.faults(), self.log()),
         }
+    }
+
+    /// Waits until the bot has said so much in a chat, and gives it.
+    pub(crate) async fn said(&self, chat: V::Id, count: usize) -> Vec<String> {
+        self.wait(&format!("{count} messages"), |server| {
+            let said: Vec<String> = server.seen(chat).into_iter().map(|seen| seen.text).collect();
+            (said.len() >= count).then_some(said)
+        })
+        .await
+    }
+
+    /// Waits until the bot has said something of this kind in a chat, and gives it.
+    pub(crate) async fn saw(
+        &self,
+        chat: V::Id,
+        what: &str,
+        is_it: impl Fn(&Seen<V::Id>) -> bool,
+    ) -> Seen<V::Id> {
+        self.wait(what, |server| server.seen(chat).into_iter().find(&is_it)).await
     }
 
     /// What the bot said there so far.
-    pub(crate) fn heard(&self, channel: Id) -> Vec<String> {
-        self.server.look(|world| words(world, channel))
+    pub(crate) fn heard(&self, chat: V::Id) -> Vec<String> {
+        self.server.seen(chat).into_iter().map(|seen| seen.text).collect()
+    }
+
+    /// Says something in a chat.
+    pub(crate) fn say(&self, who: V::Id, chat: V::Id, text: &str) -> V::Id {
+        self.server.tell(who, chat, Words::new(text))
     }
 
     /// Calls the bot by its name.
-    pub(crate) fn call(&self, who: Id, channel: Id, text: &str) -> Id {
-        self.server.say(who, channel, &format!("<@{}> {text}", self.server.bot()))
+    pub(crate) fn call(&self, who: V::Id, chat: V::Id, text: &str) -> V::Id {
+        self.server.tell(who, chat, Words::call(text))
     }
 
-    /// The thread that was opened under a message.
-    pub(crate) async fn thread(&self, message: Id) -> Id {
-        let opened = self.server.wait_for(|world| world.messages.get(&message)?.thread).await;
-        match opened {
-            Ok(thread) => thread,
-            Err(error) => panic!("{error}\n{}", self.log()),
-        }
+    /// Waits for the chat in which a message is answered: in a group that may be a thread.
+    pub(crate) async fn answered_in(&self, message: V::Id) -> V::Id {
+        self.wait("a place for the answer", |server| server.answered_in(message)).await
     }
 
     /// What requests of the model said last.
@@ -217,20 +246,21 @@ impl Hall {
     }
 }
 
-impl Drop for Hall {
+impl Hall {
+    /// The same home, with Ann looking after it in direct messages.
+    pub(crate) fn with_admin(self) -> Self {
+        let ann = self.ann;
+        self.tell("DISCORD_ALLOW_ADMIN_FROM", ann)
+    }
+}
+
+impl<V: Venue> Drop for Bed<V> {
     fn drop(&mut self) {
         if let Some(mut child) = self.gateway.take() {
             let _dead = child.kill();
             let _buried = child.wait();
         }
     }
-}
-
-/// What the bot wrote in a channel. What Discord itself writes in its name is left out.
-pub(crate) fn words(world: &World, channel: Id) -> Vec<String> {
-    let written =
-        world.said_by_bot(channel).into_iter().filter(|message| matches!(message.kind, 0 | 19 | 20));
-    written.map(|message| message.content.clone()).collect()
 }
 
 /// A call of the terminal.

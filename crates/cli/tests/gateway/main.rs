@@ -1,13 +1,15 @@
-//! The whole program as a gateway, between a strict Discord server and a scripted model.
+//! The whole program as a gateway, between a strict platform and a scripted model.
+//!
+//! What every platform must pass is in `suite`; the rest is about what only Discord has, or is the same whatever the platform.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod apart;
 mod chaos;
-mod crash;
 mod hall;
 mod places;
 mod questions;
 mod rules;
 mod sent;
 mod stream;
+mod suite;
 mod talk;

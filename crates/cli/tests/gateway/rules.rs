@@ -189,6 +189,36 @@ async fn what_was_begun_beside_a_conversation_is_answered_once_after_a_crash() {
 }
 
 #[tokio::test]
+async fn a_question_of_what_is_done_beside_a_conversation_is_answered_in_the_chat() {
+    let steps = vec![runs("c1", "chmod -R 777 ~/private && echo done"), Step::text("it is open")];
+    let hall = Hall::with(Script { steps, ..Script::default() }, LOCAL).await.open().await;
+    fs::create_dir(hall.path("owner/private")).unwrap();
+    let dm = hall.server.dm(hall.ann);
+    hall.server.say(hall.ann, dm, "/bg open it");
+    assert!(hall.said(dm, 2).await[1].contains("May this run?"), "{:?}", hall.heard(dm));
+    hall.server.say(hall.ann, dm, "/approve");
+    until("it has run", || hall.heard(dm).iter().any(|said| said == "[open it]\nit is open"));
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn what_runs_on_beside_a_conversation_is_told_before_its_place_ends() {
+    let start = Said::Call {
+        id: "c1".to_owned(),
+        name: "terminal".to_owned(),
+        arguments: json!({ "command": "sleep 1; echo ready", "background": true, "notify_on_complete": true }),
+    };
+    let steps = [Step::says([start]), Step::text("started"), Step::text("it is ready")];
+    let hall = Hall::new(steps).await.open().await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.say(hall.ann, dm, "/bg start it");
+    let said = hall.said(dm, 3).await.split_off(1);
+    assert_eq!(said, ["[start it]\nstarted", "[start it]\nit is ready"]);
+    until("its place is removed", || places(&hall) == 0);
+    hall.close().await;
+}
+
+#[tokio::test]
 async fn no_more_than_eight_things_are_done_beside_a_conversation() {
     let hall = Hall::with(echo(vec![Step::Silence; 8]), OPEN).await.open().await;
     let dm = hall.server.dm(hall.ann);
@@ -205,27 +235,37 @@ async fn no_more_than_eight_things_are_done_beside_a_conversation() {
 
 #[tokio::test]
 async fn an_admin_can_start_hermes_anew_and_is_told_when_it_is_back() {
-    let hall = Hall::with(echo(vec![slow("at last", 300)]), OPEN).await.with_admin().open().await;
+    let steps = vec![runs("c1", "true"), Step::text("ran"), slow("at last", 300)];
+    let hall = Hall::with(echo(steps), OPEN).await.with_admin().open().await;
     let (ann, bob) = (hall.server.dm(hall.ann), hall.server.dm(hall.bob));
+    hall.server.say(hall.ann, ann, "make a place");
+    hall.said(ann, 1).await;
     hall.server.say(hall.bob, bob, "/restart");
     assert!(hall.said(bob, 1).await[0].contains("for those who look after me"), "{:?}", hall.heard(bob));
     hall.server.say(hall.bob, bob, "work");
-    until("the model is asked", || hall.told().len() == 1);
+    until("the model is asked", || hall.told().len() == 3);
     let before = hall.server.look(|world| world.identified + world.resumed);
     let message = hall.server.say(hall.ann, ann, "/restart");
-    let said = hall.said(ann, 2).await;
+    let said = hall.said(ann, 3).await.split_off(1);
     assert_eq!(said, ["starting anew, as soon as what is under way has ended", "back again"]);
     assert_eq!(hall.said(bob, 2).await[1], "at last", "what was under way has ended before");
     hall.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await.unwrap();
     hall.server.replay(message);
     hall.server.say(hall.ann, ann, "hello");
-    assert_eq!(hall.said(ann, 3).await[2], "echo: hello");
+    assert_eq!(hall.said(ann, 4).await[3], "echo: hello");
     // By a signal, without a chat. It is the same process all the time.
     let before = hall.server.look(|world| world.identified + world.resumed);
     kill_process(hall.pid(), Signal::USR1).unwrap();
     hall.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await.unwrap();
     hall.server.say(hall.ann, ann, "still there?");
-    assert_eq!(hall.said(ann, 4).await[3], "echo: still there?");
+    assert_eq!(hall.said(ann, 5).await[4], "echo: still there?");
+    // What was started before all that leaves no trace when it ends.
+    let removed = hall.run(&["sandbox", "rm", "--force", key(ann).as_str()]);
+    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+    let pid = hall.pid().as_raw_nonzero();
+    until("no child is left", || {
+        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap().trim().is_empty()
+    });
     assert!(!hall.path("home/gateway_restart.json").exists());
     hall.close().await;
 }

@@ -178,17 +178,14 @@ async fn killed_after_the_end_and_before_the_last_change_the_answer_is_there_onc
     let text = sentence();
     let mut hall = hall(vec![slowly(&text)], STREAMS).await;
     let dm = hall.server.dm(hall.ann);
-    hall.server.say(hall.ann, dm, "tell me");
+    let question = hall.server.say(hall.ann, dm, "tell me");
     let message = draft(&hall, dm, &text).await;
-    hall.server.trouble("PATCH /channels/*/messages/*", 6, Trouble::Fail(502));
-    hall.server
-        .wait_for(|world| {
-            let last = world.requests.iter().find(|request| request.body["content"] == text.as_str())?;
-            assert_eq!(last.status, 502);
-            Some(())
-        })
-        .await
-        .unwrap();
+    hall.server.trouble("PATCH /channels/*/messages/*", 7, Trouble::Fail(502));
+    until("the turn has ended", || {
+        let given = hall.server.look(|world| world.messages[&question].reactions.clone());
+        given.iter().any(|(emoji, _)| emoji == "✅")
+    });
+    assert_ne!(hall.server.look(|world| world.messages[&message].content.clone()), text);
     hall.kill();
     hall.start().await;
     ends_with(&hall, dm, &[&text]);
@@ -272,13 +269,18 @@ async fn killed_while_tools_work_what_was_said_before_them_is_there_once() {
     let call = Said::Call {
         id: "c1".to_owned(),
         name: "terminal".to_owned(),
-        arguments: json!({ "command": "touch ~/begun; sleep 600" }),
+        arguments: json!({ "command": "sleep 600" }),
     };
     let delivery = Delivery { chunk: Some(600), pause_ms: 100, ..Delivery::default() };
     let look = Answer { says: vec![Said::Text(words.clone()), call], delivery, ..Answer::default() };
     let mut hall = hall(vec![Step::Answer(look), Step::text("done")], STREAMS).await;
     let dm = hall.server.dm(hall.ann);
     hall.server.say(hall.ann, dm, "look for it");
+    until("the command runs", || {
+        let listed = hall.run(&["sandbox", "ls", "--json"]);
+        let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+        listed["places"].as_array().is_some_and(|places| !places.is_empty())
+    });
     ends_with(&hall, dm, &[&words]);
     hall.kill();
     hall.start().await;

@@ -6,23 +6,11 @@ use hermes_testkit::{Said, Step};
 use crate::hall::{Hall, until};
 
 #[tokio::test]
-async fn a_direct_message_is_answered_once() {
-    let hall = Hall::echo().await.open().await;
-    let dm = hall.server.dm(hall.ann);
-    let message = hall.server.say(hall.ann, dm, "hello");
-    assert_eq!(hall.said(dm, 1).await, ["echo: hello"]);
-    hall.server.replay(message);
-    hall.server.say(hall.ann, dm, "again");
-    assert_eq!(hall.said(dm, 2).await, ["echo: hello", "echo: again"]);
-    hall.close().await;
-}
-
-#[tokio::test]
 async fn a_call_by_name_opens_a_thread_where_nobody_has_to_call_again_also_after_a_restart() {
     let mut hall = Hall::echo().await.open().await;
     hall.server.say(hall.ann, hall.channel, "not for the bot");
     let message = hall.call(hall.ann, hall.channel, "what is new?");
-    let thread = hall.thread(message).await;
+    let thread = hall.answered_in(message).await;
     assert_eq!(hall.said(thread, 1).await, ["echo: [ann] what is new?"]);
     hall.server.say(hall.bob, thread, "tell me too");
     assert_eq!(hall.said(thread, 2).await[1], "echo: [bob] tell me too");
@@ -37,70 +25,6 @@ async fn a_call_by_name_opens_a_thread_where_nobody_has_to_call_again_also_after
 }
 
 #[tokio::test]
-async fn a_stranger_is_told_how_to_ask_and_nothing_else_is_done_for_them() {
-    let script = Script { always: Some(Step::Echo("echo: ".to_owned())), ..Script::default() };
-    let hall = Hall::with(script, "").await.open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.call(hall.ann, hall.channel, "let me in");
-    hall.server.say(hall.ann, dm, "let me in");
-    let said = hall.said(dm, 1).await;
-    let code = said[0].split_whitespace().last().unwrap().trim_matches('`').to_owned();
-    assert!(said[0].contains("hermes pairing approve discord"), "{said:?}");
-    assert!(hall.told().is_empty());
-    assert!(hall.heard(hall.channel).is_empty());
-    let typed = hall.server.look(|world| (world.typing.len(), world.threads_of(hall.channel).len()));
-    assert_eq!(typed, (0, 0));
-    let approved = hall.run(&["pairing", "approve", "discord", &code]);
-    assert!(approved.status.success(), "{}", String::from_utf8_lossy(&approved.stderr));
-    hall.server.say(hall.ann, dm, "now?");
-    assert_eq!(hall.said(dm, 2).await[1], "echo: now?");
-    hall.close().await;
-}
-
-#[tokio::test]
-async fn what_was_written_while_nobody_was_there_is_answered() {
-    let mut hall = Hall::echo().await.open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.server.say(hall.ann, dm, "one");
-    hall.said(dm, 1).await;
-    hall.kill();
-    hall.server.say(hall.ann, dm, "two");
-    hall.server.say(hall.ann, dm, "three");
-    hall.start().await;
-    assert_eq!(hall.said(dm, 3).await, ["echo: one", "echo: two", "echo: three"]);
-    hall.close().await;
-}
-
-#[tokio::test]
-async fn a_command_is_obeyed_in_the_middle_of_work() {
-    let wait = Said::Call {
-        id: "c1".to_owned(),
-        name: "terminal".to_owned(),
-        arguments: serde_json::json!({ "command": "sleep 600" }),
-    };
-    let hall = Hall::new([Step::says([wait]), Step::text("fresh")]).await.open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.server.say(hall.ann, dm, "wait for it");
-    until("the model is asked", || hall.told().len() == 1);
-    hall.server.say(hall.ann, dm, "/status");
-    assert!(hall.said(dm, 1).await[0].contains("session"), "{:?}", hall.heard(dm));
-    hall.server.say(hall.ann, dm, "/stop");
-    let said = hall.said(dm, 3).await;
-    assert!(said.contains(&"stopped".to_owned()) && said.contains(&"interrupted".to_owned()), "{said:?}");
-    hall.server.say(hall.ann, dm, "/new");
-    hall.said(dm, 4).await;
-    hall.server.say(hall.ann, dm, "hello");
-    assert_eq!(hall.said(dm, 5).await[4], "fresh");
-    let last = hall.told().pop().unwrap();
-    assert_eq!(
-        last["messages"].as_array().unwrap().len(),
-        2,
-        "a new conversation knows nothing of the old one"
-    );
-    hall.close().await;
-}
-
-#[tokio::test]
 async fn what_is_said_during_work_waits_and_is_answered_to_whoever_said_it() {
     let slow = Step::Answer(hermes_testkit::model::Answer {
         says: vec![Said::Text("first".to_owned())],
@@ -110,7 +34,7 @@ async fn what_is_said_during_work_waits_and_is_answered_to_whoever_said_it() {
     let script = Script { steps: vec![slow], always: Some(Step::Echo(String::new())), ..Script::default() };
     let hall = Hall::with(script, "discord:\n  allow_all_users: true\n").await.open().await;
     let message = hall.call(hall.ann, hall.channel, "begin");
-    let thread = hall.thread(message).await;
+    let thread = hall.answered_in(message).await;
     until("the model is asked", || hall.told().len() == 1);
     hall.server.say(hall.bob, thread, "from bob");
     hall.server.say(hall.ann, thread, "from ann");

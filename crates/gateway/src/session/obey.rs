@@ -117,7 +117,7 @@ impl Session {
             return Err((item, why));
         }
         let text = format!("[{}]\nbegun; the answer comes here", words::title(&item.letter.text));
-        let post = Post { text, reply_to: None, ..Post::default() };
+        let post = Post { text, ..Post::default() };
         let mark = Some(format!("begun:{}", key.as_str()));
         let part = words::part(&self.shared.channel, &key, &item.letter.room.chat, mark, &post);
         if let Err(error) = self.store().reply(Vec::new(), vec![part], now()).await {
@@ -142,10 +142,15 @@ impl Session {
         }
     }
 
-    /// Starts hermes anew. The letter is done before: it would have whoever comes next do the same.
+    /// Starts hermes anew, if the letter is done: it would have whoever comes next do the same.
     async fn restart(&self, item: &Item) {
         self.say(item, "starting anew, as soon as what is under way has ended").await;
-        if let Err(why) = self.shared.house.restart(&item.letter.room, &item.letter.message) {
+        let begun = match self.is_done(item).await {
+            Ok(true) => self.shared.house.restart(&item.letter.room, &item.letter.message),
+            Ok(false) => Err("the store cannot be written".to_owned()),
+            Err(why) => Err(why),
+        };
+        if let Err(why) = begun {
             self.shared.tell(&item.letter.room, &format!("this could not be done: {why}")).await;
         }
     }

@@ -1,7 +1,5 @@
 //! Connections that end, and what was said meanwhile.
 
-use std::time::Duration;
-
 use hermes_gateway::channel::Health;
 use hermes_gateway::discord::Past;
 use hermes_testkit::discord::{Options, Trouble};
@@ -39,23 +37,6 @@ async fn the_platform_may_ask_to_reconnect() {
     bed.server.wait_for(|world| (world.resumed == 3).then_some(())).await.unwrap();
     bed.server.say(bed.ann, dm, "still there?");
     assert_eq!(bed.letter().await.text, "still there?");
-    bed.end().await;
-}
-
-#[tokio::test]
-async fn a_socket_that_falls_silent_is_noticed() {
-    let options = Options { heartbeat: Duration::from_millis(500), ..wide() };
-    let world = world(options).await;
-    let settings = settings(&world.server);
-    let mut bed = Bed::start(world, settings, Past::default());
-    bed.until(|health| *health == Health::Up).await;
-    let dm = bed.server.dm(bed.ann);
-    bed.server.silence();
-    bed.server.say(bed.ann, dm, "anybody?");
-    bed.until(is_down).await;
-    bed.server.recover();
-    assert_eq!(bed.letter().await.text, "anybody?");
-    bed.until(|health| *health == Health::Up).await;
     bed.end().await;
 }
 

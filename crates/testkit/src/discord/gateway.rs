@@ -115,6 +115,8 @@ struct Connection {
     session: Option<String>,
     own: UnboundedSender<Out>,
     dead: bool,
+    /// The heartbeats since it fell silent.
+    unheard: u32,
     beat: Instant,
     /// The sequence of the last heartbeat.
     seen: u64,
@@ -131,8 +133,17 @@ pub(super) async fn serve(socket: WebSocketStream<TokioIo<Upgraded>>, query: Str
         (Some("10"), ..) => Some(4002),
         _ => Some(4012),
     };
-    let mut connection =
-        Connection { socket, shared, zlib, session: None, own, dead, beat: Instant::now(), seen: 0 };
+    let mut connection = Connection {
+        socket,
+        shared,
+        zlib,
+        session: None,
+        own,
+        dead,
+        unheard: 0,
+        beat: Instant::now(),
+        seen: 0,
+    };
     let end = match wrong {
         Some(code) => End::Close(code, format!("a gateway address with `{query}`")),
         None => connection.run(orders).await,
@@ -171,6 +182,7 @@ impl Connection {
                         Some(Ok(_)) => return End::Close(4002, "a binary frame".to_owned()),
                     };
                     if self.dead {
+                        self.ignore(&text);
                         continue;
                     }
                     if let Err(end) = self.hear(&text).await {
@@ -214,6 +226,14 @@ impl Connection {
             Some(zlib) => Frame::binary(squeezed(zlib, text.as_bytes()).map_err(drop)?),
         };
         self.socket.send(frame).await.map_err(drop)
+    }
+
+    /// Counts what a silent connection does not answer.
+    fn ignore(&mut self, text: &str) {
+        if serde_json::from_str::<Value>(text).is_ok_and(|payload| payload["op"] == 1) {
+            self.unheard += 1;
+            self.shared.with(|world| world.unheard = world.unheard.max(self.unheard));
+        }
     }
 
     async fn hear(&mut self, text: &str) -> Result<(), End> {

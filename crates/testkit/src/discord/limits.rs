@@ -10,6 +10,8 @@ use super::state::now_ms;
 #[derive(Debug, Default)]
 pub(super) struct Buckets {
     by_key: BTreeMap<String, Bucket>,
+    /// Until when a test has nothing come to a bucket, or with no key to any.
+    held: BTreeMap<Option<String>, Instant>,
     /// Whether nobody is ever held up; the headers are there all the same.
     pub(super) wide: bool,
 }
@@ -32,15 +34,27 @@ pub(super) struct Verdict {
 }
 
 impl Buckets {
+    /// Has nothing come to this bucket, or to any, for so many seconds.
+    pub(super) fn hold(&mut self, method: &str, path: &[&str], seconds: f64, global: bool) {
+        let key = (!global).then(|| key(&template(method, path), path));
+        let wait = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        self.held.insert(key, Instant::now() + wait);
+    }
+
+    /// Whether a client had been told by a test to wait, and did not.
+    pub(super) fn is_held(&self, method: &str, path: &[&str]) -> bool {
+        let own = Some(key(&template(method, path), path));
+        [own, None].iter().any(|key| self.held.get(key).is_some_and(|until| Instant::now() < *until))
+    }
+
     /// Counts a request.
     pub(super) fn count(&mut self, method: &str, path: &[&str]) -> Verdict {
         let route = template(method, path);
         let (limit, window) = if self.wide { (1000, 1) } else { allowance(&route) };
         let window = Duration::from_secs(window);
-        let major = path.get(1).copied().unwrap_or_default();
         let now = Instant::now();
         let fresh = || Bucket { left: limit, resets: now + window, told: None };
-        let bucket = self.by_key.entry(format!("{route}:{major}")).or_insert_with(fresh);
+        let bucket = self.by_key.entry(key(&route, path)).or_insert_with(fresh);
         let impatient = bucket.told.is_some_and(|until| now < until);
         if now >= bucket.resets {
             *bucket = fresh();
@@ -67,6 +81,11 @@ impl Buckets {
         ];
         Verdict { headers, wait, impatient }
     }
+}
+
+/// What a bucket is known by: its route, and what the route is about.
+fn key(route: &str, path: &[&str]) -> String {
+    format!("{route}:{}", path.get(1).copied().unwrap_or_default())
 }
 
 /// The route without its ids.

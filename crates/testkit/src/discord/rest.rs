@@ -38,6 +38,8 @@ pub(super) async fn respond(
     shared: Arc<Shared>,
 ) -> io::Result<Response<Body>> {
     if shared.look(|world| world.troubles.stalled) {
+        shared.with(|world| world.hanging += 1);
+        let _hanging = Hanging(&shared);
         let mut changes = shared.changed.subscribe();
         while shared.look(|world| world.troubles.stalled) {
             changes.changed().await.ok();
@@ -67,6 +69,14 @@ pub(super) async fn respond(
         shared.with(|world| world.requests.push(request));
     };
     let broken = || io::Error::other("broken by the test");
+    let steps: Vec<String> = path.split('/').map(unquoted).collect();
+    let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+    // An interaction's own token is in the path, and no limit counts it.
+    let open = matches!(steps.first(), Some(&("interactions" | "webhooks")));
+    let early = || format!("{line}: came again before it should");
+    if !open && shared.look(|world| world.buckets.is_held(&method, &steps)) {
+        shared.with(|world| world.fault(429, early()));
+    }
     let (json, files) = match taken(&headers, &body) {
         Ok(taken) => taken,
         Err(refusal) => {
@@ -77,6 +87,7 @@ pub(super) async fn respond(
     match trouble {
         Some(Trouble::RateLimit { retry_after, global }) => {
             log(429, &json);
+            shared.with(|world| world.buckets.hold(&method, &steps, retry_after, global));
             return Ok(too_many(retry_after, global, Vec::new()));
         }
         Some(Trouble::Fail(status)) => {
@@ -93,21 +104,13 @@ pub(super) async fn respond(
         }
         Some(Trouble::Vanish) | None => {}
     }
-    let steps: Vec<String> = path.split('/').map(unquoted).collect();
-    let call = Call {
-        method: &method,
-        path: steps.iter().map(String::as_str).collect(),
-        query: &query,
-        body: json,
-        files,
-    };
-    let open = matches!(call.path.first(), Some(&("interactions" | "webhooks")));
+    let call = Call { method: &method, path: steps, query: &query, body: json, files };
     let mut extra = Vec::new();
     if !open {
         let verdict = shared.with(|world| {
             let verdict = world.buckets.count(&method, &call.path);
             if verdict.impatient {
-                world.fault(429, format!("{line}: came again before it should"));
+                world.fault(429, early());
             }
             verdict
         });
@@ -119,7 +122,6 @@ pub(super) async fn respond(
     }
     let told = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let outcome = shared.with(|world| {
-        // An interaction's own token is in the path.
         if !open && told != format!("Bot {}", world.token) {
             return Err(refuse(401));
         }
@@ -138,6 +140,15 @@ pub(super) async fn respond(
         Ok((status, body)) => answer(status, &extra, &body),
         Err(refusal) => refused(&refusal, &line, &extra, &shared),
     })
+}
+
+/// A request that is not answered. It ends with its connection, or when the server recovers.
+struct Hanging<'a>(&'a Shared);
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        self.0.with(|world| world.given_up += u32::from(world.troubles.stalled));
+    }
 }
 
 /// The JSON and the files of a body.

@@ -251,6 +251,12 @@ pub struct World {
     pub resumed: u32,
     /// How many connections were taken.
     pub connections: u32,
+    /// The most heartbeats that a client sent to a websocket that had fallen silent.
+    pub unheard: u32,
+    /// How many requests came since the server stalls.
+    pub hanging: u32,
+    /// How many requests the client gave up because the server stalls.
+    pub given_up: u32,
     pub(super) base: String,
     pub(super) token: String,
     pub(super) faults: Vec<String>,

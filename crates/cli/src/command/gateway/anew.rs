@@ -5,9 +5,11 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use hermes_gateway::{Address, Room};
 use hermes_store::Store;
+use rustix::process::{Pid, WaitOptions, waitpid};
 use serde::{Deserialize, Serialize};
 
 use crate::ask::now;
@@ -59,6 +61,28 @@ pub(super) fn start() -> io::Error {
     #[expect(clippy::disallowed_methods, reason = "this program, anew")]
     let mut command = Command::new(in_place(program));
     command.args(std::env::args_os().skip(1)).exec()
+}
+
+/// Takes note of the ends of what this process had started before it became a new one. Nobody else does, and what nobody takes note of
+/// is never quite gone.
+pub(super) fn adopt() {
+    let pid = std::process::id();
+    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children: Vec<Pid> =
+        listed.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)).collect();
+    if children.is_empty() {
+        return;
+    }
+    let waiter = thread::Builder::new().name("hermes-adopted".to_owned()).spawn(move || {
+        for child in children {
+            if let Err(error) = waitpid(Some(child), WaitOptions::empty()) {
+                tracing::debug!(%error, "somebody else took note of an end");
+            }
+        }
+    });
+    if let Err(error) = waiter {
+        tracing::warn!(%error, "nobody takes note of the ends of what was started before");
+    }
 }
 
 /// The program, or what was put in its place since it was started.

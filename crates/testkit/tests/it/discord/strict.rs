@@ -147,12 +147,9 @@ async fn calls_go_wrong_as_the_test_wants() {
     let (server, _, room) = house(wide()).await;
     let path = format!("/channels/{room}/messages");
     let body = || json!({"content": "x"});
-    server.trouble("POST /channels/*/messages", 1, Trouble::RateLimit { retry_after: 0.5, global: true });
     server.trouble("POST /channels/*/messages", 2, Trouble::Fail(502));
     server.trouble("POST /channels/*/messages", 1, Trouble::Break);
     server.trouble("POST /channels/*/messages", 1, Trouble::Vanish);
-    let (status, answer) = call(&server, "POST", &path, body()).await.unwrap();
-    assert_eq!((status, &answer["retry_after"], &answer["global"]), (429, &json!(0.5), &json!(true)));
     assert_eq!(call(&server, "POST", &path, body()).await.unwrap().0, 502);
     assert_eq!(call(&server, "POST", &path, body()).await.unwrap().0, 502);
     let said = || server.look(|world| world.said_by_bot(room).len());
@@ -168,7 +165,13 @@ async fn calls_go_wrong_as_the_test_wants() {
     assert!(tokio::time::timeout(Duration::from_millis(300), hangs).await.is_err());
     server.recover();
     assert_eq!(call(&server, "GET", "/users/@me", Value::Null).await.unwrap().0, 200);
+    server.trouble("POST /channels/*/messages", 1, Trouble::RateLimit { retry_after: 60.0, global: true });
+    let (status, answer) = call(&server, "POST", &path, body()).await.unwrap();
+    assert_eq!((status, &answer["retry_after"], &answer["global"]), (429, &json!(60.0), &json!(true)));
     assert_eq!(server.faults(), Vec::<String>::new());
+    // Whoever does not wait is noted.
+    call(&server, "GET", "/users/@me", Value::Null).await.unwrap();
+    assert_eq!(server.faults(), ["429: GET /users/@me: came again before it should"]);
 }
 
 #[tokio::test]
