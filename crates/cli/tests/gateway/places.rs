@@ -31,7 +31,7 @@ async fn a_call_from_a_long_absence_is_answered_where_it_never_spoke_before() {
         &format!("<@{}> how does it work?", hall.server.bot()),
     );
     hall.start().await;
-    let thread = hall.thread(call).await;
+    let thread = hall.answered_in(call).await;
     assert_eq!(hall.said(thread, 1).await, ["echo: [bob] anybody?"]);
     assert_eq!(hall.said(post, 1).await, ["echo: [ann] how does it work?"]);
     // It takes part in the post from now on, and nothing was answered twice.
@@ -81,7 +81,7 @@ async fn a_channel_has_rules_and_words_of_its_own() {
     assert_eq!(hall.said(hall.channel, 1).await, ["echo: hello"]);
     assert!(system().contains("Speak of fish."), "{}", system());
     let call = hall.call(hall.ann, other, "hello");
-    let thread = hall.thread(call).await;
+    let thread = hall.answered_in(call).await;
     assert_eq!(hall.said(thread, 1).await, ["echo: [ann] hello"]);
     assert!(system().contains("Speak of apples.") && !system().contains("fish"), "{}", system());
     hall.server.say(hall.ann, thread, "not for the bot");
