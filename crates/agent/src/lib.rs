@@ -29,4 +29,4 @@ pub use http::Web;
 pub use people::{Ask, Asking, Clarification};
 pub use prompt::{Opening, Told};
 pub use tool::code::{CodeExecution, CodeMode};
-pub use tool::{Done, Effects, Occasion, Scene, Tool};
+pub use tool::{BROUGHT, Done, Effects, Occasion, Scene, Takeable, Tool, Uncarried};

@@ -4,6 +4,7 @@
 //! habits carry over.
 
 pub(crate) mod ansi;
+mod carry;
 mod clarify;
 pub mod code;
 pub(crate) mod notes;
@@ -29,6 +30,8 @@ use hermes_types::{CallId, ToolSpec};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
+
+pub use carry::{BROUGHT, Takeable, Uncarried};
 
 use crate::{Hands, No, Watch};
 

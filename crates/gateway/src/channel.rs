@@ -68,7 +68,8 @@ pub trait Channel: Send + Sync + fmt::Debug {
     /// Tells whoever pressed a button or used a command something that only they see.
     fn whisper<'a>(&'a self, to: &'a Interaction, text: &'a str) -> Waiting<'a, ()>;
 
-    /// Fetches a file that came with a letter, if it is no larger than this.
+    /// Fetches a file that came with a letter, if it is no larger than this, into one that is there. What that one holds where
+    /// this fails is of no use.
     fn fetch<'a>(
         &'a self,
         file: &'a Attachment,
@@ -92,6 +93,10 @@ pub struct Manners {
     pub typing: Duration,
     /// The shortest time between two changes of a message.
     pub pace: Duration,
+    /// The most files of a message.
+    pub most_files: usize,
+    /// The largest file, in bytes.
+    pub largest_file: u64,
 }
 
 /// What the length of a text counts.

@@ -54,6 +54,9 @@ pub const MANNERS: Manners = Manners {
     buttons: true,
     typing: Duration::from_secs(10),
     pace: Duration::from_millis(1200),
+    most_files: 10,
+    // More on servers that were boosted, which messages do not tell.
+    largest_file: 10 * 1024 * 1024,
 };
 /// Reactions, commands and people that are remembered.
 const MARKED: usize = 2000;

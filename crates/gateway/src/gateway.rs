@@ -16,10 +16,12 @@ use crate::audit::Audit;
 use crate::beside::Beside;
 use crate::channel::{Arrival, Channel, Desk, Health, Incoming, Post, Sign, Unfit, Waiting};
 use crate::clock::now;
+use crate::depot::{self, Depot};
 use crate::house::House;
 use crate::key::{Sharing, session_key};
 use crate::letter::{Letter, Press, ReplyPlace, Room, RoomKind};
 use crate::limit::{Limiter, Pace};
+use crate::media::Media;
 use crate::office::Office;
 use crate::people::{Admission, Behavior, People, Tier};
 use crate::reset::Reset;
@@ -29,7 +31,8 @@ use crate::session::{self, Busy, Item, MAILBOX, Session, Showing};
 const ARRIVALS: usize = 256;
 /// How many of them are kept at once.
 const BATCH: usize = 64;
-/// How long answered letters are remembered, so that they are not answered again.
+/// How long answered letters are remembered, so that they are not answered again, and files that came with them are kept on
+/// this machine.
 const REMEMBERED: u64 = 7 * 24 * 3_600;
 /// How long whatever is under way may take when the gateway ends.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -39,7 +42,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How a gateway behaves.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Rules {
     /// Who shares a session.
     pub sharing: Sharing,
@@ -51,6 +54,8 @@ pub struct Rules {
     pub showing: Showing,
     /// When a conversation that nobody went on with is over.
     pub reset: Reset,
+    /// What becomes of files.
+    pub media: Media,
 }
 
 /// One channel and everything behind it.
@@ -71,6 +76,10 @@ pub(crate) struct Shared {
     pub(crate) busy: Busy,
     pub(crate) showing: Showing,
     pub(crate) people: People,
+    /// Copies of files on their way.
+    pub(crate) depot: Depot,
+    /// Directories of places whose files may be sent, besides the ones they work in.
+    pub(crate) besides: Vec<String>,
     pub(crate) reset: Reset,
     pub(crate) beside: Beside,
     /// Conversations in which nobody is asked. It is kept nowhere else.
@@ -91,7 +100,10 @@ impl Gateway {
         rules: Rules,
     ) -> Self {
         let office = Arc::new(Office::new(Arc::clone(&channel), store.clone()));
+        let depot = Depot::new(&rules.media.home, channel.platform().word());
         let shared = Shared {
+            depot,
+            besides: rules.media.besides,
             store,
             channel,
             office,
@@ -162,6 +174,15 @@ impl Gateway {
             tracing::warn!(%error, "old letters cannot be forgotten");
         }
         let word = self.shared.channel.platform().word();
+        self.shared.depot.forget_incoming();
+        self.shared.depot.forget_brought(Duration::from_secs(REMEMBERED));
+        for copy in self.shared.depot.left_outgoing() {
+            let name = copy.file_name().unwrap_or_default().to_string_lossy();
+            // What may still be sent is kept.
+            if let Ok(false) = self.shared.store.awaits(word, &name).await {
+                depot::remove(&copy);
+            }
+        }
         let waiting = match self.shared.store.waiting_letters(word).await {
             Ok(waiting) => waiting,
             Err(error) => {
@@ -405,7 +426,7 @@ impl Shared {
     }
 
     /// Is done with a letter about which nothing is said.
-    async fn done(&self, letter: LetterId) {
+    pub(crate) async fn done(&self, letter: LetterId) {
         if let Err(error) = self.store.reply(vec![letter], Vec::new(), now()).await {
             tracing::error!(%error, "a letter cannot be put away");
         }
@@ -420,6 +441,12 @@ impl Shared {
             tracing::error!(%error, "a word cannot be kept");
         }
         self.office.wake();
+    }
+
+    /// Notes a file that an answer sends.
+    pub(crate) fn sends(&self, key: &SessionKey, person: &Person, file: &str, size: u64) {
+        let what = json!({ "person": person, "session": key, "file": file, "size": size });
+        self.audit.note("send", &what);
     }
 
     /// Whether people are asked in a session.

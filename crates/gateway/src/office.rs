@@ -11,6 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::channel::{Channel, Found, Post, Undelivered};
 use crate::clock::now;
+use crate::depot;
+use crate::session;
 
 /// The first pause after a failure; each is twice as long as the one before it.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -97,7 +99,7 @@ impl Office {
     async fn deliver(&self, part: Outgoing) {
         let Ok(mut post) = serde_json::from_value::<Post>(part.body.clone()) else {
             tracing::error!(part = part.id.number(), "a part cannot be read");
-            return self.note(&part, Delivery::Failed("it cannot be read".to_owned())).await;
+            return self.end(&part, &Post::default(), Delivery::Failed("it cannot be read".to_owned())).await;
         };
         // No other part of any store has it, also when a store is begun anew.
         let mark = format!("{:x}-{:x}", part.created.seconds(), part.id.number());
@@ -110,7 +112,7 @@ impl Office {
         loop {
             if doubtful && replaced.is_none() {
                 match self.channel.find(&part.chat, &post, &mark).await {
-                    Found::There(message) => return self.note(&part, Delivery::Sent(message)).await,
+                    Found::There(message) => return self.end(&part, &post, Delivery::Sent(message)).await,
                     Found::NotThere => {}
                     Found::Unclear if !post.text.ends_with(PERHAPS_TWICE) => {
                         post.text = format!("{}\n{PERHAPS_TWICE}", post.text);
@@ -131,7 +133,7 @@ impl Office {
                 None => self.channel.send(&part.chat, &post, &mark).await,
             };
             match sent {
-                Ok(message) => return self.note(&part, Delivery::Sent(message)).await,
+                Ok(message) => return self.end(&part, &post, Delivery::Sent(message)).await,
                 Err(Undelivered::Never(why)) if replaced.is_some() => {
                     tracing::info!(chat = part.chat, why, "a message cannot be changed and is sent anew");
                     replaced = None;
@@ -139,7 +141,7 @@ impl Office {
                 }
                 Err(Undelivered::Never(why)) => {
                     tracing::warn!(chat = part.chat, why, "a message cannot be delivered");
-                    return self.note(&part, Delivery::Failed(why)).await;
+                    return self.end(&part, &post, Delivery::Failed(why)).await;
                 }
                 Err(Undelivered::Unknown(why)) => {
                     tracing::warn!(chat = part.chat, why, "nobody knows whether a message arrived");
@@ -157,6 +159,30 @@ impl Office {
         }
     }
 
+    /// Is done with a part, however it ended, and with the copies of its files.
+    async fn end(&self, part: &Outgoing, post: &Post, delivery: Delivery) {
+        if let Delivery::Failed(why) = &delivery
+            && !post.files.is_empty()
+        {
+            self.tell_unsent(part, post, why).await;
+        }
+        if self.note(part, delivery).await {
+            post.files.iter().for_each(|file| depot::remove(&file.path));
+        }
+    }
+
+    /// Says once that files cannot be sent, where they should be.
+    async fn tell_unsent(&self, part: &Outgoing, post: &Post, why: &str) {
+        let names: Vec<&str> = post.files.iter().map(|file| file.name.as_str()).collect();
+        let text = format!("({} was not sent: {why})", names.join(", "));
+        let word = Post { text, reply_to: post.reply_to.clone(), ..Post::default() };
+        let mark = Some(format!("unsent-{:x}-{:x}", part.created.seconds(), part.id.number()));
+        let word = session::part(&self.channel, &part.key, &part.chat, mark, &word);
+        if let Err(error) = self.store.reply(Vec::new(), vec![word], now()).await {
+            tracing::error!(%error, "nobody can be told that a file was not sent");
+        }
+    }
+
     /// What the platform calls the message of a mark. Parts of a chat come in their order, so it was sent or never will be.
     async fn sent_as(&self, mark: &str) -> Option<String> {
         loop {
@@ -171,14 +197,16 @@ impl Office {
         }
     }
 
-    async fn note(&self, part: &Outgoing, delivery: Delivery) {
+    /// Keeps what is known about a part; says whether that was done.
+    async fn note(&self, part: &Outgoing, delivery: Delivery) -> bool {
         while let Err(error) = self.store.delivered(part.id, delivery.clone(), now()).await {
             tracing::error!(%error, "what became of a message cannot be kept");
             if matches!(error, hermes_store::Error::Closed) {
-                return;
+                return false;
             }
             tokio::time::sleep(STORE_PAUSE).await;
         }
         self.delivered.send_replace(());
+        true
     }
 }

@@ -1,6 +1,7 @@
 //! One session: its task works on one letter after the other, and hears what is said meanwhile.
 
 mod ask;
+mod files;
 mod live;
 mod obey;
 mod words;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying, Untold};
 use hermes_store::{LetterId, Store, TurnId};
 use hermes_types::{Attendance, Message, Person, SessionKey};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::beside::Task;
 use crate::channel::{Channel, Sign, Waiting};
@@ -25,6 +26,7 @@ use crate::letter::{Letter, Remark, ReplyPlace};
 use crate::people::Tier;
 use ask::ChatAsk;
 pub(crate) use ask::{answered, pressed};
+use files::Carrier;
 use live::Live;
 pub use live::{Progress, Showing};
 pub(crate) use words::{part, parts};
@@ -37,6 +39,17 @@ const LINGER: Duration = Duration::from_secs(60);
 const LATE: u64 = 600;
 /// How often opening a thread is tried.
 const TRIES: u32 = 3;
+
+/// What a turn begins with.
+#[derive(Debug, Clone, Copy)]
+enum Begin<'a> {
+    /// A letter, with its files.
+    Letter,
+    /// Words.
+    Words(&'a str),
+    /// What another turn left.
+    Left,
+}
 
 /// What a session is given to work on.
 #[derive(Debug)]
@@ -176,7 +189,7 @@ impl Session {
     /// Tells the model what a background process has to tell. What comes of it is said to whoever spoke last.
     async fn hear(&mut self, notice: &str) {
         let Some(item) = self.last.take() else { return };
-        if let Err(why) = self.attend(&item, Some(notice), Vec::new()).await {
+        if let Err(why) = self.attend(&item, Begin::Words(notice)).await {
             tracing::warn!(why, "a notice of a background process could not be told");
         }
         self.last = Some(item);
@@ -307,34 +320,14 @@ impl Session {
         let is_ours = open.as_ref().is_some_and(|open| Some(open.id) == item.turn);
         if open.is_some() {
             // Something was not ended before hermes was restarted. It comes first, whoever began it.
-            let ended = self.attend(item, None, Vec::new()).await?;
+            let ended = self.attend(item, Begin::Left).await?;
             if is_ours {
                 return Ok(ended.exit);
             }
         } else if item.turn.is_some() && self.is_done(item).await? {
             return Ok(Exit::Answered);
         }
-        let remarks = self.remarks(&item.letter).await;
-        let text = words::told(&item.letter, &remarks, self.shared.sharing, now());
-        Ok(self.attend(item, Some(&text), vec![item.id]).await?.exit)
-    }
-
-    /// What others said before a letter, without what the model of this session was told already.
-    async fn remarks(&self, letter: &Letter) -> Vec<Remark> {
-        let mut remarks = self.channel().before(letter).await;
-        if remarks.is_empty() {
-            return remarks;
-        }
-        let messages = remarks.iter().map(|remark| remark.message.clone()).collect();
-        let (word, chat) = (letter.room.platform.word(), &letter.room.chat);
-        match self.store().letters_among(word, chat, &self.key, messages).await {
-            Ok(told) => remarks.retain(|remark| !told.contains(&remark.message)),
-            Err(error) => {
-                tracing::warn!(%error, "what was said before a letter cannot be sorted");
-                remarks.clear();
-            }
-        }
-        remarks
+        Ok(self.attend(item, Begin::Letter).await?.exit)
     }
 
     /// Whether a letter was answered meanwhile.
@@ -345,31 +338,42 @@ impl Session {
     }
 
     /// Has something answered, or what was not answered to its end, while it hears what comes.
-    async fn attend(
-        &mut self,
-        item: &Item,
-        text: Option<&str>,
-        letters: Vec<LetterId>,
-    ) -> Result<Ended, String> {
-        let Some(mut conversation) = self.conversation.take() else {
+    async fn attend(&mut self, item: &Item, begin: Begin<'_>) -> Result<Ended, String> {
+        let (Some(mut conversation), Some(hands)) = (self.conversation.take(), self.hands.clone()) else {
             return Err("there is no conversation".to_owned());
         };
-        let live = self.live(item, &conversation, text).await;
-        let reply = self.reply(item, Arc::clone(&live));
-        let mut control = Control::by_mail(Mail { letters, reply: Some(reply) });
+        let letters = match begin {
+            Begin::Letter => vec![item.id],
+            Begin::Words(_) | Begin::Left => Vec::new(),
+        };
+        let live = self.live(item, &conversation, begin).await;
+        let mut control = Control::by_mail(Mail { letters, reply: None });
         if let Some(task) = &self.task {
             control.stop = task.stop.clone();
         }
+        let carrier =
+            Carrier { hands: Arc::clone(&hands), stop: control.stop.clone(), person: item.person.clone() };
+        control.mail.reply = Some(self.reply(item, Arc::clone(&live), carrier));
         let shared = Arc::clone(&self.shared);
         let (key, person, shown) = (self.key.clone(), item.person.clone(), Arc::clone(&live));
         let watch = move |event: Event| {
             shared.heard(&key, &person, &event);
             shown.hear(&event);
         };
+        let (shared, own_key) = (Arc::clone(&self.shared), self.key.clone());
         let ended = {
-            let mut turn: Waiting<'_, _> = match text {
-                Some(text) => Box::pin(async { conversation.say(text, &control, &watch).await.map(Some) }),
-                None => Box::pin(conversation.carry_on(&control, &watch)),
+            let mut turn: Waiting<'_, _> = match begin {
+                Begin::Letter => Box::pin(async {
+                    // Whatever is kept of the turn says where the files are: they are fetched once.
+                    let files = files::come(&shared, &hands, &item.letter, &control.stop).await;
+                    let remarks = remarks(&shared, &own_key, &item.letter).await;
+                    let text = words::told(&item.letter, &remarks, &files, shared.sharing, now());
+                    conversation.say(&text, &control, &watch).await.map(Some)
+                }),
+                Begin::Words(text) => {
+                    Box::pin(async { conversation.say(text, &control, &watch).await.map(Some) })
+                }
+                Begin::Left => Box::pin(conversation.carry_on(&control, &watch)),
             };
             let mut typing = tokio::time::interval(self.channel().manners().typing);
             loop {
@@ -399,10 +403,10 @@ impl Session {
     }
 
     /// What will be seen of a turn, also of one that was begun before.
-    async fn live(&self, item: &Item, conversation: &Conversation, text: Option<&str>) -> Arc<Live> {
-        let open = match text {
-            Some(_) => None,
-            None => self.store().turn(conversation.id()).await.ok().flatten(),
+    async fn live(&self, item: &Item, conversation: &Conversation, begin: Begin<'_>) -> Arc<Live> {
+        let open = match begin {
+            Begin::Letter | Begin::Words(_) => None,
+            Begin::Left => self.store().turn(conversation.id()).await.ok().flatten(),
         };
         let past = open.map_or_else(
             || (now(), Vec::new()),
@@ -423,13 +427,16 @@ impl Session {
     }
 
     /// What is written back when a turn ends.
-    fn reply(&self, item: &Item, live: Arc<Live>) -> Replying {
+    fn reply(&self, item: &Item, live: Arc<Live>, carrier: Carrier) -> Replying {
         let late = words::lateness(&item.letter, now(), LATE);
-        let notes: Arc<[String]> = late.into_iter().chain(item.notes.iter().cloned()).collect();
+        let notes: Vec<String> = late.into_iter().chain(item.notes.iter().cloned()).collect();
+        let how = Arc::new((live, notes, carrier));
         Arc::new(move |exit: &Exit, text: &str| {
-            let (live, notes, exit, text) =
-                (Arc::clone(&live), Arc::clone(&notes), exit.clone(), text.to_owned());
-            Box::pin(async move { live.end(&exit, &text, &notes).await })
+            let (how, exit, text) = (Arc::clone(&how), exit.clone(), text.to_owned());
+            Box::pin(async move {
+                let (live, notes, carrier) = &*how;
+                live.end(&exit, &text, notes, carrier).await
+            })
         })
     }
 
@@ -452,6 +459,11 @@ impl Session {
     /// Hears something while a turn is under way.
     async fn meanwhile(&mut self, item: Item, control: &Control) {
         let command = Command::read(&item.letter);
+        if command.is_none()
+            && let Some(wanted) = self.ask.wanted(&item)
+        {
+            return self.clarify(item, wanted, control);
+        }
         match (command, self.shared.busy) {
             (Some(Command::Stop(extent)), _) => {
                 control.stop.cancel();
@@ -471,21 +483,33 @@ impl Session {
             (Some(_), _) => {
                 self.say(&item, "something is under way: wait for it, or end it with /stop").await
             }
-            (None, _) if self.ask.clarified(&item) => {
-                if let Err(error) = self.store().reply(vec![item.id], Vec::new(), now()).await {
-                    tracing::error!(%error, "an answer cannot be kept");
-                }
-            }
             (None, Busy::Queue) => self.wait(item).await,
             (None, Busy::Interrupt) => {
                 control.stop.cancel();
                 self.next.push_front(item);
             }
             (None, Busy::Steer) => {
-                let text = words::told(&item.letter, &[], self.shared.sharing, now());
+                let text = words::told(&item.letter, &[], &[], self.shared.sharing, now());
                 self.steer(item, text, control).await;
             }
         }
+    }
+
+    /// Gives the model what it asked somebody for, with its files. If it stopped waiting meanwhile, it is said like anything
+    /// else.
+    fn clarify(&self, item: Item, wanted: oneshot::Sender<String>, control: &Control) {
+        let (shared, hands) = (Arc::clone(&self.shared), self.hands.clone());
+        let (key, stop) = (self.key.clone(), control.stop.clone());
+        self.shared.aside(async move {
+            let files = match &hands {
+                Some(hands) => files::come(&shared, hands, &item.letter, &stop).await,
+                None => Vec::new(),
+            };
+            match wanted.send(words::with_files(&item.letter.text, &files)) {
+                Ok(()) => shared.done(item.id).await,
+                Err(_unheard) => shared.give(&key, item).await,
+            }
+        });
     }
 
     async fn wait(&mut self, item: Item) {
@@ -495,9 +519,9 @@ impl Session {
         self.next.push_back(item);
     }
 
-    /// Has the model told in the turn that is under way.
+    /// Has the model told in the turn that is under way. What has files waits for a turn of its own, which fetches them.
     async fn steer(&mut self, item: Item, text: String, control: &Control) {
-        if self.steering.len() >= MAILBOX {
+        if self.steering.len() >= MAILBOX || !item.letter.files.is_empty() {
             return self.wait(item).await;
         }
         control.steer_by(item.id, text);
@@ -540,4 +564,22 @@ impl Session {
         self.conversation = Some(conversation.map_err(|error| error.to_string())?);
         Ok(())
     }
+}
+
+/// What others said before a letter, without what the model of this session was told already.
+async fn remarks(shared: &Shared, key: &SessionKey, letter: &Letter) -> Vec<Remark> {
+    let mut remarks = shared.channel.before(letter).await;
+    if remarks.is_empty() {
+        return remarks;
+    }
+    let messages = remarks.iter().map(|remark| remark.message.clone()).collect();
+    let (word, chat) = (letter.room.platform.word(), &letter.room.chat);
+    match shared.store.letters_among(word, chat, key, messages).await {
+        Ok(told) => remarks.retain(|remark| !told.contains(&remark.message)),
+        Err(error) => {
+            tracing::warn!(%error, "what was said before a letter cannot be sorted");
+            remarks.clear();
+        }
+    }
+    remarks
 }

@@ -47,6 +47,11 @@ pub fn split(text: &str, manners: &Manners) -> Vec<String> {
     Cutting::new(text, room, unit).parts()
 }
 
+/// Where a text is code: in blocks, and in lines.
+pub(crate) fn code(text: &str) -> Vec<Range<usize>> {
+    map::all_code(text)
+}
+
 /// Cuts a text that is still being written. A code block that is open is closed, so that every message can be read.
 pub fn split_draft(text: &str, manners: &Manners) -> Vec<String> {
     let text = without_blank_ends(text);

@@ -92,6 +92,17 @@ impl Store {
         .await
     }
 
+    /// Whether a part that is not known to be sent says this somewhere.
+    pub async fn awaits(&self, platform: &str, text: &str) -> Result<bool, Error> {
+        let (platform, text) = (platform.to_owned(), text.to_owned());
+        self.read(move |connection| {
+            let sql = "SELECT EXISTS (SELECT 1 FROM outbox
+                       WHERE platform = ?1 AND state IN ('waiting', 'trying') AND instr(body, ?2) > 0)";
+            Ok(connection.prepare_cached(sql)?.query_row(params![platform, text], |row| row.get(0))?)
+        })
+        .await
+    }
+
     /// Notes that a part is being sent from now on. Until [`Store::delivered`] nobody knows whether it arrived.
     pub async fn delivering(&self, part: PartId, at: Timestamp) -> Result<(), Error> {
         self.write(move |transaction| {

@@ -10,7 +10,7 @@ use crate::hands::Granted;
 use crate::{Hands, Watch};
 
 /// How often a path may lead elsewhere than it did a moment ago.
-const ATTEMPTS: u32 = 4;
+pub(super) const ATTEMPTS: u32 = 4;
 
 /// The error numbers of Linux that tools have something to say about.
 pub(super) const NOT_FOUND: i32 = 2;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_gateway::limit::Pace;
-use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Reset, Rules, Sharing, Showing};
+use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Reset, Rules, Sharing, Showing};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
@@ -102,7 +102,7 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     let mut channels = JoinSet::new();
     for account in accounts {
         let (platform, people) = (account.platform(), account.people(config, &store));
-        let rules = rules(config, account.showing(config));
+        let rules = rules(config, home, account.showing(config));
         let channel: Arc<dyn Channel> = account.channel(&store).await?;
         let (health, watched) = watch::channel(Health::Connecting);
         state.watch(platform, watched);
@@ -171,7 +171,7 @@ fn reset(config: &Config) -> Reset {
 }
 
 /// How a gateway behaves.
-fn rules(config: &Config, showing: Showing) -> Rules {
+fn rules(config: &Config, home: &Path, showing: Showing) -> Rules {
     Rules {
         sharing: Sharing {
             group_per_user: config.general.group_sessions_per_user,
@@ -188,6 +188,7 @@ fn rules(config: &Config, showing: Showing) -> Rules {
         },
         reset: reset(config),
         showing,
+        media: Media { besides: config.gateway.media_delivery_allow_dirs.clone(), home: home.to_owned() },
     }
 }
 

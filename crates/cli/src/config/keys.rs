@@ -342,6 +342,9 @@ section! {
         messages_per_minute: u64 = 30, "GATEWAY_MESSAGES_PER_MINUTE", at_least 1;
         /// Messages that one person may send at once.
         message_burst: u64 = 10, "GATEWAY_MESSAGE_BURST", at_least 1;
+        /// Directories of the place whose files an answer may send, besides the one it works in. Of this machine, what is in
+        /// somebody's home or in that of hermes must be named itself.
+        media_delivery_allow_dirs: Vec<String> = Vec::new(), "GATEWAY_MEDIA_DELIVERY_ALLOW_DIRS";
     }
 }
 

@@ -16,7 +16,6 @@ pub(super) const UNUSED: &[(&str, &str)] = &[
     ("security.allow_lazy_installs", "nothing is installed at run time"),
     ("security.acked_advisories", PYTHON),
     ("gateway.strict", PYTHON),
-    ("gateway.media_delivery_allow_dirs", PYTHON),
     ("gateway.trust_recent_files", PYTHON),
     ("gateway.trust_recent_files_seconds", PYTHON),
     ("gateway.message_timestamps", PYTHON),

@@ -192,8 +192,10 @@ impl House for ChatHouse {
             }
         };
         told.system.push_str(&format!(
-            "\n\nYou talk on {} in {place}. Answers are read in a chat: keep them short.",
-            room.platform.word()
+            "\n\nYou talk on {} in {place}. Answers are read in a chat: keep them short. To send a file that is below {}, \
+             name it in your answer on a line of its own: MEDIA:<path>",
+            room.platform.word(),
+            setup.plan.directory()
         ));
         if self.config.gateway.shared_home {
             told.system.push_str(&format!(

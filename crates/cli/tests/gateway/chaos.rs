@@ -41,9 +41,10 @@ async fn nothing_is_lost_and_nothing_is_answered_twice_however_often_the_gateway
         hall.server.expect(160_004);
     }
     hall.start().await;
-    // A bot that was never heard of hears nothing from before: the first one gets to know where it is.
-    hall.server.say(dms[0].0, dms[0].1, "hello");
-    hall.said(dms[0].1, 1).await;
+    // One that never heard anything does not ask for what came before it, so it is let hear something.
+    let dm = hall.server.dm(hall.ann);
+    hall.server.say(hall.ann, dm, "hello");
+    hall.said(dm, 1).await;
     for kill in 0..KILLS {
         for word in 0..1 + dice.roll(3) {
             let text = format!("word {kill}.{word}");

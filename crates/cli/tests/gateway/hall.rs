@@ -120,6 +120,12 @@ impl<V: Venue> Bed<V> {
         self.command(args).output().unwrap()
     }
 
+    /// Sets a key before the gateway is started.
+    pub(crate) fn configure(&self, key: &str, value: &str) {
+        let set = self.run(&["config", "set", key, value]);
+        assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+    }
+
     /// Starts the gateway and waits until it is connected.
     pub(crate) async fn start(&mut self) {
         let before = self.server.connections();

@@ -6,6 +6,7 @@
 mod apart;
 mod chaos;
 mod hall;
+mod media;
 mod places;
 mod questions;
 mod rules;

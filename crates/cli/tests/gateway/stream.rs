@@ -129,6 +129,8 @@ async fn a_long_answer_is_several_messages_and_code_can_be_read_in_each_of_them_
         buttons: true,
         typing: Duration::ZERO,
         pace: PACE,
+        most_files: 0,
+        largest_file: 0,
     };
     let parts = hermes_gateway::split(&text, &manners);
     let parts: Vec<&str> = parts.iter().map(|part| part.trim()).collect();

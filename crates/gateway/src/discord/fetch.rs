@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use reqwest::Url;
-use tokio::fs::{self, File};
+use tokio::fs::OpenOptions;
 use tokio::io::AsyncWriteExt as _;
 
 use super::Account;
@@ -19,7 +19,7 @@ const QUIET: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(600);
 
 impl Account {
-    /// Fetches a file, and leaves nothing where it cannot be had whole.
+    /// Fetches a file.
     pub(super) async fn fetch(&self, file: &Attachment, into: &Path, most: u64) -> Result<u64, Unfetched> {
         let most = match self.settings.max_attachment_bytes {
             0 => most,
@@ -30,12 +30,7 @@ impl Account {
         }
         let url = self.address(&file.source)?;
         let fetched = tokio::time::timeout(LONGEST, self.stream(url, into, most)).await;
-        let fetched = fetched.unwrap_or_else(|_| Err(Unfetched::Failed("it takes too long".to_owned())));
-        if fetched.is_err() {
-            // It may not be there at all.
-            fs::remove_file(into).await.ok();
-        }
-        fetched
+        fetched.unwrap_or_else(|_| Err(Unfetched::Failed("it takes too long".to_owned())))
     }
 
     /// Where a file is, if that is a place of the platform.
@@ -63,7 +58,8 @@ impl Account {
         if response.content_length().is_some_and(|length| length > most) {
             return Err(Unfetched::TooLarge(most));
         }
-        let mut kept = File::create(into).await.map_err(unkept)?;
+        // It is not made here: nobody would remove it if it were made a moment after nobody waits for it any more.
+        let mut kept = OpenOptions::new().write(true).truncate(true).open(into).await.map_err(unkept)?;
         let mut size = 0u64;
         while let Some(piece) =
             tokio::time::timeout(QUIET, response.chunk()).await.map_err(slow)?.map_err(broke)?

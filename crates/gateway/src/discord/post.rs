@@ -16,7 +16,7 @@ use super::places::Known;
 use super::rest::{Call, Fault};
 use super::settings::ReplyTo;
 use super::{Account, lock};
-use crate::channel::{Found, Look, Post, Sign, Undelivered};
+use crate::channel::{Enclosure, Found, Look, Post, Sign, Undelivered};
 use crate::letter::{Interaction, Letter, Platform, Room, RoomKind};
 
 /// The longest text of a message.
@@ -54,6 +54,13 @@ struct There {
     #[serde(default)]
     content: String,
     author: Author,
+    #[serde(default)]
+    attachments: Vec<Attached>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Attached {
+    size: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -130,7 +137,7 @@ impl Account {
     }
 
     /// Looks for a message that may have been sent. The gateway tells marks, the list of messages does not: there it is
-    /// one of ours with the same words, later than when it was tried, that is not known to be another one.
+    /// one of ours with the same words and files, later than when it was tried, that is not known to be another one.
     pub(super) async fn find(&self, chat: &str, post: &Post, mark: &str) -> Found {
         let nonce = nonce(mark);
         let (tried, others) = {
@@ -170,8 +177,10 @@ impl Account {
                 return Found::Unclear;
             }
         };
+        let sizes = sizes(&post.files).await;
         let fits = |message: &&There| {
             message.author.id == me.user
+                && message.attachments.iter().map(|file| file.size).eq(sizes.iter().copied())
                 && message.content.trim() == post.text.trim()
                 && !others.contains(&message.id)
         };
@@ -323,6 +332,15 @@ impl Account {
         };
         points.then_some(question)
     }
+}
+
+/// How large files are. Discord changes names as it likes.
+async fn sizes(files: &[Enclosure]) -> Vec<u64> {
+    let mut sizes = Vec::with_capacity(files.len());
+    for file in files {
+        sizes.push(tokio::fs::metadata(&file.path).await.map_or(0, |found| found.len()));
+    }
+    sizes
 }
 
 /// What may stand in an address as it is.

@@ -15,6 +15,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::fs::File;
 
 use super::limits::{Limits, Notice, Route};
 use super::tunnel::Proxy;
@@ -38,6 +39,9 @@ const PATIENT: Patience = Patience { tries: 7, longest: Duration::from_secs(60) 
 const LARGEST: usize = 16 * 1024 * 1024;
 /// How long a message waits for a token that is right again.
 const NEW_TOKEN: Duration = Duration::from_secs(300);
+
+/// What files are said to be: Discord looks at their names.
+const BYTES: &str = "application/octet-stream";
 
 /// The HTTP API.
 #[derive(Debug)]
@@ -236,9 +240,13 @@ impl Rest {
             form = form.part("payload_json", part.map_err(|error| wrong(error.to_string()))?);
         }
         for (number, (name, path)) in call.files.iter().enumerate() {
-            let bytes = tokio::fs::read(path).await;
-            let bytes = bytes.map_err(|error| wrong(format!("{name} cannot be read: {error}")))?;
-            form = form.part(format!("files[{number}]"), Part::bytes(bytes).file_name(name.clone()));
+            let unread = |error: std::io::Error| wrong(format!("{name} cannot be read: {error}"));
+            let file = File::open(path).await.map_err(unread)?;
+            let length = file.metadata().await.map_err(unread)?.len();
+            // The name that counts is in the body; here not every client and server agree about other letters.
+            let plain: String = name.chars().map(|char| if char.is_ascii() { char } else { '_' }).collect();
+            let part = Part::stream_with_length(file, length).file_name(plain).mime_str(BYTES);
+            form = form.part(format!("files[{number}]"), part.map_err(|error| wrong(error.to_string()))?);
         }
         Ok(request.timeout(UPLOADS).multipart(form))
     }

@@ -77,14 +77,13 @@ impl ChatAsk {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes what somebody said as the answer to what the model asked them; says whether it was.
-    pub(super) fn clarified(&self, item: &Item) -> bool {
+    /// Where the answer goes that the model wants of whoever says this, if it wants one.
+    pub(super) fn wanted(&self, item: &Item) -> Option<oneshot::Sender<String>> {
         let mut served = self.served();
         if served.person.as_ref() != Some(&item.person) {
-            return false;
+            return None;
         }
-        let asking = served.clarifying.take();
-        asking.is_some_and(|asking| asking.send(item.letter.text.clone()).is_ok())
+        served.clarifying.take().filter(|wanted| !wanted.is_closed())
     }
 
     /// Answers a question by its name, or the only one that waits here. Gives words about it.

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::ask::ChatAsk;
+use super::files::Carrier;
 use super::words;
 use crate::beside::Task;
 use crate::channel::Post;
@@ -162,7 +163,13 @@ impl Live {
     }
 
     /// What is written back when the turn ends.
-    pub(super) async fn end(&self, exit: &Exit, text: &str, notes: &[String]) -> Vec<NewPart> {
+    pub(super) async fn end(
+        &self,
+        exit: &Exit,
+        text: &str,
+        notes: &[String],
+        carrier: &Carrier,
+    ) -> Vec<NewPart> {
         self.halt().await;
         let (turn, answer, worked) = {
             let mut board = lock(&self.board);
@@ -182,11 +189,13 @@ impl Live {
             }
             _ => text,
         };
-        let text = self.headed(&words::reply(exit, said, notes));
+        let sent = carrier.go(&self.shared, &self.key, said).await;
+        let text = self.headed(&words::reply(exit, &sent, notes));
         match (turn, answer) {
             (Some(turn), Some(answer)) => parts.extend(self.whole(turn, answer.step, &text, Stays::No).await),
             _ => parts.extend(words::parts(&self.shared.channel, &self.key, &self.letter, &text)),
         }
+        parts.extend(words::enclosed(&self.shared.channel, &self.key, &self.letter, sent.files));
         parts
     }
 

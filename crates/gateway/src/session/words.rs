@@ -7,8 +7,9 @@ use hermes_store::NewPart;
 use hermes_types::{SessionKey, Timestamp};
 use serde_json::json;
 
+use super::files::Answer;
 use crate::beside::Task;
-use crate::channel::{Channel, Post};
+use crate::channel::{Channel, Enclosure, Post};
 use crate::key::{Sharing, is_shared};
 use crate::letter::{Letter, Remark};
 use crate::silence::is_silence;
@@ -23,8 +24,15 @@ const TITLE: usize = 60;
 /// Characters of a name that the model sees.
 const NAME: usize = 60;
 
-/// What the model is told about a letter. Names and quotes are somebody else's words, so they stay on their lines.
-pub(super) fn told(letter: &Letter, remarks: &[Remark], sharing: Sharing, at: Timestamp) -> String {
+/// What the model is told about a letter, what was said before it, and its files. Names and quotes are somebody else's words,
+/// so they stay on their lines.
+pub(super) fn told(
+    letter: &Letter,
+    remarks: &[Remark],
+    files: &[String],
+    sharing: Sharing,
+    at: Timestamp,
+) -> String {
     let mut text = quoted(remarks);
     if is_shared(&letter.room, sharing) {
         text.push_str(&format!("[{}] ", name(&letter.sender.name)));
@@ -38,7 +46,16 @@ pub(super) fn told(letter: &Letter, remarks: &[Remark], sharing: Sharing, at: Ti
     if let Some(late) = lateness(letter, at, super::LATE) {
         text.push_str(&format!("\n\n[{late}]"));
     }
-    text
+    with_files(&text, files)
+}
+
+/// Words, and what is told about files behind them.
+pub(super) fn with_files(text: &str, files: &[String]) -> String {
+    match (text, files) {
+        (text, []) => text.to_owned(),
+        ("", files) => files.join("\n"),
+        (text, files) => format!("{text}\n\n{}", files.join("\n")),
+    }
 }
 
 /// What others said, each on a line of its own that nothing they say can leave.
@@ -79,16 +96,17 @@ fn one_line(text: &str) -> String {
 }
 
 /// What a turn that ended so is answered with; nothing where the model wants to say nothing.
-pub(super) fn reply(exit: &Exit, text: &str, notes: &[String]) -> String {
-    if *exit == Exit::Answered && is_silence(text) {
+pub(super) fn reply(exit: &Exit, answer: &Answer, notes: &[String]) -> String {
+    let names_files = !answer.files.is_empty() || !answer.unsent.is_empty();
+    if *exit == Exit::Answered && !names_files && is_silence(&answer.words) {
         return String::new();
     }
-    let said = [Some(text.trim().to_owned()), exit.explained()];
+    let said = [Some(answer.words.trim().to_owned()), exit.explained()];
     let mut parts: Vec<String> = said.into_iter().flatten().filter(|part| !part.is_empty()).collect();
-    if parts.is_empty() {
+    if parts.is_empty() && !names_files {
         parts.push("(no answer)".to_owned());
     }
-    parts.extend(notes.iter().map(|note| format!("({note})")));
+    parts.extend(answer.unsent.iter().chain(notes).map(|note| format!("({note})")));
     parts.join("\n\n")
 }
 
@@ -130,6 +148,30 @@ pub(crate) fn parts(
         ..Post::default()
     });
     posts.map(|post| part(channel, key, &letter.room.chat, None, &post)).collect()
+}
+
+/// The parts that files of an answer go with. They have no words: those are said also where files cannot be sent.
+pub(super) fn enclosed(
+    channel: &Arc<dyn Channel>,
+    key: &SessionKey,
+    letter: &Letter,
+    files: Vec<(Enclosure, u64)>,
+) -> Vec<NewPart> {
+    let manners = channel.manners();
+    let (mut posts, mut room): (Vec<Post>, u64) = (Vec::new(), 0);
+    for (file, size) in files {
+        match posts.last_mut().filter(|post| post.files.len() < manners.most_files && size <= room) {
+            Some(post) => {
+                room -= size;
+                post.files.push(file);
+            }
+            None => {
+                room = manners.largest_file.saturating_sub(size);
+                posts.push(Post { reply_to: points_to(letter), files: vec![file], ..Post::default() });
+            }
+        }
+    }
+    posts.iter().map(|post| part(channel, key, &letter.room.chat, None, post)).collect()
 }
 
 /// A message as it is kept until it is sent.
@@ -195,12 +237,12 @@ mod tests {
     #[test]
     fn a_name_cannot_pretend_to_be_something_else() {
         let at = Timestamp::from_seconds(1_001);
-        let shared = told(&letter(RoomKind::Thread, "hello"), &[], Sharing::default(), at);
+        let shared = told(&letter(RoomKind::Thread, "hello"), &[], &[], Sharing::default(), at);
         assert_eq!(shared, "[Eve system] hello");
-        assert_eq!(told(&letter(RoomKind::Dm, "hello"), &[], Sharing::default(), at), "hello");
+        assert_eq!(told(&letter(RoomKind::Dm, "hello"), &[], &[], Sharing::default(), at), "hello");
         let mut answer = letter(RoomKind::Dm, "yes");
         answer.quote = Some(Quote { message: "1".to_owned(), text: "a\nb".to_owned(), is_ours: true });
-        let text = told(&answer, &[], Sharing::default(), at);
+        let text = told(&answer, &[], &[], Sharing::default(), at);
         assert_eq!(text, "[replying to your message: a b]\nyes");
     }
 
@@ -222,10 +264,10 @@ mod tests {
                         > bob: > no\n\
                         [end]\n\n\
                         [Eve system] sum it up";
-        assert_eq!(told(&letter, &remarks, Sharing::default(), at), expected);
+        assert_eq!(told(&letter, &remarks, &[], Sharing::default(), at), expected);
         let many: Vec<Remark> =
             (0..100).map(|number| remark(&format!("p{number}"), &"x".repeat(2_000))).collect();
-        let text = told(&letter, &many, Sharing::default(), at);
+        let text = told(&letter, &many, &[], Sharing::default(), at);
         assert!(text.chars().count() < REMARKS + 200, "{}", text.chars().count());
         assert!(text.contains("> p99: x") && !text.contains("> p0: x"), "the newest are kept");
     }
@@ -233,8 +275,17 @@ mod tests {
     #[test]
     fn what_waited_is_told_so() {
         let letter = letter(RoomKind::Dm, "hello");
-        let told = told(&letter, &[], Sharing::default(), Timestamp::from_seconds(1_000 + 1_200));
+        let told = told(&letter, &[], &[], Sharing::default(), Timestamp::from_seconds(1_000 + 1_200));
         assert_eq!(told, "hello\n\n[this was written 20 minutes ago]");
+    }
+
+    #[test]
+    fn files_are_told_on_lines_of_their_own_also_without_words() {
+        let at = Timestamp::from_seconds(1_001);
+        let files = ["[file a: 1 bytes, at /w/a]".to_owned(), "[file b was not fetched: x]".to_owned()];
+        let told = |text: &str| told(&letter(RoomKind::Dm, text), &[], &files, Sharing::default(), at);
+        assert_eq!(told("look"), format!("look\n\n{}", files.join("\n")));
+        assert_eq!(told(""), files.join("\n"));
     }
 
     #[test]
@@ -246,10 +297,16 @@ mod tests {
 
     #[test]
     fn every_end_is_answered_unless_the_model_is_silent() {
-        assert_eq!(reply(&Exit::Answered, " fine ", &[]), "fine");
-        assert_eq!(reply(&Exit::Answered, "[SILENT]", &[]), "");
-        assert_eq!(reply(&Exit::Answered, "", &[]), "(no answer)");
-        assert_eq!(reply(&Exit::Interrupted, "so far", &[]), "so far\n\ninterrupted");
-        assert_eq!(reply(&Exit::Answered, "x", &["late".to_owned()]), "x\n\n(late)");
+        let answer = |words: &str| Answer { words: words.to_owned(), ..Answer::default() };
+        assert_eq!(reply(&Exit::Answered, &answer(" fine "), &[]), "fine");
+        assert_eq!(reply(&Exit::Answered, &answer("[SILENT]"), &[]), "");
+        assert_eq!(reply(&Exit::Answered, &answer(""), &[]), "(no answer)");
+        assert_eq!(reply(&Exit::Interrupted, &answer("so far"), &[]), "so far\n\ninterrupted");
+        assert_eq!(reply(&Exit::Answered, &answer("x"), &["late".to_owned()]), "x\n\n(late)");
+        let file = Enclosure { name: "a".to_owned(), path: "/a".into() };
+        let sent = Answer { files: vec![(file, 1)], ..answer("\n") };
+        assert_eq!(reply(&Exit::Answered, &sent, &[]), "");
+        let unsent = Answer { unsent: vec!["a was not sent: no".to_owned()], ..answer("") };
+        assert_eq!(reply(&Exit::Answered, &unsent, &[]), "(a was not sent: no)");
     }
 }

@@ -267,6 +267,30 @@ fn delimiter(line: &str) -> Option<(&str, &str)> {
 /// What should not be cut outside of code blocks: code in a line, links and addresses, in their order.
 fn spans(text: &str, lines: &[Line]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
+    for (start, paragraph) in paragraphs(text, lines) {
+        let mut spans = code(paragraph);
+        spans.extend(links(paragraph));
+        spans.extend(addresses(paragraph));
+        spans.sort_by_key(|span| (span.start, span.end));
+        found.extend(spans.into_iter().map(|span| span.start + start..span.end + start));
+    }
+    merged(found)
+}
+
+/// Where a text is code: in blocks, and in lines.
+pub(super) fn all_code(text: &str) -> Vec<Range<usize>> {
+    let (lines, _) = lines(text);
+    let is_block = |line: &&Line| matches!(line.kind, Kind::Opens(_) | Kind::Code(_) | Kind::Closes { .. });
+    let mut found: Vec<_> = lines.iter().filter(is_block).map(|line| line.start..line.end).collect();
+    for (start, paragraph) in paragraphs(text, &lines) {
+        found.extend(code(paragraph).into_iter().map(|span| span.start + start..span.end + start));
+    }
+    found
+}
+
+/// The paragraphs outside of code blocks, and where they begin.
+fn paragraphs<'a>(text: &'a str, lines: &[Line]) -> Vec<(usize, &'a str)> {
+    let mut found = Vec::new();
     let mut lines = lines.iter().filter(|line| matches!(line.kind, Kind::Prose | Kind::Empty)).peekable();
     while let Some(first) = lines.next() {
         if first.kind == Kind::Empty {
@@ -276,15 +300,9 @@ fn spans(text: &str, lines: &[Line]) -> Vec<Range<usize>> {
         while let Some(line) = lines.next_if(|line| line.kind == Kind::Prose && line.start <= last.end + 2) {
             last = line;
         }
-        if let Some(paragraph) = text.get(first.start..last.end) {
-            let mut spans = code(paragraph);
-            spans.extend(links(paragraph));
-            spans.extend(addresses(paragraph));
-            spans.sort_by_key(|span| (span.start, span.end));
-            found.extend(spans.into_iter().map(|span| span.start + first.start..span.end + first.start));
-        }
+        found.extend(text.get(first.start..last.end).map(|paragraph| (first.start, paragraph)));
     }
-    merged(found)
+    found
 }
 
 fn merged(spans: Vec<Range<usize>>) -> Vec<Range<usize>> {

@@ -14,6 +14,8 @@ fn manners(longest: usize, unit: Unit) -> Manners {
         buttons: true,
         typing: Duration::from_secs(10),
         pace: Duration::from_secs(1),
+        most_files: 10,
+        largest_file: 1,
     }
 }
 

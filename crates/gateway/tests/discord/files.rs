@@ -13,6 +13,13 @@ async fn sent(bed: &mut Bed, file: File) -> Attachment {
     bed.letter().await.files.remove(0)
 }
 
+/// A file to fetch into.
+fn empty(folder: &tempfile::TempDir) -> std::path::PathBuf {
+    let path = folder.path().join("kept");
+    std::fs::write(&path, "").unwrap();
+    path
+}
+
 #[tokio::test]
 async fn a_file_is_fetched_whole() {
     let mut bed = Bed::new().await;
@@ -28,13 +35,12 @@ async fn a_file_is_fetched_whole() {
     let file = sent(&mut bed, file).await;
     assert_eq!((file.name.as_str(), file.size), ("notes.txt", 1000));
     assert_eq!(file.media_type.as_deref(), Some("text/plain"));
-    let into = folder.path().join("kept");
+    let into = empty(&folder);
     assert_eq!(within(bed.discord.fetch(&file, &into, 1000)).await, Ok(1000));
     assert_eq!(std::fs::read(&into).unwrap(), bytes);
     // One that says that it is too large is not even asked for.
-    let again = folder.path().join("again");
-    assert_eq!(bed.discord.fetch(&file, &again, 999).await, Err(Unfetched::TooLarge(999)));
-    assert!(!again.exists());
+    assert_eq!(bed.discord.fetch(&file, &into, 999).await, Err(Unfetched::TooLarge(999)));
+    assert_eq!(bed.server.look(|world| world.downloads.len()), 1);
     bed.end().await;
 }
 
@@ -51,10 +57,9 @@ async fn a_file_that_lies_about_its_size_is_cut_off() {
     };
     let file = sent(&mut bed, file).await;
     assert_eq!(file.size, 10);
-    let into = folder.path().join("kept");
+    let into = empty(&folder);
     let fetched = within(bed.discord.fetch(&file, &into, u64::MAX)).await;
     assert_eq!(fetched, Err(Unfetched::TooLarge(100_000)));
-    assert!(!into.exists());
     bed.end().await;
 }
 
@@ -64,7 +69,20 @@ async fn files_of_other_hosts_are_not_fetched() {
     let folder = tempfile::tempdir().unwrap();
     let file = sent(&mut bed, File { name: "a".to_owned(), ..File::default() }).await;
     let other = Attachment { source: "http://127.0.0.1:9/a".to_owned(), ..file };
-    let fetched = bed.discord.fetch(&other, &folder.path().join("a"), 10).await;
+    let fetched = bed.discord.fetch(&other, &empty(&folder), 10).await;
     assert_eq!(fetched, Err(Unfetched::Failed("it is not kept by Discord".to_owned())));
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn a_file_that_breaks_off_is_not_had() {
+    let mut bed = Bed::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = b"0123456789".repeat(100);
+    let file = File { name: "a".to_owned(), bytes, manner: Manner::Cut(300), ..File::default() };
+    let file = sent(&mut bed, file).await;
+    let into = empty(&folder);
+    let fetched = within(bed.discord.fetch(&file, &into, u64::MAX)).await;
+    assert!(matches!(fetched, Err(Unfetched::Failed(_))), "{fetched:?}");
     bed.end().await;
 }

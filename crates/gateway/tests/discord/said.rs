@@ -362,3 +362,43 @@ async fn files_go_out() {
     assert!(matches!(sent, Err(Undelivered::Never(_))), "{sent:?}");
     bed.end().await;
 }
+
+#[tokio::test]
+async fn files_whose_answer_was_lost_are_found_by_what_they_are() {
+    let mut bed = Bed::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let room = bed.room.to_string();
+    bed.server.say(bed.ann, bed.room, &bed.call("send them"));
+    let question = bed.letter().await.message;
+    let post = |name: &str, bytes: usize| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, vec![b'x'; bytes]).unwrap();
+        let files = vec![Enclosure { name: name.to_owned(), path }];
+        Post { files, reply_to: Some(question.clone()), ..text("") }
+    };
+    let (one, other) = (post("one", 10), post("other", 20));
+    bed.server.trouble("POST /channels/*/messages", 1, Trouble::Vanish);
+    assert!(matches!(bed.discord.send(&room, &one, "a").await, Err(Undelivered::Unknown(_))));
+
+    let bed = bed.again().await;
+    assert_eq!(bed.discord.find(&room, &other, "b").await, Found::NotThere);
+    assert!(matches!(bed.discord.find(&room, &one, "a").await, Found::There(_)));
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_too_large_will_never_be_sent() {
+    let bed = Bed::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large");
+    let most = bed.discord.manners().largest_file;
+    let send = async |size: u64, mark: &str| {
+        std::fs::File::create(&path).unwrap().set_len(size).unwrap();
+        let files = vec![Enclosure { name: "large".to_owned(), path: path.clone() }];
+        bed.discord.send(&bed.room.to_string(), &Post { files, ..text("") }, mark).await
+    };
+    assert!(send(most, "a").await.is_ok());
+    bed.server.expect(40_005);
+    assert!(matches!(send(most + 1, "b").await, Err(Undelivered::Never(_))));
+    bed.end().await;
+}

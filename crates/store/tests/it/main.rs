@@ -4,6 +4,7 @@
 mod faults;
 mod history;
 mod mail;
+mod outbox;
 mod pairing;
 mod processes;
 mod questions;

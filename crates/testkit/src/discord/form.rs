@@ -61,6 +61,7 @@ pub(super) fn refuse(code: u64) -> Refusal {
         10_063 => (404, "Unknown application command"),
         20_012 => (403, "You are not authorized to perform this action on this application"),
         30_015 => (400, "Maximum number of attachments in a message reached (10)"),
+        40_005 => (413, "Request entity too large"),
         40_067 => (400, "A tag is required to create a forum post in this channel"),
         40_060 => (400, "Interaction has already been acknowledged."),
         50_003 => (403, "Cannot execute action on a DM channel"),

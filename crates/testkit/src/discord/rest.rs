@@ -280,6 +280,7 @@ fn download(path: &str, shared: &Shared) -> Response<Body> {
         shared.with(|world| world.fault(404, format!("GET /attachments/{path}: there is no such file")));
         return answer(404, &[], &Value::Null);
     };
+    shared.with(|world| world.downloads.push(id));
     let kind = file.content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
     let response = Response::builder().status(200).header("content-type", kind);
     let bytes = Bytes::from(file.bytes);
@@ -290,7 +291,7 @@ fn download(path: &str, shared: &Shared) -> Response<Body> {
     response.body(body).unwrap_or_default()
 }
 
-/// A file in pieces, or without an end, or without a beginning.
+/// A file in pieces, or without an end, or without a beginning, or broken off.
 fn trickle(bytes: Bytes, manner: Manner) -> impl futures_util::Stream<Item = io::Result<Frame<Bytes>>> {
     stream::unfold(bytes, move |mut left| async move {
         match manner {
@@ -305,6 +306,10 @@ fn trickle(bytes: Bytes, manner: Manner) -> impl futures_util::Stream<Item = io:
                 let piece = left.split_to(size.max(1).min(left.len()));
                 Some((Ok(Frame::data(piece)), left))
             }
+            Manner::Cut(size) if !left.is_empty() => {
+                Some((Ok(Frame::data(left.split_to(size.min(left.len())))), Bytes::new()))
+            }
+            Manner::Cut(_) => Some((Err(io::Error::other("broken by the test")), left)),
             Manner::Slow(..) | Manner::Whole => None,
         }
     })

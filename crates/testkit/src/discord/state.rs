@@ -141,6 +141,8 @@ pub enum Manner {
     Endless,
     /// Not a byte.
     Never,
+    /// So many bytes, and then the connection breaks.
+    Cut(usize),
 }
 
 /// A message.
@@ -243,20 +245,22 @@ pub struct World {
     pub interactions: BTreeMap<Id, Interaction>,
     /// The channels in which the bot was seen typing, one entry for each call.
     pub typing: Vec<Id>,
+    /// The files that were asked for, one entry for each time.
+    pub downloads: Vec<Id>,
     /// All requests.
     pub requests: Vec<Request>,
     /// How often a client identified itself.
     pub identified: u32,
     /// How often a client resumed.
     pub resumed: u32,
-    /// How many connections were taken.
-    pub connections: u32,
     /// The most heartbeats that a client sent to a websocket that had fallen silent.
     pub unheard: u32,
     /// How many requests came since the server stalls.
     pub hanging: u32,
     /// How many requests the client gave up because the server stalls.
     pub given_up: u32,
+    /// How many connections were taken.
+    pub connections: u32,
     pub(super) base: String,
     pub(super) token: String,
     pub(super) faults: Vec<String>,

@@ -175,7 +175,9 @@ impl World {
     }
 
     pub(super) fn attachment_json(&self, channel: Id, attachment: &Attachment) -> Value {
-        let url = format!("{}/attachments/{channel}/{}/{}", self.base, attachment.id, attachment.name);
+        let plain = |char: char| if char.is_ascii_alphanumeric() || char == '.' { char } else { '_' };
+        let name: String = attachment.name.chars().map(plain).collect();
+        let url = format!("{}/attachments/{channel}/{}/{name}", self.base, attachment.id);
         let mut json = json!({
             "id": attachment.id.to_string(), "filename": attachment.name, "size": attachment.size, "url": url,
             "proxy_url": url, "content_type": attachment.content_type,

@@ -12,6 +12,7 @@ use super::work::lasting;
 use super::{Answer, Live, Stays, line_mark, lock, mark};
 use crate::channel::{Post, Undelivered};
 use crate::clock::now;
+use crate::media;
 use crate::silence::{is_silence, may_be_silence};
 use crate::split::{split, split_draft};
 
@@ -178,7 +179,9 @@ impl Artist {
             self.step = Some(answer.step);
             self.drawn.clear();
         }
-        let pieces = split_draft(&self.live.headed(&answer.words), &self.live.shared.channel.manners());
+        // What is sent is not read.
+        let (words, _) = media::tags(&answer.words);
+        let pieces = split_draft(&self.live.headed(&words), &self.live.shared.channel.manners());
         let count = pieces.len();
         for (number, text) in pieces.into_iter().enumerate() {
             if number == self.drawn.len() {

@@ -22,6 +22,8 @@ const FIELDS: &[&str] =
 /// Those that only a new message has.
 const NEW: &[&str] = &["nonce", "enforce_nonce", "message_reference", "sticker_ids", "poll"];
 const FLAGS: u64 = 1 << 2 | 1 << 12;
+/// Bytes of one file, where nobody paid for more.
+const LARGEST: usize = 10 << 20;
 
 /// Where a draft is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -315,6 +317,9 @@ fn attachments(
     }
     if result.len() > 10 {
         return Err(refuse(30_015));
+    }
+    if files.iter().any(|file| file.bytes.len() > LARGEST) {
+        return Err(refuse(40_005));
     }
     Ok(result)
 }
