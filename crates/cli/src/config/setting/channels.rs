@@ -105,10 +105,8 @@ mod tests {
         let expected =
             [("100".to_owned(), first), ("200".to_owned(), ChannelRules::default())].into_iter().collect();
         assert_eq!(map, ChannelMap(expected));
-        assert_eq!(
-            map.show().to_string(),
-            r#"{"100":{"auto_thread":true,"require_mention":false},"200":{}}"#
-        );
+        let shown = json!({"100": {"require_mention": false, "auto_thread": true}, "200": {}});
+        assert_eq!(map.show(), shown);
     }
 
     #[test]
