@@ -47,6 +47,9 @@ pub trait Venue: Send + Sync + Sized {
     /// A person says something in a chat. Gives the message.
     fn tell(&self, person: Self::Id, chat: Self::Id, words: Words<Self::Id>) -> Self::Id;
 
+    /// A person sends a file of this name that is said to be small and never ends.
+    fn bluff(&self, person: Self::Id, chat: Self::Id, name: &str) -> Able;
+
     /// The chat in which a message is answered, as soon as there is one: in a group that may be a thread.
     fn answered_in(&self, message: Self::Id) -> Option<Self::Id>;
 

@@ -422,10 +422,6 @@ section! {
         history_backfill_limit: u64 = 50, "DISCORD_HISTORY_BACKFILL_LIMIT";
         /// What the model is told besides in a channel and its threads, by id.
         channel_prompts: TextMap = TextMap::default(), "DISCORD_CHANNEL_PROMPTS";
-        /// The server actions the agent may use; empty for all.
-        server_actions: CommaList = CommaList::default(), "DISCORD_SERVER_ACTIONS";
-        /// Whether attachments of every type are taken.
-        allow_any_attachment: bool = false, "DISCORD_ALLOW_ANY_ATTACHMENT";
         /// The largest attachment taken, in bytes; 0 for no limit.
         max_attachment_bytes: u64 = 33_554_432, "DISCORD_MAX_ATTACHMENT_BYTES";
         /// Which message a reply is attached to: off, first or all.

@@ -4,6 +4,8 @@
 pub(super) const UNUSED: &[(&str, &str)] = &[
     ("terminal.persistent_shell", "the state of a session is always kept"),
     ("discord.voice_fx", PYTHON),
+    ("discord.server_actions", PYTHON),
+    ("discord.allow_any_attachment", "files of every kind are taken"),
     ("discord.missed_message_backfill", PYTHON),
     ("discord.approval_mentions", PYTHON),
     ("discord.bots_require_inline_mention", PYTHON),

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::deeds::EPHEMERAL;
 use super::state::{Id, Kind, Message, World};
-use super::{File, Limits, Options, Post, Server, Trouble};
+use super::{File, Limits, Manner, Options, Post, Server, Trouble};
 use crate::venue::{Able, Deed, Seen, Venue, Words};
 
 /// How messages are sent.
@@ -54,6 +54,18 @@ impl Venue for Server {
         let files = words.files.into_iter().map(|(name, bytes)| File { name, bytes, ..File::default() });
         let files = files.collect();
         self.post(person, chat, Post { text, files, reply_to: words.reply_to, ..Post::default() })
+    }
+
+    fn bluff(&self, person: Id, chat: Id, name: &str) -> Able {
+        let file = File {
+            name: name.to_owned(),
+            bytes: b"0123456789".to_vec(),
+            claims: Some(10),
+            manner: Manner::Endless,
+            ..File::default()
+        };
+        self.post(person, chat, Post { files: vec![file], ..Post::default() });
+        Ok(())
     }
 
     fn answered_in(&self, message: Id) -> Option<Id> {

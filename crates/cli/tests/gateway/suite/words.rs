@@ -1,7 +1,7 @@
 //! What is written in messages.
 
 use hermes_testkit::model::Script;
-use hermes_testkit::venue::{Able, Seen, Unable};
+use hermes_testkit::venue::{Able, Seen, Words};
 use hermes_testkit::{Step, Venue};
 
 use crate::hall::Bed;
@@ -120,7 +120,20 @@ pub(super) async fn stands_any_text<V: Venue>() -> Able {
     Ok(())
 }
 
-#[expect(clippy::extra_unused_type_parameters, reason = "until there is something to check")]
 pub(super) async fn caps_media<V: Venue>() -> Able {
-    Err(Unable("no file is fetched yet, however small"))
+    let config = format!("{}  max_attachment_bytes: 1000\n", Bed::<V>::everybody());
+    let bed = Bed::<V>::with(Bed::<V>::echoing([]), &config).await.open().await;
+    let dm = bed.server.direct(bed.ann);
+    let files = [("small", 1000), ("large", 1001)].map(|(name, size)| (name.to_owned(), vec![b'x'; size]));
+    bed.server.tell(bed.ann, dm, Words { files: files.to_vec(), ..Words::new("look") });
+    let said = bed.said(dm, 1).await.remove(0);
+    assert!(said.contains("[file small: 1000 bytes"), "{said}");
+    assert!(said.contains("[file large was not fetched: it is too large: 1001 bytes"), "{said}");
+    let able = bed.server.bluff(bed.ann, dm, "endless");
+    if able.is_ok() {
+        let said = bed.said(dm, 2).await.remove(1);
+        assert!(said.contains("[file endless was not fetched: it is larger than 1000 bytes]"), "{said}");
+    }
+    bed.close().await;
+    able
 }
