@@ -84,3 +84,35 @@ async fn a_place_that_cannot_have_the_shared_directory_is_refused_at_the_start()
     assert!(said.contains("gateway.shared_home: places of the local backend"), "{said}");
     assert!(said.contains("gateway.terminal_backend sandbox"), "{said}");
 }
+
+#[tokio::test]
+async fn memory_of_one_chat_is_not_in_another() {
+    let shown = seen(
+        "echo ann\\'s >/dev/shm/secret; ipcmk -M 4096",
+        "ls /dev/shm; tail -n +2 /proc/sysvipc/shm | wc -l",
+    )
+    .await;
+    assert_eq!(shown.trim(), "0");
+}
+
+#[tokio::test]
+async fn sessions_of_one_chat_are_not_in_another() {
+    let hall = Hall::echo().await.open().await;
+    let (ann, bob) = (hall.server.dm(hall.ann), hall.server.dm(hall.bob));
+    hall.server.say(hall.ann, ann, "ann's plan");
+    hall.said(ann, 1).await;
+    hall.server.say(hall.ann, ann, "/status");
+    let status = hall.said(ann, 2).await.remove(1);
+    let id = status.lines().find_map(|line| line.strip_prefix("id ")).unwrap().trim().to_owned();
+    for words in ["/sessions".to_owned(), format!("/resume {id}"), "/resume ann's plan".to_owned()] {
+        hall.server.say(hall.bob, bob, &words);
+    }
+    let said = hall.said(bob, 3).await;
+    let none = |name: &str| format!("there is no session `{name}`");
+    assert_eq!(said, ["there is none yet".to_owned(), none(&id), none("ann's plan")]);
+    hall.server.say(hall.bob, bob, "hello");
+    assert_eq!(hall.said(bob, 4).await[3], "echo: hello");
+    let told = hall.told().pop().unwrap()["messages"].to_string();
+    assert!(!told.contains("plan"), "{told}");
+    hall.close().await;
+}

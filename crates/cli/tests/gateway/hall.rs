@@ -245,8 +245,17 @@ impl<V: Venue> Bed<V> {
         if self.gateway.is_some() {
             assert_eq!(self.stop(), Some(0), "{}", self.log());
         }
-        let removed = self.run(&["sandbox", "prune", "--files"]);
-        assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+        let listed: Value = serde_json::from_slice(&self.run(&["sandbox", "ls", "--json"]).stdout).unwrap();
+        let names: Vec<&str> = listed["places"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|place| place["name"].as_str().unwrap())
+            .collect();
+        if !names.is_empty() {
+            let removed = self.run(&[&["sandbox", "rm", "--force"], &names[..]].concat());
+            assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+        }
         assert_eq!(self.server.faults(), Vec::<String>::new(), "{}", self.log());
         assert_eq!(self.model.failures(), Vec::<String>::new());
     }
