@@ -12,6 +12,7 @@ use crate::args::SendArgs;
 use crate::ask::now;
 use crate::command::config::settings;
 use crate::command::gateway;
+use crate::config::keys::Config;
 use crate::failure::{Failure, Kind};
 use crate::screen::Format;
 use crate::wire;
@@ -32,12 +33,32 @@ pub(crate) fn run(args: SendArgs, context: &Context) -> Result<ExitCode, Failure
         let store = wire::store::open(context).await?;
         let homes = chat::homes(config, Some(&store)).await?;
         let chats = chats(args.to.as_ref(), &homes)?;
+        served(context, config, &chats)?;
         let parts: Vec<_> = chats.iter().flat_map(|address| address.parts(&text, None)).collect();
         let queued = parts.len();
         store.reply(Vec::new(), parts, now()).await.map_err(wire::store::told)?;
         store.close().await;
         said(context, &args, &text, &chats, queued)
     })
+}
+
+/// Makes sure that somebody will deliver it. A gateway that runs may have been told more than is known here.
+fn served(context: &Context, config: &Config, chats: &[Address]) -> Result<(), Failure> {
+    let accounts: Vec<_> = chat::accounts(config)?.iter().map(chat::Account::platform).collect();
+    match chats.iter().find(|address| !accounts.contains(&address.platform)) {
+        Some(address) if !is_running(context) => {
+            let word = address.platform.word();
+            Err(Failure::new(Kind::Configuration, format!("{word} is not set up, and no gateway is running"))
+                .hint(format!(
+                    "`hermes config set {word}.bot_token -` reads the token of a bot from standard input"
+                )))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_running(context: &Context) -> bool {
+    gateway::facts(context)["running"] == true
 }
 
 /// Says what became of it.
@@ -48,7 +69,7 @@ fn said(
     chats: &[Address],
     queued: usize,
 ) -> Result<ExitCode, Failure> {
-    let is_running = gateway::facts(context)["running"] == true;
+    let is_running = is_running(context);
     if context.screen.format == Format::Json {
         let to: Vec<Value> = chats.iter().map(facts).collect();
         context.screen.json(&json!({"to": to, "queued": queued, "running": is_running}))?;

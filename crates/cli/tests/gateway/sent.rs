@@ -95,3 +95,12 @@ async fn what_cannot_be_sent_is_refused_and_nothing_is_queued() {
     assert_eq!(sent, 1);
     hall.close().await;
 }
+
+#[tokio::test]
+async fn what_nobody_would_deliver_is_not_kept() {
+    let hall = Hall::echo().await.tell("DISCORD_BOT_TOKEN", "");
+    let sent = hall.run(&["send", "--to", "discord:123", "hello"]);
+    assert_eq!(sent.status.code(), Some(3));
+    let said = String::from_utf8_lossy(&sent.stderr).into_owned();
+    assert!(said.contains("discord is not set up"), "{said}");
+}
