@@ -530,6 +530,12 @@ impl Session {
 
     /// Makes sure that there is a conversation, with hands that serve whoever wrote this.
     async fn open(&mut self, item: &Item) -> Result<(), String> {
+        let kept = self.store().current(&self.key).await.map_err(|error| error.to_string())?;
+        let kept = kept.map(|session| session.id);
+        if self.conversation.as_ref().is_some_and(|known| kept.as_ref() != Some(known.id())) {
+            // Its owner ended or removed it, and its place with it.
+            (self.conversation, self.hands) = (None, None);
+        }
         let attendance = Attendance::Attended(item.approvers.clone());
         let hands = match &self.hands {
             Some(hands) => Arc::clone(hands),
@@ -552,9 +558,8 @@ impl Session {
             return Ok(());
         }
         let mind = self.shared.house.mind(self.model.as_deref())?;
-        let kept = self.store().current(&self.key).await.map_err(|error| error.to_string())?;
         let conversation = match kept {
-            Some(kept) => Conversation::resume(hands, mind, kept.id).await,
+            Some(kept) => Conversation::resume(hands, mind, kept).await,
             None => {
                 let model = mind.chain.first().map(|first| first.model.clone()).unwrap_or_default();
                 let told = self.shared.house.told(hands.setup(), &model, &item.letter.room);

@@ -14,10 +14,14 @@ use serde_json::{Value, json};
 use crate::Context;
 use crate::args::SessionsAction;
 use crate::ask::{Consent, confirm, now};
+use crate::command::config::settings;
 use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone, age, one_line};
+use crate::wire::house;
 use crate::wire::store::{find, told};
 
+/// The source of conversations in chats.
+const CHAT: &str = "chat";
 /// Sessions of one page, when all are wanted.
 const PAGE: usize = 200;
 /// Messages that are shown at most; the others are in the export.
@@ -300,23 +304,33 @@ async fn print(context: &Context, store: &Store, id: &SessionId) -> Result<(), F
 
 async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> Result<ExitCode, Failure> {
     // All names are looked up before anything is gone: `last` would be another one after that.
-    let mut found: Vec<SessionId> = Vec::new();
+    let mut found: Vec<Session> = Vec::new();
     for word in words {
-        let id = one(store, word).await?.id;
-        if !found.contains(&id) {
-            found.push(id);
+        let session = one(store, word).await?;
+        if !found.iter().any(|known| known.id == session.id) {
+            found.push(session);
         }
     }
     let Some(store) = store else { return Ok(ExitCode::SUCCESS) };
     let mut removed = 0;
-    for id in &found {
+    for session in &found {
+        let id = &session.id;
+        let goes_on =
+            store.current(&session.key).await.map_err(told)?.is_some_and(|current| current.id == *id);
         removed += store.remove(id).await.map_err(told)?;
+        // The place of a chat is its conversation's; others may be shared by several.
+        if goes_on && session.source == CHAT {
+            house::clear(context, settings(context)?, &session.key).await.map_err(|why| {
+                Failure::new(Kind::Failed, format!("the place of {id} is still there: {why}"))
+            })?;
+        }
         if context.screen.format == Format::Text {
             context.screen.line(&format!("removed {id}"))?;
         }
     }
     if context.screen.format == Format::Json {
-        context.screen.json(&json!({"removed": found, "sessions": removed}))?;
+        let ids: Vec<&SessionId> = found.iter().map(|session| &session.id).collect();
+        context.screen.json(&json!({"removed": ids, "sessions": removed}))?;
     }
     Ok(ExitCode::SUCCESS)
 }

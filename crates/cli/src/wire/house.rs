@@ -136,13 +136,6 @@ impl ChatHouse {
         self.restart.notified().await;
     }
 
-    /// The places with this key.
-    async fn places(&self, key: &SessionKey) -> Result<Vec<Found>, String> {
-        let places = super::places(&self.context, &self.config);
-        let found = places.find(key.as_str()).await.map_err(|error| error.to_string())?;
-        Ok(found.into_iter().filter(|place| place.record.session == key.as_str()).collect())
-    }
-
     fn setup(&self, visit: Visit) -> Result<Setup, Failure> {
         let place = self.place(&visit.key, &visit.room, Some(&visit.person));
         let session = Session { key: place, keep: Keep::Everything };
@@ -210,13 +203,14 @@ impl House for ChatHouse {
 
     fn is_busy<'a>(&'a self, key: &'a SessionKey, room: &'a Room, person: &'a Person) -> Waiting<'a, bool> {
         Box::pin(async move {
-            let places = match self.places(&self.place(key, room, Some(person))).await {
-                Ok(places) => places,
-                Err(why) => {
-                    tracing::warn!(why, "nobody knows what runs in the place of a chat");
-                    return true;
-                }
-            };
+            let places =
+                match places_of(&self.context, &self.config, &self.place(key, room, Some(person))).await {
+                    Ok(places) => places,
+                    Err(why) => {
+                        tracing::warn!(why, "nobody knows what runs in the place of a chat");
+                        return true;
+                    }
+                };
             for place in places.iter().filter(|place| matches!(place.state, State::Live(_))) {
                 // A place that ended just now has nothing that runs.
                 let Ok(processes) = place.processes().await else { continue };
@@ -241,12 +235,24 @@ impl House for ChatHouse {
                 // It is not only theirs.
                 return Ok(());
             }
-            for place in self.places(key).await? {
-                place.remove().await.map_err(|error| error.to_string())?;
-            }
-            Ok(())
+            clear(&self.context, &self.config, key).await
         })
     }
+}
+
+/// The places with this key.
+async fn places_of(context: &Context, config: &Config, key: &SessionKey) -> Result<Vec<Found>, String> {
+    let places = super::places(context, config);
+    let found = places.find(key.as_str()).await.map_err(|error| error.to_string())?;
+    Ok(found.into_iter().filter(|place| place.record.session == key.as_str()).collect())
+}
+
+/// Ends them with all that is in them.
+pub(crate) async fn clear(context: &Context, config: &Config, key: &SessionKey) -> Result<(), String> {
+    for place in places_of(context, config, key).await? {
+        place.remove().await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 /// What the owner wants the model to be told in a room: what is set for it, or for the channel it is a thread of.

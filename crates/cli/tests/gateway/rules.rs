@@ -126,6 +126,24 @@ fn places(hall: &Hall) -> usize {
 }
 
 #[tokio::test]
+async fn a_conversation_that_is_removed_takes_its_place_along_and_the_chat_goes_on() {
+    let hall =
+        Hall::then_echo([runs("c1", "echo kept >file; cat file"), Step::text("done")]).await.open().await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.say(hall.ann, dm, "the first words");
+    assert_eq!(hall.said(dm, 1).await, ["done"]);
+    assert_eq!(places(&hall), 1);
+    let removed = hall.run(&["sessions", "rm", "last"]);
+    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+    assert_eq!(places(&hall), 0);
+    hall.server.say(hall.ann, dm, "more words");
+    assert_eq!(hall.said(dm, 2).await[1], "echo: more words");
+    let told = hall.told().pop().unwrap()["messages"].to_string();
+    assert!(!told.contains("first"), "{told}");
+    hall.close().await;
+}
+
+#[tokio::test]
 async fn what_is_done_beside_a_conversation_is_answered_in_the_chat_and_leaves_nothing() {
     let steps = vec![runs("c1", "echo mine >~/file; ls ~"), Step::text("it is done")];
     let hall = Hall::with(echo(steps), OPEN).await.open().await;
