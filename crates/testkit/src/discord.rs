@@ -199,7 +199,10 @@ impl Server {
 
     /// Nothing goes wrong with any route any more.
     pub fn clear_troubles(&self) {
-        self.shared.with(|world| world.troubles.rules.clear());
+        self.shared.with(|world| {
+            world.troubles.rules.clear();
+            world.buckets.release();
+        });
     }
 
     /// From now on requests and connections are taken and not answered. [`Self::recover`] ends it.

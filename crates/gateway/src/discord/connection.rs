@@ -96,6 +96,18 @@ enum End {
     Unfit(Unfit),
     /// It was lost.
     Lost(String),
+    /// Its session is over, and a new one is to be begun.
+    Over,
+}
+
+/// What became of something that the gateway said.
+enum Taken {
+    /// It was heard.
+    Heard,
+    /// Nobody wants it any more.
+    Unwanted,
+    /// It was that the session is over.
+    Over,
 }
 
 /// Stays connected until it is told to stop.
@@ -160,6 +172,15 @@ impl Keeper<'_> {
                     return Err(unfit);
                 }
                 End::Lost(why) => self.down(why),
+                End::Over => {
+                    // The old connection goes first: nobody would keep it alive while the platform wants some seconds of peace.
+                    shard = Shard::with_config(ShardId::ONE, self.config(&queue).build());
+                    let wait = Duration::from_secs(1).mul_f64(1.0 + 4.0 * fastrand::f64());
+                    if !self.sleep(wait).await {
+                        return Ok(());
+                    }
+                    continue;
+                }
             }
             let mut next = self.config(&queue);
             if let Some(session) = shard.session() {
@@ -215,8 +236,10 @@ impl Keeper<'_> {
                 Err(_) => return End::Lost("Discord fell silent".to_owned()),
                 Ok(None) => return End::Lost("the connection ended".to_owned()),
                 Ok(Some(Ok(Message::Text(text)))) => {
-                    if !self.take(&text).await {
-                        return End::Stopped;
+                    match self.take(&text).await {
+                        Taken::Heard => {}
+                        Taken::Unwanted => return End::Stopped,
+                        Taken::Over => return End::Over,
                     }
                     if self.must_rejoin(shard) {
                         return End::Lost("Discord wants a new connection".to_owned());
@@ -252,9 +275,9 @@ impl Keeper<'_> {
         }
     }
 
-    /// Takes what the gateway says. False when nobody wants it any more.
-    async fn take(&mut self, text: &str) -> bool {
-        let Some(envelope) = read::<Envelope<'_>>("an event", text) else { return true };
+    /// Takes what the gateway says.
+    async fn take(&mut self, text: &str) -> Taken {
+        let Some(envelope) = read::<Envelope<'_>>("an event", text) else { return Taken::Heard };
         let body = envelope.d.map(RawValue::get).unwrap_or("null");
         match envelope.op {
             HELLO => {
@@ -266,10 +289,8 @@ impl Keeper<'_> {
             RECONNECT | INVALID_SESSION => {
                 self.pace = GREETING;
                 self.desk.health.send_replace(Health::Connecting);
-                // Discord wants some seconds between a session that is over and a new one.
-                let wait = Duration::from_secs(1).mul_f64(1.0 + 4.0 * fastrand::f64());
-                if envelope.op == INVALID_SESSION && body != "true" && !self.sleep(wait).await {
-                    return false;
+                if envelope.op == INVALID_SESSION && body != "true" {
+                    return Taken::Over;
                 }
             }
             _ => {}
@@ -277,14 +298,17 @@ impl Keeper<'_> {
         let Some(event) =
             envelope.t.filter(|_| envelope.op == DISPATCH).and_then(|name| self.dispatch(&name, body))
         else {
-            return true;
+            return Taken::Heard;
         };
         if let (Some(bookmark), Some(sequence)) = (&mut self.bookmark, envelope.s) {
             bookmark.sequence = sequence;
         }
         tokio::select! {
-            () = self.stop.cancelled() => false,
-            sent = self.events.send((event, self.bookmark.clone())) => sent.is_ok(),
+            () = self.stop.cancelled() => Taken::Unwanted,
+            sent = self.events.send((event, self.bookmark.clone())) => match sent {
+                Ok(()) => Taken::Heard,
+                Err(_) => Taken::Unwanted,
+            },
         }
     }
 
