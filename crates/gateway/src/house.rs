@@ -31,6 +31,9 @@ pub trait House: Send + Sync + fmt::Debug {
     /// Who answers, or what keeps everybody from it, in words for the chat.
     fn mind(&self, model: Option<&str>) -> Result<Mind, String>;
 
+    /// Lets a model answer wherever no other was chosen, from now on, or says what keeps it from that.
+    fn prefer(&self, model: &str) -> Result<(), String>;
+
     /// What the model is told first.
     fn told(&self, setup: &Setup, model: &str, room: &Room) -> Told;
 

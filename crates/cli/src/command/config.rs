@@ -207,7 +207,7 @@ fn failure(error: ChangeError) -> Failure {
 }
 
 /// A home kept by a package manager is not ours to write.
-fn refuse_managed(context: &Context) -> Result<(), Failure> {
+pub(crate) fn refuse_managed(context: &Context) -> Result<(), Failure> {
     match context.variable("HERMES_MANAGED").map(|value| value.trim().to_ascii_lowercase()) {
         Some(value) if !["0", "false", "no"].contains(&value.as_str()) => {
             Err(Failure::new(Kind::Refused, "this installation is managed (HERMES_MANAGED is set)")

@@ -1,6 +1,6 @@
 //! How the sessions of chats are furnished.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_agent::{Mind, Setup, Told};
 use hermes_exec::backend::docker::engine::Address;
@@ -17,13 +17,17 @@ use super::{Keep, Making, Session, engine, model};
 use crate::Context;
 use crate::args::PlaceArgs;
 use crate::backends::{self, Usable};
+use crate::command::config::refuse_managed;
 use crate::command::gateway::anew;
+use crate::config::change;
 use crate::config::file::make_home;
 use crate::config::keys::{Config, PlaceScope};
 use crate::failure::{Failure, Kind};
 
 /// Where places of chats see the directory that they share.
 const SHARED: &str = "/shared";
+/// The key of the model that answers where no other was chosen.
+const MODEL: &str = "model.default";
 
 /// Where the commands of chats run: what the owner chose for them, or for everything. The owner's own machine must be chosen
 /// for chats by its name; where nothing is chosen it is the built-in sandbox.
@@ -107,6 +111,8 @@ pub(crate) struct ChatHouse {
     stock: Stock,
     /// The way to the models.
     client: Client,
+    /// The model that somebody chose for everybody.
+    preferred: Mutex<Option<String>>,
     /// Told when somebody wants hermes to start anew.
     restart: Notify,
 }
@@ -128,7 +134,16 @@ impl ChatHouse {
         let args = PlaceArgs { backend: Some(backend), image, session: None };
         let stock = Stock::new(&context, &config);
         let client = model::client(&context);
-        Ok(Self { context, config, args, store, stock, client, restart: Notify::new() })
+        Ok(Self {
+            context,
+            config,
+            args,
+            store,
+            stock,
+            client,
+            preferred: Mutex::default(),
+            restart: Notify::new(),
+        })
     }
 
     /// Waits until somebody wants hermes to start anew.
@@ -171,8 +186,16 @@ impl House for ChatHouse {
     }
 
     fn mind(&self, model: Option<&str>) -> Result<Mind, String> {
-        model::mind(&self.context, &self.config, self.client.clone(), model)
+        let preferred = self.preferred.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        model::mind(&self.context, &self.config, self.client.clone(), model.or(preferred.as_deref()))
             .map_err(|failure| in_words(&failure))
+    }
+
+    fn prefer(&self, model: &str) -> Result<(), String> {
+        refuse_managed(&self.context).map_err(|failure| failure.message)?;
+        change::set(self.context.home.path(), MODEL, model).map_err(|error| error.to_string())?;
+        *self.preferred.lock().unwrap_or_else(PoisonError::into_inner) = Some(model.to_owned());
+        Ok(())
     }
 
     fn told(&self, setup: &Setup, model: &str, room: &Room) -> Told {

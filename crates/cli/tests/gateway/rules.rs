@@ -291,6 +291,22 @@ async fn an_admin_can_start_hermes_anew_and_is_told_when_it_is_back() {
 const LOCAL: &str = "discord:\n  allow_all_users: true\ngateway:\n  terminal_backend: local\n";
 
 #[tokio::test]
+async fn an_admin_can_choose_the_model_for_everybody_and_others_cannot() {
+    let hall = Hall::echo().await.with_admin().open().await;
+    let (ann, bob) = (hall.server.dm(hall.ann), hall.server.dm(hall.bob));
+    hall.server.say(hall.bob, bob, "/model other --global");
+    hall.said(bob, 1).await;
+    hall.server.say(hall.ann, ann, "/model another --global");
+    assert!(hall.said(ann, 1).await[0].contains("another"), "{:?}", hall.heard(ann));
+    hall.server.say(hall.bob, bob, "hello");
+    hall.said(bob, 2).await;
+    assert_eq!(hall.told().pop().unwrap()["model"], "another");
+    let config = fs::read_to_string(hall.path("home/config.yaml")).unwrap();
+    assert!(config.contains("default: another"), "{config}");
+    hall.close().await;
+}
+
+#[tokio::test]
 async fn an_admin_can_have_no_questions_asked_until_the_conversation_ends() {
     let danger = "chmod -R 777 ~/private && echo done";
     let steps = vec![

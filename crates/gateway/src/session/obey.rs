@@ -8,7 +8,7 @@ use super::{Item, Session, words};
 use crate::beside::MOST;
 use crate::channel::Post;
 use crate::clock::now;
-use crate::command::{self, Command, Extent, Scope};
+use crate::command::{self, Command, Extent, Model, Reach, Scope};
 use crate::key::task_key;
 use crate::letter::{Letter, Room};
 use crate::people::Tier;
@@ -60,7 +60,7 @@ impl Session {
                 Err(why) => why,
             },
             Command::Model(None) => words::mind(&self.shared.house.mind(self.model.as_deref())),
-            Command::Model(Some(model)) => self.change_model(&item, model.name).await,
+            Command::Model(Some(model)) => self.change_model(&item, model).await,
             Command::Status => self.status(&item).await,
             Command::Usage => self.usage().await,
             Command::Whoami => {
@@ -223,8 +223,14 @@ impl Session {
         Ok(last)
     }
 
-    async fn change_model(&mut self, item: &Item, name: String) -> String {
+    async fn change_model(&mut self, item: &Item, Model { name, reach }: Model) -> String {
         let mind = self.shared.house.mind(Some(&name));
+        if mind.is_ok()
+            && reach == Reach::Everybody
+            && let Err(why) = self.shared.house.prefer(&name)
+        {
+            return why;
+        }
         if let (Ok(mind), Ok(())) = (&mind, self.open(item).await)
             && let (Some(conversation), Some(hands)) = (&mut self.conversation, &self.hands)
         {
