@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use hermes_testkit::discord::Server;
-use hermes_testkit::model::Script;
+use hermes_testkit::discord::{Id, Server};
+use hermes_testkit::model::{Answer, Delivery, Script};
 use hermes_testkit::venue::{Seen, Words};
 use hermes_testkit::{Said, ScriptedModel, Step, Venue};
 use rustix::process::{Pid, Signal, kill_process};
@@ -285,6 +285,21 @@ pub(crate) fn runs(id: &str, command: &str) -> Step {
         name: "terminal".to_owned(),
         arguments: json!({ "command": command }),
     }])
+}
+
+/// A model that is at work on its first answer, slowly, and is told what is said meanwhile; and where it is asked.
+pub(crate) async fn steered() -> (Hall, Id) {
+    let slow = Step::Answer(Answer {
+        says: vec![Said::Text("first".to_owned())],
+        delivery: Delivery { pause_ms: 400, ..Default::default() },
+        ..Default::default()
+    });
+    let config = "discord:\n  allow_all_users: true\ndisplay:\n  busy_input_mode: steer\n";
+    let hall = Hall::with(Hall::echoing([slow]), config).await.open().await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.say(hall.ann, dm, "begin");
+    until("the model is asked", || hall.told().len() == 1);
+    (hall, dm)
 }
 
 /// Waits until something is so.

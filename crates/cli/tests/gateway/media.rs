@@ -9,7 +9,7 @@ use hermes_testkit::model::Script;
 use hermes_testkit::{Said, Step};
 use serde_json::{Value, json};
 
-use crate::hall::{Hall, runs, until};
+use crate::hall::{Hall, runs, steered, until};
 
 const LOCAL: &str = "discord:\n  allow_all_users: true\ngateway:\n  terminal_backend: local\n";
 
@@ -142,7 +142,7 @@ async fn hostile_names_stay_where_they_belong_and_on_their_lines() {
 
 #[tokio::test]
 async fn words_are_answered_whatever_becomes_of_their_files() {
-    let script = Script { always: Some(Step::Echo("echo: ".to_owned())), ..Script::default() };
+    let script = Hall::echoing([]);
     let config = "discord:\n  allow_all_users: true\n  max_attachment_bytes: 1000\n";
     let hall = Hall::with(script, config).await.open().await;
     let dm = hall.server.dm(hall.ann);
@@ -184,7 +184,7 @@ async fn not_more_files_are_fetched_than_one_letter_may_have() {
 
 #[tokio::test]
 async fn nothing_is_fetched_for_strangers() {
-    let script = Script { always: Some(Step::Echo("echo: ".to_owned())), ..Script::default() };
+    let script = Hall::echoing([]);
     let hall = Hall::with(script, "").await.open().await;
     let dm = hall.server.dm(hall.ann);
     post(&hall, dm, "let me in", vec![file("a", "x")]);
@@ -197,7 +197,7 @@ async fn nothing_is_fetched_for_strangers() {
 
 #[tokio::test]
 async fn a_file_that_never_comes_can_be_stopped() {
-    let script = Script { always: Some(Step::Echo("echo: ".to_owned())), ..Script::default() };
+    let script = Hall::echoing([]);
     let hall = Hall::with(script, "discord:\n  allow_all_users: true\n").await.open().await;
     let dm = hall.server.dm(hall.ann);
     post(&hall, dm, "wait", vec![File { manner: Manner::Never, ..file("never", "x") }]);
@@ -232,7 +232,7 @@ async fn a_crash_while_a_file_comes_loses_nothing_and_leaves_nothing() {
 
 #[tokio::test]
 async fn on_the_owners_machine_files_are_put_into_the_cache_of_the_home() {
-    let script = Script { always: Some(Step::Echo("echo: ".to_owned())), ..Script::default() };
+    let script = Hall::echoing([]);
     let hall = Hall::with(script, LOCAL).await.open().await;
     let dm = hall.server.dm(hall.ann);
     let message = post(&hall, dm, "here", vec![file("a.txt", "abc")]);
@@ -434,18 +434,7 @@ async fn a_turn_that_is_carried_on_fetches_nothing_again() {
 
 #[tokio::test]
 async fn a_letter_with_files_is_not_told_to_a_model_at_work_but_answered_after_it() {
-    let slow = Step::Answer(hermes_testkit::model::Answer {
-        says: vec![Said::Text("first".to_owned())],
-        delivery: hermes_testkit::model::Delivery { pause_ms: 400, ..Default::default() },
-        ..Default::default()
-    });
-    let script =
-        Script { steps: vec![slow], always: Some(Step::Echo("echo: ".to_owned())), ..Script::default() };
-    let config = "discord:\n  allow_all_users: true\ndisplay:\n  busy_input_mode: steer\n";
-    let hall = Hall::with(script, config).await.open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.server.say(hall.ann, dm, "begin");
-    until("the model is asked", || hall.told().len() == 1);
+    let (hall, dm) = steered().await;
     post(&hall, dm, "and this", vec![file("a.txt", "abc")]);
     let said = hall.said(dm, 2).await;
     assert_eq!(said[0], "first");

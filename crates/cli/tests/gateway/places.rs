@@ -2,16 +2,9 @@
 
 use std::fs;
 
-use hermes_testkit::Step;
-use hermes_testkit::model::Script;
-
 use crate::hall::Hall;
 
 const OPEN: &str = "discord:\n  allow_all_users: true\n";
-
-fn echo() -> Script {
-    Script { always: Some(Step::Echo("echo: ".to_owned())), ..Script::default() }
-}
 
 #[tokio::test]
 async fn a_call_from_a_long_absence_is_answered_where_it_never_spoke_before() {
@@ -45,7 +38,7 @@ async fn a_call_from_a_long_absence_is_answered_where_it_never_spoke_before() {
 async fn what_others_said_is_told_as_what_it_is_and_only_once() {
     let config =
         "discord:\n  allowed_users: PLACEHOLDER\n  auto_thread: false\ngroup_sessions_per_user: false\n";
-    let hall = Hall::with(echo(), config).await;
+    let hall = Hall::with(Hall::echoing([]), config).await;
     let path = hall.path("home/config.yaml");
     let config = fs::read_to_string(&path).unwrap().replace("PLACEHOLDER", &format!("\"{}\"", hall.ann));
     fs::write(&path, config).unwrap();
@@ -64,7 +57,7 @@ async fn what_others_said_is_told_as_what_it_is_and_only_once() {
 
 #[tokio::test]
 async fn a_channel_has_rules_and_words_of_its_own() {
-    let hall = Hall::with(echo(), OPEN).await;
+    let hall = Hall::with(Hall::echoing([]), OPEN).await;
     let guild = hall.server.look(|world| world.channels[&hall.channel].guild.unwrap());
     let other = hall.server.channel(guild, "market");
     let path = hall.path("home/config.yaml");
@@ -94,7 +87,8 @@ async fn a_channel_has_rules_and_words_of_its_own() {
 
 #[tokio::test]
 async fn roles_of_the_chosen_server_open_direct_messages() {
-    let hall = Hall::with(echo(), "discord:\n  allowed_roles: ROLE\n  dm_role_auth_guild: GUILD\n").await;
+    let hall =
+        Hall::with(Hall::echoing([]), "discord:\n  allowed_roles: ROLE\n  dm_role_auth_guild: GUILD\n").await;
     let guild = hall.server.look(|world| world.channels[&hall.channel].guild.unwrap());
     let role = hall.server.role(guild, "staff", &[hall.ann]);
     let path = hall.path("home/config.yaml");
@@ -113,7 +107,7 @@ async fn roles_of_the_chosen_server_open_direct_messages() {
 
 #[tokio::test]
 async fn a_proxy_that_is_not_spoken_is_refused() {
-    let hall = Hall::with(echo(), OPEN).await;
+    let hall = Hall::with(Hall::echoing([]), OPEN).await;
     let refused =
         hall.command(&["gateway", "run"]).env("DISCORD_PROXY", "https://me:hush@proxy").output().unwrap();
     let words = String::from_utf8_lossy(&refused.stderr);

@@ -3,7 +3,7 @@
 use hermes_testkit::model::Script;
 use hermes_testkit::{Said, Step};
 
-use crate::hall::{Hall, until};
+use crate::hall::{Hall, steered, until};
 
 #[tokio::test]
 async fn a_call_by_name_opens_a_thread_where_nobody_has_to_call_again_also_after_a_restart() {
@@ -109,18 +109,7 @@ async fn a_process_that_ends_in_the_background_is_told_by_itself() {
 
 #[tokio::test]
 async fn what_is_told_to_a_model_at_work_is_answered_with_it_or_after_it() {
-    let slow = Step::Answer(hermes_testkit::model::Answer {
-        says: vec![Said::Text("first".to_owned())],
-        delivery: hermes_testkit::model::Delivery { pause_ms: 400, ..Default::default() },
-        ..Default::default()
-    });
-    let script =
-        Script { steps: vec![slow], always: Some(Step::Echo("echo: ".to_owned())), ..Script::default() };
-    let config = "discord:\n  allow_all_users: true\ndisplay:\n  busy_input_mode: steer\n";
-    let hall = Hall::with(script, config).await.open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.server.say(hall.ann, dm, "begin");
-    until("the model is asked", || hall.told().len() == 1);
+    let (hall, dm) = steered().await;
     hall.server.say(hall.ann, dm, "and more");
     assert_eq!(hall.said(dm, 2).await, ["first", "echo: and more"]);
     hall.close().await;

@@ -414,11 +414,7 @@ fn pause(failures: u32, chance: f64) -> Duration {
 }
 
 fn unreachable(error: &twilight_gateway::error::ReceiveMessageError) -> String {
-    let mut deepest: &dyn std::error::Error = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    format!("Discord cannot be reached: {deepest}")
+    format!("Discord cannot be reached: {}", super::deepest(error))
 }
 
 /// What is wrong when trying again cannot help.

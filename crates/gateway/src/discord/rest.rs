@@ -313,14 +313,8 @@ pub(super) fn bare(token: &str) -> &str {
 
 fn build(secure: bool, proxy: Option<&Proxy>) -> Result<Client, String> {
     let roots = if secure { roots()? } else { RootCertStore::empty() };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
     let client = Client::builder()
-        .tls_backend_preconfigured(tls)
+        .tls_backend_preconfigured(tls(roots)?)
         .redirect(redirect::Policy::none())
         .connect_timeout(CONNECTS)
         .user_agent(concat!("DiscordBot (hermes, ", env!("CARGO_PKG_VERSION"), ")"))
@@ -330,6 +324,16 @@ fn build(secure: bool, proxy: Option<&Proxy>) -> Result<Client, String> {
         None => client,
     };
     client.build().map_err(|error| error.to_string())
+}
+
+/// How connections are made secret.
+pub(super) fn tls(roots: RootCertStore) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
 }
 
 /// The certificates this machine trusts.
@@ -370,12 +374,7 @@ fn unsent(error: reqwest::Error) -> Fault {
 
 /// What lies beneath an error, without the address.
 fn deepest(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut deepest: &dyn std::error::Error = &error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    deepest.to_string()
+    super::deepest(&error.without_url())
 }
 
 /// What an answer means that is not a success.

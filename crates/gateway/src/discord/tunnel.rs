@@ -15,7 +15,6 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel as Connect};
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::Url;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,7 +22,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsConnector;
 use tower_service::Service as _;
 
-use super::{lock, rest};
+use super::{deepest, lock, rest};
 use hermes_types::Secret;
 
 /// The longest a connection through the proxy takes.
@@ -89,25 +88,17 @@ impl Proxy {
                 socks = socks.with_auth(user.to_owned(), password.to_owned());
             }
             poll_fn(|context| socks.poll_ready(context)).await.map_err(|error| error.to_string())?;
-            socks.call(server.clone()).await.map_err(deepest)?
+            socks.call(server.clone()).await.map_err(|error| deepest(&error))?
         } else {
             let mut connect = Connect::new(proxy, HttpConnector::new());
             if let Some(header) = way.basic_auth() {
                 connect = connect.with_auth(header.clone());
             }
             poll_fn(|context| connect.poll_ready(context)).await.map_err(|error| error.to_string())?;
-            connect.call(server.clone()).await.map_err(deepest)?
+            connect.call(server.clone()).await.map_err(|error| deepest(&error))?
         };
         Ok(connected.into_inner())
     }
-}
-
-fn deepest(error: impl std::error::Error) -> String {
-    let mut deepest: &dyn std::error::Error = &error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    deepest.to_string()
 }
 
 /// An address of this machine behind which a proxy is.
@@ -265,11 +256,7 @@ async fn head(stream: &mut TcpStream) -> io::Result<String> {
 }
 
 async fn secured(stream: TcpStream, server: &Uri) -> Result<impl Stream + 'static, String> {
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(rest::roots()?)
-        .with_no_client_auth();
+    let config = rest::tls(rest::roots()?)?;
     let name = ServerName::try_from(server.host().unwrap_or_default().to_owned());
     let name = name.map_err(|error| error.to_string())?;
     let connector = TlsConnector::from(Arc::new(config));
