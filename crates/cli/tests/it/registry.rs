@@ -249,7 +249,11 @@ impl Door {
     fn hang(door: &Arc<Self>, engine: &Engine, registry: PathBuf) -> u16 {
         let call = UnixStream::connect(&engine.socket).unwrap();
         let pid = rustix::net::sockopt::socket_peercred(&call).unwrap().pid;
-        let network = File::open(format!("/proc/{}/ns/net", pid.as_raw_nonzero())).unwrap();
+        // Podman's threads go into the networks of its containers, without root for good: a thread that cannot
+        // come back ends there. The first one cannot end, so it would be found there. Whoever started it stays.
+        let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t")).unwrap();
+        let network = File::open(format!("/proc/{parent}/ns/net")).unwrap();
         let door = Arc::clone(door);
         let (port, told) = std::sync::mpsc::channel();
         thread::spawn(move || {
