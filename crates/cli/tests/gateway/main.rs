@@ -7,6 +7,7 @@ mod apart;
 mod chaos;
 mod hall;
 mod media;
+mod owner;
 mod places;
 mod questions;
 mod rules;

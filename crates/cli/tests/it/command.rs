@@ -1,7 +1,7 @@
 //! The command as a person or a script uses it.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -39,6 +39,19 @@ fn a_mistyped_word_gets_a_suggestion() {
     assert!(home.run(&["stauts"]).err.contains("similar subcommand exists: 'status'"));
     assert!(home.run(&["config", "expalin", "x"]).err.contains("similar subcommand exists: 'explain'"));
     assert!(home.run(&["status", "--jsn"]).err.contains("similar argument exists: '--json'"));
+}
+
+#[test]
+fn help_fits_the_terminal_and_may_be_read_in_part() {
+    let home = Home::new();
+    for args in [&["--help"][..], &["chat", "--help"], &["send", "--help"], &["gateway", "--help"]] {
+        let help = Run::of(home.command(args).env("COLUMNS", "60").output().unwrap());
+        let longest = help.out.lines().map(|line| line.chars().count()).max();
+        assert!(longest.is_some_and(|longest| longest <= 60), "{}", help.out);
+    }
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(home.command(&["--help"]).stdout(writer).status().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -37,6 +37,9 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// The longest a connection takes to close.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// How a connection is closed that ended without a word.
+const UNSAID: u16 = 1006;
+
 const DISPATCH: u8 = OpCode::Dispatch as u8;
 const RECONNECT: u8 = OpCode::Reconnect as u8;
 const INVALID_SESSION: u8 = OpCode::InvalidSession as u8;
@@ -250,10 +253,11 @@ impl Keeper<'_> {
                         return End::Unfit(unfit);
                     }
                     let why = match frame {
-                        Some(frame) => {
-                            format!("Discord closed the connection ({} {})", frame.code, frame.reason)
+                        Some(frame) if frame.code != UNSAID => {
+                            let reason = format!("{} {}", frame.code, frame.reason);
+                            format!("Discord closed the connection ({})", reason.trim_end())
                         }
-                        None => "the connection was lost".to_owned(),
+                        _ => "the connection was lost".to_owned(),
                     };
                     if self.must_rejoin(shard) {
                         return End::Lost(self.trouble(why));
@@ -366,7 +370,6 @@ impl Keeper<'_> {
     }
 
     fn down(&self, why: String) {
-        tracing::info!(why, "Discord is not connected");
         self.desk.health.send_replace(Health::Down { why });
     }
 
@@ -422,7 +425,7 @@ fn hopeless(code: u16) -> Option<Unfit> {
     let (why, remedy) = match CloseCode::try_from(code).ok()? {
         CloseCode::AuthenticationFailed => (
             "Discord does not take the bot's token",
-            "copy the token from the Bot page of the developer portal and set DISCORD_BOT_TOKEN",
+            "copy the token from the Bot page of the developer portal, and paste it to `hermes config set discord.bot_token -`",
         ),
         CloseCode::DisallowedIntents => (
             "the bot may not read message content",
