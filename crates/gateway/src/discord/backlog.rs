@@ -14,11 +14,11 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
-use twilight_model::channel::Message;
 use twilight_model::id::Id;
 use twilight_model::id::marker::{ChannelMarker, GuildMarker};
 
 use super::arrive::{read, said};
+use super::payload::Message;
 use super::post::{SKEW, snowflake};
 use super::rest::{Call, Fault};
 use super::rules::{PlaceKind, Standing, Verdict, judge, listens};
@@ -31,8 +31,8 @@ const CHATS: usize = 100;
 const PAGE: usize = 100;
 /// How often that is done in a chat.
 const PAGES: usize = 5;
-/// How long the servers of a new session are waited for.
-const GATHERING: Duration = Duration::from_secs(30);
+/// How long the servers of a new session are waited for. Those that are told of later are looked through then.
+const GATHERING: Duration = Duration::from_secs(5);
 /// How long ago something may have been said. What was answered is remembered for longer.
 const OLDEST: Duration = Duration::from_secs(3 * 24 * 3_600);
 /// How many messages wait before no more is listened to.
@@ -310,7 +310,7 @@ impl Backlog {
             self.held += 1;
             return None;
         }
-        let is_person = !message.author.bot && message.webhook_id.is_none();
+        let is_person = !message.author.bot && !message.is_hook();
         let guild = self.account.role_guild().filter(|_| message.guild_id.is_none() && is_person);
         let Some(guild) = guild else { return Some(Missed { message, roles: None }) };
         let user = message.author.id.to_string();
@@ -403,7 +403,8 @@ impl Account {
 
     /// Whether a message of a person is for the bot.
     async fn is_wanted(&self, message: &Message) -> bool {
-        let (Some(me), Some(place)) = (self.me(), self.place(message).await) else { return false };
+        let Some(me) = self.me() else { return false };
+        let place = self.place(message.channel_id, message.guild_id).await;
         let standing = Standing { bot: &me.user, takes_part: self.takes_part(&place.id), bots_in_a_row: 0 };
         let verdict = judge(&self.settings, standing, said(message.clone(), place, &me.user));
         matches!(verdict, Verdict::Take(letter) if !letter.sender.is_bot)
