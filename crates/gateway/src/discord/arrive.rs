@@ -45,8 +45,8 @@ const DEAF: &str = "I do not listen in this channel.";
 pub(super) enum Event {
     /// There is a new session, in these servers; what was said before it was not told.
     Began(Vec<Id<GuildMarker>>),
-    /// A server and the last message of each of its channels.
-    Told(Id<GuildMarker>, Vec<(Id<ChannelMarker>, u64)>),
+    /// A server, the last message of each of its channels, and those that may have threads.
+    Told(Id<GuildMarker>, Vec<(Id<ChannelMarker>, u64)>, Vec<Id<ChannelMarker>>),
     Said(Box<Message>),
     /// A command or a button, and whether the person was told that it was heard.
     Called(Box<Interaction>, JoinHandle<Result<(), Fault>>),
@@ -173,8 +173,8 @@ impl Clerk<'_> {
                 self.backlog.begin(guilds);
                 Ok(())
             }
-            Event::Told(guild, channels) => {
-                self.backlog.told(guild, &channels);
+            Event::Told(guild, channels, halls) => {
+                self.backlog.told(guild, &channels, halls);
                 Ok(())
             }
             Event::Said(message) => self.listen(*message).await,
@@ -234,8 +234,8 @@ impl Clerk<'_> {
             Verdict::Take(letter) => letter,
             Verdict::Drop(why) => {
                 tracing::trace!(chat, why, "a message on Discord is not for the bot");
-                if let Some(last) = lock(&account.last).get_mut(&chat) {
-                    *last = number.max(*last);
+                if lock(&account.last).get(&chat).is_some() {
+                    account.reach(chat, number);
                 }
                 return Ok(());
             }
@@ -248,11 +248,7 @@ impl Clerk<'_> {
             letter.sender.roles = roles;
         }
         match self.hand_in(Incoming::Said(letter)).await? {
-            true => {
-                let mut last = lock(&account.last);
-                let last = last.entry(chat).or_default();
-                *last = number.max(*last);
-            }
+            true => account.reach(chat, number),
             false => self.backlog.doubt(),
         }
         Ok(())
