@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hermes_agent::{Event, Questions};
-use hermes_store::{Answer, Choice, LetterId, NewLetter, Store, TurnId};
+use hermes_store::{Answer, Choice, LetterId, NewLetter, NewPart, Store, TurnId};
 use hermes_types::{Person, SessionKey};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
@@ -38,6 +38,10 @@ const REMEMBERED: u64 = 7 * 24 * 3_600;
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long what is still to be delivered may take then.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long to wait before the store is asked again after it failed.
+pub(crate) const STORE_PAUSE: Duration = Duration::from_secs(1);
+/// What was written longer ago than this was not written too fast, whatever else comes with it.
+const PAST: u64 = 60;
 /// How often it is looked whether it was.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -124,7 +128,10 @@ impl Gateway {
 
     /// Works until it is told to stop: goes on with what was left, then takes what comes. Tells how the channel is.
     pub async fn run(mut self, health: watch::Sender<Health>, stop: CancellationToken) -> Result<(), Unfit> {
-        self.recover().await;
+        tokio::select! {
+            () = self.recover() => {}
+            () = stop.cancelled() => {}
+        }
         let (arrivals, mut arrived) = mpsc::channel(ARRIVALS);
         let closing = CancellationToken::new();
         let office = tokio::spawn(Arc::clone(&self.shared.office).run(closing.clone()));
@@ -183,14 +190,8 @@ impl Gateway {
                 depot::remove(&copy);
             }
         }
-        let waiting = match self.shared.store.waiting_letters(word).await {
-            Ok(waiting) => waiting,
-            Err(error) => {
-                tracing::error!(%error, "letters that wait cannot be read");
-                return;
-            }
-        };
-        for kept in waiting {
+        let waiting = insist("letters that wait cannot be read", || self.shared.store.waiting_letters(word));
+        for kept in waiting.await {
             let letter: Letter = match serde_json::from_value(kept.event) {
                 Ok(letter) => letter,
                 Err(error) => {
@@ -198,14 +199,14 @@ impl Gateway {
                     continue;
                 }
             };
-            match self.shared.people.admit(&letter.room, &letter.sender).await {
-                Ok(Admission::In(tier)) => {
+            let admit = || self.shared.people.admit(&letter.room, &letter.sender);
+            match insist("nobody knows whether somebody is let in", admit).await {
+                Admission::In(tier) => {
                     let item = self.shared.item(kept.id, letter, tier, kept.turn);
                     self.shared.give(&kept.key, item).await;
                 }
                 // Whoever is not let in any more is not answered.
-                Ok(Admission::Stranger(_)) => self.shared.done(kept.id).await,
-                Err(error) => tracing::error!(%error, "nobody knows whether somebody is let in"),
+                Admission::Stranger(_) => self.shared.done(kept.id).await,
             }
         }
     }
@@ -234,8 +235,12 @@ impl Gateway {
             match received {
                 Ok(Some(id)) => self.begin(id, *letter, tier).await,
                 Ok(None) => {}
-                Err(error) => {
+                // It never will be, and must not keep the others waiting.
+                Err(error @ hermes_store::Error::TooLarge { .. }) => {
                     tracing::error!(%error, "a letter cannot be kept");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a letter cannot be kept yet");
                     continue;
                 }
             }
@@ -249,7 +254,9 @@ impl Gateway {
         let key = shared.key(&letter);
         let person = letter.room.platform.person(&letter.sender.id);
         shared.audit.note("letter", &json!({ "person": person, "session": key, "message": letter.message }));
-        match self.limiter.take(&person) {
+        let is_past = now().seconds().saturating_sub(letter.sent.seconds()) > PAST;
+        let taken = if is_past { Ok(()) } else { self.limiter.take(&person) };
+        match taken {
             Ok(()) => shared.give(&key, shared.item(id, letter, tier, None)).await,
             Err(wait) => {
                 let seconds = wait.left.as_secs() + 1;
@@ -271,6 +278,20 @@ impl Gateway {
                 });
             }
         }
+    }
+}
+
+/// Asks the store until it answers.
+async fn insist<T, F: Future<Output = Result<T, hermes_store::Error>>>(
+    otherwise: &str,
+    ask: impl Fn() -> F,
+) -> T {
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(error) => tracing::error!(%error, "{otherwise}"),
+        }
+        tokio::time::sleep(STORE_PAUSE).await;
     }
 }
 
@@ -309,7 +330,7 @@ impl Shared {
     }
 
     /// Whether somebody is let in who wrote this, and what they may do. A stranger gets what strangers get.
-    async fn admitted(&self, letter: &Letter) -> Result<Option<Tier>, hermes_store::Error> {
+    async fn admitted(self: &Arc<Self>, letter: &Letter) -> Result<Option<Tier>, hermes_store::Error> {
         let behavior = match self.people.admit(&letter.room, &letter.sender).await? {
             Admission::In(tier) => return Ok(Some(tier)),
             Admission::Stranger(behavior) => behavior,
@@ -363,10 +384,26 @@ impl Shared {
     }
 
     /// Answers a letter with why it is not worked on.
-    async fn refuse(&self, id: LetterId, key: &SessionKey, letter: &Letter, text: &str) {
-        let parts = session::parts(&self.channel, key, letter, text);
-        if let Err(error) = self.store.reply(vec![id], parts, now()).await {
-            tracing::error!(%error, "an answer cannot be kept");
+    async fn refuse(self: &Arc<Self>, id: LetterId, key: &SessionKey, letter: &Letter, text: &str) {
+        self.put(vec![id], session::parts(&self.channel, key, letter, text)).await;
+    }
+
+    /// Says something in chats, and is done with the letters it answers. What cannot be kept now is kept as soon as it can be.
+    pub(crate) async fn put(self: &Arc<Self>, letters: Vec<LetterId>, parts: Vec<NewPart>) {
+        if let Err(error) = self.store.reply(letters.clone(), parts.clone(), now()).await {
+            tracing::error!(%error, "what is said cannot be kept yet");
+            let shared = Arc::clone(self);
+            self.aside(async move {
+                loop {
+                    tokio::time::sleep(STORE_PAUSE).await;
+                    match shared.store.reply(letters.clone(), parts.clone(), now()).await {
+                        Ok(_) => break shared.office.wake(),
+                        // Whoever comes next finds the letters.
+                        Err(hermes_store::Error::Closed | hermes_store::Error::TooLarge { .. }) => break,
+                        Err(error) => tracing::debug!(%error, "what is said cannot be kept yet"),
+                    }
+                }
+            });
         }
         self.office.wake();
     }
@@ -385,6 +422,10 @@ impl Shared {
             }
             let refused = {
                 let mut sessions = self.sessions();
+                // One whose task broke is begun anew.
+                if sessions.get(key).is_some_and(mpsc::Sender::is_closed) {
+                    sessions.remove(key);
+                }
                 let mailbox = sessions.entry(key.clone()).or_insert_with(|| {
                     let (mailbox, items) = mpsc::channel(MAILBOX);
                     let session = Session::new(Arc::clone(self), key.clone(), items, &item.letter);
@@ -426,21 +467,16 @@ impl Shared {
     }
 
     /// Is done with a letter about which nothing is said.
-    pub(crate) async fn done(&self, letter: LetterId) {
-        if let Err(error) = self.store.reply(vec![letter], Vec::new(), now()).await {
-            tracing::error!(%error, "a letter cannot be put away");
-        }
+    pub(crate) async fn done(self: &Arc<Self>, letter: LetterId) {
+        self.put(vec![letter], Vec::new()).await;
     }
 
     /// Says something in a room that belongs to no session.
-    pub(crate) async fn tell(&self, room: &Room, text: &str) {
+    pub(crate) async fn tell(self: &Arc<Self>, room: &Room, text: &str) {
         let post = Post { text: text.to_owned(), ..Post::default() };
         let key = SessionKey::new(String::new());
         let part = session::part(&self.channel, &key, &room.chat, None, &post);
-        if let Err(error) = self.store.reply(Vec::new(), vec![part], now()).await {
-            tracing::error!(%error, "a word cannot be kept");
-        }
-        self.office.wake();
+        self.put(Vec::new(), vec![part]).await;
     }
 
     /// Notes a file that an answer sends.

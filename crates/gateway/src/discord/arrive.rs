@@ -31,10 +31,8 @@ use crate::letter::{
     Attachment, Interaction as Answerable, Letter, Press, Quote, ReplyPlace, RoomKind, Sender,
 };
 
-/// The longest it takes to keep a letter.
-const KEPT: Duration = Duration::from_secs(60);
-/// How often a letter is handed in that could not be kept.
-const TRIES: u32 = 5;
+/// How long to wait before a letter is handed in again that could not be kept.
+const PAUSE: Duration = Duration::from_secs(1);
 /// The longest a person waits to see that a command was heard.
 const HEARD: Duration = Duration::from_millis(2500);
 /// What somebody is told who uses a command where the bot does not listen.
@@ -247,10 +245,8 @@ impl Clerk<'_> {
         if let Some(roles) = roles {
             letter.sender.roles = roles;
         }
-        match self.hand_in(Incoming::Said(letter)).await? {
-            true => account.reach(chat, number),
-            false => self.backlog.doubt(),
-        }
+        self.hand_in(Incoming::Said(letter)).await?;
+        account.reach(chat, number);
         Ok(())
     }
 
@@ -282,26 +278,20 @@ impl Clerk<'_> {
             }
             Incoming::Said(_) | Incoming::Pressed(_) => {}
         }
-        self.hand_in(incoming).await.map(drop)
+        self.hand_in(incoming).await
     }
 
-    /// Hands something in, and waits until it is kept. False when it was not.
-    async fn hand_in(&mut self, what: Incoming) -> Result<bool, Closed> {
-        for _ in 0..TRIES {
+    /// Hands something in until it is kept. Meanwhile nothing else is heard, and the platform keeps what comes.
+    async fn hand_in(&mut self, what: Incoming) -> Result<(), Closed> {
+        loop {
             let (kept, is_kept) = oneshot::channel();
             let arrival = Arrival { what: what.clone(), kept };
             self.desk.arrivals.send(arrival).await.map_err(|_| Closed)?;
-            match tokio::time::timeout(KEPT, is_kept).await {
-                Ok(Ok(())) => return Ok(true),
-                Ok(Err(_)) => tokio::time::sleep(Duration::from_secs(1)).await,
-                Err(_) => {
-                    tracing::error!("a letter from Discord was handed in and is not known to be kept");
-                    return Ok(false);
-                }
+            match is_kept.await {
+                Ok(()) => return Ok(()),
+                Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
-        tracing::error!("a letter from Discord could not be kept");
-        Ok(false)
     }
 }
 

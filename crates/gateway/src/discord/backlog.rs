@@ -428,11 +428,6 @@ impl Backlog {
         None
     }
 
-    /// Something was lost that can be had when hermes is started again.
-    pub(super) fn doubt(&mut self) {
-        self.sure = false;
-    }
-
     /// Notes how far everything was heard, and gives what the next start needs to know, if that is more than before.
     pub(super) fn settle(&mut self, bookmark: Option<Bookmark>) -> Option<Bookmark> {
         self.unkept = bookmark.or_else(|| self.unkept.take());
