@@ -60,7 +60,7 @@ pub const MANNERS: Manners = Manners {
 /// Reactions, commands and people that are remembered.
 const MARKED: usize = 2000;
 /// Chats where letters were written that are looked through after a lost session.
-const CHATS: usize = 500;
+const CHATS: usize = 1_000;
 /// Threads the bot takes part in; as many as the store remembers.
 const THREADS: usize = 10_000;
 

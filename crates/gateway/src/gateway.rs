@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hermes_agent::{Event, Questions};
 use hermes_store::{Answer, Choice, LetterId, NewLetter, NewPart, Store, TurnId};
-use hermes_types::{Person, SessionKey};
+use hermes_types::{Person, SessionKey, Timestamp};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -34,6 +34,8 @@ const BATCH: usize = 64;
 /// How long answered letters are remembered, so that they are not answered again, and files that came with them are kept on
 /// this machine.
 const REMEMBERED: u64 = 7 * 24 * 3_600;
+/// How often what nobody needs any more is looked for.
+const TIDIES: Duration = Duration::from_secs(3_600);
 /// How long whatever is under way may take when the gateway ends.
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long what is still to be delivered may take then.
@@ -81,7 +83,7 @@ pub(crate) struct Shared {
     pub(crate) showing: Showing,
     pub(crate) people: People,
     /// Copies of files on their way.
-    pub(crate) depot: Depot,
+    pub(crate) depot: Arc<Depot>,
     /// Directories of places whose files may be sent, besides the ones they work in.
     pub(crate) besides: Vec<String>,
     pub(crate) reset: Reset,
@@ -104,7 +106,7 @@ impl Gateway {
         rules: Rules,
     ) -> Self {
         let office = Arc::new(Office::new(Arc::clone(&channel), store.clone()));
-        let depot = Depot::new(&rules.media.home, channel.platform().word());
+        let depot = Arc::new(Depot::new(&rules.media.home, channel.platform().word()));
         let shared = Shared {
             depot,
             besides: rules.media.besides,
@@ -138,6 +140,7 @@ impl Gateway {
         let channel = Arc::clone(&self.shared.channel);
         let (bookmark, bookmarks) = watch::channel(None);
         let librarian = tokio::spawn(keep_bookmarks(Arc::clone(&self.shared), bookmarks));
+        let tidying = tokio::spawn(keep_tidy(self.shared.store.clone(), Arc::clone(&self.shared.depot)));
         let desk = Desk { arrivals, health, bookmark };
         let mut connected = {
             let stop = stop.clone();
@@ -150,6 +153,7 @@ impl Gateway {
                 ended = &mut connected => break ended.unwrap_or(Ok(())),
             }
         };
+        tidying.abort();
         // What does not end in time is gone on with by whoever comes next.
         self.shared.sessions().clear();
         self.shared.tasks.close();
@@ -174,15 +178,8 @@ impl Gateway {
 
     /// Goes on with the letters that were not answered.
     async fn recover(&mut self) {
-        let forgotten = now().seconds().saturating_sub(REMEMBERED);
-        if let Err(error) =
-            self.shared.store.forget_mail(hermes_types::Timestamp::from_seconds(forgotten)).await
-        {
-            tracing::warn!(%error, "old letters cannot be forgotten");
-        }
         let word = self.shared.channel.platform().word();
         self.shared.depot.forget_incoming();
-        self.shared.depot.forget_brought(Duration::from_secs(REMEMBERED));
         for copy in self.shared.depot.left_outgoing() {
             let name = copy.file_name().unwrap_or_default().to_string_lossy();
             // What may still be sent is kept.
@@ -278,6 +275,20 @@ impl Gateway {
                 });
             }
         }
+    }
+}
+
+/// Removes what nobody needs any more, however long the gateway runs.
+async fn keep_tidy(store: Store, depot: Arc<Depot>) {
+    loop {
+        let before = Timestamp::from_seconds(now().seconds().saturating_sub(REMEMBERED));
+        if let Err(error) = store.forget_mail(before).await {
+            tracing::warn!(%error, "old letters cannot be forgotten");
+        }
+        let depot = Arc::clone(&depot);
+        let forget = move || depot.forget_brought(Duration::from_secs(REMEMBERED));
+        tokio::task::spawn_blocking(forget).await.ok();
+        tokio::time::sleep(TIDIES).await;
     }
 }
 
@@ -543,5 +554,41 @@ impl Shared {
             }
             Err(error) => error.to_string(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps a letter that was answered long ago.
+    async fn old(store: &Store, chat: &str, message: &str) {
+        let letter = NewLetter {
+            platform: "discord".to_owned(),
+            chat: chat.to_owned(),
+            message: message.to_owned(),
+            key: SessionKey::new("k"),
+            person: Person::new("discord:7"),
+            at: Timestamp::from_seconds(1),
+            event: json!({}),
+        };
+        let id = store.receive(vec![letter]).await.unwrap()[0].unwrap();
+        store.reply(vec![id], Vec::new(), Timestamp::from_seconds(1)).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_letters_are_forgotten_as_long_as_the_gateway_runs() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::open(home.path().join("hermes.db")).await.unwrap();
+        let depot = Arc::new(Depot::new(home.path(), "discord"));
+        let tidying = tokio::spawn(keep_tidy(store.clone(), depot));
+        for message in ["1", "2", "3"] {
+            old(&store, "chat", message).await;
+            old(&store, "chat", &format!("{message} again")).await;
+            while store.is_received("discord", "chat", message).await.unwrap() {
+                tokio::time::sleep(TIDIES).await;
+            }
+        }
+        tidying.abort();
     }
 }
