@@ -122,7 +122,7 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
             _ = again.recv() => Some(Ending::Anew),
             () = house.restarted() => Some(Ending::Anew),
             () = state.changed() => {
-                state.write()?;
+                state.write();
                 None
             }
             ended = channels.join_next() => match ended {

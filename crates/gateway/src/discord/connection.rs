@@ -309,7 +309,7 @@ impl Keeper<'_> {
             "RESUMED" => self.up(),
             "GUILD_CREATE" => {
                 let contents: Contents = read("a server", body)?;
-                let told = Event::Told(contents.guild(), contents.last());
+                let told = Event::Told(contents.guild(), contents.last(), contents.halls());
                 lock(&account.places).learn_all(contents);
                 return Some(told);
             }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_gateway::{Health, Platform};
 use serde_json::{Map, Value, json};
@@ -11,6 +12,8 @@ use tokio::sync::{Notify, watch};
 use crate::ask::now;
 
 const FILE: &str = "gateway_state.json";
+/// How long to wait before what could not be written is written again.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// The state of a gateway that runs.
 pub(super) struct State {
@@ -41,8 +44,19 @@ impl State {
         self.news.notified().await;
     }
 
-    /// Writes it down, whole.
-    pub(super) fn write(&self) -> std::io::Result<()> {
+    /// Writes it down. Where that cannot be done it is tried again: nothing else waits for it.
+    pub(super) fn write(&self) {
+        let Err(error) = self.replace() else { return };
+        tracing::warn!(%error, path = %self.path.display(), "how the gateway is cannot be written down");
+        let news = Arc::clone(&self.news);
+        tokio::spawn(async move {
+            tokio::time::sleep(PAUSE).await;
+            news.notify_one();
+        });
+    }
+
+    /// Puts it in the place of what was there, whole.
+    fn replace(&self) -> std::io::Result<()> {
         let platforms: Map<String, Value> = self
             .platforms
             .iter()
