@@ -5,6 +5,7 @@
 
 mod apart;
 mod chaos;
+mod disk;
 mod hall;
 mod media;
 mod owner;

@@ -79,17 +79,6 @@ async fn whoever_wants_it_to_end_twice_does_not_wait() {
 }
 
 #[tokio::test]
-async fn it_serves_also_where_its_state_cannot_be_written() {
-    let hall = Hall::echo().await;
-    fs::create_dir_all(hall.path("home/gateway_state.json/in the way")).unwrap();
-    let hall = hall.open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.server.say(hall.ann, dm, "hello");
-    assert_eq!(hall.said(dm, 1).await, ["echo: hello"]);
-    hall.close().await;
-}
-
-#[tokio::test]
 async fn conversations_are_found_by_their_platform() {
     let hall = Hall::echo().await.open().await;
     let dm = hall.server.dm(hall.ann);

@@ -14,6 +14,8 @@ use crate::ask::now;
 use crate::screen::age;
 
 const FILE: &str = "gateway_state.json";
+/// How long to wait before what could not be written is written again.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// The state of a gateway that runs.
 pub(super) struct State {
@@ -56,16 +58,21 @@ impl State {
         self.news.notified().await;
     }
 
-    /// Tells what is new: the log, and whoever asks from outside. Nobody is served worse because that cannot be written.
+    /// Tells what is new: the log, and whoever asks from outside. What cannot be written is tried again; nothing else waits
+    /// for it.
     pub(super) fn tell(&mut self) {
         self.platforms.iter_mut().for_each(Watched::tell);
-        if let Err(error) = self.write() {
-            tracing::warn!(%error, "`hermes gateway status` cannot be told how the gateway is");
-        }
+        let Err(error) = self.replace() else { return };
+        tracing::warn!(%error, path = %self.path.display(), "how the gateway is cannot be written down");
+        let news = Arc::clone(&self.news);
+        tokio::spawn(async move {
+            tokio::time::sleep(PAUSE).await;
+            news.notify_one();
+        });
     }
 
-    /// Writes it down, whole.
-    fn write(&self) -> std::io::Result<()> {
+    /// Puts it in the place of what was there, whole.
+    fn replace(&self) -> std::io::Result<()> {
         let platforms: Map<String, Value> = self.platforms.iter().map(Watched::facts).collect();
         let facts = json!({
             "pid": std::process::id(),
