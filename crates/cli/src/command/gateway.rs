@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hermes_gateway::limit::Pace;
 use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Reset, Rules, Sharing, Showing};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -243,6 +243,14 @@ pub(crate) fn facts(context: &Context) -> Value {
         Err(_) => false,
     };
     state::facts(home, is_running)
+}
+
+/// How the platforms are that a gateway of this home serves now.
+pub(crate) fn platforms(context: &Context) -> Map<String, Value> {
+    match facts(context)["platforms"].take() {
+        Value::Object(platforms) => platforms,
+        _ => Map::new(),
+    }
 }
 
 fn status(context: &Context) -> Result<ExitCode, Failure> {

@@ -16,6 +16,8 @@ async fn commands_of_chats_run_in_containers_where_that_is_chosen() {
     let hall = Hall::new(steps).await.tell("DOCKER_HOST", format!("unix://{socket}"));
     hall.configure("gateway.terminal_backend", "docker");
     hall.configure("gateway.sandbox_image", "localhost/hermes-test:bash");
+    let status: Value = serde_json::from_slice(&hall.run(&["status", "--json"]).stdout).unwrap();
+    assert_eq!(status["backends"]["docker"]["engine"]["image"], "localhost/hermes-test:bash", "{status}");
     let hall = hall.open().await;
     let dm = hall.server.dm(hall.ann);
     hall.server.say(hall.ann, dm, "where are you?");
@@ -42,6 +44,38 @@ async fn the_owner_sees_when_it_is_up_and_why_it_is_not() {
     // What is seen is kept as well.
     let kept = fs::read_to_string(hall.path("home/logs/agent.log")).unwrap();
     assert!(kept.contains("discord is down: "), "{kept}");
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn status_and_doctor_know_of_chats_and_of_what_keeps_them() {
+    let mut hall = Hall::echo().await;
+    let find = |hall: &Hall, check: &str| {
+        let found = hall.run(&["doctor", "--json"]);
+        let found: Value = serde_json::from_slice(&found.stdout).unwrap();
+        let findings = found["findings"].as_array().unwrap().iter();
+        let of_it: Vec<Value> = findings.filter(|finding| finding["check"] == check).cloned().collect();
+        of_it.into_iter().map(|finding| finding["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    // Where chats run is looked at, though nobody chose it.
+    assert_eq!(
+        (find(&hall, "sandbox"), find(&hall, "gateway")),
+        (vec!["ok".to_owned()], vec!["warning".to_owned()])
+    );
+    hall.start().await;
+    until("it is up", || hall.state() == "up");
+    assert_eq!(
+        (find(&hall, "gateway"), hall.run(&["status"]).status.code()),
+        (vec!["ok".to_owned()], Some(0))
+    );
+    hall.server.stall();
+    hall.server.cut();
+    until("it is down", || hall.state() == "down");
+    assert_eq!(
+        (find(&hall, "gateway"), hall.run(&["status"]).status.code()),
+        (vec!["broken".to_owned()], Some(5))
+    );
+    hall.server.recover();
     hall.close().await;
 }
 
