@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use hermes_testkit::discord::Trouble;
 use hermes_testkit::{Step, peers};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -109,6 +110,27 @@ async fn whoever_wants_it_to_end_twice_does_not_wait() {
     // What was under way is gone on with.
     hall.start().await;
     assert_eq!(hall.said(dm, 1).await, ["echo: work"]);
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn a_letter_shows_that_its_answer_cannot_be_delivered() {
+    let hall = Hall::echo().await.open().await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.trouble("POST /channels/*/messages", 1, Trouble::Fail(403));
+    let signs = |message| {
+        hall.server.look(|world| {
+            let signs = &world.messages[&message].reactions;
+            signs.iter().map(|(emoji, _)| emoji.clone()).collect::<Vec<_>>()
+        })
+    };
+    let lost = hall.server.say(hall.ann, dm, "hello");
+    until("it is shown", || signs(lost) == ["❌"]);
+    until("the owner is told", || hall.log().contains("a message cannot be delivered"));
+    let answered = hall.server.say(hall.ann, dm, "again");
+    hall.said(dm, 1).await;
+    until("it is shown", || signs(answered) == ["✅"]);
+    assert_eq!(signs(lost), ["❌"]);
     hall.close().await;
 }
 
