@@ -97,6 +97,9 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     let audit = Audit::open(&logs.join(AUDIT))?;
     let own = Context { home: context.home.clone(), screen: context.screen, loaded: context.reload() };
     let house = Arc::new(ChatHouse::new(Arc::new(own), config.clone(), store.clone())?);
+    if let Some(Failure { message, hints, .. }) = house.trouble() {
+        tracing::warn!("chats cannot be answered yet: {message}; {}", hints.join("; "));
+    }
     let stop = CancellationToken::new();
     let mut state = State::new(home.to_owned());
     let mut channels = JoinSet::new();

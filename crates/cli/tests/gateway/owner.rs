@@ -95,6 +95,17 @@ async fn a_wrong_token_is_told_once_with_its_remedy() {
 }
 
 #[tokio::test]
+async fn a_gateway_without_a_model_says_so_when_it_starts() {
+    let hall = Hall::echo().await;
+    assert!(hall.run(&["config", "unset", "model.default"]).status.success());
+    let hall = hall.open().await;
+    let log = hall.log();
+    assert!(log.contains("chats cannot be answered yet: no model is configured"), "{log}");
+    assert!(log.contains("`hermes config set model.default NAME`"), "{log}");
+    hall.close().await;
+}
+
+#[tokio::test]
 async fn whoever_wants_it_to_end_twice_does_not_wait() {
     let mut hall = Hall::then_echo([runs("c1", "sleep 1000")]).await.open().await;
     let dm = hall.server.dm(hall.ann);
