@@ -125,6 +125,23 @@ async fn whoever_wants_it_to_end_twice_does_not_wait() {
 }
 
 #[tokio::test]
+async fn chats_that_are_gone_are_no_trouble_at_every_start() {
+    let mut hall = Hall::echo().await.open().await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.say(hall.ann, dm, "hello");
+    hall.said(dm, 1).await;
+    hall.kill();
+    hall.server.forget_sessions();
+    hall.server.trouble("GET /channels/*/messages", u32::MAX, Trouble::Fail(404));
+    hall.start().await;
+    let kept = || fs::read_to_string(hall.path("home/logs/agent.log")).unwrap_or_default();
+    until("it was looked at", || kept().contains("a chat on Discord can no longer be read"));
+    assert!(!hall.log().contains(" WARN "), "{}", hall.log());
+    hall.server.clear_troubles();
+    hall.close().await;
+}
+
+#[tokio::test]
 async fn a_letter_shows_that_its_answer_cannot_be_delivered() {
     let hall = Hall::echo().await.open().await;
     let dm = hall.server.dm(hall.ann);
