@@ -99,6 +99,8 @@ struct Account {
     sent: Mutex<Recent<String, post::Sent>>,
     /// The first message of ours that points to another one.
     pointing: Mutex<Recent<(String, String), String>>,
+    /// Messages of ours that a change may be on its way to: until when, and what they are to say.
+    unsure: Mutex<Recent<String, (Instant, String)>>,
     signs: Mutex<Recent<(String, String), Sign>>,
     /// Commands that were told to wait and have heard nothing since.
     waiting: Mutex<Recent<String, ()>>,
@@ -147,6 +149,7 @@ impl Discord {
                 roles: Mutex::new(Recent::new(MARKED)),
                 sent: Mutex::new(Recent::new(SENT)),
                 pointing: Mutex::new(Recent::new(SENT)),
+                unsure: Mutex::new(Recent::new(MARKED)),
                 signs: Mutex::new(Recent::new(MARKED)),
                 waiting: Mutex::new(Recent::new(MARKED)),
             }),
@@ -226,6 +229,10 @@ impl Channel for Discord {
         post: &'a Post,
     ) -> Waiting<'a, Result<(), Undelivered>> {
         Box::pin(self.account.edit(chat, message, post))
+    }
+
+    fn assure<'a>(&'a self, chat: &'a str, message: &'a str, post: &'a Post) -> Waiting<'a, ()> {
+        Box::pin(self.account.assure(chat, message, post))
     }
 
     fn open_thread<'a>(
