@@ -50,7 +50,8 @@ const SENT: usize = 2000;
 /// How Discord takes messages.
 pub const MANNERS: Manners = Manners {
     longest: 2000,
-    unit: Unit::Chars,
+    // Discord itself counts characters; what is between it and us may count as its clients do. This fits either way.
+    unit: Unit::Utf16,
     edits: true,
     buttons: true,
     typing: Duration::from_secs(10),

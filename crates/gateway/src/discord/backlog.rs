@@ -19,7 +19,7 @@ use twilight_model::id::marker::{ChannelMarker, GuildMarker};
 
 use super::arrive::{read, said};
 use super::payload::Message;
-use super::post::{SKEW, snowflake};
+use super::post::{SKEW, snowflake, tells_time};
 use super::rest::{Call, Fault};
 use super::rules::{PlaceKind, Standing, Verdict, judge, listens};
 use super::{Account, Bookmark, lock};
@@ -148,7 +148,7 @@ impl Backlog {
         chats.sort_by_key(|(_, last)| std::cmp::Reverse(*last));
         for (chat, last) in chats.into_iter().take(CHATS) {
             let waits = self.waiting.entry(chat).or_default();
-            waits.since = last.max(floor);
+            waits.since = if tells_time(last) { last.max(floor) } else { last };
             waits.newest = waits.newest.max(last);
             (waits.look, waits.has_letters) = (true, true);
         }

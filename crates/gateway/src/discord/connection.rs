@@ -292,6 +292,10 @@ impl Keeper<'_> {
 
     fn dispatch(&mut self, name: &str, body: &str) -> Option<Event> {
         let account = self.account;
+        // Whoever tells what happens has taken the session up again, whether it says so or not.
+        if name != "READY" && *self.desk.health.borrow() != Health::Up {
+            self.up();
+        }
         match name {
             "READY" => {
                 let ready: Ready = read("a greeting", body)?;
@@ -306,7 +310,6 @@ impl Keeper<'_> {
                 self.up();
                 return Some(Event::Began(ready.guilds.into_iter().map(|guild| guild.id).collect()));
             }
-            "RESUMED" => self.up(),
             "GUILD_CREATE" => {
                 let contents: Contents = read("a server", body)?;
                 let told = Event::Told(contents.guild(), contents.last());
