@@ -6,8 +6,9 @@
 //! | promises | what was said while the connection was away is fetched; nothing is sent twice as far as Discord lets us know |
 //! | cleans up | closes its session when it is told to stop; nothing else is left behind |
 //!
-//! What twilight knows about the gateway is used as it is. The HTTP API is asked by our own requests: twilight's client waits for
-//! every limit as long as it lasts, and cannot ask Discord to refuse a message that was sent before.
+//! What is sent is built with twilight's model. What is heard is read by our own, which asks for less, and the connections are
+//! our own as well. Twilight's client of the HTTP API waits for every limit as long as it lasts, and cannot ask Discord to refuse
+//! a message that was sent before; that of the gateway knows no proxies, and is not free in what it asks for and says of itself.
 
 mod arrive;
 mod backlog;
@@ -20,12 +21,13 @@ mod limits;
 mod payload;
 mod places;
 mod post;
+mod proxy;
 mod recent;
 mod rest;
 mod rules;
 mod settings;
+mod socket;
 mod text;
-mod tunnel;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -40,10 +42,10 @@ use crate::channel::{
 };
 use crate::letter::{Attachment, Interaction, Letter, Platform, Remark, Room};
 use places::Places;
+pub use proxy::Proxy;
 use recent::Recent;
 use rest::Rest;
 pub use settings::{Bots, Channels, CommandSync, Mentions, Override, ReplyTo, Settings, Sight};
-pub use tunnel::Proxy;
 
 /// Messages of ours that are remembered.
 const SENT: usize = 2000;
