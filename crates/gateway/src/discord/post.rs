@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use hermes_types::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ use super::rest::{Call, Fault};
 use super::settings::ReplyTo;
 use super::{Account, lock};
 use crate::channel::{Enclosure, Found, Look, Post, Sign, Undelivered};
+use crate::clock;
 use crate::letter::{Interaction, Letter, Platform, Room, RoomKind};
 
 /// The longest text of a message.
@@ -41,6 +43,8 @@ const FIRST_LOOK: Duration = Duration::from_secs(2);
 pub(super) const SKEW: Duration = Duration::from_secs(120);
 /// The milliseconds since 1970 at which Discord's ids begin.
 const EPOCH: u64 = 1_420_070_400_000;
+/// How many milliseconds Discord had ids and nobody had bots.
+const FIRST_YEAR: u64 = 365 * 24 * 3_600 * 1000;
 
 /// A message of ours.
 #[derive(Debug, Clone)]
@@ -130,8 +134,9 @@ impl Account {
         // An answer is later than its question, whatever the clocks say.
         let question: Option<u64> = post.reply_to.as_ref().and_then(|id| id.parse().ok());
         let after = match (tried, question) {
-            (Some(tried), question) => snowflake(tried - SKEW).max(question.unwrap_or_default()),
-            (None, Some(question)) => question,
+            (Some(tried), Some(question)) if tells_time(question) => snowflake(tried - SKEW).max(question),
+            (Some(tried), None) => snowflake(tried - SKEW),
+            (_, Some(question)) => question,
             (None, None) => snowflake(SystemTime::now() - UNREMEMBERED),
         };
         if self.is_forum(channel) {
@@ -411,9 +416,17 @@ pub(super) fn snowflake(at: SystemTime) -> u64 {
     u64::try_from(since).unwrap_or_default().saturating_sub(EPOCH) << 22
 }
 
-/// The seconds since 1970 at which an id was made.
-pub(super) fn made_at(id: u64) -> u64 {
-    ((id >> 22) + EPOCH) / 1000
+/// When an id was made; now, where it does not tell.
+pub(super) fn made_at(id: u64) -> Timestamp {
+    match tells_time(id) {
+        true => Timestamp::from_seconds(((id >> 22) + EPOCH) / 1000),
+        false => clock::now(),
+    }
+}
+
+/// Whether an id is one of Discord's own: other servers may just count.
+pub(super) fn tells_time(id: u64) -> bool {
+    id >> 22 > FIRST_YEAR
 }
 
 /// An id of the platform.
@@ -439,7 +452,8 @@ mod tests {
     #[test]
     fn ids_tell_their_time() {
         let at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        assert_eq!(made_at(snowflake(at)), 1_700_000_000);
+        assert_eq!(made_at(snowflake(at)), Timestamp::from_seconds(1_700_000_000));
+        assert!(tells_time(snowflake(at)) && !tells_time(1001));
         assert_eq!(snowflake(UNIX_EPOCH), 0);
     }
 }
