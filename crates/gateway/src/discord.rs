@@ -6,8 +6,9 @@
 //! | promises | what was said while the connection was away is fetched; nothing is sent twice as far as Discord lets us know |
 //! | cleans up | closes its session when it is told to stop; nothing else is left behind |
 //!
-//! What twilight knows about the gateway is used as it is. The HTTP API is asked by our own requests: twilight's client waits for
-//! every limit as long as it lasts, and cannot ask Discord to refuse a message that was sent before.
+//! What is sent is built with twilight's model. What is heard is read by our own, which asks for less, and the connections are
+//! our own as well. Twilight's client of the HTTP API waits for every limit as long as it lasts, and cannot ask Discord to refuse
+//! a message that was sent before; that of the gateway knows no proxies, and is not free in what it asks for and says of itself.
 
 mod arrive;
 mod backlog;
@@ -20,12 +21,13 @@ mod limits;
 mod payload;
 mod places;
 mod post;
+mod proxy;
 mod recent;
 mod rest;
 mod rules;
 mod settings;
+mod socket;
 mod text;
-mod tunnel;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -39,17 +41,18 @@ use crate::channel::{
 };
 use crate::letter::{Attachment, Interaction, Letter, Platform, Remark, Room};
 use places::Places;
+pub use proxy::Proxy;
 use recent::Recent;
 use rest::Rest;
 pub use settings::{Bots, Channels, CommandSync, Mentions, Override, ReplyTo, Settings, Sight};
-pub use tunnel::Proxy;
 
 /// Messages of ours that are remembered.
 const SENT: usize = 2000;
 /// How Discord takes messages.
 pub const MANNERS: Manners = Manners {
     longest: 2000,
-    unit: Unit::Chars,
+    // Discord itself counts characters; what is between it and us may count as its clients do. This fits either way.
+    unit: Unit::Utf16,
     edits: true,
     buttons: true,
     typing: Duration::from_secs(10),
@@ -99,6 +102,8 @@ struct Account {
     sent: Mutex<Recent<String, post::Sent>>,
     /// The first message of ours that points to another one.
     pointing: Mutex<Recent<(String, String), String>>,
+    /// Messages of ours that a change may be on its way to: until when, and what they are to say.
+    unsure: Mutex<Recent<String, (Instant, String)>>,
     signs: Mutex<Recent<(String, String), Sign>>,
     /// Commands that were told to wait and have heard nothing since.
     waiting: Mutex<Recent<String, ()>>,
@@ -147,6 +152,7 @@ impl Discord {
                 roles: Mutex::new(Recent::new(MARKED)),
                 sent: Mutex::new(Recent::new(SENT)),
                 pointing: Mutex::new(Recent::new(SENT)),
+                unsure: Mutex::new(Recent::new(MARKED)),
                 signs: Mutex::new(Recent::new(MARKED)),
                 waiting: Mutex::new(Recent::new(MARKED)),
             }),
@@ -226,6 +232,10 @@ impl Channel for Discord {
         post: &'a Post,
     ) -> Waiting<'a, Result<(), Undelivered>> {
         Box::pin(self.account.edit(chat, message, post))
+    }
+
+    fn assure<'a>(&'a self, chat: &'a str, message: &'a str, post: &'a Post) -> Waiting<'a, ()> {
+        Box::pin(self.account.assure(chat, message, post))
     }
 
     fn open_thread<'a>(

@@ -16,6 +16,7 @@ use crate::audit::Audit;
 use crate::beside::Beside;
 use crate::channel::{Arrival, Channel, Desk, Health, Incoming, Post, Sign, Unfit, Waiting};
 use crate::clock::now;
+use crate::command::Command;
 use crate::depot::{self, Depot};
 use crate::house::House;
 use crate::key::{Sharing, session_key};
@@ -42,8 +43,6 @@ const DRAIN: Duration = Duration::from_secs(30);
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long to wait before the store is asked again after it failed.
 pub(crate) const STORE_PAUSE: Duration = Duration::from_secs(1);
-/// What was written longer ago than this was not written too fast, whatever else comes with it.
-const PAST: u64 = 60;
 /// How often it is looked whether it was.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -164,7 +163,7 @@ impl Gateway {
         // What was answered meanwhile is delivered too, if that can be done soon.
         let delivered = async {
             let word = self.shared.channel.platform().word();
-            while self.shared.store.undelivered(word).await.is_ok_and(|parts| !parts.is_empty()) {
+            while self.shared.store.undelivered(word, Vec::new()).await.is_ok_and(|parts| !parts.is_empty()) {
                 tokio::time::sleep(LOOK).await;
             }
         };
@@ -251,8 +250,11 @@ impl Gateway {
         let key = shared.key(&letter);
         let person = letter.room.platform.person(&letter.sender.id);
         shared.audit.note("letter", &json!({ "person": person, "session": key, "message": letter.message }));
-        let is_past = now().seconds().saturating_sub(letter.sent.seconds()) > PAST;
-        let taken = if is_past { Ok(()) } else { self.limiter.take(&person) };
+        // What ends or answers something is heard from whoever says too much, too.
+        let taken = match Command::read(&letter) {
+            Some(Command::Stop(_) | Command::Approve { .. } | Command::Deny { .. }) => Ok(()),
+            _ => self.limiter.take(&person, letter.sent),
+        };
         match taken {
             Ok(()) => shared.give(&key, shared.item(id, letter, tier, None)).await,
             Err(wait) => {

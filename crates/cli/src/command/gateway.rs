@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use hermes_gateway::limit::Pace;
 use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Reset, Rules, Sharing, Showing};
+use hermes_store::Store;
+use hermes_types::Timestamp;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Context;
 use crate::args::GatewayAction;
+use crate::ask::now;
 use crate::command::config::settings;
 use crate::config::file::make_home;
 use crate::config::keys::{BusyInput, Config, ResetMode};
@@ -35,6 +38,8 @@ use state::State;
 const LOCK: &str = "gateway.lock";
 /// How long a gateway that was killed may take to be gone.
 const GONE: Duration = Duration::from_secs(1);
+/// How often conversations of long ago are removed.
+const DAY: Duration = Duration::from_secs(86_400);
 /// How often it is looked whether it is.
 const LOOK: Duration = Duration::from_millis(20);
 /// What happened, by whom.
@@ -115,6 +120,10 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
         channels.spawn(async move { (platform, gateway.run(health, stop).await) });
     }
     let reaper = house.reap()?;
+    let pruning = config.sessions.auto_prune.then(|| {
+        let kept = config.sessions.retention_days.saturating_mul(DAY.as_secs());
+        tokio::spawn(prune_daily(store.clone(), kept))
+    });
     tracing::info!("serving chats; commands run on {}", house::backend(config));
     let mut unfit = None;
     let mut ending = Ending::Over;
@@ -158,6 +167,9 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     // The last word of a platform may have come with its end.
     state.tell();
     state.remove();
+    if let Some(pruning) = pruning {
+        pruning.abort();
+    }
     if let Err(error) = reaper.finish().await {
         tracing::warn!(%error, "leftovers of places could not be removed");
     }
@@ -165,6 +177,23 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     match unfit {
         Some(failure) => Err(failure),
         None => Ok(ending),
+    }
+}
+
+/// Removes conversations that nobody went on with for so many seconds.
+async fn prune_daily(store: Store, kept: u64) {
+    loop {
+        let now = now();
+        let before = Timestamp::from_seconds(now.seconds().saturating_sub(kept));
+        let pruned = match store.retire(before, now).await {
+            Ok(_) => store.prune(before).await,
+            Err(error) => Err(error),
+        };
+        match pruned {
+            Ok(pruned) => tracing::info!(removed = pruned.sessions, "conversations of long ago are removed"),
+            Err(error) => tracing::warn!(%error, "conversations of long ago cannot be removed"),
+        }
+        tokio::time::sleep(DAY).await;
     }
 }
 

@@ -606,6 +606,16 @@ section! {
 }
 
 section! {
+    /// Conversations that are kept.
+    Sessions "sessions." {
+        /// Whether the gateway removes, once a day, conversations that nobody went on with for long.
+        auto_prune: bool = false, "HERMES_SESSIONS_AUTO_PRUNE";
+        /// After how many days.
+        retention_days: u64 = 90, "HERMES_SESSIONS_RETENTION_DAYS", at_least 1;
+    }
+}
+
+section! {
     /// The log file in the home.
     Logging "logging." {
         /// How much is written: error, warn, info, debug or trace.
@@ -680,6 +690,7 @@ config! {
     display: Display,
     display_discord: DisplayDiscord,
     streaming: Streaming,
+    sessions: Sessions,
     logging: Logging,
     skills: Skills,
     general: General,

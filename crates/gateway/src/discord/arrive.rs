@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hermes_types::Timestamp;
 use reqwest::Method;
 use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot};
@@ -389,7 +388,7 @@ fn incoming(call: &Interaction, place: &Place) -> Option<Incoming> {
             room,
             sender,
             message: interaction.id.clone(),
-            sent: Timestamp::from_seconds(made_at(call.id.get())),
+            sent: made_at(call.id.get()),
             text,
             files: Vec::new(),
             quote: None,

@@ -27,7 +27,7 @@ use twilight_model::util::Timestamp;
 use super::arrive::{read, said};
 use super::payload::Message;
 use super::places::Known;
-use super::post::{SKEW, made_at, snowflake};
+use super::post::{SKEW, made_at, snowflake, tells_time};
 use super::rest::{Call, Fault};
 use super::rules::{PlaceKind, Standing, Verdict, judge, listens};
 use super::{Account, Bookmark, lock};
@@ -203,7 +203,11 @@ impl Backlog {
         for (chat, last) in lock(&self.account.last).iter() {
             let waits = self.waiting.entry(chat.clone()).or_default();
             // A letter that is later than what was surely heard does not tell that all before it was heard.
-            let since = if heard > 0 && *last > heard { floor } else { floor.max(*last) };
+            let since = match *last {
+                last if !tells_time(last) => last,
+                last if heard > 0 && last > heard => floor,
+                last => floor.max(last),
+            };
             waits.since = waits.since.max(since);
             waits.newest = waits.newest.max(*last);
             waits.look = true;
@@ -520,7 +524,8 @@ impl Account {
             let times = listed.threads.iter().map(|shelved| shelved.thread_metadata.archive_timestamp);
             let oldest = times.min_by_key(|at| at.as_micros());
             found.extend(listed.threads.into_iter().map(|shelved| shelved.known));
-            let is_later = |at: &Timestamp| u64::try_from(at.as_secs()).is_ok_and(|at| at >= made_at(since));
+            let is_later =
+                |at: &Timestamp| u64::try_from(at.as_secs()).is_ok_and(|at| at >= made_at(since).seconds());
             let Some(oldest) = oldest.filter(is_later).filter(|_| listed.has_more) else { break };
             let time = oldest.iso_8601().to_string();
             let next = format!("&before={}", utf8_percent_encode(&time, NON_ALPHANUMERIC));

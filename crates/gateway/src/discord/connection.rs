@@ -4,18 +4,17 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use twilight_gateway::error::ReceiveMessageErrorType;
-use twilight_gateway::queue::InMemoryQueue;
-use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Session, Shard, ShardId, ShardState};
-use twilight_model::gateway::{CloseCode, OpCode};
+use twilight_model::gateway::{CloseCode, Intents, OpCode};
 
 use super::arrive::{self, Answering, Event, read};
-use super::payload::{Interaction, Message as Written, Ready};
+use super::payload::{Interaction, Message, Ready};
 use super::places::Contents;
-use super::tunnel::Tunnel;
+use super::socket::{Heard, Socket};
 use super::{Account, Bookmark, Me, lock, rest};
 use crate::channel::{Desk, Health, Unfit};
 
@@ -32,13 +31,13 @@ const WAITING: usize = 1000;
 const GREETING: Duration = Duration::from_secs(15);
 /// The longest between two tries to connect.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The longest a connection takes to close.
-const FAREWELL: Duration = Duration::from_secs(2);
-
-/// How a connection is closed that ended without a word.
-const UNSAID: u16 = 1006;
+/// How often a session may be begun.
+const BEGINS: Duration = Duration::from_secs(5);
 
 const DISPATCH: u8 = OpCode::Dispatch as u8;
+const HEARTBEAT: u8 = OpCode::Heartbeat as u8;
+const IDENTIFY: u8 = OpCode::Identify as u8;
+const RESUME: u8 = OpCode::Resume as u8;
 const RECONNECT: u8 = OpCode::Reconnect as u8;
 const INVALID_SESSION: u8 = OpCode::InvalidSession as u8;
 const HELLO: u8 = OpCode::Hello as u8;
@@ -68,38 +67,43 @@ enum End {
     Unfit(Unfit),
     /// It was lost.
     Lost(String),
+    /// The gateway wants another one.
+    Another,
     /// Its session is over, and a new one is to be begun.
     Over,
 }
 
-/// What became of something that the gateway said.
-enum Taken {
-    /// It was heard.
-    Heard,
-    /// Nobody wants it any more.
-    Unwanted,
-    /// It was that the session is over.
-    Over,
+/// A session that can be gone on with.
+struct Session {
+    id: String,
+    /// Where, if not where all begin.
+    url: Option<String>,
+    /// The last thing that was told in it.
+    sequence: u64,
 }
 
 /// Stays connected until it is told to stop.
 pub(super) async fn run(account: &Arc<Account>, desk: Desk, stop: CancellationToken) -> Result<(), Unfit> {
-    // Where there are none, twilight does not give an error.
     rest::roots().map_err(|why| Unfit { why, remedy: "install the package ca-certificates".to_owned() })?;
-    // An error says that there is one already.
-    rustls::crypto::ring::default_provider().install_default().ok();
     desk.health.send_replace(Health::Connecting);
-    let tunnel = match &account.settings.proxy {
-        Some(proxy) => {
-            let opened = Tunnel::open(proxy.clone()).await;
-            Some(opened.map_err(|why| Unfit { why, remedy: "look at discord.proxy".to_owned() })?)
-        }
-        None => None,
-    };
     let (sender, events) = mpsc::channel(WAITING);
     let bookmark = account.bookmark.clone();
-    let keeper =
-        Keeper { account, desk: &desk, tunnel, events: sender, stop, failures: 0, pace: GREETING, bookmark };
+    let session = bookmark.as_ref().map(|bookmark| Session {
+        id: bookmark.session.clone(),
+        url: bookmark.url.clone(),
+        sequence: bookmark.sequence,
+    });
+    let keeper = Keeper {
+        account,
+        desk: &desk,
+        events: sender,
+        stop,
+        failures: 0,
+        pace: GREETING,
+        bookmark,
+        session,
+        begun: None,
+    };
     tokio::select! {
         end = keeper.stay() => end,
         () = arrive::work(account, &desk, events) => Ok(()),
@@ -110,8 +114,6 @@ pub(super) async fn run(account: &Arc<Account>, desk: Desk, stop: CancellationTo
 struct Keeper<'a> {
     account: &'a Arc<Account>,
     desk: &'a Desk,
-    /// The way through a proxy.
-    tunnel: Option<Tunnel>,
     events: mpsc::Sender<(Event, Option<Bookmark>)>,
     stop: CancellationToken,
     /// How often connecting failed in a row.
@@ -120,182 +122,172 @@ struct Keeper<'a> {
     pace: Duration,
     /// How far the platform was heard.
     bookmark: Option<Bookmark>,
+    session: Option<Session>,
+    /// When a session was begun.
+    begun: Option<Instant>,
 }
 
 impl Keeper<'_> {
     async fn stay(mut self) -> Result<(), Unfit> {
-        // One queue for all connections: Discord takes one greeting in five seconds.
-        let queue = InMemoryQueue::default();
-        let mut first = self.config(&queue);
-        if let Some(bookmark) = &self.bookmark {
-            let session = Session::new(bookmark.sequence, bookmark.session.clone());
-            first = first.session(session);
-            if let Some(url) = &bookmark.url {
-                first = first.resume_url(self.way(url));
-            }
-        }
-        let mut shard = Shard::with_config(ShardId::ONE, first.build());
         loop {
-            let end = self.listen(&mut shard).await;
-            match end {
-                End::Stopped => {
-                    self.leave(&mut shard).await;
-                    return Ok(());
-                }
+            let goes_on = match self.connect().await {
+                End::Stopped => return Ok(()),
                 End::Unfit(unfit) => {
                     self.desk.health.send_replace(Health::Down { why: unfit.why.clone() });
                     return Err(unfit);
                 }
-                End::Lost(why) => self.down(why),
-                End::Over => {
-                    // The old connection goes first: nobody would keep it alive while the platform wants some seconds of peace.
-                    shard = Shard::with_config(ShardId::ONE, self.config(&queue).build());
-                    let wait = Duration::from_secs(1).mul_f64(1.0 + 4.0 * fastrand::f64());
-                    if !self.sleep(wait).await {
-                        return Ok(());
-                    }
-                    continue;
+                End::Lost(why) => {
+                    self.down(why);
+                    self.rest().await
                 }
-            }
-            let mut next = self.config(&queue);
-            if let Some(session) = shard.session() {
-                next = next.session(Session::new(session.sequence(), session.id().to_owned()));
-            }
-            if let Some(url) = shard.resume_url() {
-                next = next.resume_url(self.way(url));
-            }
-            shard = Shard::with_config(ShardId::ONE, next.build());
-            if !self.rest().await {
+                End::Another => {
+                    self.desk.health.send_replace(Health::Connecting);
+                    self.rest().await
+                }
+                End::Over => {
+                    self.session = None;
+                    self.desk.health.send_replace(Health::Connecting);
+                    // The platform wants some seconds of peace.
+                    self.sleep(Duration::from_secs(1).mul_f64(1.0 + 4.0 * fastrand::f64())).await
+                }
+            };
+            if !goes_on {
                 return Ok(());
             }
         }
     }
 
-    fn config(&self, queue: &InMemoryQueue) -> ConfigBuilder {
+    /// Connects, and listens until the connection has to be made anew.
+    async fn connect(&mut self) -> End {
         let settings = &self.account.settings;
-        let token = rest::bare(settings.token.expose()).to_owned();
-        let config = ConfigBuilder::new(token, INTENTS).queue(queue.clone());
-        match (&settings.gateway_url, &self.tunnel) {
-            (None, None) => config,
-            (url, _) => config.proxy_url(self.way(url.as_deref().unwrap_or(DISCORD))),
+        if self.session.is_none()
+            && let Some(begun) = self.begun
+            && !self.sleep((begun + BEGINS).saturating_duration_since(Instant::now())).await
+        {
+            return End::Stopped;
         }
+        let start = settings.gateway_url.as_deref().unwrap_or(DISCORD);
+        let url = self.session.as_ref().and_then(|session| session.url.as_deref());
+        let stop = self.stop.clone();
+        let connected = tokio::select! {
+            biased;
+            () = stop.cancelled() => return End::Stopped,
+            connected = Socket::connect(url.unwrap_or(start), settings.proxy.as_ref()) => connected,
+        };
+        let mut socket = match connected {
+            Ok(socket) => socket,
+            Err(why) => {
+                // A session can be gone on with where all begin, too.
+                if let Some(session) = &mut self.session {
+                    session.url = None;
+                }
+                return End::Lost(match &settings.proxy {
+                    Some(_) => format!("the proxy does not get through: {why}"),
+                    None => format!("Discord cannot be reached: {why}"),
+                });
+            }
+        };
+        let end = self.listen(&mut socket).await;
+        match end {
+            // Who closed it or was cut off hears nothing more.
+            End::Lost(_) | End::Unfit(_) => drop(socket),
+            End::Stopped => socket.leave().await,
+            // What is still to be done need not wait for it.
+            End::Another | End::Over => drop(tokio::spawn(socket.leave())),
+        }
+        end
     }
 
-    /// The address that a server is connected to by.
-    fn way(&self, url: &str) -> String {
-        let url = url.trim_end_matches('/');
-        self.tunnel.as_ref().map_or_else(|| url.to_owned(), |tunnel| tunnel.through(url))
-    }
-
-    /// Whether the next thing twilight does is to connect again, which goes around a proxy.
-    fn must_rejoin(&self, shard: &Shard) -> bool {
-        self.tunnel.is_some() && matches!(shard.state(), ShardState::Disconnected { .. })
-    }
-
-    /// Why nothing gets through, as far as that is known better here.
-    fn trouble(&self, seen: String) -> String {
-        self.tunnel.as_ref().and_then(Tunnel::trouble).unwrap_or(seen)
-    }
-
-    /// Listens until the connection has to be made anew.
-    async fn listen(&mut self, shard: &mut Shard) -> End {
+    async fn listen(&mut self, socket: &mut Socket) -> End {
         self.pace = GREETING;
         loop {
             let stop = self.stop.clone();
             let next = tokio::select! {
                 biased;
                 () = stop.cancelled() => return End::Stopped,
-                next = tokio::time::timeout(self.pace, futures_util::StreamExt::next(shard)) => next,
+                next = tokio::time::timeout(self.pace, socket.next()) => next,
             };
-            match next {
-                Err(_) => return End::Lost("Discord fell silent".to_owned()),
-                Ok(None) => return End::Lost("the connection ended".to_owned()),
-                Ok(Some(Ok(Message::Text(text)))) => {
-                    match self.take(&text).await {
-                        Taken::Heard => {}
-                        Taken::Unwanted => return End::Stopped,
-                        Taken::Over => return End::Over,
-                    }
-                    if self.must_rejoin(shard) {
-                        return End::Lost("Discord wants a new connection".to_owned());
-                    }
-                }
-                Ok(Some(Ok(Message::Close(frame)))) => {
-                    if let Some(unfit) = frame.as_ref().and_then(|frame| hopeless(frame.code)) {
-                        return End::Unfit(unfit);
-                    }
-                    let why = match frame {
-                        Some(frame) if frame.code != UNSAID => {
-                            let reason = format!("{} {}", frame.code, frame.reason);
-                            format!("Discord closed the connection ({})", reason.trim_end())
-                        }
-                        _ => "the connection was lost".to_owned(),
-                    };
-                    if self.must_rejoin(shard) {
-                        return End::Lost(self.trouble(why));
-                    }
-                    self.down(why);
-                    self.pace = GREETING;
-                    if !self.rest().await {
-                        return End::Stopped;
-                    }
-                }
-                Ok(Some(Err(error))) => match error.kind() {
-                    ReceiveMessageErrorType::Reconnect => {
-                        return End::Lost(self.trouble(unreachable(&error)));
-                    }
-                    _ if self.must_rejoin(shard) => return End::Lost(unreachable(&error)),
-                    // A session whose end twilight does not know how to bridge is a session nevertheless.
-                    ReceiveMessageErrorType::Deserializing { event } => match self.take(event).await {
-                        Taken::Heard => {}
-                        Taken::Unwanted => return End::Stopped,
-                        Taken::Over => return End::Over,
-                    },
-                    kind => tracing::warn!(?kind, "Discord said something that cannot be read"),
-                },
+            let ended = match next {
+                Err(_) => Some(End::Lost("Discord fell silent".to_owned())),
+                Ok(Heard::Text(text)) => self.take(socket, &text).await,
+                Ok(Heard::Closed { code, reason }) => Some(match hopeless(code) {
+                    Some(unfit) => End::Unfit(unfit),
+                    None => End::Lost(format!(
+                        "Discord closed the connection ({})",
+                        format!("{code} {reason}").trim_end()
+                    )),
+                }),
+                Ok(Heard::Gone(why)) => Some(End::Lost(why)),
+            };
+            if let Some(end) = ended {
+                return end;
             }
         }
     }
 
-    /// Takes what the gateway says.
-    async fn take(&mut self, text: &str) -> Taken {
-        let Some(envelope) = read::<Envelope<'_>>("an event", text) else { return Taken::Heard };
+    /// Takes what the gateway says. Gives how the connection ends, if that ends it.
+    async fn take(&mut self, socket: &mut Socket, text: &str) -> Option<End> {
+        let envelope = read::<Envelope<'_>>("an event", text)?;
         let body = envelope.d.map(RawValue::get).unwrap_or("null");
         match envelope.op {
             HELLO => {
-                if let Some(hello) = read::<Hello>("a greeting", body) {
-                    // Twilight notices by itself when a heartbeat has no answer until the next one.
-                    self.pace = Duration::from_millis(hello.heartbeat_interval) * 2 + Duration::from_secs(1);
-                }
+                let hello = read::<Hello>("a greeting", body)?;
+                let every = Duration::from_millis(hello.heartbeat_interval);
+                // Whether it answers is noticed sooner; this is for when nothing gets through.
+                self.pace = every * 2 + Duration::from_secs(1);
+                socket.keep_alive(every);
+                return self.greet(socket).await.err().map(End::Lost);
             }
-            RECONNECT | INVALID_SESSION => {
-                self.pace = GREETING;
-                self.desk.health.send_replace(Health::Connecting);
-                if envelope.op == INVALID_SESSION && body != "true" {
-                    return Taken::Over;
-                }
-            }
-            _ => {}
+            HEARTBEAT => return socket.tell_alive().await.err().map(End::Lost),
+            RECONNECT => return Some(End::Another),
+            INVALID_SESSION if body == "true" => return Some(End::Another),
+            INVALID_SESSION => return Some(End::Over),
+            DISPATCH => {}
+            _ => return None,
         }
-        let Some(event) =
-            envelope.t.filter(|_| envelope.op == DISPATCH).and_then(|name| self.dispatch(&name, body))
-        else {
-            return Taken::Heard;
-        };
+        socket.sequence = envelope.s.or(socket.sequence);
+        let event = self.dispatch(&envelope.t?, body);
+        if let (Some(session), Some(sequence)) = (&mut self.session, envelope.s) {
+            session.sequence = sequence;
+        }
+        let event = event?;
         if let (Some(bookmark), Some(sequence)) = (&mut self.bookmark, envelope.s) {
             bookmark.sequence = sequence;
         }
         tokio::select! {
-            () = self.stop.cancelled() => Taken::Unwanted,
+            () = self.stop.cancelled() => Some(End::Stopped),
             sent = self.events.send((event, self.bookmark.clone())) => match sent {
-                Ok(()) => Taken::Heard,
-                Err(_) => Taken::Unwanted,
+                Ok(()) => None,
+                Err(_) => Some(End::Stopped),
             },
         }
     }
 
+    /// Begins a session, or goes on with one.
+    async fn greet(&mut self, socket: &mut Socket) -> Result<(), String> {
+        let token = rest::bare(self.account.settings.token.expose());
+        let greeting = match &self.session {
+            Some(session) => {
+                socket.sequence = Some(session.sequence);
+                let seq = session.sequence;
+                json!({"op": RESUME, "d": {"token": token, "session_id": session.id, "seq": seq}})
+            }
+            None => {
+                self.begun = Some(Instant::now());
+                let properties = json!({"os": std::env::consts::OS, "browser": "hermes", "device": "hermes"});
+                let intents = INTENTS.bits();
+                json!({"op": IDENTIFY, "d": {"token": token, "intents": intents, "properties": properties}})
+            }
+        };
+        socket.say(&greeting).await
+    }
+
     fn dispatch(&mut self, name: &str, body: &str) -> Option<Event> {
         let account = self.account;
+        // Whoever tells what happens has taken the session up again, whether it says so or not.
+        if name != "READY" && *self.desk.health.borrow() != Health::Up {
+            self.up();
+        }
         match name {
             "READY" => {
                 let ready: Ready = read("a greeting", body)?;
@@ -306,11 +298,11 @@ impl Keeper<'_> {
                 let me = Me { user, application };
                 *account.me.write().unwrap_or_else(PoisonError::into_inner) = Some(me.clone());
                 let (session, url) = (ready.session_id, ready.resume_gateway_url);
+                self.session = Some(Session { id: session.clone(), url: url.clone(), sequence: 0 });
                 self.bookmark = Some(Bookmark { session, url, sequence: 0, heard: 0, me });
                 self.up();
                 return Some(Event::Began(ready.guilds.into_iter().map(|guild| guild.id).collect()));
             }
-            "RESUMED" => self.up(),
             "GUILD_CREATE" => {
                 let contents: Contents = read("a server", body)?;
                 let told = Event::Told(contents.guild(), contents.last(), contents.halls());
@@ -323,7 +315,7 @@ impl Keeper<'_> {
             }
             "CHANNEL_DELETE" | "THREAD_DELETE" => lock(&account.places).forget(&read("a channel", body)?),
             "MESSAGE_CREATE" => {
-                let message: Box<Written> = read("a message", body)?;
+                let message: Box<Message> = read("a message", body)?;
                 if account.me().is_some_and(|me| me.user == message.author.id.to_string()) {
                     if let Some(nonce) = &message.nonce {
                         account.heard(nonce, &message.id.to_string());
@@ -368,25 +360,6 @@ impl Keeper<'_> {
             () = tokio::time::sleep(wait) => true,
         }
     }
-
-    /// Leaves in a way that lets whoever comes next hear what was said meanwhile.
-    async fn leave(&self, shard: &mut Shard) {
-        if self.tunnel.is_some() {
-            // Without a word the session stays as well, and nothing connects again.
-            return;
-        }
-        shard.close(CloseFrame::RESUME);
-        let closed = async {
-            while let Some(Ok(Message::Text(_))) = futures_util::StreamExt::next(shard).await {
-                // It would connect again by itself.
-                if !matches!(shard.state(), ShardState::Disconnected { .. }) {
-                    break;
-                }
-            }
-        };
-        // Whoever does not answer is left without a word.
-        tokio::time::timeout(FAREWELL, closed).await.ok();
-    }
 }
 
 /// How long to wait after so many failures: at once, then twice as long each time, and never two bots at the same moment.
@@ -395,10 +368,6 @@ fn pause(failures: u32, chance: f64) -> Duration {
         0 => Duration::ZERO,
         _ => Duration::from_secs(1 << failures.min(10)).min(LONGEST).mul_f64(0.5 + chance / 2.0),
     }
-}
-
-fn unreachable(error: &twilight_gateway::error::ReceiveMessageError) -> String {
-    format!("Discord cannot be reached: {}", super::deepest(error))
 }
 
 /// What is wrong when trying again cannot help.

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::fs::File;
 
 use super::limits::{Limits, Notice, Route};
-use super::tunnel::Proxy;
+use super::proxy::Proxy;
 use crate::channel::Undelivered;
 
 /// Where Discord's own API is.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hermes_types::Secret;
 
-use super::tunnel::Proxy;
+use super::proxy::Proxy;
 
 /// What an owner chose.
 #[derive(Debug, Clone)]

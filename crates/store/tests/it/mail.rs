@@ -91,3 +91,28 @@ async fn what_was_done_long_ago_is_forgotten_but_for_the_last_letter_of_each_cha
     assert!(!store.is_received("discord", "0601", "a").await.unwrap());
     assert_eq!(store.forget_mail(at(50)).await.unwrap(), 0);
 }
+
+#[tokio::test]
+async fn however_much_waits_in_one_chat_what_waits_in_others_is_seen() {
+    let home = Home::new();
+    let store = home.store().await;
+    let part = |chat: &str| NewPart {
+        platform: "discord".to_owned(),
+        chat: chat.to_owned(),
+        key: SessionKey::new("k"),
+        mark: None,
+        body: json!({}),
+    };
+    let mut parts = vec![part("stuck"); 1_100];
+    parts.push(part("free"));
+    store.reply(vec![], parts, at(1)).await.unwrap();
+    let chats = async |without: &[&str]| -> Vec<String> {
+        let without = without.iter().map(|chat| (*chat).to_owned()).collect();
+        let mut chats: Vec<_> =
+            store.undelivered("discord", without).await.unwrap().into_iter().map(|part| part.chat).collect();
+        chats.dedup();
+        chats
+    };
+    assert_eq!(chats(&[]).await, ["stuck"]);
+    assert_eq!(chats(&["stuck"]).await, ["free"]);
+}
