@@ -31,6 +31,20 @@ async fn commands_of_chats_run_in_containers_where_that_is_chosen() {
 }
 
 #[tokio::test]
+async fn where_no_command_can_run_the_start_is_refused_with_what_else_there_is() {
+    let hall = Hall::echo().await.tell("DOCKER_HOST", "unix:///nowhere/docker.sock");
+    hall.configure("gateway.terminal_backend", "docker");
+    let refused = hall.run(&["gateway", "run"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(5), "{said}");
+    let offered: Vec<bool> = ["sandbox", "docker", "local"]
+        .map(|word| said.contains(&format!("`hermes config set gateway.terminal_backend {word}`")))
+        .into();
+    assert_eq!(offered, [true, false, true], "{said}");
+    hall.close().await;
+}
+
+#[tokio::test]
 async fn the_owner_sees_when_it_is_up_and_why_it_is_not() {
     let mut hall = Hall::echo().await.open().await;
     until("it says that it is up", || hall.log().contains("discord is up"));
