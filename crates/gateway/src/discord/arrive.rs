@@ -219,7 +219,10 @@ impl Clerk<'_> {
         if message.author.id.to_string() == me.user {
             return Ok(());
         }
-        let Some(place) = account.place(&message).await else { return Ok(()) };
+        let Some(place) = account.place(&message).await else {
+            self.backlog.put_off(&message);
+            return Ok(());
+        };
         let number = message.id.get();
         let chat = place.id.clone();
         let standing = Standing {

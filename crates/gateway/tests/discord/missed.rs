@@ -245,3 +245,23 @@ async fn threads_that_were_archived_meanwhile_are_looked_through() {
     bed.nothing().await;
     bed.end().await;
 }
+
+#[tokio::test]
+async fn a_message_from_a_place_that_nobody_knows_yet_is_heard_later() {
+    let world = world(wide()).await;
+    let server = &world.server;
+    let thread = server.thread(world.ann, world.room, None, "a thread");
+    // It is told to nobody who comes now.
+    server.archive(thread);
+    let settings = settings(server);
+    let mut bed = Bed::start(world, settings, Past::default());
+    bed.until(|health| *health == Health::Up).await;
+    bed.nothing().await;
+    bed.server.trouble(&format!("GET /channels/{thread}"), 1, Trouble::Fail(404));
+    bed.server.say(bed.ann, thread, &bed.call("one"));
+    bed.server.say(bed.ann, thread, &bed.call("two"));
+    assert_eq!(bed.letter().await.text, "one");
+    assert_eq!(bed.letter().await.text, "two");
+    bed.nothing().await;
+    bed.end().await;
+}
