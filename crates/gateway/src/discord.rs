@@ -17,6 +17,7 @@ mod fetch;
 mod forum;
 mod history;
 mod limits;
+mod payload;
 mod places;
 mod post;
 mod recent;
@@ -109,7 +110,8 @@ struct Account {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Bookmark {
     session: String,
-    url: String,
+    /// Where it is gone on with; nothing where all sessions begin.
+    url: Option<String>,
     sequence: u64,
     /// The last message that was heard.
     #[serde(default)]

@@ -8,6 +8,7 @@ mod chaos;
 mod disk;
 mod hall;
 mod media;
+mod owner;
 mod places;
 mod questions;
 mod rules;

@@ -9,18 +9,15 @@ use reqwest::Method;
 use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use twilight_model::application::interaction::{Interaction, InteractionData};
-use twilight_model::channel::message::{Mention, MessageFlags};
-use twilight_model::channel::{Attachment as File, Message};
-use twilight_model::guild::PartialMember;
+use twilight_model::channel::message::MessageFlags;
 use twilight_model::http::interaction::{
     InteractionResponse, InteractionResponseData, InteractionResponseType,
 };
 use twilight_model::id::Id;
-use twilight_model::id::marker::{ChannelMarker, GuildMarker, RoleMarker};
-use twilight_model::user::User;
+use twilight_model::id::marker::{ChannelMarker, GuildMarker};
 
 use super::backlog::{Backlog, Missed};
+use super::payload::{Deed, File, Interaction, Member, Message, User};
 use super::places::Known;
 use super::post::made_at;
 use super::rest::{Call, Fault};
@@ -131,18 +128,11 @@ enum Manner {
 impl Answering {
     /// How something that was called or pressed is answered, if it is of a kind that the bot offers.
     pub(super) fn new(account: &Account, call: &Interaction) -> Option<Self> {
-        let deaf = call
-            .channel
-            .as_ref()
-            .is_some_and(|channel| !listens(&account.settings, &Known::from(channel).place()));
-        let manner = match &call.data {
-            Some(InteractionData::ApplicationCommand(_) | InteractionData::MessageComponent(_)) if deaf => {
-                Manner::Deaf
-            }
-            Some(InteractionData::ApplicationCommand(_)) => Manner::Command,
-            Some(InteractionData::MessageComponent(_)) => Manner::Button,
-            Some(InteractionData::ModalSubmit(_)) | None => return None,
-            Some(_) => return None,
+        let deaf = call.channel().is_some_and(|channel| !listens(&account.settings, &channel.place()));
+        let manner = match call.deed()? {
+            _ if deaf => Manner::Deaf,
+            Deed::Called(_) => Manner::Command,
+            Deed::Pressed { .. } => Manner::Button,
         };
         Some(Self { id: call.id.to_string(), token: call.token.clone(), manner })
     }
@@ -219,10 +209,7 @@ impl Clerk<'_> {
         if message.author.id.to_string() == me.user {
             return Ok(());
         }
-        let Some(place) = account.place(&message).await else {
-            self.backlog.put_off(&message);
-            return Ok(());
-        };
+        let place = account.place(message.channel_id, message.guild_id).await;
         let number = message.id.get();
         let chat = place.id.clone();
         let standing = Standing {
@@ -271,7 +258,17 @@ impl Clerk<'_> {
                 return Ok(());
             }
         }
-        let Some(mut incoming) = incoming(call) else { return Ok(()) };
+        let Some(channel) = call.channel_id() else { return Ok(()) };
+        let place = match call.channel() {
+            Some(known) => known.place(),
+            None => self.account.place(channel, call.guild_id).await,
+        };
+        let Some(mut incoming) = incoming(&call, &place) else { return Ok(()) };
+        if !listens(&self.account.settings, &place) {
+            let to = Answerable { id: call.id.to_string(), token: call.token };
+            self.account.whisper(&to, DEAF).await;
+            return Ok(());
+        }
         match &mut incoming {
             Incoming::Said(letter) if letter.room.kind == RoomKind::Dm => {
                 self.account.vouch(&mut letter.sender).await;
@@ -317,15 +314,21 @@ impl Account {
         }
     }
 
-    /// Where a message was said.
-    pub(super) async fn place(&self, message: &Message) -> Option<Place> {
-        if let Some(known) = lock(&self.places).get(message.channel_id) {
-            return Some(known.place());
-        }
-        match message.guild_id {
-            None => Some(Place { id: message.channel_id.to_string(), kind: PlaceKind::Dm, name: None }),
-            Some(_) => self.known(message.channel_id).await.map(|known| known.place()),
-        }
+    /// Where something was said.
+    pub(super) async fn place(&self, channel: Id<ChannelMarker>, guild: Option<Id<GuildMarker>>) -> Place {
+        let known = lock(&self.places).get(channel).map(Known::place);
+        let known = match (known, guild) {
+            (None, Some(_)) => self.known(channel).await.map(|known| known.place()),
+            (known, _) => known,
+        };
+        let id = channel.to_string();
+        // In a server it is not less than a channel that nothing is known about, and the bot takes part in threads only.
+        let kind = match guild {
+            Some(_) if self.takes_part(&id) => PlaceKind::Thread { parent: None },
+            Some(_) => PlaceKind::Channel,
+            None => PlaceKind::Dm,
+        };
+        known.unwrap_or(Place { id, kind, name: None })
     }
 }
 
@@ -337,15 +340,15 @@ pub(super) fn read<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Option<
 
 pub(super) fn said(message: Message, place: Place, bot: &str) -> Said {
     let quote = message.referenced_message.as_deref();
-    let forwarded = message.message_snapshots.iter().map(|snapshot| &snapshot.message);
+    let forwarded = message.forwarded();
     let files = message.attachments.iter();
     let files = files.chain(forwarded.clone().flat_map(|message| &message.attachments));
     let files = files.chain(quote.into_iter().flat_map(|message| &message.attachments));
     Said {
         place,
-        sender: sender(&message.author, message.member.as_ref(), message.webhook_id.is_some()),
+        sender: sender(&message.author, message.member.as_ref(), message.is_hook()),
         message: message.id.to_string(),
-        sent: Timestamp::from_seconds(made_at(message.id.get())),
+        sent: message.sent(),
         kind: message.kind,
         mentions: message.mentions.iter().map(mentioned).collect(),
         files: files.map(attachment).collect(),
@@ -359,55 +362,51 @@ pub(super) fn said(message: Message, place: Place, bot: &str) -> Said {
     }
 }
 
-fn mentioned(mention: &Mention) -> Mentioned {
+fn mentioned(mention: &User) -> Mentioned {
     Mentioned { id: mention.id.to_string(), is_bot: mention.bot }
 }
 
 fn attachment(file: &File) -> Attachment {
     Attachment {
-        name: file.filename.clone(),
+        name: file.filename.clone().unwrap_or_else(|| "file".to_owned()),
         size: file.size,
         media_type: file.content_type.clone(),
         source: file.url.clone(),
     }
 }
 
-pub(super) fn sender(user: &User, member: Option<&PartialMember>, is_hook: bool) -> Sender {
-    let nick = member.and_then(|member| member.nick.clone());
+pub(super) fn sender(user: &User, member: Option<&Member>, is_hook: bool) -> Sender {
     Sender {
         id: user.id.to_string(),
-        name: nick.or_else(|| user.global_name.clone()).unwrap_or_else(|| user.name.clone()),
+        name: user.name(member),
         is_bot: user.bot || is_hook,
-        roles: member
-            .map(|member| member.roles.iter().map(Id::<RoleMarker>::to_string).collect())
-            .unwrap_or_default(),
+        roles: member.map(Member::roles).unwrap_or_default(),
     }
 }
 
 /// What a command or a button is for the rest of the gateway.
-fn incoming(call: Interaction) -> Option<Incoming> {
-    let room = Known::from(call.channel.as_ref()?).place().room();
+fn incoming(call: &Interaction, place: &Place) -> Option<Incoming> {
+    let room = place.room();
     let sender = sender(call.author()?, call.member.as_ref(), false);
     let interaction = Answerable { id: call.id.to_string(), token: call.token.clone() };
-    Some(match call.data? {
-        InteractionData::ApplicationCommand(data) => Incoming::Said(Box::new(Letter {
+    Some(match call.deed()? {
+        Deed::Called(text) => Incoming::Said(Box::new(Letter {
             room,
             sender,
             message: interaction.id.clone(),
             sent: Timestamp::from_seconds(made_at(call.id.get())),
-            text: command::typed(&data),
+            text,
             files: Vec::new(),
             quote: None,
             reply: ReplyPlace::Here,
             interaction: Some(interaction),
         })),
-        InteractionData::MessageComponent(data) => Incoming::Pressed(Box::new(Press {
+        Deed::Pressed { message, value } => Incoming::Pressed(Box::new(Press {
             room,
             sender,
-            message: call.message?.id.to_string(),
-            value: data.custom_id,
+            message: message.to_string(),
+            value,
             interaction,
         })),
-        _ => return None,
     })
 }

@@ -20,12 +20,12 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
-use twilight_model::channel::Message;
 use twilight_model::id::Id;
 use twilight_model::id::marker::{ChannelMarker, GuildMarker};
 use twilight_model::util::Timestamp;
 
 use super::arrive::{read, said};
+use super::payload::Message;
 use super::places::Known;
 use super::post::{SKEW, made_at, snowflake};
 use super::rest::{Call, Fault};
@@ -41,8 +41,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 const TRIES: u32 = 20;
 /// How many channels are asked for archived threads: whoever asks too often for what it may not see is shut out.
 const HALLS: usize = 500;
-/// How long the servers of a new session are waited for.
-const GATHERING: Duration = Duration::from_secs(30);
+/// How long the servers of a new session are waited for. Those that are told of later are looked through then.
+const GATHERING: Duration = Duration::from_secs(5);
 /// How long ago something may have been said. What was answered is remembered for longer.
 const OLDEST: Duration = Duration::from_secs(3 * 24 * 3_600);
 /// How many messages wait before no more is listened to.
@@ -408,7 +408,7 @@ impl Backlog {
             self.held += 1;
             return None;
         }
-        let is_person = !message.author.bot && message.webhook_id.is_none();
+        let is_person = !message.author.bot && !message.is_hook();
         let guild = self.account.role_guild().filter(|_| message.guild_id.is_none() && is_person);
         let Some(guild) = guild else { return Some(Missed { message, roles: None }) };
         let user = message.author.id.to_string();
@@ -429,17 +429,6 @@ impl Backlog {
             }
         });
         None
-    }
-
-    /// Nobody knows where a message was said. It is fetched like one that was missed.
-    pub(super) fn put_off(&mut self, message: &Message) {
-        let (chat, since) = (message.channel_id.to_string(), message.id.get() - 1);
-        if let Some(waits) = self.waiting.get_mut(&chat) {
-            (waits.look, waits.since) = (true, waits.since.min(since));
-            return;
-        }
-        self.waiting.insert(chat.clone(), Waits { since, ..Waits::default() });
-        self.send_later(chat, since, PAUSE);
     }
 
     /// Looks through a chat after a while.
@@ -578,7 +567,8 @@ impl Account {
 
     /// Whether a message of a person is for the bot.
     async fn is_wanted(&self, message: &Message) -> bool {
-        let (Some(me), Some(place)) = (self.me(), self.place(message).await) else { return false };
+        let Some(me) = self.me() else { return false };
+        let place = self.place(message.channel_id, message.guild_id).await;
         let standing = Standing { bot: &me.user, takes_part: self.takes_part(&place.id), bots_in_a_row: 0 };
         let verdict = judge(&self.settings, standing, said(message.clone(), place, &me.user));
         matches!(verdict, Verdict::Take(letter) if !letter.sender.is_bot)

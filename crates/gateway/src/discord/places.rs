@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
-use twilight_model::channel::{Channel, ChannelType};
+use twilight_model::channel::ChannelType;
 use twilight_model::id::Id;
 use twilight_model::id::marker::{ChannelMarker, GuildMarker, MessageMarker};
 
+use super::payload::each;
 use super::rules::{Place, PlaceKind};
 
 /// Channels that are remembered before all are forgotten and asked for again.
@@ -38,9 +39,9 @@ pub(super) struct Known {
 pub(super) struct Contents {
     #[serde(alias = "guild_id")]
     id: Id<GuildMarker>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "each")]
     channels: Vec<Known>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "each")]
     threads: Vec<Known>,
 }
 
@@ -105,6 +106,10 @@ impl Known {
         }
     }
 
+    pub(super) fn id(&self) -> Id<ChannelMarker> {
+        self.id
+    }
+
     /// Whether there are only threads in it, and no messages.
     pub(super) fn is_forum(&self) -> bool {
         matches!(self.kind, ChannelType::GuildForum | ChannelType::GuildMedia)
@@ -135,18 +140,5 @@ impl Known {
             _ => PlaceKind::Threadless,
         };
         Place { id: self.id.to_string(), kind, name: self.name.clone() }
-    }
-}
-
-impl From<&Channel> for Known {
-    fn from(channel: &Channel) -> Self {
-        Self {
-            id: channel.id,
-            kind: channel.kind,
-            parent_id: channel.parent_id,
-            name: channel.name.clone(),
-            guild_id: channel.guild_id,
-            last_message_id: None,
-        }
     }
 }
