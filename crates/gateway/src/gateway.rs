@@ -149,7 +149,7 @@ impl Gateway {
         let ended = loop {
             tokio::select! {
                 1.. = arrived.recv_many(&mut batch, BATCH) => self.arrive(std::mem::take(&mut batch)).await,
-                ended = &mut connected => break ended.unwrap_or(Ok(())),
+                ended = &mut connected => break ended.unwrap_or_else(|error| Err(broken(&error))),
             }
         };
         tidying.abort();
@@ -278,6 +278,12 @@ impl Gateway {
             }
         }
     }
+}
+
+/// A channel that ended because of a mistake of ours.
+fn broken(error: &tokio::task::JoinError) -> Unfit {
+    let remedy = "start the gateway again; `logs/agent.log` says more".to_owned();
+    Unfit { why: format!("the connection broke: {error}"), remedy }
 }
 
 /// Removes what nobody needs any more, however long the gateway runs.
@@ -560,37 +566,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Keeps a letter that was answered long ago.
-    async fn old(store: &Store, chat: &str, message: &str) {
-        let letter = NewLetter {
-            platform: "discord".to_owned(),
-            chat: chat.to_owned(),
-            message: message.to_owned(),
-            key: SessionKey::new("k"),
-            person: Person::new("discord:7"),
-            at: Timestamp::from_seconds(1),
-            event: json!({}),
-        };
-        let id = store.receive(vec![letter]).await.unwrap()[0].unwrap();
-        store.reply(vec![id], Vec::new(), Timestamp::from_seconds(1)).await.unwrap();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn old_letters_are_forgotten_as_long_as_the_gateway_runs() {
-        let home = tempfile::tempdir().unwrap();
-        let store = Store::open(home.path().join("hermes.db")).await.unwrap();
-        let depot = Arc::new(Depot::new(home.path(), "discord"));
-        let tidying = tokio::spawn(keep_tidy(store.clone(), depot));
-        for message in ["1", "2", "3"] {
-            old(&store, "chat", message).await;
-            old(&store, "chat", &format!("{message} again")).await;
-            while store.is_received("discord", "chat", message).await.unwrap() {
-                tokio::time::sleep(TIDIES).await;
-            }
-        }
-        tidying.abort();
-    }
-}
+mod tests;

@@ -141,7 +141,11 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
                     unfit = Some(failure.hint(why.remedy));
                     None
                 }
-                Some(_) => None,
+                Some(Err(error)) => {
+                    unfit = Some(Failure::new(Kind::Failed, format!("a channel ended by a mistake: {error}")));
+                    None
+                }
+                Some(Ok(_)) => None,
             },
         };
         match order {

@@ -320,9 +320,14 @@ impl Account {
             (None, Some(_)) => self.known(channel).await.map(|known| known.place()),
             (known, _) => known,
         };
-        // In a server it is not less than a channel that nothing is known about.
-        let kind = if guild.is_some() { PlaceKind::Channel } else { PlaceKind::Dm };
-        known.unwrap_or_else(|| Place { id: channel.to_string(), kind, name: None })
+        let id = channel.to_string();
+        // In a server it is not less than a channel that nothing is known about, and the bot takes part in threads only.
+        let kind = match guild {
+            Some(_) if self.takes_part(&id) => PlaceKind::Thread { parent: None },
+            Some(_) => PlaceKind::Channel,
+            None => PlaceKind::Dm,
+        };
+        known.unwrap_or(Place { id, kind, name: None })
     }
 }
 
