@@ -467,6 +467,7 @@ impl Shared {
         let is_over = mailbox.is_empty();
         if is_over {
             sessions.remove(key);
+            self.office.forget(key);
         }
         is_over
     }

@@ -281,6 +281,7 @@ impl Session {
 
     /// Has a letter answered by the model.
     async fn answer(&mut self, mut item: Item) {
+        self.shared.office.answering(&self.key, &item.letter);
         let (channel, letter) = (Arc::clone(self.channel()), item.letter.clone());
         // Nothing waits for the platform but what is shown after it.
         let seen = tokio::spawn(async move {
@@ -299,8 +300,10 @@ impl Session {
         };
         self.shared.office.wake();
         let (channel, letter) = (Arc::clone(self.channel()), item.letter.clone());
+        let (office, key) = (Arc::clone(&self.shared.office), self.key.clone());
         self.shared.aside(async move {
             seen.await.ok();
+            let sign = if office.has_lost(&key) { Sign::Failed } else { sign };
             match &letter.interaction {
                 Some(interaction) => channel.whisper(interaction, "done").await,
                 None => channel.mark(&letter, sign).await,

@@ -14,7 +14,7 @@ use hermes_gateway::limit::Pace;
 use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Reset, Rules, Sharing, Showing};
 use hermes_store::Store;
 use hermes_types::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -102,6 +102,9 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     let audit = Audit::open(&logs.join(AUDIT))?;
     let own = Context { home: context.home.clone(), screen: context.screen, loaded: context.reload() };
     let house = Arc::new(ChatHouse::new(Arc::new(own), config.clone(), store.clone())?);
+    if let Some(Failure { message, hints, .. }) = house.trouble() {
+        tracing::warn!("chats cannot be answered yet: {message}; {}", hints.join("; "));
+    }
     let stop = CancellationToken::new();
     let mut state = State::new(home.to_owned());
     let mut channels = JoinSet::new();
@@ -276,6 +279,14 @@ pub(crate) fn facts(context: &Context) -> Value {
         Err(_) => false,
     };
     state::facts(home, is_running)
+}
+
+/// How the platforms are that a gateway of this home serves now.
+pub(crate) fn platforms(context: &Context) -> Map<String, Value> {
+    match facts(context)["platforms"].take() {
+        Value::Object(platforms) => platforms,
+        _ => Map::new(),
+    }
 }
 
 fn status(context: &Context) -> Result<ExitCode, Failure> {

@@ -150,6 +150,11 @@ impl ChatHouse {
         })
     }
 
+    /// Why nobody could be answered now, if so. The model may come later.
+    pub(crate) fn trouble(&self) -> Option<Failure> {
+        model::mind(&self.context, &self.config, self.client.clone(), None).err()
+    }
+
     /// Waits until somebody wants hermes to start anew.
     pub(crate) async fn restarted(&self) {
         self.restart.notified().await;

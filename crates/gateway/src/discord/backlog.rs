@@ -478,7 +478,12 @@ impl Account {
         let found: Vec<Box<RawValue>> = match self.rest.ask_patiently(&call).await {
             Ok(found) => found,
             Err(fault) => {
-                tracing::warn!(%channel, why = fault.why(), "what was missed on Discord could not be fetched");
+                if let Fault::Refused { why, .. } = &fault {
+                    // It was deleted, or the bot was sent away: that is so at every start, and nobody has to do anything.
+                    tracing::info!(%channel, why, "a chat on Discord can no longer be read");
+                } else {
+                    tracing::warn!(%channel, why = fault.why(), "what was missed on Discord could not be fetched");
+                }
                 return end(match fault {
                     Fault::Refused { .. } | Fault::Wrong(_) => Left::Nothing,
                     Fault::Later { after, .. } => Left::Later(after.unwrap_or_default().max(PAUSE)),
