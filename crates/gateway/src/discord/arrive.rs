@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use twilight_model::application::interaction::{Interaction, InteractionData};
+use twilight_model::application::interaction::{Interaction, InteractionContextType, InteractionData};
 use twilight_model::channel::message::{Mention, MessageFlags};
 use twilight_model::channel::{Attachment as File, Message};
 use twilight_model::guild::PartialMember;
@@ -133,10 +133,10 @@ enum Manner {
 impl Answering {
     /// How something that was called or pressed is answered, if it is of a kind that the bot offers.
     pub(super) fn new(account: &Account, call: &Interaction) -> Option<Self> {
-        let deaf = call
-            .channel
-            .as_ref()
-            .is_some_and(|channel| !listens(&account.settings, &Known::from(channel).place()));
+        // Somebody who has the bot for themselves can call it among others, where it neither hears nor speaks.
+        let is_elsewhere = call.context == Some(InteractionContextType::PrivateChannel);
+        let is_ignored = |channel| !listens(&account.settings, &Known::from(channel).place());
+        let deaf = is_elsewhere || call.channel.as_ref().is_some_and(is_ignored);
         let manner = match &call.data {
             Some(InteractionData::ApplicationCommand(_) | InteractionData::MessageComponent(_)) if deaf => {
                 Manner::Deaf
