@@ -70,6 +70,13 @@ pub(crate) struct Item {
     pub(crate) notes: Vec<String>,
 }
 
+impl Item {
+    /// The same with other words.
+    fn saying(self, text: String) -> Self {
+        Self { letter: Letter { text, ..self.letter }, ..self }
+    }
+}
+
 /// What is done about a letter while another one is worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Busy {
@@ -137,7 +144,7 @@ impl Session {
     async fn complete(&mut self, task: &Task) {
         // The letter is there as soon as the session is.
         let Some(item) = self.mailbox.recv().await else { return };
-        let room = item.letter.room.clone();
+        let (room, person) = (item.letter.room.clone(), item.person.clone());
         self.take(item).await;
         while let Some(hands) = self.hands.clone().filter(|hands| hands.awaits_notice()) {
             tokio::select! {
@@ -148,7 +155,7 @@ impl Session {
                 notice = hands.notice() => self.hear(&notice).await,
             }
         }
-        if let Err(why) = self.finish("done", &room).await {
+        if let Err(why) = self.finish("done", (&room, &person)).await {
             tracing::warn!(why, "something is left of what was worked on beside a conversation");
         }
         self.shared.beside.leave(&self.key);
@@ -220,7 +227,7 @@ impl Session {
         if !is_done || self.shared.house.is_busy(&self.key, room, &item.person).await {
             return;
         }
-        let left = self.finish(over.word(), room).await.err();
+        let left = self.finish(over.word(), (room, &item.person)).await.err();
         if let Some(why) = &left {
             tracing::warn!(why, "a conversation that is over could not be put away");
         }
@@ -464,6 +471,11 @@ impl Session {
         {
             return self.clarify(item, wanted, control);
         }
+        if let Some(command) = &command
+            && let Err(why) = self.shared.people.may_use(&item.letter.room, item.tier, command)
+        {
+            return self.say(&item, &why).await;
+        }
         match (command, self.shared.busy) {
             (Some(Command::Stop(extent)), _) => {
                 control.stop.cancel();
@@ -474,11 +486,8 @@ impl Session {
                 control.stop.cancel();
                 self.next.push_front(item);
             }
-            (Some(Command::Steer(text)), _) => self.steer(item, text, control).await,
-            (Some(Command::Queue(text)), _) => {
-                let letter = Letter { text, ..item.letter.clone() };
-                self.next.push_back(Item { letter, ..item });
-            }
+            (Some(Command::Steer(text)), _) => self.steer(item.saying(text), control).await,
+            (Some(Command::Queue(text)), _) => self.wait(item.saying(text)).await,
             (Some(command), _) if command.busy() == command::Busy::Works => self.obey(item, command).await,
             (Some(_), _) => {
                 self.say(&item, "something is under way: wait for it, or end it with /stop").await
@@ -488,10 +497,7 @@ impl Session {
                 control.stop.cancel();
                 self.next.push_front(item);
             }
-            (None, Busy::Steer) => {
-                let text = words::told(&item.letter, &[], &[], self.shared.sharing, now());
-                self.steer(item, text, control).await;
-            }
+            (None, Busy::Steer) => self.steer(item, control).await,
         }
     }
 
@@ -520,10 +526,11 @@ impl Session {
     }
 
     /// Has the model told in the turn that is under way. What has files waits for a turn of its own, which fetches them.
-    async fn steer(&mut self, item: Item, text: String, control: &Control) {
+    async fn steer(&mut self, item: Item, control: &Control) {
         if self.steering.len() >= MAILBOX || !item.letter.files.is_empty() {
             return self.wait(item).await;
         }
+        let text = words::told(&item.letter, &[], &[], self.shared.sharing, now());
         control.steer_by(item.id, text);
         self.steering.push(item);
     }

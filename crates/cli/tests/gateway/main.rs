@@ -6,6 +6,7 @@
 mod apart;
 mod chaos;
 mod hall;
+mod hostile;
 mod media;
 mod places;
 mod questions;
