@@ -207,6 +207,7 @@ mod tests {
                 helper: PathBuf::new(),
                 files: None,
                 owner_home: PathBuf::new(),
+                works_for: crate::WorksFor::Owner,
                 binds: Vec::new(),
                 network,
                 limits: Limits::default(),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_agent::{Mind, Setup, Told};
 use hermes_exec::backend::docker::engine::Address;
-use hermes_exec::{Found, Reaper, State, Tree};
+use hermes_exec::{Found, Reaper, State, Tree, WorksFor};
 use hermes_gateway::channel::Waiting;
 use hermes_gateway::key::is_shared;
 use hermes_gateway::{House, Platform, Room, RoomKind, Sharing, Visit};
@@ -140,7 +140,7 @@ impl ChatHouse {
         let image = config.gateway.sandbox_image.clone().filter(|_| takes_images);
         config.terminal.lifetime_seconds = config.gateway.sandbox_lifetime;
         config.approvals.timeout = config.approvals.gateway_timeout;
-        let args = PlaceArgs { backend: Some(backend), image, session: None };
+        let args = PlaceArgs { backend: Some(backend), image, session: None, works_for: WorksFor::Others };
         let stock = Stock::new(&context, &config);
         let client = model::client(&context);
         Ok(Self {

@@ -215,6 +215,50 @@ async fn the_place_of_one_person_is_the_same_in_all_their_chats_and_nobody_elses
 }
 
 #[tokio::test]
+async fn the_home_of_the_owner_is_not_open_to_a_chat() {
+    // What is below /tmp nobody sees in a place anyway.
+    let owner = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let diary = owner.path().join("diary");
+    fs::write(&diary, "dear diary").unwrap();
+    let look = format!("cat {}", diary.display());
+    let hall = Hall::new([runs("c1", &look), Step::text("looked")]).await;
+    let hall = hall.tell("HOME", owner.path().display()).open().await;
+    // Whoever owns it reads it in a place of their own.
+    let read = hall.run(&["exec", "--backend", "sandbox", "--session", "", "--", &look]);
+    assert_eq!(String::from_utf8_lossy(&read.stdout), "dear diary");
+    let dm = hall.server.dm(hall.ann);
+    hall.say(hall.ann, dm, "what does the owner write?");
+    assert_eq!(hall.said(dm, 1).await, ["looked"]);
+    let seen = told_last(&hall);
+    assert!(seen.contains("No such file") && !seen.contains("dear diary"), "{seen}");
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn files_and_guests_of_other_chats_are_not_found_wherever_they_are_kept() {
+    let kept = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (files, run) = (kept.path().join("files"), kept.path().join("run"));
+    fs::create_dir(&run).unwrap();
+    let steps = [
+        runs("c1", "echo ann\\'s >secret; ls"),
+        Step::text("kept"),
+        runs("c2", &format!("find {0}; grep -rs ann {0}; true", kept.path().display())),
+        Step::text("looked"),
+    ];
+    let hall = Hall::new(steps).await;
+    let hall = hall.tell("TERMINAL_SANDBOX_DIR", files.display()).tell("XDG_RUNTIME_DIR", run.display());
+    let hall = hall.open().await;
+    let (ann, bob) = (hall.server.dm(hall.ann), hall.server.dm(hall.bob));
+    hall.say(hall.ann, ann, "keep this");
+    assert_eq!(hall.said(ann, 1).await, ["kept"]);
+    hall.say(hall.bob, bob, "what does she keep?");
+    assert_eq!(hall.said(bob, 1).await, ["looked"]);
+    let seen = told_last(&hall);
+    assert!(seen.contains("files") && !seen.contains("secret") && !seen.contains("sock"), "{seen}");
+    hall.close().await;
+}
+
+#[tokio::test]
 async fn a_stranger_fills_no_disk() {
     let hall = Hall::with(Hall::echoing([]), "").await;
     let ann = hall.ann;
