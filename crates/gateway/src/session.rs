@@ -23,7 +23,7 @@ use crate::command::{self, Command};
 use crate::gateway::Shared;
 use crate::house::Visit;
 use crate::letter::{Letter, Remark, ReplyPlace};
-use crate::people::Tier;
+use crate::people::{Admission, Tier};
 use ask::ChatAsk;
 pub(crate) use ask::{answered, pressed};
 use files::Carrier;
@@ -196,6 +196,15 @@ impl Session {
     /// Tells the model what a background process has to tell. What comes of it is said to whoever spoke last.
     async fn hear(&mut self, notice: &str) {
         let Some(item) = self.last.take() else { return };
+        // A process of somebody who is let in no longer would speak to the model in their place.
+        match self.shared.people.admit(&item.letter.room, &item.letter.sender).await {
+            Ok(Admission::In(_)) => {}
+            Ok(Admission::Stranger(_)) => {
+                let person = item.person.as_str();
+                return tracing::info!(person, "a notice for somebody who is let in no longer is not told");
+            }
+            Err(error) => return tracing::error!(%error, "nobody knows whether somebody is let in"),
+        }
         if let Err(why) = self.attend(&item, Begin::Words(notice)).await {
             tracing::warn!(why, "a notice of a background process could not be told");
         }

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use hermes_testkit::Step;
 use hermes_testkit::discord::Id;
 use hermes_testkit::venue::Venue;
-use serde_json::Value;
+use hermes_testkit::{Said, Step};
+use serde_json::{Value, json};
 
 use crate::hall::{Hall, runs, until};
 
@@ -255,6 +255,32 @@ async fn files_and_guests_of_other_chats_are_not_found_wherever_they_are_kept() 
     assert_eq!(hall.said(bob, 1).await, ["looked"]);
     let seen = told_last(&hall);
     assert!(seen.contains("files") && !seen.contains("secret") && !seen.contains("sock"), "{seen}");
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn what_somebody_left_running_speaks_no_more_when_they_are_let_in_no_longer() {
+    let left = json!({
+        "command": "until [ -e ~/go ]; do sleep 0.05; done", "background": true, "notify_on_complete": true,
+    });
+    let left = Said::Call { id: "c1".to_owned(), name: "terminal".to_owned(), arguments: left };
+    let steps = [Step::says([left]), Step::text("begun")];
+    let hall = Hall::with(Hall::echoing(steps), "gateway:\n  terminal_backend: local\n").await.open().await;
+    let dm = hall.server.dm(hall.bob);
+    hall.say(hall.bob, dm, "let me in");
+    let code =
+        hall.said(dm, 1).await.remove(0).split_whitespace().last().unwrap().trim_matches('`').to_owned();
+    assert!(hall.run(&["pairing", "approve", "discord", &code]).status.success());
+    hall.say(hall.bob, dm, "begin");
+    hall.saw(dm, "it has begun", |seen| seen.text == "begun").await;
+    let asked = hall.told().len();
+    assert!(hall.run(&["pairing", "revoke", "discord", &hall.bob.to_string()]).status.success());
+    fs::write(hall.path("owner/go"), "").unwrap();
+    let log = hall.path("home/logs/agent.log");
+    until("it is not told", || {
+        fs::read_to_string(&log).unwrap_or_default().contains("let in no longer is not told")
+    });
+    assert_eq!((hall.told().len(), hall.heard(dm).len()), (asked, 2), "{:?}", hall.heard(dm));
     hall.close().await;
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hermes_gateway::{Health, Platform};
+use hermes_policy::visible::visible;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 
@@ -85,8 +86,22 @@ pub(super) fn text(facts: &Value) -> String {
     }
     let mut text = format!("the gateway runs (process {})\n", facts["pid"]);
     for (platform, health) in facts["platforms"].as_object().into_iter().flatten() {
-        let why = health["why"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
+        let why = health["why"].as_str().map(|why| format!(": {}", visible(why))).unwrap_or_default();
         text.push_str(&format!("  {platform}  {}{why}\n", health["state"].as_str().unwrap_or("unknown")));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_platform_says_is_only_read() {
+        let facts = json!({ "running": true, "pid": 1, "platforms": {
+            "discord": { "state": "down", "why": "bye\u{1b}[2J\u{202e}" },
+        } });
+        let expected = "the gateway runs (process 1)\n  discord  down: bye⟨U+001B⟩[2J⟨U+202E⟩\n";
+        assert_eq!(text(&facts), expected);
+    }
 }
