@@ -12,14 +12,13 @@ use tokio_util::sync::CancellationToken;
 use crate::channel::{Channel, Found, Post, Undelivered};
 use crate::clock::now;
 use crate::depot;
+use crate::gateway::STORE_PAUSE;
 use crate::session;
 
 /// The first pause after a failure; each is twice as long as the one before it.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How long to wait before the store is asked again after it failed.
-const STORE_PAUSE: Duration = Duration::from_secs(1);
 /// What is said with a message that may be there twice.
 const PERHAPS_TWICE: &str = "(this may have been sent before)";
 

@@ -1,7 +1,7 @@
 //! `hermes gateway`: chats, served by one process.
 
 pub(crate) mod anew;
-mod state;
+pub(crate) mod state;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
@@ -44,6 +44,7 @@ pub(crate) fn run(action: GatewayAction, context: &Context) -> Result<ExitCode, 
     match action {
         GatewayAction::Run => {
             let config = settings(context)?;
+            house::check(context, config)?;
             anew::adopt();
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -75,7 +76,6 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     let home = context.home.path();
     make_home(home)?;
     let _lock = only_one(&home.join(LOCK), "a gateway already serves this home").await?;
-    house::check(context, config)?;
     if let Some(warning) = house::warning(config) {
         context.screen.warn(&warning);
     }
@@ -112,7 +112,7 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
         channels.spawn(async move { (platform, gateway.run(health, stop).await) });
     }
     let reaper = house.reap()?;
-    context.screen.aside(&format!("serving chats; commands run on {}", house::backend(config)));
+    tracing::info!("serving chats; commands run on {}", house::backend(config));
     let mut unfit = None;
     let mut ending = Ending::Over;
     loop {
@@ -122,26 +122,38 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
             _ = again.recv() => Some(Ending::Anew),
             () = house.restarted() => Some(Ending::Anew),
             () = state.changed() => {
-                state.write()?;
+                state.tell();
                 None
             }
             ended = channels.join_next() => match ended {
                 None => break,
                 Some(Ok((platform, Err(why)))) => {
                     let failure = Failure::new(Kind::Unavailable, format!("{}: {why}", platform.word()));
-                    context.screen.warn(&failure.message);
                     unfit = Some(failure.hint(why.remedy));
                     None
                 }
                 Some(_) => None,
             },
         };
-        if let Some(order) = order {
-            // Whoever wants it to end is not overruled by somebody who wants it to begin anew.
-            ending = if stop.is_cancelled() && ending == Ending::Over { ending } else { order };
-            stop.cancel();
+        match order {
+            Some(Ending::Over) if stop.is_cancelled() && ending == Ending::Over => {
+                tracing::info!("ended at once; what was under way goes on with the next start");
+                state.remove();
+                return Ok(Ending::Over);
+            }
+            Some(order) => {
+                // Whoever wants it to end is not overruled by somebody who wants it to begin anew.
+                ending = if stop.is_cancelled() && ending == Ending::Over { ending } else { order };
+                tracing::info!(
+                    "ending: what is under way is finished first; Ctrl-C or SIGTERM again ends it now"
+                );
+                stop.cancel();
+            }
+            None => {}
         }
     }
+    // The last word of a platform may have come with its end.
+    state.tell();
     state.remove();
     if let Err(error) = reaper.finish().await {
         tracing::warn!(%error, "leftovers of places could not be removed");

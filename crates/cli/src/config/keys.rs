@@ -18,7 +18,7 @@ use super::setting::{
 const IMAGE: &str = "nikolaik/python-nodejs:python3.11-nodejs20";
 
 /// The version of the file's layout that this program writes and reads.
-pub const CONFIG_VERSION: u64 = 29;
+pub const CONFIG_VERSION: u64 = 33;
 
 choice! {
     /// Which HOME a command on this machine gets.
@@ -273,6 +273,8 @@ section! {
         /// Whether containers see only what is listed in `docker_volumes`, and not the skills, the caches and the
         /// credential files of the hermes home.
         strict_mounts: bool = false, "TERMINAL_STRICT_MOUNTS";
+        /// Whether containers have a network at all. False is as if `network` were none.
+        docker_network: bool = true, "TERMINAL_DOCKER_NETWORK";
         /// Whether the start directory is mounted at `/workspace`.
         docker_mount_cwd_to_workspace: bool = false, "TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE";
         /// Whether commands in the container run with the owner's user id.

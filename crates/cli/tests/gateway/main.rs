@@ -5,9 +5,11 @@
 
 mod apart;
 mod chaos;
+mod disk;
 mod hall;
 mod hostile;
 mod media;
+mod owner;
 mod places;
 mod questions;
 mod rules;

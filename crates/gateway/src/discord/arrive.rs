@@ -9,18 +9,15 @@ use reqwest::Method;
 use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use twilight_model::application::interaction::{Interaction, InteractionContextType, InteractionData};
-use twilight_model::channel::message::{Mention, MessageFlags};
-use twilight_model::channel::{Attachment as File, Message};
-use twilight_model::guild::PartialMember;
+use twilight_model::channel::message::MessageFlags;
 use twilight_model::http::interaction::{
     InteractionResponse, InteractionResponseData, InteractionResponseType,
 };
 use twilight_model::id::Id;
-use twilight_model::id::marker::{ChannelMarker, GuildMarker, RoleMarker};
-use twilight_model::user::User;
+use twilight_model::id::marker::{ChannelMarker, GuildMarker};
 
 use super::backlog::{Backlog, Missed};
+use super::payload::{Deed, File, Interaction, Member, Message, User};
 use super::places::Known;
 use super::post::made_at;
 use super::rest::{Call, Fault};
@@ -31,10 +28,8 @@ use crate::letter::{
     Attachment, Interaction as Answerable, Letter, Press, Quote, ReplyPlace, RoomKind, Sender,
 };
 
-/// The longest it takes to keep a letter.
-const KEPT: Duration = Duration::from_secs(60);
-/// How often a letter is handed in that could not be kept.
-const TRIES: u32 = 5;
+/// How long to wait before a letter is handed in again that could not be kept.
+const PAUSE: Duration = Duration::from_secs(1);
 /// The longest a person waits to see that a command was heard.
 const HEARD: Duration = Duration::from_millis(2500);
 /// What somebody is told who uses a command where the bot does not listen.
@@ -45,8 +40,8 @@ const DEAF: &str = "I do not listen in this channel.";
 pub(super) enum Event {
     /// There is a new session, in these servers; what was said before it was not told.
     Began(Vec<Id<GuildMarker>>),
-    /// A server and the last message of each of its channels.
-    Told(Id<GuildMarker>, Vec<(Id<ChannelMarker>, u64)>),
+    /// A server, the last message of each of its channels, and those that may have threads.
+    Told(Id<GuildMarker>, Vec<(Id<ChannelMarker>, u64)>, Vec<Id<ChannelMarker>>),
     Said(Box<Message>),
     /// A command or a button, and whether the person was told that it was heard.
     Called(Box<Interaction>, JoinHandle<Result<(), Fault>>),
@@ -134,17 +129,12 @@ impl Answering {
     /// How something that was called or pressed is answered, if it is of a kind that the bot offers.
     pub(super) fn new(account: &Account, call: &Interaction) -> Option<Self> {
         // Somebody who has the bot for themselves can call it among others, where it neither hears nor speaks.
-        let is_elsewhere = call.context == Some(InteractionContextType::PrivateChannel);
-        let is_ignored = |channel| !listens(&account.settings, &Known::from(channel).place());
-        let deaf = is_elsewhere || call.channel.as_ref().is_some_and(is_ignored);
-        let manner = match &call.data {
-            Some(InteractionData::ApplicationCommand(_) | InteractionData::MessageComponent(_)) if deaf => {
-                Manner::Deaf
-            }
-            Some(InteractionData::ApplicationCommand(_)) => Manner::Command,
-            Some(InteractionData::MessageComponent(_)) => Manner::Button,
-            Some(InteractionData::ModalSubmit(_)) | None => return None,
-            Some(_) => return None,
+        let is_ignored = |channel: &Known| !listens(&account.settings, &channel.place());
+        let deaf = call.is_elsewhere() || call.channel().is_some_and(is_ignored);
+        let manner = match call.deed()? {
+            _ if deaf => Manner::Deaf,
+            Deed::Called(_) => Manner::Command,
+            Deed::Pressed { .. } => Manner::Button,
         };
         Some(Self { id: call.id.to_string(), token: call.token.clone(), manner })
     }
@@ -173,8 +163,8 @@ impl Clerk<'_> {
                 self.backlog.begin(guilds);
                 Ok(())
             }
-            Event::Told(guild, channels) => {
-                self.backlog.told(guild, &channels);
+            Event::Told(guild, channels, halls) => {
+                self.backlog.told(guild, &channels, halls);
                 Ok(())
             }
             Event::Said(message) => self.listen(*message).await,
@@ -221,7 +211,7 @@ impl Clerk<'_> {
         if message.author.id.to_string() == me.user {
             return Ok(());
         }
-        let Some(place) = account.place(&message).await else { return Ok(()) };
+        let place = account.place(message.channel_id, message.guild_id).await;
         let number = message.id.get();
         let chat = place.id.clone();
         let standing = Standing {
@@ -234,8 +224,8 @@ impl Clerk<'_> {
             Verdict::Take(letter) => letter,
             Verdict::Drop(why) => {
                 tracing::trace!(chat, why, "a message on Discord is not for the bot");
-                if let Some(last) = lock(&account.last).get_mut(&chat) {
-                    *last = number.max(*last);
+                if lock(&account.last).get(&chat).is_some() {
+                    account.reach(chat, number);
                 }
                 return Ok(());
             }
@@ -247,14 +237,8 @@ impl Clerk<'_> {
         if let Some(roles) = roles {
             letter.sender.roles = roles;
         }
-        match self.hand_in(Incoming::Said(letter)).await? {
-            true => {
-                let mut last = lock(&account.last);
-                let last = last.entry(chat).or_default();
-                *last = number.max(*last);
-            }
-            false => self.backlog.doubt(),
-        }
+        self.hand_in(Incoming::Said(letter)).await?;
+        account.reach(chat, number);
         Ok(())
     }
 
@@ -276,7 +260,17 @@ impl Clerk<'_> {
                 return Ok(());
             }
         }
-        let Some(mut incoming) = incoming(call) else { return Ok(()) };
+        let Some(channel) = call.channel_id() else { return Ok(()) };
+        let place = match call.channel() {
+            Some(known) => known.place(),
+            None => self.account.place(channel, call.guild_id).await,
+        };
+        let Some(mut incoming) = incoming(&call, &place) else { return Ok(()) };
+        if !listens(&self.account.settings, &place) {
+            let to = Answerable { id: call.id.to_string(), token: call.token };
+            self.account.whisper(&to, DEAF).await;
+            return Ok(());
+        }
         match &mut incoming {
             Incoming::Said(letter) if letter.room.kind == RoomKind::Dm => {
                 self.account.vouch(&mut letter.sender).await;
@@ -286,26 +280,20 @@ impl Clerk<'_> {
             }
             Incoming::Said(_) | Incoming::Pressed(_) => {}
         }
-        self.hand_in(incoming).await.map(drop)
+        self.hand_in(incoming).await
     }
 
-    /// Hands something in, and waits until it is kept. False when it was not.
-    async fn hand_in(&mut self, what: Incoming) -> Result<bool, Closed> {
-        for _ in 0..TRIES {
+    /// Hands something in until it is kept. Meanwhile nothing else is heard, and the platform keeps what comes.
+    async fn hand_in(&mut self, what: Incoming) -> Result<(), Closed> {
+        loop {
             let (kept, is_kept) = oneshot::channel();
             let arrival = Arrival { what: what.clone(), kept };
             self.desk.arrivals.send(arrival).await.map_err(|_| Closed)?;
-            match tokio::time::timeout(KEPT, is_kept).await {
-                Ok(Ok(())) => return Ok(true),
-                Ok(Err(_)) => tokio::time::sleep(Duration::from_secs(1)).await,
-                Err(_) => {
-                    tracing::error!("a letter from Discord was handed in and is not known to be kept");
-                    return Ok(false);
-                }
+            match is_kept.await {
+                Ok(()) => return Ok(()),
+                Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
-        tracing::error!("a letter from Discord could not be kept");
-        Ok(false)
     }
 }
 
@@ -328,15 +316,16 @@ impl Account {
         }
     }
 
-    /// Where a message was said.
-    pub(super) async fn place(&self, message: &Message) -> Option<Place> {
-        if let Some(known) = lock(&self.places).get(message.channel_id) {
-            return Some(known.place());
-        }
-        match message.guild_id {
-            None => Some(Place { id: message.channel_id.to_string(), kind: PlaceKind::Dm, name: None }),
-            Some(_) => self.known(message.channel_id).await.map(|known| known.place()),
-        }
+    /// Where something was said.
+    pub(super) async fn place(&self, channel: Id<ChannelMarker>, guild: Option<Id<GuildMarker>>) -> Place {
+        let known = lock(&self.places).get(channel).map(Known::place);
+        let known = match (known, guild) {
+            (None, Some(_)) => self.known(channel).await.map(|known| known.place()),
+            (known, _) => known,
+        };
+        // In a server it is not less than a channel that nothing is known about.
+        let kind = if guild.is_some() { PlaceKind::Channel } else { PlaceKind::Dm };
+        known.unwrap_or_else(|| Place { id: channel.to_string(), kind, name: None })
     }
 }
 
@@ -348,15 +337,15 @@ pub(super) fn read<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Option<
 
 pub(super) fn said(message: Message, place: Place, bot: &str) -> Said {
     let quote = message.referenced_message.as_deref();
-    let forwarded = message.message_snapshots.iter().map(|snapshot| &snapshot.message);
+    let forwarded = message.forwarded();
     let files = message.attachments.iter();
     let files = files.chain(forwarded.clone().flat_map(|message| &message.attachments));
     let files = files.chain(quote.into_iter().flat_map(|message| &message.attachments));
     Said {
         place,
-        sender: sender(&message.author, message.member.as_ref(), message.webhook_id.is_some()),
+        sender: sender(&message.author, message.member.as_ref(), message.is_hook()),
         message: message.id.to_string(),
-        sent: Timestamp::from_seconds(made_at(message.id.get())),
+        sent: message.sent(),
         kind: message.kind,
         mentions: message.mentions.iter().map(mentioned).collect(),
         files: files.map(attachment).collect(),
@@ -370,55 +359,51 @@ pub(super) fn said(message: Message, place: Place, bot: &str) -> Said {
     }
 }
 
-fn mentioned(mention: &Mention) -> Mentioned {
+fn mentioned(mention: &User) -> Mentioned {
     Mentioned { id: mention.id.to_string(), is_bot: mention.bot }
 }
 
 fn attachment(file: &File) -> Attachment {
     Attachment {
-        name: file.filename.clone(),
+        name: file.filename.clone().unwrap_or_else(|| "file".to_owned()),
         size: file.size,
         media_type: file.content_type.clone(),
         source: file.url.clone(),
     }
 }
 
-pub(super) fn sender(user: &User, member: Option<&PartialMember>, is_hook: bool) -> Sender {
-    let nick = member.and_then(|member| member.nick.clone());
+pub(super) fn sender(user: &User, member: Option<&Member>, is_hook: bool) -> Sender {
     Sender {
         id: user.id.to_string(),
-        name: nick.or_else(|| user.global_name.clone()).unwrap_or_else(|| user.name.clone()),
+        name: user.name(member),
         is_bot: user.bot || is_hook,
-        roles: member
-            .map(|member| member.roles.iter().map(Id::<RoleMarker>::to_string).collect())
-            .unwrap_or_default(),
+        roles: member.map(Member::roles).unwrap_or_default(),
     }
 }
 
 /// What a command or a button is for the rest of the gateway.
-fn incoming(call: Interaction) -> Option<Incoming> {
-    let room = Known::from(call.channel.as_ref()?).place().room();
+fn incoming(call: &Interaction, place: &Place) -> Option<Incoming> {
+    let room = place.room();
     let sender = sender(call.author()?, call.member.as_ref(), false);
     let interaction = Answerable { id: call.id.to_string(), token: call.token.clone() };
-    Some(match call.data? {
-        InteractionData::ApplicationCommand(data) => Incoming::Said(Box::new(Letter {
+    Some(match call.deed()? {
+        Deed::Called(text) => Incoming::Said(Box::new(Letter {
             room,
             sender,
             message: interaction.id.clone(),
             sent: Timestamp::from_seconds(made_at(call.id.get())),
-            text: command::typed(&data),
+            text,
             files: Vec::new(),
             quote: None,
             reply: ReplyPlace::Here,
             interaction: Some(interaction),
         })),
-        InteractionData::MessageComponent(data) => Incoming::Pressed(Box::new(Press {
+        Deed::Pressed { message, value } => Incoming::Pressed(Box::new(Press {
             room,
             sender,
-            message: call.message?.id.to_string(),
-            value: data.custom_id,
+            message: message.to_string(),
+            value,
             interaction,
         })),
-        _ => return None,
     })
 }

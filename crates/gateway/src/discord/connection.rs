@@ -4,7 +4,6 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -12,10 +11,9 @@ use twilight_gateway::error::ReceiveMessageErrorType;
 use twilight_gateway::queue::InMemoryQueue;
 use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Session, Shard, ShardId, ShardState};
 use twilight_model::gateway::{CloseCode, OpCode};
-use twilight_model::id::Id;
-use twilight_model::id::marker::GuildMarker;
 
 use super::arrive::{self, Answering, Event, read};
+use super::payload::{Interaction, Message as Written, Ready};
 use super::places::Contents;
 use super::tunnel::Tunnel;
 use super::{Account, Bookmark, Me, lock, rest};
@@ -37,6 +35,9 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// The longest a connection takes to close.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// How a connection is closed that ended without a word.
+const UNSAID: u16 = 1006;
+
 const DISPATCH: u8 = OpCode::Dispatch as u8;
 const RECONNECT: u8 = OpCode::Reconnect as u8;
 const INVALID_SESSION: u8 = OpCode::InvalidSession as u8;
@@ -57,35 +58,6 @@ struct Envelope<'a> {
 #[derive(Debug, Deserialize)]
 struct Hello {
     heartbeat_interval: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Ready {
-    user: Named,
-    application: Named,
-    #[serde(default)]
-    guilds: Vec<Server>,
-    session_id: String,
-    resume_gateway_url: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Server {
-    id: Id<GuildMarker>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Named {
-    id: String,
-}
-
-/// A message, as far as it tells what we sent.
-#[derive(Debug, Deserialize)]
-struct Echo {
-    id: String,
-    #[serde(default)]
-    nonce: Option<Value>,
-    author: Named,
 }
 
 /// How a connection ended.
@@ -157,7 +129,10 @@ impl Keeper<'_> {
         let mut first = self.config(&queue);
         if let Some(bookmark) = &self.bookmark {
             let session = Session::new(bookmark.sequence, bookmark.session.clone());
-            first = first.session(session).resume_url(self.way(&bookmark.url));
+            first = first.session(session);
+            if let Some(url) = &bookmark.url {
+                first = first.resume_url(self.way(url));
+            }
         }
         let mut shard = Shard::with_config(ShardId::ONE, first.build());
         loop {
@@ -250,10 +225,11 @@ impl Keeper<'_> {
                         return End::Unfit(unfit);
                     }
                     let why = match frame {
-                        Some(frame) => {
-                            format!("Discord closed the connection ({} {})", frame.code, frame.reason)
+                        Some(frame) if frame.code != UNSAID => {
+                            let reason = format!("{} {}", frame.code, frame.reason);
+                            format!("Discord closed the connection ({})", reason.trim_end())
                         }
-                        None => "the connection was lost".to_owned(),
+                        _ => "the connection was lost".to_owned(),
                     };
                     if self.must_rejoin(shard) {
                         return End::Lost(self.trouble(why));
@@ -269,6 +245,12 @@ impl Keeper<'_> {
                         return End::Lost(self.trouble(unreachable(&error)));
                     }
                     _ if self.must_rejoin(shard) => return End::Lost(unreachable(&error)),
+                    // A session whose end twilight does not know how to bridge is a session nevertheless.
+                    ReceiveMessageErrorType::Deserializing { event } => match self.take(event).await {
+                        Taken::Heard => {}
+                        Taken::Unwanted => return End::Stopped,
+                        Taken::Over => return End::Over,
+                    },
                     kind => tracing::warn!(?kind, "Discord said something that cannot be read"),
                 },
             }
@@ -317,7 +299,11 @@ impl Keeper<'_> {
         match name {
             "READY" => {
                 let ready: Ready = read("a greeting", body)?;
-                let me = Me { user: ready.user.id, application: ready.application.id };
+                let user = ready.user.id.to_string();
+                // They are the same for all bots but the oldest.
+                let application =
+                    ready.application.map_or_else(|| user.clone(), |named| named.id.to_string());
+                let me = Me { user, application };
                 *account.me.write().unwrap_or_else(PoisonError::into_inner) = Some(me.clone());
                 let (session, url) = (ready.session_id, ready.resume_gateway_url);
                 self.bookmark = Some(Bookmark { session, url, sequence: 0, heard: 0, me });
@@ -327,7 +313,7 @@ impl Keeper<'_> {
             "RESUMED" => self.up(),
             "GUILD_CREATE" => {
                 let contents: Contents = read("a server", body)?;
-                let told = Event::Told(contents.guild(), contents.last());
+                let told = Event::Told(contents.guild(), contents.last(), contents.halls());
                 lock(&account.places).learn_all(contents);
                 return Some(told);
             }
@@ -337,18 +323,17 @@ impl Keeper<'_> {
             }
             "CHANNEL_DELETE" | "THREAD_DELETE" => lock(&account.places).forget(&read("a channel", body)?),
             "MESSAGE_CREATE" => {
-                let echo: Echo = read("a message", body)?;
-                if account.me().is_some_and(|me| me.user == echo.author.id) {
-                    if let Some(nonce) = echo.nonce.as_ref().and_then(Value::as_str) {
-                        account.heard(nonce, &echo.id);
+                let message: Box<Written> = read("a message", body)?;
+                if account.me().is_some_and(|me| me.user == message.author.id.to_string()) {
+                    if let Some(nonce) = &message.nonce {
+                        account.heard(nonce, &message.id.to_string());
                     }
                     return None;
                 }
-                return read("a message", body).map(Event::Said);
+                return Some(Event::Said(message));
             }
             "INTERACTION_CREATE" => {
-                let call: Box<twilight_model::application::interaction::Interaction> =
-                    read("a command", body)?;
+                let call: Box<Interaction> = read("a command", body)?;
                 let answering = Answering::new(account, &call)?;
                 let is_heard = answering.is_heard();
                 // Whoever called waits three seconds, whatever else is to be done.
@@ -366,7 +351,6 @@ impl Keeper<'_> {
     }
 
     fn down(&self, why: String) {
-        tracing::info!(why, "Discord is not connected");
         self.desk.health.send_replace(Health::Down { why });
     }
 
@@ -422,7 +406,7 @@ fn hopeless(code: u16) -> Option<Unfit> {
     let (why, remedy) = match CloseCode::try_from(code).ok()? {
         CloseCode::AuthenticationFailed => (
             "Discord does not take the bot's token",
-            "copy the token from the Bot page of the developer portal and set DISCORD_BOT_TOKEN",
+            "copy the token from the Bot page of the developer portal, and paste it to `hermes config set discord.bot_token -`",
         ),
         CloseCode::DisallowedIntents => (
             "the bot may not read message content",

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use twilight_model::id::Id;
 use twilight_model::id::marker::ChannelMarker;
 
+use super::payload::Made;
 use super::places::Known;
-use super::post::{ARCHIVE, Made};
+use super::post::ARCHIVE;
 use super::rest::{Call, Fault};
 use super::{Account, lock, text};
 use crate::channel::Post;
@@ -44,8 +45,9 @@ impl Account {
         let body = json!({"name": name, "auto_archive_duration": ARCHIVE, "message": message});
         let call = Call::post(format!("channels/{forum}/threads"), body).with_files(post.named_files());
         let made: Made = self.rest.ask(&call).await?;
-        self.join(&made.id);
-        Ok(made.id)
+        let thread = made.id.to_string();
+        self.join(&thread);
+        Ok(thread)
     }
 
     /// The posts of ours in a forum that have the title of a message and are later than an id. Nothing where the platform

@@ -1,10 +1,10 @@
 //! What others said where the bot is called.
 
 use serde_json::value::RawValue;
-use twilight_model::channel::Message;
 use twilight_model::channel::message::MessageType;
 
 use super::arrive::{read, sender};
+use super::payload::Message;
 use super::rest::Call;
 use super::rules::{Place, PlaceKind, needs_call};
 use super::settings::Bots;
@@ -71,7 +71,7 @@ impl Account {
     }
 
     fn remark(&self, message: &Message) -> Option<Remark> {
-        let sender = sender(&message.author, message.member.as_ref(), message.webhook_id.is_some());
+        let sender = sender(&message.author, message.member.as_ref(), message.is_hook());
         let is_heard = !sender.is_bot || self.settings.allow_bots != Bots::None;
         let text = match (message.content.trim(), message.attachments.len()) {
             ("", 0) => return None,

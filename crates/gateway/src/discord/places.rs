@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
-use twilight_model::channel::{Channel, ChannelType};
+use twilight_model::channel::ChannelType;
 use twilight_model::id::Id;
 use twilight_model::id::marker::{ChannelMarker, GuildMarker, MessageMarker};
 
+use super::payload::each;
 use super::rules::{Place, PlaceKind};
 
 /// Channels that are remembered before all are forgotten and asked for again.
@@ -38,9 +39,9 @@ pub(super) struct Known {
 pub(super) struct Contents {
     #[serde(alias = "guild_id")]
     id: Id<GuildMarker>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "each")]
     channels: Vec<Known>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "each")]
     threads: Vec<Known>,
 }
 
@@ -52,8 +53,14 @@ impl Contents {
 
     /// The last message of each channel in which there are messages.
     pub(super) fn last(&self) -> Vec<(Id<ChannelMarker>, u64)> {
-        let all = self.channels.iter().chain(&self.threads).filter(|known| !known.is_forum());
-        all.filter_map(|known| Some((known.id, known.last_message_id?.get()))).collect()
+        self.channels.iter().chain(&self.threads).filter_map(Known::last).collect()
+    }
+
+    /// The channels that may have threads.
+    pub(super) fn halls(&self) -> Vec<Id<ChannelMarker>> {
+        let has_threads =
+            |known: &&Known| known.is_forum() || matches!(known.place().kind, PlaceKind::Channel);
+        self.channels.iter().filter(has_threads).map(|known| known.id).collect()
     }
 }
 
@@ -76,9 +83,8 @@ impl Places {
     }
 
     pub(super) fn learn_all(&mut self, contents: Contents) {
-        for mut known in contents.channels.into_iter().chain(contents.threads) {
-            known.guild_id = Some(contents.id);
-            self.learn(known);
+        for known in contents.channels.into_iter().chain(contents.threads) {
+            self.learn(known.within(Some(contents.id)));
         }
     }
 
@@ -100,9 +106,24 @@ impl Known {
         }
     }
 
+    pub(super) fn id(&self) -> Id<ChannelMarker> {
+        self.id
+    }
+
     /// Whether there are only threads in it, and no messages.
     pub(super) fn is_forum(&self) -> bool {
         matches!(self.kind, ChannelType::GuildForum | ChannelType::GuildMedia)
+    }
+
+    /// Its last message, if there are messages in it.
+    pub(super) fn last(&self) -> Option<(Id<ChannelMarker>, u64)> {
+        let last = self.last_message_id.filter(|_| !self.is_forum())?;
+        Some((self.id, last.get()))
+    }
+
+    /// The same in a server, which the platform does not always tell.
+    pub(super) fn within(self, guild: Option<Id<GuildMarker>>) -> Self {
+        Self { guild_id: guild.or(self.guild_id), ..self }
     }
 
     pub(super) fn guild(&self) -> Option<Id<GuildMarker>> {
@@ -120,19 +141,6 @@ impl Known {
             _ => PlaceKind::Threadless,
         };
         Place { id: self.id.to_string(), kind, name: self.name.clone() }
-    }
-}
-
-impl From<&Channel> for Known {
-    fn from(channel: &Channel) -> Self {
-        Self {
-            id: channel.id,
-            kind: channel.kind,
-            parent_id: channel.parent_id,
-            name: channel.name.clone(),
-            guild_id: channel.guild_id,
-            last_message_id: None,
-        }
     }
 }
 

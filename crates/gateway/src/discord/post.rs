@@ -5,13 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use twilight_model::channel::message::component::{ActionRow, Button, ButtonStyle, Component};
 use twilight_model::channel::message::{AllowedMentions, MentionType, MessageFlags};
 use twilight_model::id::Id;
 use twilight_model::id::marker::ChannelMarker;
 
+use super::payload::{Made, Message};
 use super::places::Known;
 use super::rest::{Call, Fault};
 use super::settings::ReplyTo;
@@ -45,33 +45,6 @@ pub(super) struct Sent {
     tried: Option<SystemTime>,
     /// What Discord calls it, once we know.
     id: Option<String>,
-}
-
-/// What matters about a message that is there.
-#[derive(Debug, Deserialize)]
-struct There {
-    id: String,
-    #[serde(default)]
-    content: String,
-    author: Author,
-    #[serde(default)]
-    attachments: Vec<Attached>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Attached {
-    size: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Author {
-    id: String,
-}
-
-/// What matters about something that was made.
-#[derive(Debug, Deserialize)]
-pub(super) struct Made {
-    pub(super) id: String,
 }
 
 impl Post {
@@ -127,7 +100,7 @@ impl Account {
             body["message_reference"] = json!({"message_id": question, "fail_if_not_exists": false});
         }
         let call = Call::post(format!("channels/{channel}/messages"), body).with_files(post.named_files());
-        Ok(self.rest.ask::<Made>(&call).await?.id)
+        Ok(self.rest.ask::<Made>(&call).await?.id.to_string())
     }
 
     /// Notes what Discord calls a message of ours.
@@ -170,7 +143,7 @@ impl Account {
         }
         let call = Call::get(format!("channels/{channel}/messages"))
             .with_query(format!("after={after}&limit={LOOKED_AT}"));
-        let there: Vec<There> = match self.rest.ask(&call).await {
+        let there: Vec<Message> = match self.rest.ask(&call).await {
             Ok(there) => there,
             Err(fault) => {
                 tracing::debug!(why = fault.why(), "messages of Discord could not be looked at");
@@ -178,16 +151,17 @@ impl Account {
             }
         };
         let sizes = sizes(&post.files).await;
-        let fits = |message: &&There| {
-            message.author.id == me.user
+        let fits = |message: &&Message| {
+            message.author.id.to_string() == me.user
                 && message.attachments.iter().map(|file| file.size).eq(sizes.iter().copied())
                 && message.content.trim() == post.text.trim()
-                && !others.contains(&message.id)
+                && !others.contains(&message.id.to_string())
         };
-        match there.iter().filter(fits).min_by_key(|message| message.id.parse::<u64>().unwrap_or_default()) {
+        match there.iter().filter(fits).min_by_key(|message| message.id) {
             Some(message) => {
-                self.heard(&nonce, &message.id);
-                Found::There(message.id.clone())
+                let id = message.id.to_string();
+                self.heard(&nonce, &id);
+                Found::There(id)
             }
             // There may be more, or it may be older.
             None if there.len() >= LOOKED_AT || (tried, question) == (None, None) => Found::Unclear,
@@ -214,7 +188,7 @@ impl Account {
         let path = format!("channels/{channel}/messages/{}/threads", id(&letter.message)?);
         let call = Call::post(path, json!({"name": name, "auto_archive_duration": ARCHIVE}));
         let thread = match self.rest.ask::<Made>(&call).await {
-            Ok(made) => made.id,
+            Ok(made) => made.id.to_string(),
             // A thread has the id of the message it was opened from.
             Err(fault) if fault.code() == Some(THREAD_IS_THERE) => letter.message.clone(),
             Err(fault) => return Err(fault.into()),

@@ -123,11 +123,9 @@ impl ChatAsk {
     }
 
     /// Puts messages into the chat, all or none.
-    async fn post(&self, chat: &str, posts: Vec<(Option<String>, Post)>) -> Option<()> {
+    async fn post(&self, chat: &str, posts: Vec<(Option<String>, Post)>) {
         let part = |(mark, post)| words::part(&self.shared.channel, &self.key, chat, mark, &post);
-        let kept = self.shared.store.reply(Vec::new(), posts.into_iter().map(part).collect(), now()).await;
-        self.shared.office.wake();
-        kept.map_err(|error| tracing::error!(%error, "a question cannot be put")).ok().map(drop)
+        self.shared.put(Vec::new(), posts.into_iter().map(part).collect()).await;
     }
 }
 
@@ -146,21 +144,16 @@ impl Ask for ChatAsk {
                 .enumerate()
                 .map(|(number, text)| (Some(format!("{mark}:{number}")), Post { text, ..Post::default() }));
             let last = Post { text: text.clone(), buttons: buttons(id), ..Post::default() };
-            let posts = before.chain([(Some(mark.clone()), last)]).collect();
-            if self.post(&chat, posts).await.is_some() {
-                let (shared, key, id) = (Arc::clone(&self.shared), self.key.clone(), id.to_owned());
-                // It outlives the wait: whoever decides, by whatever door, the message says so.
-                tokio::spawn(async move {
-                    let Ok(Some(state)) = shared.store.decided(&id).await else { return };
-                    let text = format!("{text}\n{}", outcome(&state));
-                    let post = Post { text, replaces: Some(mark), ..Post::default() };
-                    let part =
-                        words::part(&shared.channel, &key, &chat, Some(format!("decided:{id}")), &post);
-                    if shared.store.reply(Vec::new(), vec![part], now()).await.is_ok() {
-                        shared.office.wake();
-                    }
-                });
-            }
+            self.post(&chat, before.chain([(Some(mark.clone()), last)]).collect()).await;
+            let (shared, key, id) = (Arc::clone(&self.shared), self.key.clone(), id.to_owned());
+            // It outlives the wait: whoever decides, by whatever door, the message says so.
+            tokio::spawn(async move {
+                let Ok(Some(state)) = shared.store.decided(&id).await else { return };
+                let text = format!("{text}\n{}", outcome(&state));
+                let post = Post { text, replaces: Some(mark), ..Post::default() };
+                let part = words::part(&shared.channel, &key, &chat, Some(format!("decided:{id}")), &post);
+                shared.put(Vec::new(), vec![part]).await;
+            });
             // The answer comes by the store, from whatever door.
             pending().await
         })
@@ -184,7 +177,7 @@ impl Ask for ChatAsk {
                 text.push_str(&format!("\n{number}. {choice}"));
             }
             let posts = self.pieces(&text).into_iter().map(|text| (None, Post { text, ..Post::default() }));
-            self.post(&chat, posts.collect()).await?;
+            self.post(&chat, posts.collect()).await;
             let said = tokio::time::timeout(CLARIFY, answered).await.ok()?.ok()?;
             let number = said.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
             let chosen = number.and_then(|number| question.choices.get(number)).cloned();

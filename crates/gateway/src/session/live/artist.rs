@@ -261,10 +261,7 @@ impl Artist {
                 continue;
             }
             let parts = self.live.whole(turn, answer.step, &words, Stays::Yes).await;
-            if let Err(error) = self.live.shared.store.reply(Vec::new(), parts, now()).await {
-                tracing::error!(%error, "what was said cannot be kept");
-            }
-            self.live.shared.office.wake();
+            self.live.shared.put(Vec::new(), parts).await;
         }
     }
 }
