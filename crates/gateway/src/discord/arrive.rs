@@ -127,7 +127,9 @@ enum Manner {
 impl Answering {
     /// How something that was called or pressed is answered, if it is of a kind that the bot offers.
     pub(super) fn new(account: &Account, call: &Interaction) -> Option<Self> {
-        let deaf = call.channel().is_some_and(|channel| !listens(&account.settings, &channel.place()));
+        // Somebody who has the bot for themselves can call it among others, where it neither hears nor speaks.
+        let is_ignored = |channel: &Known| !listens(&account.settings, &channel.place());
+        let deaf = call.is_elsewhere() || call.channel().is_some_and(is_ignored);
         let manner = match call.deed()? {
             _ if deaf => Manner::Deaf,
             Deed::Called(_) => Manner::Command,
