@@ -129,12 +129,7 @@ impl Account {
         let (Ok(channel), Some(me)) = (id(chat), self.me()) else { return Found::Unclear };
         // An answer is later than its question, whatever the clocks say.
         let question: Option<u64> = post.reply_to.as_ref().and_then(|id| id.parse().ok());
-        let after = match (tried, question) {
-            (Some(tried), Some(question)) if tells_time(question) => snowflake(tried - SKEW).max(question),
-            (Some(tried), None) => snowflake(tried - SKEW),
-            (_, Some(question)) => question,
-            (None, None) => snowflake(SystemTime::now() - UNREMEMBERED),
-        };
+        let after = earliest(tried, question);
         if self.is_forum(channel) {
             // A post may be archived by now.
             let like = self.posts_like(channel, post, after).await.unwrap_or_default();
@@ -325,6 +320,16 @@ async fn sizes(files: &[Enclosure]) -> Vec<u64> {
 /// What may stand in an address as it is.
 const NON_TOKEN: &percent_encoding::AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
+/// The last id before a message that was tried then, as an answer to that.
+fn earliest(tried: Option<SystemTime>, question: Option<u64>) -> u64 {
+    match (tried, question) {
+        (Some(tried), Some(question)) if tells_time(question) => snowflake(tried - SKEW).max(question),
+        (Some(tried), None) => snowflake(tried - SKEW),
+        (_, Some(question)) => question,
+        (None, None) => snowflake(SystemTime::now() - UNREMEMBERED),
+    }
+}
+
 /// Buttons, five in a row.
 fn rows(post: &Post) -> Vec<Component> {
     let button = |button: &crate::channel::Button| {
@@ -403,6 +408,17 @@ mod tests {
         assert_eq!(nonce(&long).len(), 16);
         assert_ne!(nonce(&long), nonce(&"a".repeat(27)));
         assert_eq!(nonce("").len(), 16);
+    }
+
+    #[test]
+    fn an_answer_is_looked_for_after_its_question_where_ids_only_count() {
+        let tried = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let (long_ago, after) = (snowflake(tried - SKEW * 2), snowflake(tried));
+        assert_eq!(earliest(Some(tried), Some(long_ago)), snowflake(tried - SKEW));
+        assert_eq!(earliest(Some(tried), Some(after)), after);
+        assert_eq!(earliest(Some(tried), Some(1001)), 1001);
+        assert_eq!(earliest(None, Some(1001)), 1001);
+        assert_eq!(earliest(Some(tried), None), snowflake(tried - SKEW));
     }
 
     #[test]
