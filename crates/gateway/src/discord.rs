@@ -99,7 +99,8 @@ struct Account {
     sent: Mutex<Recent<String, post::Sent>>,
     /// The first message of ours that points to another one.
     pointing: Mutex<Recent<(String, String), String>>,
-    signs: Mutex<Recent<(String, String), Sign>>,
+    /// The signs of messages, and the channel of each.
+    signs: Mutex<Recent<String, (String, Sign)>>,
     /// Commands that were told to wait and have heard nothing since.
     waiting: Mutex<Recent<String, ()>>,
 }

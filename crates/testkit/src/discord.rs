@@ -279,6 +279,11 @@ impl Server {
         self.shared.with(|world| world.troubles.no_threads = true);
     }
 
+    /// Has threads get ids of their own, as servers may that are not the vendor's.
+    pub fn number_threads(&self) {
+        self.shared.with(|world| world.troubles.threads_apart = true);
+    }
+
     /// Gives the permission to make threads back.
     pub fn allow_threads(&self) {
         self.shared.with(|world| world.troubles.no_threads = false);

@@ -194,6 +194,8 @@ impl Account {
             Err(fault) => return Err(fault.into()),
         };
         self.join(&thread);
+        // The message stays in the channel, whatever the thread is called.
+        lock(&self.signs).put(letter.message.clone(), (letter.room.chat.clone(), Sign::Nothing));
         if let (Ok(thread), Ok(parent)) = (id(&thread), id(&letter.room.chat)) {
             lock(&self.places).learn(Known::thread(thread, parent, name));
         }
@@ -224,14 +226,15 @@ impl Account {
         let is_start = letter.room.thread.as_deref() == Some(letter.message.as_str())
             && parent.is_some_and(|parent| !self.is_forum(parent));
         let chat = letter.room.parent.as_ref().filter(|_| is_start).unwrap_or(&letter.room.chat);
-        let (Ok(channel), Ok(message)) = (id(chat), id(&letter.message)) else { return };
-        let before = {
+        let (chat, before) = {
             let mut signs = lock(&self.signs);
-            let key = (chat.clone(), letter.message.clone());
-            let before = signs.take(&key);
-            signs.put(key, sign);
-            before
+            let before = signs.take(&letter.message);
+            // Where it has a sign already, it is.
+            let chat = before.as_ref().map_or(chat, |(chat, _)| chat).clone();
+            signs.put(letter.message.clone(), (chat.clone(), sign));
+            (chat, before.map(|(_, sign)| sign))
         };
+        let (Ok(channel), Ok(message)) = (id(&chat), id(&letter.message)) else { return };
         if before == Some(sign) {
             return;
         }
