@@ -20,7 +20,7 @@ use crate::command::Command;
 use crate::depot::{self, Depot};
 use crate::house::House;
 use crate::key::{Sharing, session_key};
-use crate::letter::{Letter, Press, ReplyPlace, Room, RoomKind};
+use crate::letter::{Letter, Press, ReplyPlace, Room, RoomKind, Sender};
 use crate::limit::{Limiter, Pace};
 use crate::media::Media;
 use crate::office::Office;
@@ -341,7 +341,7 @@ async fn keep_bookmarks(shared: Arc<Shared>, mut bookmarks: watch::Receiver<Opti
 fn answer_room(letter: &Letter) -> Room {
     match &letter.reply {
         ReplyPlace::Here => letter.room.clone(),
-        // A thread that is opened under a message has the id of that message.
+        // A thread that is opened under a message usually has the id of that message.
         ReplyPlace::Thread(name) => Room {
             kind: RoomKind::Thread,
             chat: letter.message.clone(),
@@ -383,7 +383,12 @@ impl Shared {
 
     /// The session that a letter is answered in.
     fn key(&self, letter: &Letter) -> SessionKey {
-        session_key(&answer_room(letter), &letter.sender.id, self.sharing)
+        self.key_in(&answer_room(letter), &letter.sender)
+    }
+
+    /// The session of somebody in a room.
+    pub(crate) fn key_in(&self, room: &Room, sender: &Sender) -> SessionKey {
+        session_key(room, &sender.id, self.sharing)
     }
 
     fn letter(&self, letter: &Letter) -> NewLetter {

@@ -217,8 +217,10 @@ impl Session {
 
     async fn take(&mut self, mut item: Item) {
         self.is_full = false;
-        if let Err(why) = self.settle(&mut item).await {
-            return self.say(&item, &why).await;
+        match self.settle(&mut item).await {
+            Ok(None) => {}
+            Ok(Some(other)) => return self.shared.give(&other, item).await,
+            Err(why) => return self.say(&item, &why).await,
         }
         self.ask.enter(&item);
         match Command::read(&item.letter).filter(|_| item.turn.is_none() && self.task.is_none()) {
@@ -250,14 +252,17 @@ impl Session {
         }
     }
 
-    /// Opens the thread that the answer is wanted in. Where that cannot be, the answer is given where it was asked.
-    async fn settle(&mut self, item: &mut Item) -> Result<(), String> {
-        let ReplyPlace::Thread(name) = &item.letter.reply else { return Ok(()) };
+    /// Opens the thread that the answer is wanted in. Where that cannot be, the answer is given where it was asked. Gives the
+    /// session of the thread, if that is another one: whoever opens a thread may call it as they like.
+    async fn settle(&mut self, item: &mut Item) -> Result<Option<SessionKey>, String> {
+        let ReplyPlace::Thread(name) = &item.letter.reply else { return Ok(None) };
         let name = name.clone();
+        let mut key = self.key.clone();
         for attempt in 0..TRIES {
             match self.shared.channel.open_thread(&item.letter, &name).await {
                 Ok(room) => {
                     self.shared.joined(&room).await;
+                    key = self.shared.key_in(&room, &item.letter.sender);
                     item.letter.room = room;
                     break;
                 }
@@ -273,7 +278,8 @@ impl Session {
         }
         item.letter.reply = ReplyPlace::Here;
         let event = serde_json::to_value(&item.letter).map_err(|error| error.to_string())?;
-        self.store().readdress(item.id, &self.key, event).await.map_err(|error| error.to_string())
+        self.store().readdress(item.id, &key, event).await.map_err(|error| error.to_string())?;
+        Ok((key != self.key).then_some(key))
     }
 
     fn store(&self) -> &Store {
