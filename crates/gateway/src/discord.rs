@@ -104,7 +104,8 @@ struct Account {
     pointing: Mutex<Recent<(String, String), String>>,
     /// Messages of ours that a change may be on its way to: until when, and what they are to say.
     unsure: Mutex<Recent<String, (Instant, String)>>,
-    signs: Mutex<Recent<(String, String), Sign>>,
+    /// The signs of messages, and the channel of each.
+    signs: Mutex<Recent<String, (String, Sign)>>,
     /// Commands that were told to wait and have heard nothing since.
     waiting: Mutex<Recent<String, ()>>,
 }

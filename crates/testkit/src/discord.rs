@@ -44,6 +44,8 @@ pub struct Options {
     pub privileged: u64,
     /// How many requests it takes.
     pub limits: Limits,
+    /// How much it tells.
+    pub telling: Telling,
     /// How long [`Server::wait_for`] waits.
     pub patience: Duration,
 }
@@ -57,6 +59,16 @@ pub enum Limits {
     Wide,
 }
 
+/// How much is told about what happens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Telling {
+    /// What the vendor tells.
+    #[default]
+    Everything,
+    /// What nothing could be done without, and things that nobody heard of yet.
+    Least,
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -65,6 +77,7 @@ impl Default for Options {
             heartbeat: Duration::from_millis(41_250),
             privileged: u64::MAX,
             limits: Limits::Real,
+            telling: Telling::Everything,
             patience: Duration::from_secs(30),
         }
     }
@@ -269,6 +282,11 @@ impl Server {
     /// Takes the permission to make threads from the bot.
     pub fn forbid_threads(&self) {
         self.shared.with(|world| world.troubles.no_threads = true);
+    }
+
+    /// Has threads get ids of their own, as servers may that are not the vendor's.
+    pub fn number_threads(&self) {
+        self.shared.with(|world| world.troubles.threads_apart = true);
     }
 
     /// Gives the permission to make threads back.

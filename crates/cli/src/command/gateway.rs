@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_gateway::limit::Pace;
-use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Reset, Rules, Sharing, Showing};
+use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Reset, Rules, Showing};
 use hermes_store::Store;
 use hermes_types::Timestamp;
 use serde_json::{Map, Value};
@@ -144,7 +144,11 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
                     unfit = Some(failure.hint(why.remedy));
                     None
                 }
-                Some(_) => None,
+                Some(Err(error)) => {
+                    unfit = Some(Failure::new(Kind::Failed, format!("a channel ended by a mistake: {error}")));
+                    None
+                }
+                Some(Ok(_)) => None,
             },
         };
         match order {
@@ -217,10 +221,7 @@ fn reset(config: &Config) -> Reset {
 /// How a gateway behaves.
 fn rules(config: &Config, home: &Path, showing: Showing) -> Rules {
     Rules {
-        sharing: Sharing {
-            group_per_user: config.general.group_sessions_per_user,
-            thread_per_user: config.general.thread_sessions_per_user,
-        },
+        sharing: house::sharing(config),
         busy: match config.display.busy_input_mode {
             BusyInput::Queue => Busy::Queue,
             BusyInput::Interrupt => Busy::Interrupt,

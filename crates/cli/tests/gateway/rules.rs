@@ -375,3 +375,19 @@ async fn whoever_says_too_much_is_told_once_and_sees_what_was_not_read() {
     assert_eq!(hall.heard(dm).len(), 3);
     hall.close().await;
 }
+
+#[tokio::test]
+async fn whoever_says_too_much_can_still_end_what_is_under_way() {
+    let hall = Hall::with(echo(vec![Step::Silence]), OPEN).await;
+    let hall = hall.tell("GATEWAY_MESSAGE_BURST", 1).tell("GATEWAY_MESSAGES_PER_MINUTE", 1).open().await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.say(hall.ann, dm, "think");
+    until("the model is asked", || hall.told().len() == 1);
+    hall.server.say(hall.ann, dm, "and more");
+    assert!(hall.said(dm, 1).await[0].contains("that is too much at once"), "{:?}", hall.heard(dm));
+    hall.server.say(hall.ann, dm, "/stop");
+    let mut said = hall.said(dm, 3).await.split_off(1);
+    said.sort();
+    assert_eq!(said, ["interrupted", "stopped"]);
+    hall.close().await;
+}

@@ -25,6 +25,21 @@ async fn a_call_by_name_opens_a_thread_where_nobody_has_to_call_again_also_after
 }
 
 #[tokio::test]
+async fn a_thread_with_an_id_of_its_own_is_one_conversation_too() {
+    let hall = Hall::echo().await.open().await;
+    hall.server.number_threads();
+    let message = hall.call(hall.ann, hall.channel, "what is new?");
+    let thread = hall.answered_in(message).await;
+    assert_ne!(thread, message);
+    hall.said(thread, 1).await;
+    hall.server.say(hall.ann, thread, "and then?");
+    assert_eq!(hall.said(thread, 2).await, ["echo: [ann] what is new?", "echo: [ann] and then?"]);
+    let told = hall.told().pop().unwrap()["messages"].to_string();
+    assert!(told.contains("what is new?") && told.contains("and then?"), "{told}");
+    hall.close().await;
+}
+
+#[tokio::test]
 async fn what_is_said_during_work_waits_and_is_answered_to_whoever_said_it() {
     let slow = Step::Answer(hermes_testkit::model::Answer {
         says: vec![Said::Text("first".to_owned())],

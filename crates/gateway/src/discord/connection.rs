@@ -29,6 +29,8 @@ const DISCORD: &str = "wss://gateway.discord.gg";
 const WAITING: usize = 1000;
 /// The longest the platform says nothing before it told its pace.
 const GREETING: Duration = Duration::from_secs(15);
+/// How often the platform wants to hear of us where it does not say it well.
+const PACE: Duration = Duration::from_secs(40);
 /// The longest between two tries to connect.
 const LONGEST: Duration = Duration::from_secs(60);
 /// How often a session may be begun.
@@ -56,7 +58,8 @@ struct Envelope<'a> {
 
 #[derive(Debug, Deserialize)]
 struct Hello {
-    heartbeat_interval: u64,
+    /// Milliseconds, not always whole ones.
+    heartbeat_interval: f64,
 }
 
 /// How a connection ended.
@@ -232,9 +235,9 @@ impl Keeper<'_> {
         match envelope.op {
             HELLO => {
                 let hello = read::<Hello>("a greeting", body)?;
-                let every = Duration::from_millis(hello.heartbeat_interval);
+                let every = Duration::try_from_secs_f64(hello.heartbeat_interval / 1000.0).unwrap_or(PACE);
                 // Whether it answers is noticed sooner; this is for when nothing gets through.
-                self.pace = every * 2 + Duration::from_secs(1);
+                self.pace = every.saturating_mul(2).saturating_add(Duration::from_secs(1));
                 socket.keep_alive(every);
                 return self.greet(socket).await.err().map(End::Lost);
             }

@@ -133,12 +133,7 @@ impl Account {
         let (Ok(channel), Some(me)) = (id(chat), self.me()) else { return Found::Unclear };
         // An answer is later than its question, whatever the clocks say.
         let question: Option<u64> = post.reply_to.as_ref().and_then(|id| id.parse().ok());
-        let after = match (tried, question) {
-            (Some(tried), Some(question)) if tells_time(question) => snowflake(tried - SKEW).max(question),
-            (Some(tried), None) => snowflake(tried - SKEW),
-            (_, Some(question)) => question,
-            (None, None) => snowflake(SystemTime::now() - UNREMEMBERED),
-        };
+        let after = earliest(tried, question);
         if self.is_forum(channel) {
             // A post may be archived by now.
             let like = self.posts_like(channel, post, after).await.unwrap_or_default();
@@ -243,6 +238,8 @@ impl Account {
             Err(fault) => return Err(fault.into()),
         };
         self.join(&thread);
+        // The message stays in the channel, whatever the thread is called.
+        lock(&self.signs).put(letter.message.clone(), (letter.room.chat.clone(), Sign::Nothing));
         if let (Ok(thread), Ok(parent)) = (id(&thread), id(&letter.room.chat)) {
             lock(&self.places).learn(Known::thread(thread, parent, name));
         }
@@ -273,14 +270,15 @@ impl Account {
         let is_start = letter.room.thread.as_deref() == Some(letter.message.as_str())
             && parent.is_some_and(|parent| !self.is_forum(parent));
         let chat = letter.room.parent.as_ref().filter(|_| is_start).unwrap_or(&letter.room.chat);
-        let (Ok(channel), Ok(message)) = (id(chat), id(&letter.message)) else { return };
-        let before = {
+        let (chat, before) = {
             let mut signs = lock(&self.signs);
-            let key = (chat.clone(), letter.message.clone());
-            let before = signs.take(&key);
-            signs.put(key, sign);
-            before
+            let before = signs.take(&letter.message);
+            // Where it has a sign already, it is.
+            let chat = before.as_ref().map_or(chat, |(chat, _)| chat).clone();
+            signs.put(letter.message.clone(), (chat.clone(), sign));
+            (chat, before.map(|(_, sign)| sign))
         };
+        let (Ok(channel), Ok(message)) = (id(&chat), id(&letter.message)) else { return };
         if before == Some(sign) {
             return;
         }
@@ -369,6 +367,16 @@ async fn sizes(files: &[Enclosure]) -> Vec<u64> {
 /// What may stand in an address as it is.
 const NON_TOKEN: &percent_encoding::AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
+/// The last id before a message that was tried then, as an answer to that.
+fn earliest(tried: Option<SystemTime>, question: Option<u64>) -> u64 {
+    match (tried, question) {
+        (Some(tried), Some(question)) if tells_time(question) => snowflake(tried - SKEW).max(question),
+        (Some(tried), None) => snowflake(tried - SKEW),
+        (_, Some(question)) => question,
+        (None, None) => snowflake(SystemTime::now() - UNREMEMBERED),
+    }
+}
+
 /// Buttons, five in a row.
 fn rows(post: &Post) -> Vec<Component> {
     let button = |button: &crate::channel::Button| {
@@ -447,6 +455,17 @@ mod tests {
         assert_eq!(nonce(&long).len(), 16);
         assert_ne!(nonce(&long), nonce(&"a".repeat(27)));
         assert_eq!(nonce("").len(), 16);
+    }
+
+    #[test]
+    fn an_answer_is_looked_for_after_its_question_where_ids_only_count() {
+        let tried = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let (long_ago, after) = (snowflake(tried - SKEW * 2), snowflake(tried));
+        assert_eq!(earliest(Some(tried), Some(long_ago)), snowflake(tried - SKEW));
+        assert_eq!(earliest(Some(tried), Some(after)), after);
+        assert_eq!(earliest(Some(tried), Some(1001)), 1001);
+        assert_eq!(earliest(None, Some(1001)), 1001);
+        assert_eq!(earliest(Some(tried), None), snowflake(tried - SKEW));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hermes_gateway::channel::{Button, Channel, Found, Health, Look, Undelivered};
 use hermes_gateway::discord::{Bots, CommandSync, Past, Sight};
 use hermes_gateway::letter::{Letter, Platform, ReplyPlace, Room, RoomKind, Sender};
-use hermes_testkit::discord::{Post, Reply, Trouble};
+use hermes_testkit::discord::{Options, Post, Reply, Telling, Trouble};
 use serde_json::json;
 
 use crate::bed::{Bed, settings, text, wide, within, world};
@@ -263,5 +263,33 @@ async fn ids_that_are_none_are_refused() {
     let sent = bed.discord.send("general", &text("hello"), "m1").await;
     assert!(matches!(sent, Err(Undelivered::Never(_))), "{sent:?}");
     assert_eq!(bed.discord.find("general", &text("hello"), "m1").await, Found::Unclear);
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_tells_the_least_is_understood() {
+    let world = world(Options { telling: Telling::Least, ..wide() }).await;
+    let settings = settings(&world.server);
+    let mut bed = Bed::start(world, settings, Past::default());
+    bed.until(|health| *health == Health::Up).await;
+    bed.server.say(bed.ann, bed.room, &bed.call("hello"));
+    let letter = bed.letter().await;
+    assert_eq!((letter.text.as_str(), letter.room.kind), ("hello", RoomKind::Group));
+    assert_eq!((letter.room.chat, letter.sender.id), (bed.room.to_string(), bed.ann.to_string()));
+
+    let dm = bed.server.dm(bed.ann);
+    bed.server
+        .invoke(bed.ann, bed.room, "undo", json!([{"name": "turns", "type": 3, "value": "2"}]))
+        .await
+        .unwrap();
+    let letter = bed.letter().await;
+    assert_eq!((letter.text.as_str(), letter.room.chat), ("/undo 2", bed.room.to_string()));
+
+    // It does not even say that it went on.
+    bed.server.cut();
+    bed.until(|health| *health != Health::Up).await;
+    bed.server.say(bed.ann, dm, "meanwhile");
+    assert_eq!(bed.letter().await.text, "meanwhile");
+    bed.until(|health| *health == Health::Up).await;
     bed.end().await;
 }

@@ -126,7 +126,7 @@ impl World {
         kind: Kind,
         auto_archive: u64,
     ) -> Id {
-        let id = from.unwrap_or_else(|| self.id());
+        let id = from.filter(|_| !self.troubles.threads_apart).unwrap_or_else(|| self.id());
         let thread = Channel {
             guild: self.guild_of(parent),
             name: name.to_owned(),

@@ -7,15 +7,15 @@ use flate2::{Compress, Compression, FlushCompress};
 use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
-use super::Shared;
 use super::state::World;
+use super::{Shared, Telling};
 
 /// What a connection is told to do.
 #[derive(Debug)]
@@ -34,6 +34,7 @@ pub(super) enum Out {
 #[derive(Debug, Default)]
 pub(super) struct Session {
     pub(super) intents: u64,
+    telling: Telling,
     /// Every event, the first with number 1.
     log: Vec<Value>,
     out: Option<UnboundedSender<Out>>,
@@ -51,6 +52,10 @@ impl Session {
     }
 
     fn event(&mut self, name: &str, data: &Value) {
+        let data = match self.telling {
+            Telling::Everything => data,
+            Telling::Least => &least(name, data),
+        };
         let event = json!({"op": 0, "s": self.log.len() + 1, "t": name, "d": data});
         self.log.push(event.clone());
         self.tell(Out::Say(event));
@@ -88,6 +93,42 @@ impl World {
             session.event(name, &data);
         }
     }
+}
+
+/// The parts of an event that nothing could be done without, and one that is new.
+fn least(name: &str, data: &Value) -> Value {
+    let some = |from: &Value, keys: &[&str]| -> Value {
+        let there = |key: &&&str| !from[**key].is_null();
+        keys.iter()
+            .filter(there)
+            .map(|key| ((*key).to_owned(), from[*key].clone()))
+            .collect::<Map<_, _>>()
+            .into()
+    };
+    let one = |user: &Value| some(user, &["id", "username", "bot"]);
+    let mut told = match name {
+        "READY" => some(data, &["user", "guilds", "session_id"]),
+        "GUILD_CREATE" => some(data, &["id"]),
+        "MESSAGE_CREATE" => some(data, &["id", "channel_id", "guild_id", "author", "content", "mentions"]),
+        "INTERACTION_CREATE" => some(
+            data,
+            &["id", "type", "token", "channel_id", "guild_id", "member", "user", "data", "message"],
+        ),
+        _ => data.clone(),
+    };
+    if let Some(mentions) = told.get_mut("mentions").and_then(Value::as_array_mut) {
+        mentions.iter_mut().for_each(|user| *user = one(user));
+    }
+    for key in ["author", "user"] {
+        if let Some(user) = told.get_mut(key) {
+            *user = one(user);
+        }
+    }
+    if let Some(member) = told.get_mut("member") {
+        *member = json!({"user": one(&member["user"])});
+    }
+    told["unheard_of"] = json!([null, {"of": 1}]);
+    told
 }
 
 /// Empties a message that is not from or to the bot.
@@ -316,7 +357,8 @@ impl Connection {
         let session = self.shared.with(|world| {
             world.identified += 1;
             let id = format!("{:032x}", world.id());
-            let mut session = Session { intents, log: Vec::new(), out: Some(self.own.clone()) };
+            let out = Some(self.own.clone());
+            let mut session = Session { intents, telling: self.shared.options.telling, log: Vec::new(), out };
             let guilds = world.guilds.keys().map(|id| json!({"id": id.to_string(), "unavailable": true}));
             let mut ready = json!({
                 "v": 10, "user": world.me_json(), "guilds": guilds.collect::<Vec<_>>(), "session_id": id,
@@ -360,7 +402,9 @@ impl Connection {
             session.out = Some(own);
             let missed = usize::try_from(seq).unwrap_or_default();
             session.log.iter().skip(missed).for_each(|event| session.tell(Out::Say(event.clone())));
-            session.event("RESUMED", &json!({"_trace": []}));
+            if session.telling == Telling::Everything {
+                session.event("RESUMED", &json!({"_trace": []}));
+            }
             world.resumed += 1;
             Ok(true)
         });
@@ -379,9 +423,9 @@ impl Connection {
     }
 }
 
-/// Whether it is the bot's token; some clients write here, too, what a header would say.
+/// Whether it is the bot's token. Here it stands alone.
 fn is_right(world: &World, token: &Value) -> bool {
-    token.as_str().is_some_and(|token| token.strip_prefix("Bot ").unwrap_or(token) == world.token)
+    token.as_str() == Some(&world.token)
 }
 
 /// Answers the request for the members of a guild.

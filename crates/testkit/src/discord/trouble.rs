@@ -44,6 +44,8 @@ pub(super) struct Troubles {
     pub(super) late: Vec<Late>,
     /// The bot may not make threads.
     pub(super) no_threads: bool,
+    /// A thread does not have the id of its message.
+    pub(super) threads_apart: bool,
 }
 
 impl Troubles {
