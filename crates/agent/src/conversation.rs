@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use hermes_model::{Client, Effort, Endpoint};
 use hermes_store::{Clash, LetterId, NewPart, NewSession, Prompt, SessionId, Store, TurnId};
-use hermes_types::{CallId, Message, Usage};
+use hermes_types::{CallId, Door, Message, Usage};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::hands::{lock, now};
 use crate::prompt::{Told, shared};
-use crate::{GuardRules, Hands};
+use crate::{GuardRules, Hands, Setup};
 
 /// How much of what was said first becomes the title.
 const TITLE: usize = 60;
@@ -304,10 +304,7 @@ impl Conversation {
         let (model, provider) = mind.names();
         let new = NewSession {
             key: setup.session.clone(),
-            source: serde_json::to_value(setup.door)
-                .ok()
-                .and_then(|word| word.as_str().map(str::to_owned))
-                .unwrap_or_default(),
+            source: source(setup),
             person: setup.person.clone(),
             model,
             provider,
@@ -380,6 +377,17 @@ impl Conversation {
     /// Ends it, for a reason in a word. It can be resumed.
     pub async fn end(self, reason: &str) -> Result<(), Error> {
         Ok(self.store.end(&self.id, reason, now()).await?)
+    }
+}
+
+/// Where a conversation comes from: the door, and for chats the platform, by which the people of it are called.
+fn source(setup: &Setup) -> String {
+    match (setup.door, setup.person.as_str().split_once(':')) {
+        (Door::Chat, Some((platform, _))) => platform.to_owned(),
+        (door, _) => serde_json::to_value(door)
+            .ok()
+            .and_then(|word| word.as_str().map(str::to_owned))
+            .unwrap_or_default(),
     }
 }
 

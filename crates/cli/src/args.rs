@@ -3,29 +3,51 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 use hermes_gateway::{Platform, Target};
 use hermes_types::{BackendName, EnvName};
+
+/// Where help lists what every command takes.
+const EVERYWHERE: &str = "Options of every command";
 
 /// An AI agent whose commands run where you choose, with the permission you give.
 #[derive(Debug, Parser)]
 #[command(name = "hermes", version, infer_long_args = false)]
 pub struct Args {
     /// The directory with config.yaml, .env and all state [default: $HERMES_HOME or ~/.hermes]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", help_heading = EVERYWHERE)]
     pub home: Option<PathBuf>,
 
     /// Print one JSON document instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
 
     /// Show what is going on, on stderr; twice for more
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = EVERYWHERE)]
     pub verbose: u8,
 
     /// What to do [default: chat]
     #[command(subcommand)]
     pub command: Option<Command>,
+
+    /// How to chat, where no command is named.
+    #[command(flatten, next_help_heading = "Options of a chat")]
+    pub chat: ChatArgs,
+}
+
+impl Args {
+    /// What to do. Without a word it is to chat, and only then may the options of a chat stand alone.
+    pub fn take_command(&mut self) -> Result<Command, clap::Error> {
+        match self.command.take() {
+            None => Ok(Command::Chat(std::mem::take(&mut self.chat))),
+            Some(command) if self.chat == ChatArgs::default() => Ok(command),
+            Some(_) => Err(Self::command().error(
+                ErrorKind::ArgumentConflict,
+                "options of a chat stand alone or behind the word chat, as in `hermes chat -q TEXT`",
+            )),
+        }
+    }
 }
 
 /// What to do.
@@ -111,20 +133,24 @@ pub enum Command {
     },
 }
 
-impl Default for Command {
-    fn default() -> Self {
-        Self::Chat(ChatArgs::default())
-    }
-}
-
 /// A conversation and where its commands run.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct ChatArgs {
     /// Say this, print the answer and end; without it and without a terminal, what comes on standard input is said
-    #[arg(long, short, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        short,
+        value_name = "TEXT",
+        allow_hyphen_values = true,
+        alias = "oneshot",
+        short_alias = 'z'
+    )]
     pub query: Option<String>,
-    /// Go on with a conversation: its id, the beginning of it, its title, or last
-    #[arg(long, short, value_name = "ID")]
+    /// Go on with a conversation: its id, the beginning of it, its title, or last, which need not be said
+    #[arg(
+        long, short, value_name = "ID", alias = "continue", short_alias = 'c',
+        num_args = 0..=1, default_missing_value = "last"
+    )]
     pub resume: Option<String>,
     /// The model that answers [default: model.default]
     #[arg(long, short, value_name = "MODEL")]
@@ -138,7 +164,7 @@ pub struct ChatArgs {
 }
 
 /// Which place.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub struct PlaceArgs {
     /// Where to run it [default: terminal.backend]
     #[arg(long, value_name = "BACKEND", value_parser = backend())]

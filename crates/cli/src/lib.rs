@@ -23,17 +23,19 @@ mod terminal;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use args::{Args, Command};
+use args::{Args, Command, GatewayAction};
 use ask::Consent;
 use command::doctor::Depth;
 use config::Loaded;
 use failure::Failure;
 use home::Home;
+use log::Unasked;
 use screen::{Format, Screen};
 
 /// What every command is given.
@@ -57,8 +59,9 @@ impl Context {
 
 /// Reads the command line and does what it says.
 pub fn run() -> ExitCode {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
+    let parsed = Args::try_parse().and_then(|mut args| Ok((args.take_command()?, args)));
+    let (command, args) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return usage(&error),
     };
     // A name or value that is not text cannot set anything here.
@@ -66,12 +69,19 @@ pub fn run() -> ExitCode {
     let screen = Screen::new(if args.json { Format::Json } else { Format::Text }, &process);
     let result = Home::find(args.home.as_deref(), &process).and_then(|home| {
         let loaded = config::load(home.path(), process, BTreeMap::new());
-        log::start(home.path(), args.verbose, &loaded)?;
-        dispatch(args.command.unwrap_or_default(), &Context { home, screen, loaded })
+        log::start(home.path(), args.verbose, unasked(&command), &loaded)?;
+        dispatch(command, &Context { home, screen, loaded })
     });
     match result {
         Ok(code) => code,
         Err(failure) => screen.fail(&failure),
+    }
+}
+
+fn unasked(command: &Command) -> Unasked {
+    match command {
+        Command::Gateway { action: GatewayAction::Run } => Unasked::Serving,
+        _ => Unasked::Nothing,
     }
 }
 
@@ -121,6 +131,8 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
     match error.print() {
         Ok(()) if asked_for => ExitCode::SUCCESS,
+        // Whoever reads only the beginning got what they asked for.
+        Err(error) if asked_for && error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         _ => failure::Kind::Usage.code(),
     }
 }

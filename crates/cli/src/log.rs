@@ -26,8 +26,19 @@ use crate::config::file::adopt;
 use crate::config::keys::{self, Level};
 use crate::failure::{Failure, Kind};
 
+/// What is said on stderr where nobody asked for more or less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unasked {
+    /// Nothing.
+    Nothing,
+    /// How a gateway is, and whatever goes wrong: it serves for days, and nobody looks into the file before something is amiss.
+    Serving,
+}
+
 /// Starts logging. `verbose` counts the `-v` of the command line; `HERMES_LOG` holds levels by name.
-pub(crate) fn start(home: &Path, verbose: u8, loaded: &Loaded) -> Result<(), Failure> {
+pub(crate) fn start(home: &Path, verbose: u8, unasked: Unasked, loaded: &Loaded) -> Result<(), Failure> {
+    // Whoever wants more wants to know where it comes from, too.
+    let is_asked = verbose > 0 || loaded.layers.process.contains_key("HERMES_LOG");
     let stderr =
         match (loaded.layers.process.get("HERMES_LOG").filter(|text| !text.trim().is_empty()), verbose) {
             (_, 1) => Targets::new().with_default(LevelFilter::INFO),
@@ -37,6 +48,9 @@ pub(crate) fn start(home: &Path, verbose: u8, loaded: &Loaded) -> Result<(), Fai
                 Failure::new(Kind::Configuration, format!("HERMES_LOG: {error}"))
                     .hint("it wants a level such as `debug`, or `hermes_exec=trace,info`")
             })?,
+            (None, 0) if unasked == Unasked::Serving => Targets::new()
+                .with_default(LevelFilter::WARN)
+                .with_target("hermes_cli::command::gateway", LevelFilter::INFO),
             (None, 0) => Targets::new(),
         };
     let secrets = secrets(loaded);
@@ -65,7 +79,7 @@ pub(crate) fn start(home: &Path, verbose: u8, loaded: &Loaded) -> Result<(), Fai
         layer().with_writer(sink).with_filter(level)
     });
     let sink = Sink { redactor, out: Out::Stderr };
-    let to_stderr = layer().with_writer(sink).with_filter(stderr);
+    let to_stderr = layer().with_target(is_asked).with_writer(sink).with_filter(stderr);
     Registry::default()
         .with(to_file)
         .with(to_stderr)

@@ -46,6 +46,12 @@ pub trait Channel: Send + Sync + fmt::Debug {
         post: &'a Post,
     ) -> Waiting<'a, Result<(), Undelivered>>;
 
+    /// Looks for a while whether a message of ours still says what it was changed to last, if a change before that may be on its
+    /// way, and changes it again if it does not.
+    fn assure<'a>(&'a self, _chat: &'a str, _message: &'a str, _post: &'a Post) -> Waiting<'a, ()> {
+        Box::pin(async {})
+    }
+
     /// Opens the thread that the answer to a letter is wanted in. Where it is open already, that is as good.
     fn open_thread<'a>(&'a self, letter: &'a Letter, name: &'a str)
     -> Waiting<'a, Result<Room, Undelivered>>;

@@ -29,7 +29,6 @@ mod settings;
 mod socket;
 mod text;
 
-use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -64,6 +63,10 @@ pub const MANNERS: Manners = Manners {
 };
 /// Reactions, commands and people that are remembered.
 const MARKED: usize = 2000;
+/// Chats where letters were written that are looked through after a lost session.
+const CHATS: usize = 1_000;
+/// Threads the bot takes part in; as many as the store remembers.
+const THREADS: usize = 10_000;
 
 /// The bot on Discord.
 #[derive(Debug)]
@@ -74,7 +77,7 @@ pub struct Discord {
 /// What is known from before.
 #[derive(Debug, Clone, Default)]
 pub struct Past {
-    /// The threads the bot takes part in.
+    /// The threads the bot takes part in, those where something happened last at the end.
     pub threads: Vec<String>,
     /// The last message of each chat that was for the bot, by chat.
     pub last: Vec<(String, String)>,
@@ -90,15 +93,17 @@ struct Account {
     me: RwLock<Option<Me>>,
     /// Where it was left before.
     bookmark: Option<Bookmark>,
-    threads: RwLock<HashSet<String>>,
+    threads: Mutex<Recent<String, ()>>,
     places: Mutex<Places>,
     /// The last message that was seen in each chat where messages were for the bot.
-    last: Mutex<HashMap<String, u64>>,
+    last: Mutex<Recent<String, u64>>,
     /// Roles that were asked for, by person, and when.
     roles: Mutex<Recent<String, (Instant, Vec<String>)>>,
     sent: Mutex<Recent<String, post::Sent>>,
     /// The first message of ours that points to another one.
     pointing: Mutex<Recent<(String, String), String>>,
+    /// Messages of ours that a change may be on its way to: until when, and what they are to say.
+    unsure: Mutex<Recent<String, (Instant, String)>>,
     /// The signs of messages, and the channel of each.
     signs: Mutex<Recent<String, (String, Sign)>>,
     /// Commands that were told to wait and have heard nothing since.
@@ -130,19 +135,25 @@ impl Discord {
     pub fn new(settings: Settings, past: Past) -> Self {
         let rest = Rest::new(settings.token.clone(), settings.api_base.as_deref(), settings.proxy.clone());
         let bookmark = past.bookmark.as_deref().and_then(|text| serde_json::from_str(text).ok());
-        let last = past.last.into_iter().filter_map(|(chat, message)| Some((chat, message.parse().ok()?)));
+        let last = past.last.into_iter().filter_map(|(chat, message)| Some((message.parse().ok()?, chat)));
+        let mut chats: Vec<(u64, String)> = last.collect();
+        chats.sort_unstable();
+        let (mut last, mut threads) = (Recent::new(CHATS), Recent::new(THREADS));
+        chats.into_iter().for_each(|(message, chat)| last.put(chat, message));
+        past.threads.into_iter().for_each(|thread| threads.put(thread, ()));
         Self {
             account: Arc::new(Account {
                 settings,
                 rest,
                 me: RwLock::new(bookmark.as_ref().map(|bookmark: &Bookmark| bookmark.me.clone())),
                 bookmark,
-                threads: RwLock::new(past.threads.into_iter().collect()),
+                threads: Mutex::new(threads),
                 places: Mutex::default(),
-                last: Mutex::new(last.collect()),
+                last: Mutex::new(last),
                 roles: Mutex::new(Recent::new(MARKED)),
                 sent: Mutex::new(Recent::new(SENT)),
                 pointing: Mutex::new(Recent::new(SENT)),
+                unsure: Mutex::new(Recent::new(MARKED)),
                 signs: Mutex::new(Recent::new(MARKED)),
                 waiting: Mutex::new(Recent::new(MARKED)),
             }),
@@ -161,11 +172,18 @@ impl Account {
     }
 
     fn takes_part(&self, thread: &str) -> bool {
-        self.threads.read().unwrap_or_else(PoisonError::into_inner).contains(thread)
+        lock(&self.threads).get(&thread.to_owned()).is_some()
+    }
+
+    /// Notes the last message that was seen in a chat.
+    fn reach(&self, chat: String, message: u64) {
+        let mut last = lock(&self.last);
+        let message = last.get(&chat).map_or(message, |known| message.max(*known));
+        last.put(chat, message);
     }
 
     fn join(&self, thread: &str) {
-        self.threads.write().unwrap_or_else(PoisonError::into_inner).insert(thread.to_owned());
+        lock(&self.threads).put(thread.to_owned(), ());
     }
 }
 
@@ -215,6 +233,10 @@ impl Channel for Discord {
         post: &'a Post,
     ) -> Waiting<'a, Result<(), Undelivered>> {
         Box::pin(self.account.edit(chat, message, post))
+    }
+
+    fn assure<'a>(&'a self, chat: &'a str, message: &'a str, post: &'a Post) -> Waiting<'a, ()> {
+        Box::pin(self.account.assure(chat, message, post))
     }
 
     fn open_thread<'a>(

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hermes_agent::{Event, Questions};
-use hermes_store::{Answer, Choice, LetterId, NewLetter, Store, TurnId};
-use hermes_types::{Person, SessionKey};
+use hermes_store::{Answer, Choice, LetterId, NewLetter, NewPart, Store, TurnId};
+use hermes_types::{Person, SessionKey, Timestamp};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -35,10 +35,14 @@ const BATCH: usize = 64;
 /// How long answered letters are remembered, so that they are not answered again, and files that came with them are kept on
 /// this machine.
 const REMEMBERED: u64 = 7 * 24 * 3_600;
+/// How often what nobody needs any more is looked for.
+const TIDIES: Duration = Duration::from_secs(3_600);
 /// How long whatever is under way may take when the gateway ends.
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long what is still to be delivered may take then.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long to wait before the store is asked again after it failed.
+pub(crate) const STORE_PAUSE: Duration = Duration::from_secs(1);
 /// How often it is looked whether it was.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -78,7 +82,7 @@ pub(crate) struct Shared {
     pub(crate) showing: Showing,
     pub(crate) people: People,
     /// Copies of files on their way.
-    pub(crate) depot: Depot,
+    pub(crate) depot: Arc<Depot>,
     /// Directories of places whose files may be sent, besides the ones they work in.
     pub(crate) besides: Vec<String>,
     pub(crate) reset: Reset,
@@ -101,7 +105,7 @@ impl Gateway {
         rules: Rules,
     ) -> Self {
         let office = Arc::new(Office::new(Arc::clone(&channel), store.clone()));
-        let depot = Depot::new(&rules.media.home, channel.platform().word());
+        let depot = Arc::new(Depot::new(&rules.media.home, channel.platform().word()));
         let shared = Shared {
             depot,
             besides: rules.media.besides,
@@ -125,13 +129,17 @@ impl Gateway {
 
     /// Works until it is told to stop: goes on with what was left, then takes what comes. Tells how the channel is.
     pub async fn run(mut self, health: watch::Sender<Health>, stop: CancellationToken) -> Result<(), Unfit> {
-        self.recover().await;
+        tokio::select! {
+            () = self.recover() => {}
+            () = stop.cancelled() => {}
+        }
         let (arrivals, mut arrived) = mpsc::channel(ARRIVALS);
         let closing = CancellationToken::new();
         let office = tokio::spawn(Arc::clone(&self.shared.office).run(closing.clone()));
         let channel = Arc::clone(&self.shared.channel);
         let (bookmark, bookmarks) = watch::channel(None);
         let librarian = tokio::spawn(keep_bookmarks(Arc::clone(&self.shared), bookmarks));
+        let tidying = tokio::spawn(keep_tidy(self.shared.store.clone(), Arc::clone(&self.shared.depot)));
         let desk = Desk { arrivals, health, bookmark };
         let mut connected = {
             let stop = stop.clone();
@@ -144,6 +152,7 @@ impl Gateway {
                 ended = &mut connected => break ended.unwrap_or(Ok(())),
             }
         };
+        tidying.abort();
         // What does not end in time is gone on with by whoever comes next.
         self.shared.sessions().clear();
         self.shared.tasks.close();
@@ -154,7 +163,7 @@ impl Gateway {
         // What was answered meanwhile is delivered too, if that can be done soon.
         let delivered = async {
             let word = self.shared.channel.platform().word();
-            while self.shared.store.undelivered(word).await.is_ok_and(|parts| !parts.is_empty()) {
+            while self.shared.store.undelivered(word, Vec::new()).await.is_ok_and(|parts| !parts.is_empty()) {
                 tokio::time::sleep(LOOK).await;
             }
         };
@@ -168,15 +177,8 @@ impl Gateway {
 
     /// Goes on with the letters that were not answered.
     async fn recover(&mut self) {
-        let forgotten = now().seconds().saturating_sub(REMEMBERED);
-        if let Err(error) =
-            self.shared.store.forget_mail(hermes_types::Timestamp::from_seconds(forgotten)).await
-        {
-            tracing::warn!(%error, "old letters cannot be forgotten");
-        }
         let word = self.shared.channel.platform().word();
         self.shared.depot.forget_incoming();
-        self.shared.depot.forget_brought(Duration::from_secs(REMEMBERED));
         for copy in self.shared.depot.left_outgoing() {
             let name = copy.file_name().unwrap_or_default().to_string_lossy();
             // What may still be sent is kept.
@@ -184,14 +186,8 @@ impl Gateway {
                 depot::remove(&copy);
             }
         }
-        let waiting = match self.shared.store.waiting_letters(word).await {
-            Ok(waiting) => waiting,
-            Err(error) => {
-                tracing::error!(%error, "letters that wait cannot be read");
-                return;
-            }
-        };
-        for kept in waiting {
+        let waiting = insist("letters that wait cannot be read", || self.shared.store.waiting_letters(word));
+        for kept in waiting.await {
             let letter: Letter = match serde_json::from_value(kept.event) {
                 Ok(letter) => letter,
                 Err(error) => {
@@ -199,14 +195,14 @@ impl Gateway {
                     continue;
                 }
             };
-            match self.shared.people.admit(&letter.room, &letter.sender).await {
-                Ok(Admission::In(tier)) => {
+            let admit = || self.shared.people.admit(&letter.room, &letter.sender);
+            match insist("nobody knows whether somebody is let in", admit).await {
+                Admission::In(tier) => {
                     let item = self.shared.item(kept.id, letter, tier, kept.turn);
                     self.shared.give(&kept.key, item).await;
                 }
                 // Whoever is not let in any more is not answered.
-                Ok(Admission::Stranger(_)) => self.shared.done(kept.id).await,
-                Err(error) => tracing::error!(%error, "nobody knows whether somebody is let in"),
+                Admission::Stranger(_) => self.shared.done(kept.id).await,
             }
         }
     }
@@ -235,8 +231,12 @@ impl Gateway {
             match received {
                 Ok(Some(id)) => self.begin(id, *letter, tier).await,
                 Ok(None) => {}
-                Err(error) => {
+                // It never will be, and must not keep the others waiting.
+                Err(error @ hermes_store::Error::TooLarge { .. }) => {
                     tracing::error!(%error, "a letter cannot be kept");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a letter cannot be kept yet");
                     continue;
                 }
             }
@@ -253,7 +253,7 @@ impl Gateway {
         // What ends or answers something is heard from whoever says too much, too.
         let taken = match Command::read(&letter) {
             Some(Command::Stop(_) | Command::Approve { .. } | Command::Deny { .. }) => Ok(()),
-            _ => self.limiter.take(&person),
+            _ => self.limiter.take(&person, letter.sent),
         };
         match taken {
             Ok(()) => shared.give(&key, shared.item(id, letter, tier, None)).await,
@@ -277,6 +277,34 @@ impl Gateway {
                 });
             }
         }
+    }
+}
+
+/// Removes what nobody needs any more, however long the gateway runs.
+async fn keep_tidy(store: Store, depot: Arc<Depot>) {
+    loop {
+        let before = Timestamp::from_seconds(now().seconds().saturating_sub(REMEMBERED));
+        if let Err(error) = store.forget_mail(before).await {
+            tracing::warn!(%error, "old letters cannot be forgotten");
+        }
+        let depot = Arc::clone(&depot);
+        let forget = move || depot.forget_brought(Duration::from_secs(REMEMBERED));
+        tokio::task::spawn_blocking(forget).await.ok();
+        tokio::time::sleep(TIDIES).await;
+    }
+}
+
+/// Asks the store until it answers.
+async fn insist<T, F: Future<Output = Result<T, hermes_store::Error>>>(
+    otherwise: &str,
+    ask: impl Fn() -> F,
+) -> T {
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(error) => tracing::error!(%error, "{otherwise}"),
+        }
+        tokio::time::sleep(STORE_PAUSE).await;
     }
 }
 
@@ -315,7 +343,7 @@ impl Shared {
     }
 
     /// Whether somebody is let in who wrote this, and what they may do. A stranger gets what strangers get.
-    async fn admitted(&self, letter: &Letter) -> Result<Option<Tier>, hermes_store::Error> {
+    async fn admitted(self: &Arc<Self>, letter: &Letter) -> Result<Option<Tier>, hermes_store::Error> {
         let behavior = match self.people.admit(&letter.room, &letter.sender).await? {
             Admission::In(tier) => return Ok(Some(tier)),
             Admission::Stranger(behavior) => behavior,
@@ -374,10 +402,26 @@ impl Shared {
     }
 
     /// Answers a letter with why it is not worked on.
-    async fn refuse(&self, id: LetterId, key: &SessionKey, letter: &Letter, text: &str) {
-        let parts = session::parts(&self.channel, key, letter, text);
-        if let Err(error) = self.store.reply(vec![id], parts, now()).await {
-            tracing::error!(%error, "an answer cannot be kept");
+    async fn refuse(self: &Arc<Self>, id: LetterId, key: &SessionKey, letter: &Letter, text: &str) {
+        self.put(vec![id], session::parts(&self.channel, key, letter, text)).await;
+    }
+
+    /// Says something in chats, and is done with the letters it answers. What cannot be kept now is kept as soon as it can be.
+    pub(crate) async fn put(self: &Arc<Self>, letters: Vec<LetterId>, parts: Vec<NewPart>) {
+        if let Err(error) = self.store.reply(letters.clone(), parts.clone(), now()).await {
+            tracing::error!(%error, "what is said cannot be kept yet");
+            let shared = Arc::clone(self);
+            self.aside(async move {
+                loop {
+                    tokio::time::sleep(STORE_PAUSE).await;
+                    match shared.store.reply(letters.clone(), parts.clone(), now()).await {
+                        Ok(_) => break shared.office.wake(),
+                        // Whoever comes next finds the letters.
+                        Err(hermes_store::Error::Closed | hermes_store::Error::TooLarge { .. }) => break,
+                        Err(error) => tracing::debug!(%error, "what is said cannot be kept yet"),
+                    }
+                }
+            });
         }
         self.office.wake();
     }
@@ -396,6 +440,10 @@ impl Shared {
             }
             let refused = {
                 let mut sessions = self.sessions();
+                // One whose task broke is begun anew.
+                if sessions.get(key).is_some_and(mpsc::Sender::is_closed) {
+                    sessions.remove(key);
+                }
                 let mailbox = sessions.entry(key.clone()).or_insert_with(|| {
                     let (mailbox, items) = mpsc::channel(MAILBOX);
                     let session = Session::new(Arc::clone(self), key.clone(), items, &item.letter);
@@ -437,21 +485,16 @@ impl Shared {
     }
 
     /// Is done with a letter about which nothing is said.
-    pub(crate) async fn done(&self, letter: LetterId) {
-        if let Err(error) = self.store.reply(vec![letter], Vec::new(), now()).await {
-            tracing::error!(%error, "a letter cannot be put away");
-        }
+    pub(crate) async fn done(self: &Arc<Self>, letter: LetterId) {
+        self.put(vec![letter], Vec::new()).await;
     }
 
     /// Says something in a room that belongs to no session.
-    pub(crate) async fn tell(&self, room: &Room, text: &str) {
+    pub(crate) async fn tell(self: &Arc<Self>, room: &Room, text: &str) {
         let post = Post { text: text.to_owned(), ..Post::default() };
         let key = SessionKey::new(String::new());
         let part = session::part(&self.channel, &key, &room.chat, None, &post);
-        if let Err(error) = self.store.reply(Vec::new(), vec![part], now()).await {
-            tracing::error!(%error, "a word cannot be kept");
-        }
-        self.office.wake();
+        self.put(Vec::new(), vec![part]).await;
     }
 
     /// Notes a file that an answer sends.
@@ -518,5 +561,41 @@ impl Shared {
             }
             Err(error) => error.to_string(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps a letter that was answered long ago.
+    async fn old(store: &Store, chat: &str, message: &str) {
+        let letter = NewLetter {
+            platform: "discord".to_owned(),
+            chat: chat.to_owned(),
+            message: message.to_owned(),
+            key: SessionKey::new("k"),
+            person: Person::new("discord:7"),
+            at: Timestamp::from_seconds(1),
+            event: json!({}),
+        };
+        let id = store.receive(vec![letter]).await.unwrap()[0].unwrap();
+        store.reply(vec![id], Vec::new(), Timestamp::from_seconds(1)).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_letters_are_forgotten_as_long_as_the_gateway_runs() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::open(home.path().join("hermes.db")).await.unwrap();
+        let depot = Arc::new(Depot::new(home.path(), "discord"));
+        let tidying = tokio::spawn(keep_tidy(store.clone(), depot));
+        for message in ["1", "2", "3"] {
+            old(&store, "chat", message).await;
+            old(&store, "chat", &format!("{message} again")).await;
+            while store.is_received("discord", "chat", message).await.unwrap() {
+                tokio::time::sleep(TIDIES).await;
+            }
+        }
+        tidying.abort();
     }
 }

@@ -12,14 +12,13 @@ use tokio_util::sync::CancellationToken;
 use crate::channel::{Channel, Found, Post, Undelivered};
 use crate::clock::now;
 use crate::depot;
+use crate::gateway::STORE_PAUSE;
 use crate::session;
 
 /// The first pause after a failure; each is twice as long as the one before it.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How long to wait before the store is asked again after it failed.
-const STORE_PAUSE: Duration = Duration::from_secs(1);
 /// What is said with a message that may be there twice.
 const PERHAPS_TWICE: &str = "(this may have been sent before)";
 
@@ -81,9 +80,11 @@ impl Office {
     /// What waits in chats where nothing is being sent.
     async fn waiting(&self, busy: &HashSet<String>) -> HashMap<String, Vec<Outgoing>> {
         let mut chats: HashMap<String, Vec<Outgoing>> = HashMap::new();
-        match self.store.undelivered(self.channel.platform().word()).await {
+        // However much waits in those, it does not keep the others from being seen.
+        let without = busy.iter().cloned().collect();
+        match self.store.undelivered(self.channel.platform().word(), without).await {
             Ok(parts) => {
-                for part in parts.into_iter().filter(|part| !busy.contains(&part.chat)) {
+                for part in parts {
                     chats.entry(part.chat.clone()).or_default().push(part);
                 }
             }
@@ -133,7 +134,16 @@ impl Office {
                 None => self.channel.send(&part.chat, &post, &mark).await,
             };
             match sent {
-                Ok(message) => return self.end(&part, &post, Delivery::Sent(message)).await,
+                Ok(message) => {
+                    if replaced.is_some() {
+                        // Nothing waits for it, and it ends soon by itself.
+                        let (channel, chat, said) =
+                            (Arc::clone(&self.channel), part.chat.clone(), post.clone());
+                        let message = message.clone();
+                        tokio::spawn(async move { channel.assure(&chat, &message, &said).await });
+                    }
+                    return self.end(&part, &post, Delivery::Sent(message)).await;
+                }
                 Err(Undelivered::Never(why)) if replaced.is_some() => {
                     tracing::info!(chat = part.chat, why, "a message cannot be changed and is sent anew");
                     replaced = None;

@@ -97,6 +97,8 @@ pub(crate) struct Session {
     model: Option<String>,
     /// What was answered last.
     last: Option<Item>,
+    /// Whether people were told that too much waits here.
+    is_full: bool,
     /// What is worked on here, if it is beside the conversation of a chat.
     task: Option<Task>,
 }
@@ -122,6 +124,7 @@ impl Session {
             ask,
             model: None,
             last: None,
+            is_full: false,
         }
     }
 
@@ -197,6 +200,7 @@ impl Session {
     }
 
     async fn take(&mut self, mut item: Item) {
+        self.is_full = false;
         match self.settle(&mut item).await {
             Ok(None) => {}
             Ok(Some(other)) => return self.shared.give(&other, item).await,
@@ -274,10 +278,7 @@ impl Session {
     async fn say(&self, item: &Item, text: &str) {
         let text = words::headed(self.task.as_ref(), text);
         let parts = words::parts(&self.shared.channel, &self.key, &item.letter, &text);
-        if let Err(error) = self.store().reply(vec![item.id], parts, now()).await {
-            tracing::error!(%error, "an answer cannot be kept");
-        }
-        self.shared.office.wake();
+        self.shared.put(vec![item.id], parts).await;
         if let Some(interaction) = item.letter.interaction.clone() {
             let channel = Arc::clone(self.channel());
             self.shared.aside(async move { channel.whisper(&interaction, "done").await });
@@ -457,9 +458,7 @@ impl Session {
             return;
         }
         drop(untold);
-        if let Err(error) = self.store().reply(letters, Vec::new(), now()).await {
-            tracing::error!(%error, "letters cannot be put away");
-        }
+        self.shared.put(letters, Vec::new()).await;
     }
 
     /// Hears something while a turn is under way.
@@ -519,10 +518,17 @@ impl Session {
     }
 
     async fn wait(&mut self, item: Item) {
-        if self.next.len() >= MAILBOX {
-            return self.say(&item, "too much is waiting here already; say it again later").await;
+        if self.next.len() < MAILBOX {
+            return self.next.push_back(item);
         }
-        self.next.push_back(item);
+        // It is said once; of the others each shows that it was not read.
+        if std::mem::replace(&mut self.is_full, true) {
+            self.shared.done(item.id).await;
+        } else {
+            self.say(&item, "too much is waiting here already; say it again later").await;
+        }
+        let channel = Arc::clone(self.channel());
+        self.shared.aside(async move { channel.mark(&item.letter, Sign::Failed).await });
     }
 
     /// Has the model told in the turn that is under way. What has files waits for a turn of its own, which fetches them.

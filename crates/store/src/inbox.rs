@@ -11,6 +11,9 @@ use crate::outbox::{self, NewPart, PartId};
 use crate::store::Store;
 use crate::turn::TurnId;
 
+/// Chats of which the last letter is remembered for ever, those where something was said last.
+const CHATS: u32 = 1_000;
+
 /// One letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LetterId(i64);
@@ -159,12 +162,14 @@ impl Store {
         .await
     }
 
-    /// Forgets letters that were answered and parts that were sent before a moment.
+    /// Forgets letters that were answered and parts that were sent before a moment. Which chats there are is remembered by the
+    /// last letter of each, whatever its age.
     pub async fn forget_mail(&self, before: Timestamp) -> Result<usize, Error> {
         self.write(move |transaction| {
-            let letters = "DELETE FROM inbox WHERE done < ?1";
+            let letters = "DELETE FROM inbox WHERE done < ?1 AND n NOT IN (
+                           SELECT max(n) FROM inbox GROUP BY platform, chat ORDER BY max(n) DESC LIMIT ?2)";
             let parts = "DELETE FROM outbox WHERE state IN ('sent', 'failed') AND at < ?1";
-            Ok(transaction.execute(letters, [before.seconds()])?
+            Ok(transaction.execute(letters, params![before.seconds(), CHATS])?
                 + transaction.execute(parts, [before.seconds()])?)
         })
         .await

@@ -79,14 +79,15 @@ pub enum Delivery {
 }
 
 impl Store {
-    /// The parts of a platform that are not known to be sent, oldest first.
-    pub async fn undelivered(&self, platform: &str) -> Result<Vec<Outgoing>, Error> {
-        let platform = platform.to_owned();
+    /// The parts of a platform that are not known to be sent, oldest first, without those of some chats.
+    pub async fn undelivered(&self, platform: &str, without: Vec<String>) -> Result<Vec<Outgoing>, Error> {
+        let (platform, without) = (platform.to_owned(), Value::from(without).to_string());
         self.read(move |connection| {
             let sql = "SELECT n, chat, key, body, created, tries, state, at FROM outbox
-                       WHERE platform = ?1 AND state IN ('waiting', 'trying') ORDER BY n LIMIT ?2";
+                       WHERE platform = ?1 AND state IN ('waiting', 'trying')
+                       AND chat NOT IN (SELECT value FROM json_each(?3)) ORDER BY n LIMIT ?2";
             let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map(params![platform, PAGE], read)?;
+            let rows = statement.query_map(params![platform, PAGE, without], read)?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
         .await

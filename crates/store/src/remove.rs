@@ -54,6 +54,17 @@ impl Store {
         .await
     }
 
+    /// Ends the sessions in which nothing happened since a moment and nothing is under way, so that they can be removed. Conversations
+    /// of chats have no other end, unless somebody goes on with them. Says how many there were.
+    pub async fn retire(&self, before: Timestamp, at: Timestamp) -> Result<usize, Error> {
+        self.write(move |transaction| {
+            let sql = "UPDATE sessions SET ended = ?2, end_reason = 'old' WHERE ended IS NULL AND touched < ?1
+                       AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.n AND turns.ended IS NULL)";
+            Ok(transaction.prepare_cached(sql)?.execute(params![before.seconds(), at.seconds()])?)
+        })
+        .await
+    }
+
     /// Removes the ended sessions that began before a moment, with the questions and grants that were settled before it, and gives
     /// their space back. It does so in steps, and may be stopped between any two.
     pub async fn prune(&self, before: Timestamp) -> Result<Pruned, Error> {

@@ -26,12 +26,12 @@ impl Store {
         .await
     }
 
-    /// The threads of a platform the bot takes part in.
+    /// The threads of a platform the bot takes part in, those where something happened last at the end.
     pub async fn threads(&self, platform: &str) -> Result<Vec<String>, Error> {
         let platform = platform.to_owned();
         self.read(move |connection| {
             let mut statement =
-                connection.prepare_cached("SELECT thread FROM threads WHERE platform = ?1")?;
+                connection.prepare_cached("SELECT thread FROM threads WHERE platform = ?1 ORDER BY seen")?;
             let rows = statement.query_map([platform], |row| row.get(0))?;
             Ok(rows.collect::<Result<_, _>>()?)
         })

@@ -210,6 +210,11 @@ impl Server {
         }
     }
 
+    /// What was asked for by requests that broke on their way is done now.
+    pub fn arrive_late(&self) {
+        self.shared.with(rest::arrive_late);
+    }
+
     /// Nothing goes wrong with any route any more.
     pub fn clear_troubles(&self) {
         self.shared.with(|world| {

@@ -1,4 +1,4 @@
-//! The peers that `cargo xtask peers up` installed, as far as they have to do with models.
+//! The peers that `cargo xtask peers up` installed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,22 @@ pub struct Models {
     pub aimock: PathBuf,
 }
 
-/// Where they are. Without them a test cannot do what it is for: in CI that is a failure, elsewhere it is said loudly.
-#[expect(clippy::disallowed_methods, reason = "whoever starts the peers says so the same way")]
+/// Where the vendors' clients are.
 pub fn models() -> Option<Models> {
+    let access = access("models")?;
+    let path = |key: &str| access[key].as_str().map(PathBuf::from).filter(|path| path.exists());
+    Some(Models { python: path("python")?, aimock: path("aimock")? })
+}
+
+/// How a peer is reached. Without it a test cannot do what it is for: in CI that is a failure, elsewhere it is said loudly.
+#[expect(clippy::disallowed_methods, reason = "whoever starts the peers says so the same way")]
+pub fn access(name: &str) -> Option<Value> {
     let told = std::env::var_os("HERMES_PEERS_DIR").map(PathBuf::from);
     let directory = told.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"));
-    let found = find(&directory.join("peers.json"));
+    let found = find(&directory.join("peers.json"), name);
     if found.is_none() {
-        let missing = "MISSING PEER models: NOTHING WAS TESTED; get it with: cargo xtask peers up models";
+        let missing =
+            format!("MISSING PEER {name}: NOTHING WAS TESTED; get it with: cargo xtask peers up {name}");
         let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
         assert!(!is_ci, "{missing}");
         // Not through the test's own output, which nobody sees when it passes.
@@ -30,10 +38,8 @@ pub fn models() -> Option<Models> {
     found
 }
 
-fn find(report: &Path) -> Option<Models> {
+fn find(report: &Path, name: &str) -> Option<Value> {
     let report: Value = serde_json::from_slice(&std::fs::read(report).ok()?).ok()?;
-    let peers = report["peers"].as_array()?;
-    let access = &peers.iter().find(|peer| peer["name"] == "models")?["access"];
-    let path = |key: &str| access[key].as_str().map(PathBuf::from).filter(|path| path.exists());
-    Some(Models { python: path("python")?, aimock: path("aimock")? })
+    let access = &report["peers"].as_array()?.iter().find(|peer| peer["name"] == name)?["access"];
+    Some(access.clone()).filter(|access| !access.is_null())
 }

@@ -1,7 +1,7 @@
 //! `hermes gateway`: chats, served by one process.
 
 pub(crate) mod anew;
-mod state;
+pub(crate) mod state;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use hermes_gateway::limit::Pace;
 use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Reset, Rules, Sharing, Showing};
+use hermes_store::Store;
+use hermes_types::Timestamp;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Context;
 use crate::args::GatewayAction;
+use crate::ask::now;
 use crate::command::config::settings;
 use crate::config::file::make_home;
 use crate::config::keys::{BusyInput, Config, ResetMode};
@@ -35,6 +38,8 @@ use state::State;
 const LOCK: &str = "gateway.lock";
 /// How long a gateway that was killed may take to be gone.
 const GONE: Duration = Duration::from_secs(1);
+/// How often conversations of long ago are removed.
+const DAY: Duration = Duration::from_secs(86_400);
 /// How often it is looked whether it is.
 const LOOK: Duration = Duration::from_millis(20);
 /// What happened, by whom.
@@ -44,6 +49,7 @@ pub(crate) fn run(action: GatewayAction, context: &Context) -> Result<ExitCode, 
     match action {
         GatewayAction::Run => {
             let config = settings(context)?;
+            house::check(context, config)?;
             anew::adopt();
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -75,7 +81,6 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     let home = context.home.path();
     make_home(home)?;
     let _lock = only_one(&home.join(LOCK), "a gateway already serves this home").await?;
-    house::check(context, config)?;
     if let Some(warning) = house::warning(config) {
         context.screen.warn(&warning);
     }
@@ -112,7 +117,11 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
         channels.spawn(async move { (platform, gateway.run(health, stop).await) });
     }
     let reaper = house.reap()?;
-    context.screen.aside(&format!("serving chats; commands run on {}", house::backend(config)));
+    let pruning = config.sessions.auto_prune.then(|| {
+        let kept = config.sessions.retention_days.saturating_mul(DAY.as_secs());
+        tokio::spawn(prune_daily(store.clone(), kept))
+    });
+    tracing::info!("serving chats; commands run on {}", house::backend(config));
     let mut unfit = None;
     let mut ending = Ending::Over;
     loop {
@@ -122,27 +131,42 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
             _ = again.recv() => Some(Ending::Anew),
             () = house.restarted() => Some(Ending::Anew),
             () = state.changed() => {
-                state.write()?;
+                state.tell();
                 None
             }
             ended = channels.join_next() => match ended {
                 None => break,
                 Some(Ok((platform, Err(why)))) => {
                     let failure = Failure::new(Kind::Unavailable, format!("{}: {why}", platform.word()));
-                    context.screen.warn(&failure.message);
                     unfit = Some(failure.hint(why.remedy));
                     None
                 }
                 Some(_) => None,
             },
         };
-        if let Some(order) = order {
-            // Whoever wants it to end is not overruled by somebody who wants it to begin anew.
-            ending = if stop.is_cancelled() && ending == Ending::Over { ending } else { order };
-            stop.cancel();
+        match order {
+            Some(Ending::Over) if stop.is_cancelled() && ending == Ending::Over => {
+                tracing::info!("ended at once; what was under way goes on with the next start");
+                state.remove();
+                return Ok(Ending::Over);
+            }
+            Some(order) => {
+                // Whoever wants it to end is not overruled by somebody who wants it to begin anew.
+                ending = if stop.is_cancelled() && ending == Ending::Over { ending } else { order };
+                tracing::info!(
+                    "ending: what is under way is finished first; Ctrl-C or SIGTERM again ends it now"
+                );
+                stop.cancel();
+            }
+            None => {}
         }
     }
+    // The last word of a platform may have come with its end.
+    state.tell();
     state.remove();
+    if let Some(pruning) = pruning {
+        pruning.abort();
+    }
     if let Err(error) = reaper.finish().await {
         tracing::warn!(%error, "leftovers of places could not be removed");
     }
@@ -150,6 +174,23 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     match unfit {
         Some(failure) => Err(failure),
         None => Ok(ending),
+    }
+}
+
+/// Removes conversations that nobody went on with for so many seconds.
+async fn prune_daily(store: Store, kept: u64) {
+    loop {
+        let now = now();
+        let before = Timestamp::from_seconds(now.seconds().saturating_sub(kept));
+        let pruned = match store.retire(before, now).await {
+            Ok(_) => store.prune(before).await,
+            Err(error) => Err(error),
+        };
+        match pruned {
+            Ok(pruned) => tracing::info!(removed = pruned.sessions, "conversations of long ago are removed"),
+            Err(error) => tracing::warn!(%error, "conversations of long ago cannot be removed"),
+        }
+        tokio::time::sleep(DAY).await;
     }
 }
 

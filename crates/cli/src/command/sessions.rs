@@ -4,6 +4,7 @@ use std::io::{IsTerminal, stderr, stdin};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use hermes_gateway::Platform;
 use hermes_policy::visible::visible;
 use hermes_store::{
     CostStatus, Error, Kept, Lineage, Listing, Reader, Search, Seq, Session, SessionId, Shelf, Store, Which,
@@ -20,8 +21,6 @@ use crate::screen::{Format, Tone, age, one_line};
 use crate::wire::house;
 use crate::wire::store::{find, told};
 
-/// The source of conversations in chats.
-const CHAT: &str = "chat";
 /// Sessions of one page, when all are wanted.
 const PAGE: usize = 200;
 /// Messages that are shown at most; the others are in the export.
@@ -319,7 +318,7 @@ async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> R
             store.current(&session.key).await.map_err(told)?.is_some_and(|current| current.id == *id);
         removed += store.remove(id).await.map_err(told)?;
         // The place of a chat is its conversation's; others may be shared by several.
-        if goes_on && session.source == CHAT {
+        if goes_on && Platform::from_word(&session.source).is_some() {
             house::clear(context, settings(context)?, &session.key).await.map_err(|why| {
                 Failure::new(Kind::Failed, format!("the place of {id} is still there: {why}"))
             })?;

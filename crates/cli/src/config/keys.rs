@@ -18,7 +18,7 @@ use super::setting::{
 const IMAGE: &str = "nikolaik/python-nodejs:python3.11-nodejs20";
 
 /// The version of the file's layout that this program writes and reads.
-pub const CONFIG_VERSION: u64 = 29;
+pub const CONFIG_VERSION: u64 = 33;
 
 choice! {
     /// Which HOME a command on this machine gets.
@@ -273,6 +273,8 @@ section! {
         /// Whether containers see only what is listed in `docker_volumes`, and not the skills, the caches and the
         /// credential files of the hermes home.
         strict_mounts: bool = false, "TERMINAL_STRICT_MOUNTS";
+        /// Whether containers have a network at all. False is as if `network` were none.
+        docker_network: bool = true, "TERMINAL_DOCKER_NETWORK";
         /// Whether the start directory is mounted at `/workspace`.
         docker_mount_cwd_to_workspace: bool = false, "TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE";
         /// Whether commands in the container run with the owner's user id.
@@ -604,6 +606,16 @@ section! {
 }
 
 section! {
+    /// Conversations that are kept.
+    Sessions "sessions." {
+        /// Whether the gateway removes, once a day, conversations that nobody went on with for long.
+        auto_prune: bool = false, "HERMES_SESSIONS_AUTO_PRUNE";
+        /// After how many days.
+        retention_days: u64 = 90, "HERMES_SESSIONS_RETENTION_DAYS", at_least 1;
+    }
+}
+
+section! {
     /// The log file in the home.
     Logging "logging." {
         /// How much is written: error, warn, info, debug or trace.
@@ -678,6 +690,7 @@ config! {
     display: Display,
     display_discord: DisplayDiscord,
     streaming: Streaming,
+    sessions: Sessions,
     logging: Logging,
     skills: Skills,
     general: General,

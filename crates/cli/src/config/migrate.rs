@@ -38,6 +38,8 @@ const MIGRATIONS: &[(u64, Migration)] = &[
     (17, compression_summary),
     (25, catalog_ttl),
     (29, write_mode),
+    (32, verify_on_stop),
+    (33, async_children),
 ];
 
 /// Applies every step after `from` (0 when the file does not say).
@@ -285,6 +287,26 @@ fn write_mode(draft: &mut Draft) -> Result<(), EditError> {
     Ok(())
 }
 
+/// What was the default once, and was written down as if somebody had chosen it.
+fn verify_on_stop(draft: &mut Draft) -> Result<(), EditError> {
+    match draft.get("agent.verify_on_stop") {
+        Some(Value::Bool(true)) => draft.set("agent.verify_on_stop", json!(false)),
+        Some(Value::String(word)) if word == "auto" => draft.set("agent.verify_on_stop", json!(false)),
+        _ => Ok(()),
+    }
+}
+
+/// Two limits became one, the higher of both.
+fn async_children(draft: &mut Draft) -> Result<(), EditError> {
+    let old = "delegation.max_async_children";
+    let new = "delegation.max_concurrent_children";
+    let Some(most) = draft.get(old).map(|value| value.as_u64().unwrap_or_default()) else { return Ok(()) };
+    if most > draft.get(new).and_then(Value::as_u64).unwrap_or(3) {
+        draft.set(new, json!(most))?;
+    }
+    draft.unset(old)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,18 +322,21 @@ mod tests {
                     base_url: http://127.0.0.1:1/v1\n    model: m1\n    api_key: no-key\n  - url: http://b.example/v1\nstt:\n  \
                     provider: openai\n  model: whisper-1\ndisplay:\n  tool_progress_overrides:\n    telegram: 'new'\n\
                     compression:\n  summary_model: small\n  summary_provider: auto\n  enabled: true\n\
-                    model_catalog:\n  ttl_hours: 24\nmemory:\n  write_mode: approve\n";
+                    model_catalog:\n  ttl_hours: 24\nmemory:\n  write_mode: approve\nagent: {verify_on_stop: auto}\n\
+                    delegation:\n  max_async_children: 8\n  max_iterations: 9\n";
         let migrated = migrate(text, "LLM_MODEL=x\nKEEP=1\n", 8).unwrap();
         assert_eq!(
             yaml::parse(&migrated.config).unwrap().to_json(),
             json!({
-                "_config_version": 29,
+                "_config_version": 33,
                 "terminal": {"backend": "docker"},
                 "stt": {"provider": "openai", "openai": {"model": "whisper-1"}},
                 "display": {"platforms": {"telegram": {"tool_progress": "new"}}},
                 "compression": {"enabled": true},
                 "model_catalog": {"ttl_hours": 1},
                 "memory": {"write_approval": true},
+                "agent": {"verify_on_stop": false},
+                "delegation": {"max_concurrent_children": 8, "max_iterations": 9},
                 "providers": {
                     "my-box-home": {"api": "http://127.0.0.1:1/v1", "name": "My Box (home)", "default_model": "m1"},
                     "b.example": {"api": "http://b.example/v1"},
@@ -326,12 +351,12 @@ mod tests {
     #[test]
     fn a_step_the_file_has_behind_it_is_not_repeated() {
         let text = "_config_version: 28\nstt:\n  model: whisper-1\n";
-        assert_eq!(config(text, 28), json!({"_config_version": 29, "stt": {"model": "whisper-1"}}));
+        assert_eq!(config(text, 28), json!({"_config_version": 33, "stt": {"model": "whisper-1"}}));
     }
 
     #[test]
     fn a_present_file_is_left_byte_for_byte() {
-        let text = "_config_version: 29\nmodel_catalog: {ttl_hours: 24}\n";
-        assert_eq!(migrate(text, "LLM_MODEL=x\n", 29).unwrap().config, text);
+        let text = "_config_version: 33\nmodel_catalog: {ttl_hours: 24}\n";
+        assert_eq!(migrate(text, "LLM_MODEL=x\n", 33).unwrap().config, text);
     }
 }

@@ -41,13 +41,14 @@ pub(crate) fn docker(
         Address::Tcp(_) => OfHome::OutOfSight,
     };
     let (binds, volumes) = mounts::mounts(context, config, home, of_home)?;
+    let allowed = if terminal.docker_network { terminal.network } else { Some(Network::None) };
     Ok(Docker {
         engine,
         image: image.unwrap_or(&terminal.docker_image).to_owned(),
         files: terminal.container_persistent.then(|| kept(context, config)),
         binds,
         volumes,
-        network: network(terminal.network, &extra)?,
+        network: network(allowed, &extra)?,
         limits,
         user: if terminal.docker_run_as_host_user { User::Host } else { User::Image },
         extra: Box::new(extra),

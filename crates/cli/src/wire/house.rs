@@ -42,15 +42,19 @@ pub(crate) fn backend(config: &Config) -> BackendName {
 pub(crate) fn check(context: &Context, config: &Config) -> Result<(), Failure> {
     let backend = backend(config);
     let Usable::No(trouble) = backends::look(context, config, backend).usable else { return Ok(()) };
-    Err(Failure::new(
+    let failure = Failure::new(
         Kind::Unavailable,
         format!("commands of chats are to run on the {backend} backend, but: {}", trouble.what),
-    )
-    .hint(trouble.remedy)
-    .hint("`hermes config set gateway.terminal_backend docker` runs them in containers")
-    .hint(
-        "`hermes config set gateway.terminal_backend local` runs them as you, on this machine, with the gate asking",
-    ))
+    );
+    let others = [
+        (BackendName::Sandbox, "in the built-in sandbox"),
+        (BackendName::Docker, "in containers"),
+        (BackendName::Local, "as you, on this machine, with the gate asking"),
+    ];
+    let others = others.into_iter().filter(|(other, _)| *other != backend);
+    Err(others.fold(failure.hint(trouble.remedy), |failure, (other, what)| {
+        failure.hint(format!("`hermes config set gateway.terminal_backend {other}` runs them {what}"))
+    }))
 }
 
 /// The directory that all chats share, if they are to share one.

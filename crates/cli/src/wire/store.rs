@@ -3,6 +3,7 @@
 use hermes_store::{Error, FILE_NAME, Store};
 
 use crate::Context;
+use crate::config::file::make_home;
 use crate::failure::{Failure, Kind};
 
 /// The database, if there is one: nothing that only looks makes it.
@@ -13,8 +14,7 @@ pub(crate) async fn find(context: &Context) -> Result<Option<Store>, Failure> {
 /// The database, made where there is none.
 pub(crate) async fn open(context: &Context) -> Result<Store, Failure> {
     let home = context.home.path();
-    std::fs::create_dir_all(home)
-        .map_err(|error| Failure::new(Kind::Failed, format!("{}: {error}", home.display())))?;
+    make_home(home).map_err(|error| Failure::new(Kind::Failed, format!("{}: {error}", home.display())))?;
     Store::open(home.join(FILE_NAME)).await.map_err(told)
 }
 

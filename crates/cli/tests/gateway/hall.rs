@@ -22,6 +22,8 @@ pub(crate) struct Bed<V: Venue> {
     pub(crate) model: ScriptedModel,
     folder: TempDir,
     gateway: Option<Child>,
+    /// The size of the disk that the home is on, if it is one of its own. What is on it ends with the gateway.
+    disk: Option<&'static str>,
     /// What the program is told besides.
     variables: Vec<(&'static str, String)>,
     /// A group that the bot is in, with both people.
@@ -73,13 +75,25 @@ impl<V: Venue> Bed<V> {
         let url = model.url();
         let config = format!("model:\n  default: scripted\n  provider: custom\n  base_url: {url}\n{config}");
         fs::write(folder.path().join("home/config.yaml"), config).unwrap();
-        Self { server, model, folder, gateway: None, variables: Vec::new(), channel, ann, bob }
+        Self { server, model, folder, gateway: None, disk: None, variables: Vec::new(), channel, ann, bob }
     }
 
     /// Tells the program something else by its environment.
     pub(crate) fn tell(mut self, name: &'static str, value: impl ToString) -> Self {
         self.variables.push((name, value.to_string()));
         self
+    }
+
+    /// Puts the home on a disk of its own.
+    pub(crate) fn on_disk(mut self, size: &'static str) -> Self {
+        self.disk = Some(size);
+        self
+    }
+
+    /// A file of the home, as the gateway sees it.
+    pub(crate) fn on_its_disk(&self, name: &str) -> PathBuf {
+        let home = self.path("home");
+        PathBuf::from(format!("/proc/{}/root{}", self.pid().as_raw_nonzero(), home.display())).join(name)
     }
 
     /// The gateway's process.
@@ -136,14 +150,32 @@ impl<V: Venue> Bed<V> {
     /// Starts the gateway.
     pub(crate) fn launch(&mut self) {
         let log = fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
-        let child = self
-            .command(&["gateway", "run"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let mut command = match self.disk {
+            Some(size) => self.within_mounts(size),
+            None => self.command(&["gateway", "run"]),
+        };
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
         self.gateway = Some(child);
+    }
+
+    /// The gateway, with its home on a disk of this size.
+    #[expect(clippy::disallowed_methods, reason = "a file system of its own needs another process")]
+    fn within_mounts(&self, size: &str) -> Command {
+        let own = self.command(&["gateway", "run"]);
+        let mut command = Command::new("unshare");
+        command
+            .args(["--user", "--map-root-user", "--mount", "sh", "-ec"])
+            .arg(
+                "cp -a \"$HERMES_HOME\" \"$SEED\"; mount -t tmpfs -o size=\"$SIZE\" none \"$HERMES_HOME\"
+                 cp -a \"$SEED/.\" \"$HERMES_HOME\"; exec \"$PROGRAM\" gateway run",
+            )
+            .env_clear()
+            .envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .env("SEED", self.path("seed"))
+            .env("SIZE", size)
+            .env("PROGRAM", own.get_program())
+            .current_dir(self.path("work"));
+        command
     }
 
     /// Kills it, as if the machine had failed.

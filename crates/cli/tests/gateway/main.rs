@@ -5,8 +5,10 @@
 
 mod apart;
 mod chaos;
+mod disk;
 mod hall;
 mod media;
+mod owner;
 mod places;
 mod questions;
 mod rules;

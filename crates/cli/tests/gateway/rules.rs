@@ -34,7 +34,7 @@ async fn old_conversation(hall: &Hall, dm: Id, hours: u64) -> SessionId {
     let store = Store::open(hall.path("home").join(FILE_NAME)).await.unwrap();
     let new = NewSession {
         key: key(dm),
-        source: "chat".to_owned(),
+        source: "discord".to_owned(),
         person: Person::new(format!("discord:{}", hall.ann)),
         model: "scripted".to_owned(),
         provider: "custom".to_owned(),

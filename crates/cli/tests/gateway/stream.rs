@@ -396,3 +396,17 @@ async fn however_often_it_is_killed_while_words_are_shown_each_answer_is_there_o
     }
     hall.close().await;
 }
+
+#[tokio::test]
+async fn a_change_that_comes_late_does_not_stay() {
+    let text = sentence();
+    let hall = hall(vec![slowly(&text)], STREAMS).await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.trouble("PATCH /channels/*/messages/*", 1, Trouble::Late);
+    hall.server.say(hall.ann, dm, "tell me");
+    let message = draft(&hall, dm, &text).await;
+    ends_with(&hall, dm, &[&text]);
+    hall.server.arrive_late();
+    assert_ne!(hall.server.look(|world| world.messages[&message].content.clone()), text);
+    closes_with(hall, dm, &[&text]).await;
+}

@@ -1,6 +1,8 @@
 //! `hermes chat`: the whole program and a scripted model.
 
+use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use hermes_testkit::model::Script;
@@ -8,8 +10,8 @@ use hermes_testkit::{Said, Step};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::Home;
 use crate::room::{DANGER, Room, meet, runs, says_run, signal};
+use crate::{Home, Run};
 
 #[test]
 fn one_question_is_answered_on_stdout_and_nothing_else_is_there() {
@@ -34,6 +36,37 @@ fn a_pipe_is_one_message_and_the_bare_command_is_a_chat() {
     let nothing = room.fed(&[], " \n");
     assert_eq!((nothing.code, nothing.out.as_str()), (Some(2), ""));
     assert!(nothing.err.contains("nothing was said"), "{nothing:?}");
+    room.is_content();
+}
+
+#[test]
+fn options_of_a_chat_need_no_word_before_them() {
+    let room = Room::new([Step::text("One."), Step::text("Two."), Step::text("Three.")]);
+    for (args, answer) in [(["-q", "first"], "One.\n"), (["-z", "second"], "Two.\n")] {
+        let done = room.run(&args);
+        assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (Some(0), answer, ""));
+    }
+    let done = room.run(&["-c", "-m", "other", "-q", "third"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "Three.\n"), "{done:?}");
+    let last = &room.requests()[2];
+    assert_eq!((&last["model"], &last["messages"][1]["content"]), (&json!("other"), &json!("second")));
+    let mixed = room.run(&["-q", "fourth", "status"]);
+    assert_eq!((mixed.code, mixed.out.as_str()), (Some(2), ""));
+    assert!(mixed.err.contains("`hermes chat -q TEXT`"), "{mixed:?}");
+    room.is_content();
+}
+
+#[test]
+fn a_home_that_a_chat_makes_is_its_owners_alone() {
+    let room = Room::new([Step::text("Hello.")]);
+    let fresh = room.path("fresh");
+    let config = room.home.read("config.yaml").unwrap();
+    let url = config.lines().find_map(|line| line.trim().strip_prefix("base_url: ")).unwrap();
+    let mut command = room.command(&["--home", fresh.to_str().unwrap(), "-q", "hello"]);
+    command.env("HERMES_INFERENCE_MODEL", "scripted").env("HERMES_MODEL_BASE_URL", url);
+    let done = Run::of(command.output().unwrap());
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "Hello.\n"), "{done:?}");
+    assert_eq!(fs::metadata(fresh).unwrap().permissions().mode() & 0o777, 0o700);
     room.is_content();
 }
 

@@ -1,7 +1,7 @@
 //! The command as a person or a script uses it.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -39,6 +39,19 @@ fn a_mistyped_word_gets_a_suggestion() {
     assert!(home.run(&["stauts"]).err.contains("similar subcommand exists: 'status'"));
     assert!(home.run(&["config", "expalin", "x"]).err.contains("similar subcommand exists: 'explain'"));
     assert!(home.run(&["status", "--jsn"]).err.contains("similar argument exists: '--json'"));
+}
+
+#[test]
+fn help_fits_the_terminal_and_may_be_read_in_part() {
+    let home = Home::new();
+    for args in [&["--help"][..], &["chat", "--help"], &["send", "--help"], &["gateway", "--help"]] {
+        let help = Run::of(home.command(args).env("COLUMNS", "60").output().unwrap());
+        let longest = help.out.lines().map(|line| line.chars().count()).max();
+        assert!(longest.is_some_and(|longest| longest <= 60), "{}", help.out);
+    }
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(home.command(&["--help"]).stdout(writer).status().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -218,11 +231,11 @@ fn a_value_tied_to_others_is_not_touched() {
 fn a_new_file_holds_the_value_and_no_defaults() {
     let home = Home::new();
     assert_eq!(home.run(&["config", "set", "terminal.backend", "apptainer"]).code, Some(0));
-    assert_eq!(home.read("config.yaml").unwrap(), "_config_version: 29\nterminal:\n  backend: singularity\n");
+    assert_eq!(home.read("config.yaml").unwrap(), "_config_version: 33\nterminal:\n  backend: singularity\n");
     let mode = fs::metadata(home.path().join("config.yaml")).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600);
     assert_eq!(home.run(&["config", "unset", "terminal.backend"]).code, Some(0));
-    assert_eq!(home.read("config.yaml").unwrap(), "_config_version: 29\n");
+    assert_eq!(home.read("config.yaml").unwrap(), "_config_version: 33\n");
 }
 
 #[test]
@@ -240,7 +253,7 @@ fn parts_of_maps_and_lists_can_be_set() {
         let run = home.run(&[&["config", "set"], args].concat());
         assert_eq!(run.code, Some(code), "{args:?} {run:?}");
     }
-    let expected = "_config_version: 29\nterminal:\n  docker_env:\n    DEBUG: \"off\"\n  docker_volumes:\n    \
+    let expected = "_config_version: 33\nterminal:\n  docker_env:\n    DEBUG: \"off\"\n  docker_volumes:\n    \
                     - /a:/b\n    - /c:/d:ro\n";
     assert_eq!(home.read("config.yaml").unwrap(), expected);
 }
@@ -258,10 +271,10 @@ fn migrate_shows_a_diff_keeps_a_backup_and_changes_nothing_twice() {
     assert!(run.out.contains("\n+  backend: docker # why\n"), "{}", run.out);
     assert_eq!(home.read("config.yaml.v28.bak").unwrap(), old);
     let new =
-        "# kept\nterminal:\n  backend: docker # why\nmemory: {write_approval: true}\n_config_version: 29\n";
+        "# kept\nterminal:\n  backend: docker # why\nmemory: {write_approval: true}\n_config_version: 33\n";
     assert_eq!(home.read("config.yaml").unwrap(), new);
     let run = home.run(&["config", "migrate"]);
-    assert!(run.out.contains("is up to date (version 29)"), "{}", run.out);
+    assert!(run.out.contains("is up to date (version 33)"), "{}", run.out);
     assert_eq!(home.read("config.yaml").unwrap(), new);
 }
 

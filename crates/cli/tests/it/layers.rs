@@ -124,6 +124,19 @@ fn the_file_of_a_python_user_loads() {
 }
 
 #[test]
+fn what_the_python_program_writes_by_itself_is_no_mistake() {
+    let text = "_config_version: 33\nmax_live_sessions: 4\nagent: {verify_on_stop: false, reasoning_overrides: {}}\n\
+                terminal: {docker_network: true, daemon_term_grace_seconds: 2}\nmcp: {}\n\
+                display: {pet: {enabled: false}, status_phrases: []}\n\
+                discord: {websocket_liveness_interval_seconds: 15, approval_mentions: false}\n\
+                gateway: {delivery_ledger: true, scale_to_zero: {idle_timeout_minutes: 5}}\npersonalities: {}\n";
+    let loaded = Home::with_config(text).load(&[]);
+    let worse: Vec<_> = loaded.problems.iter().filter(|p| p.severity != Severity::Note).collect();
+    assert!(worse.is_empty(), "{worse:?}");
+    assert!(loaded.config.is_some());
+}
+
+#[test]
 fn a_wrong_value_stops_the_start_and_says_where() {
     let cases = [
         (
@@ -273,7 +286,7 @@ fn older_names_count_until_the_present_one_is_there() {
 fn a_newer_file_is_read_with_a_warning() {
     let loaded = Home::with_config("_config_version: 99\nterminal: {timeout: 7}\n").load(&[]);
     let messages: Vec<_> = loaded.problems.iter().map(|p| (p.severity, p.message.as_str())).collect();
-    assert_eq!(messages, [(Severity::Warning, "version 99 is newer than this program's 29")]);
+    assert_eq!(messages, [(Severity::Warning, "version 99 is newer than this program's 33")]);
     assert_eq!(loaded.config.unwrap().terminal.timeout, 7);
 }
 

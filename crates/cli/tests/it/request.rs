@@ -203,6 +203,17 @@ fn a_dry_run_leaves_nothing_anywhere() {
 }
 
 #[test]
+fn containers_that_are_to_have_no_network_get_none_by_either_name() {
+    for settings in
+        ["  network: none\n", "  docker_network: false\n", "  docker_network: false\n  network: full\n"]
+    {
+        let yard = Yard::new("docker", settings);
+        let dry = yard.run(&["exec", "--session", "s", "--dry-run", "--json", "--", "true"]).json();
+        assert_eq!(dry["request"]["HostConfig"]["NetworkMode"], "none", "{settings}: {dry}");
+    }
+}
+
+#[test]
 fn a_dry_run_elsewhere_says_how_the_place_is_wanted() {
     let home = Home::new();
     let dry = home

@@ -27,10 +27,8 @@ use crate::letter::{
     Attachment, Interaction as Answerable, Letter, Press, Quote, ReplyPlace, RoomKind, Sender,
 };
 
-/// The longest it takes to keep a letter.
-const KEPT: Duration = Duration::from_secs(60);
-/// How often a letter is handed in that could not be kept.
-const TRIES: u32 = 5;
+/// How long to wait before a letter is handed in again that could not be kept.
+const PAUSE: Duration = Duration::from_secs(1);
 /// The longest a person waits to see that a command was heard.
 const HEARD: Duration = Duration::from_millis(2500);
 /// What somebody is told who uses a command where the bot does not listen.
@@ -41,8 +39,8 @@ const DEAF: &str = "I do not listen in this channel.";
 pub(super) enum Event {
     /// There is a new session, in these servers; what was said before it was not told.
     Began(Vec<Id<GuildMarker>>),
-    /// A server and the last message of each of its channels.
-    Told(Id<GuildMarker>, Vec<(Id<ChannelMarker>, u64)>),
+    /// A server, the last message of each of its channels, and those that may have threads.
+    Told(Id<GuildMarker>, Vec<(Id<ChannelMarker>, u64)>, Vec<Id<ChannelMarker>>),
     Said(Box<Message>),
     /// A command or a button, and whether the person was told that it was heard.
     Called(Box<Interaction>, JoinHandle<Result<(), Fault>>),
@@ -162,8 +160,8 @@ impl Clerk<'_> {
                 self.backlog.begin(guilds);
                 Ok(())
             }
-            Event::Told(guild, channels) => {
-                self.backlog.told(guild, &channels);
+            Event::Told(guild, channels, halls) => {
+                self.backlog.told(guild, &channels, halls);
                 Ok(())
             }
             Event::Said(message) => self.listen(*message).await,
@@ -223,8 +221,8 @@ impl Clerk<'_> {
             Verdict::Take(letter) => letter,
             Verdict::Drop(why) => {
                 tracing::trace!(chat, why, "a message on Discord is not for the bot");
-                if let Some(last) = lock(&account.last).get_mut(&chat) {
-                    *last = number.max(*last);
+                if lock(&account.last).get(&chat).is_some() {
+                    account.reach(chat, number);
                 }
                 return Ok(());
             }
@@ -236,14 +234,8 @@ impl Clerk<'_> {
         if let Some(roles) = roles {
             letter.sender.roles = roles;
         }
-        match self.hand_in(Incoming::Said(letter)).await? {
-            true => {
-                let mut last = lock(&account.last);
-                let last = last.entry(chat).or_default();
-                *last = number.max(*last);
-            }
-            false => self.backlog.doubt(),
-        }
+        self.hand_in(Incoming::Said(letter)).await?;
+        account.reach(chat, number);
         Ok(())
     }
 
@@ -285,26 +277,20 @@ impl Clerk<'_> {
             }
             Incoming::Said(_) | Incoming::Pressed(_) => {}
         }
-        self.hand_in(incoming).await.map(drop)
+        self.hand_in(incoming).await
     }
 
-    /// Hands something in, and waits until it is kept. False when it was not.
-    async fn hand_in(&mut self, what: Incoming) -> Result<bool, Closed> {
-        for _ in 0..TRIES {
+    /// Hands something in until it is kept. Meanwhile nothing else is heard, and the platform keeps what comes.
+    async fn hand_in(&mut self, what: Incoming) -> Result<(), Closed> {
+        loop {
             let (kept, is_kept) = oneshot::channel();
             let arrival = Arrival { what: what.clone(), kept };
             self.desk.arrivals.send(arrival).await.map_err(|_| Closed)?;
-            match tokio::time::timeout(KEPT, is_kept).await {
-                Ok(Ok(())) => return Ok(true),
-                Ok(Err(_)) => tokio::time::sleep(Duration::from_secs(1)).await,
-                Err(_) => {
-                    tracing::error!("a letter from Discord was handed in and is not known to be kept");
-                    return Ok(false);
-                }
+            match is_kept.await {
+                Ok(()) => return Ok(()),
+                Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
-        tracing::error!("a letter from Discord could not be kept");
-        Ok(false)
     }
 }
 

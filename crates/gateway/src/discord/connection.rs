@@ -215,7 +215,10 @@ impl Keeper<'_> {
                 Ok(Heard::Text(text)) => self.take(socket, &text).await,
                 Ok(Heard::Closed { code, reason }) => Some(match hopeless(code) {
                     Some(unfit) => End::Unfit(unfit),
-                    None => End::Lost(format!("Discord closed the connection ({code} {reason})")),
+                    None => End::Lost(format!(
+                        "Discord closed the connection ({})",
+                        format!("{code} {reason}").trim_end()
+                    )),
                 }),
                 Ok(Heard::Gone(why)) => Some(End::Lost(why)),
             };
@@ -305,7 +308,7 @@ impl Keeper<'_> {
             }
             "GUILD_CREATE" => {
                 let contents: Contents = read("a server", body)?;
-                let told = Event::Told(contents.guild(), contents.last());
+                let told = Event::Told(contents.guild(), contents.last(), contents.halls());
                 lock(&account.places).learn_all(contents);
                 return Some(told);
             }
@@ -343,7 +346,6 @@ impl Keeper<'_> {
     }
 
     fn down(&self, why: String) {
-        tracing::info!(why, "Discord is not connected");
         self.desk.health.send_replace(Health::Down { why });
     }
 
@@ -376,7 +378,7 @@ fn hopeless(code: u16) -> Option<Unfit> {
     let (why, remedy) = match CloseCode::try_from(code).ok()? {
         CloseCode::AuthenticationFailed => (
             "Discord does not take the bot's token",
-            "copy the token from the Bot page of the developer portal and set DISCORD_BOT_TOKEN",
+            "copy the token from the Bot page of the developer portal, and paste it to `hermes config set discord.bot_token -`",
         ),
         CloseCode::DisallowedIntents => (
             "the bot may not read message content",

@@ -53,8 +53,14 @@ impl Contents {
 
     /// The last message of each channel in which there are messages.
     pub(super) fn last(&self) -> Vec<(Id<ChannelMarker>, u64)> {
-        let all = self.channels.iter().chain(&self.threads).filter(|known| !known.is_forum());
-        all.filter_map(|known| Some((known.id, known.last_message_id?.get()))).collect()
+        self.channels.iter().chain(&self.threads).filter_map(Known::last).collect()
+    }
+
+    /// The channels that may have threads.
+    pub(super) fn halls(&self) -> Vec<Id<ChannelMarker>> {
+        let has_threads =
+            |known: &&Known| known.is_forum() || matches!(known.place().kind, PlaceKind::Channel);
+        self.channels.iter().filter(has_threads).map(|known| known.id).collect()
     }
 }
 
@@ -77,9 +83,8 @@ impl Places {
     }
 
     pub(super) fn learn_all(&mut self, contents: Contents) {
-        for mut known in contents.channels.into_iter().chain(contents.threads) {
-            known.guild_id = Some(contents.id);
-            self.learn(known);
+        for known in contents.channels.into_iter().chain(contents.threads) {
+            self.learn(known.within(Some(contents.id)));
         }
     }
 
@@ -108,6 +113,17 @@ impl Known {
     /// Whether there are only threads in it, and no messages.
     pub(super) fn is_forum(&self) -> bool {
         matches!(self.kind, ChannelType::GuildForum | ChannelType::GuildMedia)
+    }
+
+    /// Its last message, if there are messages in it.
+    pub(super) fn last(&self) -> Option<(Id<ChannelMarker>, u64)> {
+        let last = self.last_message_id.filter(|_| !self.is_forum())?;
+        Some((self.id, last.get()))
+    }
+
+    /// The same in a server, which the platform does not always tell.
+    pub(super) fn within(self, guild: Option<Id<GuildMarker>>) -> Self {
+        Self { guild_id: guild.or(self.guild_id), ..self }
     }
 
     pub(super) fn guild(&self) -> Option<Id<GuildMarker>> {

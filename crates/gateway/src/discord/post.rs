@@ -1,7 +1,7 @@
 //! What is sent: messages, changes, threads, reactions, words for one person only.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hermes_types::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -35,6 +35,10 @@ const NO_MESSAGES_HERE: u64 = 50_008;
 pub(super) const ARCHIVE: u32 = 1440;
 /// How far back a message is looked for that nobody remembers sending.
 const UNREMEMBERED: Duration = Duration::from_secs(15 * 60);
+/// How long a change may be on its way that has no answer.
+const LINGERS: Duration = Duration::from_secs(60);
+/// When it is looked for the first time whether it came; each pause is twice as long as the one before it.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// How far the clocks of two machines may be apart.
 pub(super) const SKEW: Duration = Duration::from_secs(120);
 /// The milliseconds since 1970 at which Discord's ids begin.
@@ -175,7 +179,47 @@ impl Account {
         let channel = if self.is_forum(channel) { message } else { channel };
         let path = format!("channels/{channel}/messages/{message}");
         let call = Call::new(Method::PATCH, path).with_body(self.body(post));
-        Ok(self.rest.tell(&call).await?)
+        let message = message.to_string();
+        if let Some(unsure) = lock(&self.unsure).get_mut(&message) {
+            post.text.clone_into(&mut unsure.1);
+        }
+        let changed = self.rest.tell(&call).await;
+        if matches!(changed, Err(Fault::Unknown(_))) {
+            lock(&self.unsure).put(message, (Instant::now() + LINGERS, post.text.clone()));
+        }
+        Ok(changed?)
+    }
+
+    /// Looks until nothing can be on its way any more, or whatever changes the message next does it.
+    pub(super) async fn assure(&self, chat: &str, message: &str, post: &Post) {
+        let (Ok(channel), Ok(number)) = (id(chat), id(message)) else { return };
+        let channel = if self.is_forum(channel) { number } else { channel };
+        let call = Call::get(format!("channels/{channel}/messages/{number}"));
+        let mut pause = FIRST_LOOK;
+        loop {
+            let unsure = lock(&self.unsure).get(&number.to_string()).cloned();
+            let Some((until, _)) = unsure.filter(|(_, text)| *text == post.text) else { return };
+            let is_last = until <= Instant::now();
+            match self.rest.ask_patiently::<Message>(&call).await {
+                Ok(there) if there.content.trim() != post.text.trim() => {
+                    tracing::info!(chat, message, "a change came late and is made up for");
+                    if let Err(error) = self.edit(chat, message, post).await {
+                        tracing::warn!(chat, message, %error, "a message does not say what it should");
+                    }
+                }
+                Ok(_) => {}
+                Err(fault) => {
+                    tracing::debug!(why = fault.why(), "a message of Discord could not be looked at");
+                    return;
+                }
+            }
+            if is_last {
+                lock(&self.unsure).take(&number.to_string());
+                return;
+            }
+            tokio::time::sleep(pause.min(until.saturating_duration_since(Instant::now()))).await;
+            pause = LINGERS.min(pause * 2);
+        }
     }
 
     pub(super) async fn open_thread(&self, letter: &Letter, name: &str) -> Result<Room, Undelivered> {

@@ -20,6 +20,10 @@ impl<K: Hash + Eq + Clone, V> Recent<K, V> {
         self.kept.get(key)
     }
 
+    pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.kept.get_mut(key)
+    }
+
     /// What is kept under a key, which is made if nothing is.
     pub(super) fn entry(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         if !self.kept.contains_key(&key) {

@@ -112,11 +112,9 @@ impl ChatAsk {
     }
 
     /// Puts a message into the chat.
-    async fn post(&self, chat: &str, mark: Option<String>, post: &Post) -> Option<()> {
+    async fn post(&self, chat: &str, mark: Option<String>, post: &Post) {
         let part = words::part(&self.shared.channel, &self.key, chat, mark, post);
-        let kept = self.shared.store.reply(Vec::new(), vec![part], now()).await;
-        self.shared.office.wake();
-        kept.map_err(|error| tracing::error!(%error, "a question cannot be put")).ok().map(drop)
+        self.shared.put(Vec::new(), vec![part]).await;
     }
 }
 
@@ -129,20 +127,16 @@ impl Ask for ChatAsk {
             let text = words_of(question);
             let post = Post { text: text.clone(), buttons: buttons(id), ..Post::default() };
             let mark = format!("question:{id}");
-            if self.post(&chat, Some(mark.clone()), &post).await.is_some() {
-                let (shared, key, id) = (Arc::clone(&self.shared), self.key.clone(), id.to_owned());
-                // It outlives the wait: whoever decides, by whatever door, the message says so.
-                tokio::spawn(async move {
-                    let Ok(Some(state)) = shared.store.decided(&id).await else { return };
-                    let text = format!("{text}\n{}", outcome(&state));
-                    let post = Post { text, replaces: Some(mark), ..Post::default() };
-                    let part =
-                        words::part(&shared.channel, &key, &chat, Some(format!("decided:{id}")), &post);
-                    if shared.store.reply(Vec::new(), vec![part], now()).await.is_ok() {
-                        shared.office.wake();
-                    }
-                });
-            }
+            self.post(&chat, Some(mark.clone()), &post).await;
+            let (shared, key, id) = (Arc::clone(&self.shared), self.key.clone(), id.to_owned());
+            // It outlives the wait: whoever decides, by whatever door, the message says so.
+            tokio::spawn(async move {
+                let Ok(Some(state)) = shared.store.decided(&id).await else { return };
+                let text = format!("{text}\n{}", outcome(&state));
+                let post = Post { text, replaces: Some(mark), ..Post::default() };
+                let part = words::part(&shared.channel, &key, &chat, Some(format!("decided:{id}")), &post);
+                shared.put(Vec::new(), vec![part]).await;
+            });
             // The answer comes by the store, from whatever door.
             pending().await
         })
@@ -165,7 +159,7 @@ impl Ask for ChatAsk {
             for (number, choice) in (1..).zip(&question.choices) {
                 text.push_str(&format!("\n{number}. {choice}"));
             }
-            self.post(&chat, None, &Post { text, ..Post::default() }).await?;
+            self.post(&chat, None, &Post { text, ..Post::default() }).await;
             let said = tokio::time::timeout(CLARIFY, answered).await.ok()?.ok()?;
             let number = said.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
             let chosen = number.and_then(|number| question.choices.get(number)).cloned();

@@ -120,10 +120,7 @@ impl Session {
         let post = Post { text, ..Post::default() };
         let mark = Some(format!("begun:{}", key.as_str()));
         let part = words::part(&self.shared.channel, &key, &item.letter.room.chat, mark, &post);
-        if let Err(error) = self.store().reply(Vec::new(), vec![part], now()).await {
-            tracing::warn!(%error, "that something is begun cannot be said");
-        }
-        self.shared.office.wake();
+        self.shared.put(Vec::new(), vec![part]).await;
         self.shared.give(&key, item).await;
         Ok(())
     }

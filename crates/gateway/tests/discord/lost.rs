@@ -128,7 +128,7 @@ async fn a_wrong_token_is_the_end() {
     let (server, end) = bed.ends().await;
     let unfit = end.unwrap_err();
     assert_eq!(unfit.why, "Discord does not take the bot's token");
-    assert!(unfit.remedy.contains("DISCORD_BOT_TOKEN"), "{}", unfit.remedy);
+    assert!(unfit.remedy.contains("discord.bot_token"), "{}", unfit.remedy);
     assert_eq!(server.faults(), Vec::<String>::new());
 }
 

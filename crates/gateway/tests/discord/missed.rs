@@ -137,3 +137,111 @@ async fn much_that_was_missed_comes_page_by_page_and_once() {
     assert_eq!(asked(&bed), 3);
     bed.end().await;
 }
+
+#[tokio::test]
+async fn no_matter_how_much_was_missed_all_of_it_is_heard() {
+    let mut bed = Bed::new().await;
+    bed.nothing().await;
+    let (world, past) = bed.leave().await;
+    let server = &world.server;
+    let dm = server.dm(world.ann);
+    for number in 0..1_250 {
+        let is_call = number % 600 == 7 || number == 1_249;
+        let text = if is_call { format!("<@{}> call {number}", server.bot()) } else { "talk".to_owned() };
+        server.say(world.ann, world.room, &text);
+    }
+    let settings = settings(server);
+    let mut bed = Bed::start(world, settings, past);
+    for number in [7, 607, 1_207, 1_249] {
+        assert_eq!(bed.letter().await.text, format!("call {number}"));
+    }
+    bed.server.say(bed.ann, dm, "one");
+    assert_eq!(bed.letter().await.text, "one");
+    bed.nothing().await;
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn a_place_where_much_was_said_does_not_keep_the_others_waiting() {
+    let mut bed = Bed::new().await;
+    bed.nothing().await;
+    let (world, past) = bed.leave().await;
+    let server = &world.server;
+    let call = |text: &str| format!("<@{}> {text}", server.bot());
+    let other = server.channel(world.guild, "elsewhere");
+    server.say(world.ann, other, &call("from elsewhere"));
+    for _ in 0..350 {
+        server.say(world.ann, world.room, "talk");
+    }
+    server.say(world.ann, world.room, &call("at last"));
+    let settings = settings(server);
+    let mut bed = Bed::start(world, settings, past);
+    let texts = [bed.letter().await.text, bed.letter().await.text];
+    assert_eq!(texts, ["from elsewhere", "at last"]);
+    bed.nothing().await;
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn every_channel_is_looked_through() {
+    let mut bed = Bed::new().await;
+    bed.nothing().await;
+    let (world, past) = bed.leave().await;
+    let server = &world.server;
+    let count = 130;
+    for number in 0..count {
+        let channel = server.channel(world.guild, &format!("c{number}"));
+        server.say(world.ann, channel, &format!("<@{}> {number}", server.bot()));
+    }
+    let settings = settings(server);
+    let mut bed = Bed::start(world, settings, past);
+    for number in (0..count).rev() {
+        assert_eq!(bed.letter().await.text, number.to_string());
+    }
+    bed.nothing().await;
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn a_letter_does_not_stand_for_what_was_said_before_it() {
+    let mut bed = Bed::new().await;
+    bed.nothing().await;
+    let (world, past) = bed.leave().await;
+    let server = &world.server;
+    let call = |text: &str| format!("<@{}> {text}", server.bot());
+    server.say(world.ann, world.room, &call("missed"));
+    let kept = server.say(world.ann, world.room, &call("kept"));
+    let settings = settings(server);
+    // The later one was kept, and yet it was never said that all before it was heard.
+    let past = Past { last: vec![(world.room.to_string(), kept.to_string())], ..past };
+    let mut bed = Bed::start(world, settings, past);
+    assert_eq!(bed.letter().await.text, "missed");
+    assert_eq!(bed.letter().await.text, "kept");
+    bed.nothing().await;
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn threads_that_were_archived_meanwhile_are_looked_through() {
+    let mut bed = Bed::new().await;
+    bed.nothing().await;
+    let (world, past) = bed.leave().await;
+    let server = &world.server;
+    let call = |text: &str| format!("<@{}> {text}", server.bot());
+    let forum = server.forum(world.guild, "forum");
+    let thread = server.thread(world.ann, world.room, None, "a thread");
+    let other = server.thread(world.ann, world.room, None, "another thread");
+    let post = server.begin_post(world.ann, forum, "a post", &call("in the post"));
+    server.say(world.ann, thread, &call("in the thread"));
+    server.say(world.ann, other, "not for the bot");
+    for thread in [thread, other, post] {
+        server.archive(thread);
+    }
+    let settings = settings(server);
+    let mut bed = Bed::start(world, settings, past);
+    let mut texts = vec![bed.letter().await.text, bed.letter().await.text];
+    texts.sort();
+    assert_eq!(texts, ["in the post", "in the thread"]);
+    bed.nothing().await;
+    bed.end().await;
+}

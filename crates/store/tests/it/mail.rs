@@ -60,3 +60,59 @@ async fn what_became_of_a_part_is_known_by_its_mark() {
     let sent = Fate::Sent("9".to_owned());
     assert_eq!(fates, [Some(sent), Some(Fate::Waits), Some(Fate::Failed), None]);
 }
+
+#[tokio::test]
+async fn what_was_done_long_ago_is_forgotten_but_for_the_last_letter_of_each_chat() {
+    let home = Home::new();
+    let store = home.store().await;
+    let kept = |chat: usize, message: &str| NewLetter {
+        platform: "discord".to_owned(),
+        chat: format!("{chat:04}"),
+        message: message.to_owned(),
+        key: SessionKey::new("k"),
+        person: Person::new("discord:7"),
+        at: at(1),
+        event: json!({}),
+    };
+    let letters = (0..1_010).flat_map(|chat| [kept(chat, "a"), kept(chat, "b")]).collect();
+    let ids: Vec<LetterId> = store.receive(letters).await.unwrap().into_iter().flatten().collect();
+    // One is not answered, and one was answered late.
+    let (waits, late) = (ids[2 * 500], ids[2 * 600]);
+    store.reply(vec![late], vec![], at(100)).await.unwrap();
+    let done = ids.into_iter().filter(|id| ![waits, late].contains(id)).collect();
+    store.reply(done, vec![], at(5)).await.unwrap();
+    assert_eq!(store.forget_mail(at(50)).await.unwrap(), 1_010 - 2 + 10);
+    let mut last = store.last_letters("discord").await.unwrap();
+    last.sort();
+    let expected: Vec<_> = (10..1_010).map(|chat| (format!("{chat:04}"), "b".to_owned())).collect();
+    assert_eq!(last, expected);
+    assert_eq!(store.waiting_letters("discord").await.unwrap()[0].id, waits);
+    assert!(store.is_received("discord", "0600", "a").await.unwrap());
+    assert!(!store.is_received("discord", "0601", "a").await.unwrap());
+    assert_eq!(store.forget_mail(at(50)).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn however_much_waits_in_one_chat_what_waits_in_others_is_seen() {
+    let home = Home::new();
+    let store = home.store().await;
+    let part = |chat: &str| NewPart {
+        platform: "discord".to_owned(),
+        chat: chat.to_owned(),
+        key: SessionKey::new("k"),
+        mark: None,
+        body: json!({}),
+    };
+    let mut parts = vec![part("stuck"); 1_100];
+    parts.push(part("free"));
+    store.reply(vec![], parts, at(1)).await.unwrap();
+    let chats = async |without: &[&str]| -> Vec<String> {
+        let without = without.iter().map(|chat| (*chat).to_owned()).collect();
+        let mut chats: Vec<_> =
+            store.undelivered("discord", without).await.unwrap().into_iter().map(|part| part.chat).collect();
+        chats.dedup();
+        chats
+    };
+    assert_eq!(chats(&[]).await, ["stuck"]);
+    assert_eq!(chats(&["stuck"]).await, ["free"]);
+}

@@ -200,3 +200,26 @@ async fn pruning_removes_old_ended_sessions_and_gives_space_back() {
     store.close().await;
     assert_eq!(home.check(), "ok");
 }
+
+#[tokio::test]
+async fn what_nobody_went_on_with_is_ended_and_can_be_removed() {
+    let home = Home::new();
+    let store = home.store().await;
+    let begin = async |touched: u64| {
+        let id = store.create(new_session(), at(1)).await.unwrap();
+        store.append(&id, Step::one(user("hello"), at(touched))).await.unwrap();
+        id
+    };
+    let (old, busy, young) = (begin(5).await, begin(5).await, begin(1_000).await);
+    store.open_turn(&busy, vec![], vec![], at(5)).await.unwrap();
+    assert_eq!(store.prunable(at(500)).await.unwrap(), []);
+    assert_eq!(store.retire(at(500), at(2_000)).await.unwrap(), 1);
+    assert_eq!(store.prunable(at(500)).await.unwrap(), [old]);
+    assert_eq!(store.prune(at(500)).await.unwrap().sessions, 1);
+    assert_eq!(store.retire(at(500), at(2_000)).await.unwrap(), 0);
+    let mut left = ids(&store, &Reader::Owner, Listing::default()).await;
+    left.sort();
+    let mut expected = [busy, young];
+    expected.sort();
+    assert_eq!(left, expected);
+}

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Server;
 use super::gateway::{GUILDS, MESSAGES};
-use super::state::{Attachment, Channel, Guild, Id, Kind, Manner, Message, User, World};
+use super::state::{Attachment, Channel, Guild, Id, Kind, Manner, Message, User, World, now_ms};
 
 /// What a person writes.
 #[derive(Debug, Clone, Default)]
@@ -233,6 +233,17 @@ impl Server {
         self.interact(user, channel, Some(message), 3, data).await
     }
 
+    /// A thread is closed.
+    pub fn archive(&self, thread: Id) {
+        self.shared.with(|world| {
+            let Some(channel) = world.channels.get_mut(&thread) else { return };
+            (channel.archived, channel.archived_at) = (true, Some(now_ms()));
+            let (guild, channel) = (channel.guild, channel.clone());
+            let json = world.channel_json(&channel);
+            world.dispatch(GUILDS, guild, "THREAD_UPDATE", &json);
+        });
+    }
+
     /// A person calls a command. Options are `[{"name": …, "type": 3, "value": …}]`. Waits as [`Self::press`] does.
     pub async fn invoke(&self, user: Id, channel: Id, name: &str, options: Value) -> io::Result<Reply> {
         let id = self.look(|world| {
@@ -292,6 +303,7 @@ pub(super) fn blank(id: Id, kind: Kind) -> Channel {
         recipient: None,
         members: BTreeSet::new(),
         archived: false,
+        archived_at: None,
         locked: false,
         auto_archive: 1440,
         wants_tags: false,

@@ -24,7 +24,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::form::{Call, Outcome, Refusal, multipart, refuse, snowflake, unquoted};
 use super::state::{Attachment, Manner, Request, World};
-use super::trouble::Trouble;
+use super::trouble::{Late, Trouble};
 use super::{Shared, gateway};
 
 type Body = BoxBody<Bytes, io::Error>;
@@ -102,6 +102,12 @@ pub(super) async fn respond(
             log(0, &json);
             return Err(broken());
         }
+        Some(Trouble::Late) => {
+            log(0, &json);
+            let late = Late { method, path: path.to_owned(), body: json };
+            shared.with(|world| world.troubles.late.push(late));
+            return Err(broken());
+        }
         Some(Trouble::Vanish) | None => {}
     }
     let call = Call { method: &method, path: steps, query: &query, body: json, files };
@@ -140,6 +146,16 @@ pub(super) async fn respond(
         Ok((status, body)) => answer(status, &extra, &body),
         Err(refusal) => refused(&refusal, &line, &extra, &shared),
     })
+}
+
+/// Does what was asked for by requests that were on their way, oldest first.
+pub(super) fn arrive_late(world: &mut World) {
+    for Late { method, path, body } in std::mem::take(&mut world.troubles.late) {
+        let path = path.split('/').collect();
+        let call = Call { method: &method, path, query: "", body, files: Vec::new() };
+        // Nobody hears what came of it.
+        drop(route(world, &call));
+    }
 }
 
 /// A request that is not answered. It ends with its connection, or when the server recovers.

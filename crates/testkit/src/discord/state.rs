@@ -102,6 +102,8 @@ pub struct Channel {
     pub members: BTreeSet<Id>,
     /// Whether it is archived.
     pub archived: bool,
+    /// When it was archived, in milliseconds.
+    pub archived_at: Option<u64>,
     /// Whether it is locked.
     pub locked: bool,
     /// After how many minutes a thread is archived.

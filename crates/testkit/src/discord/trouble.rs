@@ -1,5 +1,7 @@
 //! What a test can have go wrong.
 
+use serde_json::Value;
+
 /// Something that goes wrong with the next calls of a route.
 ///
 /// A route is a method and a path without `/api/v10`, where `*` stands for one step: `POST /channels/*/messages`.
@@ -18,6 +20,16 @@ pub enum Trouble {
     Vanish,
     /// Nothing is done, and the connection breaks.
     Break,
+    /// The connection breaks, and everything is done when [`super::Server::arrive_late`] says so.
+    Late,
+}
+
+/// A request that is on its way.
+#[derive(Debug)]
+pub(super) struct Late {
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) body: Value,
 }
 
 /// All that goes wrong now.
@@ -28,6 +40,8 @@ pub(super) struct Troubles {
     pub(super) stalled: bool,
     /// New websockets get not a word.
     pub(super) silent: bool,
+    /// Requests that are on their way.
+    pub(super) late: Vec<Late>,
     /// The bot may not make threads.
     pub(super) no_threads: bool,
     /// A thread does not have the id of its message.

@@ -113,7 +113,7 @@ impl World {
                     "thread_metadata",
                     json!({
                         "archived": channel.archived, "auto_archive_duration": channel.auto_archive,
-                        "archive_timestamp": iso(made_at(channel.id)), "create_timestamp": iso(made_at(channel.id)),
+                        "archive_timestamp": iso(channel.archived_at.unwrap_or_else(|| made_at(channel.id))), "create_timestamp": iso(made_at(channel.id)),
                         "locked": channel.locked, "invitable": true,
                     }),
                 );

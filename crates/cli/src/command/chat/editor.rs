@@ -15,6 +15,7 @@ use reedline::{
 };
 
 use super::slash;
+use crate::config::file::make_home;
 use crate::failure::Failure;
 use crate::keyboard::Keyboard;
 use crate::screen::Screen;
@@ -208,7 +209,7 @@ fn joined(text: &str) -> String {
 /// The lines of earlier chats, which nobody else may read.
 fn history(home: &Path) -> io::Result<FileBackedHistory> {
     let path = home.join(HISTORY);
-    fs::create_dir_all(home)?;
+    make_home(home)?;
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
     FileBackedHistory::with_file(REMEMBERED, path).map_err(io::Error::other)

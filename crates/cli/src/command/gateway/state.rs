@@ -3,31 +3,48 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_gateway::{Health, Platform};
+use hermes_types::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 
 use crate::ask::now;
+use crate::screen::age;
 
 const FILE: &str = "gateway_state.json";
+/// How long to wait before what could not be written is written again.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// The state of a gateway that runs.
 pub(super) struct State {
     path: PathBuf,
-    started: u64,
-    platforms: Vec<(Platform, watch::Receiver<Health>)>,
+    started: Timestamp,
+    platforms: Vec<Watched>,
     news: Arc<Notify>,
+}
+
+/// A platform, and what was told of it.
+struct Watched {
+    platform: Platform,
+    health: watch::Receiver<Health>,
+    known: Health,
+    /// Since when it is up, or is not.
+    since: Timestamp,
+    /// What the log was told last. That it is being connected is not worth a line.
+    told: Option<Health>,
 }
 
 impl State {
     pub(super) fn new(home: PathBuf) -> Self {
-        Self { path: home.join(FILE), started: now().seconds(), platforms: Vec::new(), news: Arc::default() }
+        Self { path: home.join(FILE), started: now(), platforms: Vec::new(), news: Arc::default() }
     }
 
     pub(super) fn watch(&mut self, platform: Platform, health: watch::Receiver<Health>) {
         let (news, mut watched) = (Arc::clone(&self.news), health.clone());
-        self.platforms.push((platform, health));
+        let known = health.borrow().clone();
+        self.platforms.push(Watched { platform, health, known, since: now(), told: None });
         tokio::spawn(async move {
             news.notify_one();
             while watched.changed().await.is_ok() {
@@ -41,13 +58,22 @@ impl State {
         self.news.notified().await;
     }
 
-    /// Writes it down, whole.
-    pub(super) fn write(&self) -> std::io::Result<()> {
-        let platforms: Map<String, Value> = self
-            .platforms
-            .iter()
-            .map(|(platform, health)| (platform.word().to_owned(), json!(*health.borrow())))
-            .collect();
+    /// Tells what is new: the log, and whoever asks from outside. What cannot be written is tried again; nothing else waits
+    /// for it.
+    pub(super) fn tell(&mut self) {
+        self.platforms.iter_mut().for_each(Watched::tell);
+        let Err(error) = self.replace() else { return };
+        tracing::warn!(%error, path = %self.path.display(), "how the gateway is cannot be written down");
+        let news = Arc::clone(&self.news);
+        tokio::spawn(async move {
+            tokio::time::sleep(PAUSE).await;
+            news.notify_one();
+        });
+    }
+
+    /// Puts it in the place of what was there, whole.
+    fn replace(&self) -> std::io::Result<()> {
+        let platforms: Map<String, Value> = self.platforms.iter().map(Watched::facts).collect();
         let facts = json!({
             "pid": std::process::id(),
             "started": self.started,
@@ -64,6 +90,31 @@ impl State {
         if let Err(error) = fs::remove_file(&self.path) {
             tracing::debug!(%error, "there was no state to remove");
         }
+    }
+}
+
+impl Watched {
+    fn tell(&mut self) {
+        let health = self.health.borrow().clone();
+        if matches!(health, Health::Up) != matches!(self.known, Health::Up) {
+            self.since = now();
+        }
+        self.known = health;
+        if self.known == Health::Connecting || self.told.as_ref() == Some(&self.known) {
+            return;
+        }
+        let word = self.platform.word();
+        match &self.known {
+            Health::Down { why } => tracing::warn!("{word} is down: {why}"),
+            Health::Up | Health::Connecting => tracing::info!("{word} is up"),
+        }
+        self.told = Some(self.known.clone());
+    }
+
+    fn facts(&self) -> (String, Value) {
+        let mut facts = json!(self.known);
+        facts["since"] = json!(self.since);
+        (self.platform.word().to_owned(), facts)
     }
 }
 
@@ -85,8 +136,18 @@ pub(super) fn text(facts: &Value) -> String {
     }
     let mut text = format!("the gateway runs (process {})\n", facts["pid"]);
     for (platform, health) in facts["platforms"].as_object().into_iter().flatten() {
-        let why = health["why"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
-        text.push_str(&format!("  {platform}  {}{why}\n", health["state"].as_str().unwrap_or("unknown")));
+        text.push_str(&format!("  {platform}  {}\n", in_words(health)));
     }
     text
+}
+
+/// How a platform is, and for how long.
+pub(crate) fn in_words(health: &Value) -> String {
+    let state = health["state"].as_str().unwrap_or("unknown");
+    let since = health["since"].as_u64().unwrap_or_default();
+    let lasted = age(Duration::from_secs(now().seconds().saturating_sub(since)));
+    match health["why"].as_str() {
+        Some(why) => format!("{state} for {lasted}: {why}"),
+        None => format!("{state} for {lasted}"),
+    }
 }

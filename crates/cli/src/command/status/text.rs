@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Context;
+use crate::command::gateway::state;
 use crate::config::layers::Source;
 use crate::holes::Hole;
 use crate::screen::{Screen, Tone};
@@ -78,9 +79,8 @@ impl Page {
         }
         self.row("  idle for", &format!("{} at most", time(&gateway["lifetime_seconds"])));
         for (platform, health) in gateway["platforms"].as_object().into_iter().flatten() {
-            let why = health["why"].as_str().map(|why| format!(": {}", visible(why))).unwrap_or_default();
             let tone = if health["state"] == "up" { Tone::Good } else { Tone::Doubtful };
-            self.toned(tone, &format!("  {platform}"), &format!("{}{why}", word(&health["state"])));
+            self.toned(tone, &format!("  {platform}"), &visible(&state::in_words(health)));
         }
         self.model(&facts["model"]);
     }

@@ -49,6 +49,8 @@ struct Drawn {
     text: String,
     /// Whether the words that follow are in another message.
     is_full: bool,
+    /// Whether a change of it may still be on its way.
+    is_unsure: bool,
     /// Whether it cannot be drawn any more. What it should say is said at the end.
     is_lost: bool,
 }
@@ -230,7 +232,8 @@ impl Artist {
             }
             // The next change says the same and more.
             Err(Undelivered::Unknown(why)) => {
-                tracing::info!(chat, why, "nobody knows whether a message changed")
+                tracing::info!(chat, why, "nobody knows whether a message changed");
+                drawn.is_unsure = true;
             }
             Err(Undelivered::Never(why)) => {
                 tracing::info!(chat, why, "a message cannot be changed any more");
@@ -250,21 +253,17 @@ impl Artist {
         for answer in over {
             let words = self.live.headed(&answer.words);
             let texts = split(&words, &self.live.shared.channel.manners());
-            let is_drawn = self.step == Some(answer.step)
-                && self.drawn.len() == texts.len()
-                && self
-                    .drawn
-                    .iter()
-                    .zip(&texts)
-                    .all(|(drawn, text)| drawn.message.is_some() && drawn.text == *text);
+            let is_drawn =
+                self.step == Some(answer.step)
+                    && self.drawn.len() == texts.len()
+                    && self.drawn.iter().zip(&texts).all(|(drawn, text)| {
+                        drawn.message.is_some() && drawn.text == *text && !drawn.is_unsure
+                    });
             if is_drawn || is_silence(&answer.words) {
                 continue;
             }
             let parts = self.live.whole(turn, answer.step, &words, Stays::Yes).await;
-            if let Err(error) = self.live.shared.store.reply(Vec::new(), parts, now()).await {
-                tracing::error!(%error, "what was said cannot be kept");
-            }
-            self.live.shared.office.wake();
+            self.live.shared.put(Vec::new(), parts).await;
         }
     }
 }

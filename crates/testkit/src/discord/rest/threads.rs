@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::form::{Call, Outcome, Refusal, id_in, invalid, only, refuse, snowflake, text};
+use super::super::form::{Call, Outcome, Refusal, id_in, invalid, only, refuse, snowflake, text, unquoted};
 use super::super::gateway::GUILDS;
-use super::super::state::{Channel, Id, Kind, World};
+use super::super::state::{Channel, Id, Kind, World, iso, made_at};
 use super::draft::Source;
 use super::messages::{self, channel, message};
 
@@ -25,6 +25,10 @@ pub(super) fn route(world: &mut World, call: &Call<'_>) -> Outcome {
         ("POST", [place, "typing"]) => messages::typing(world, place),
         ("POST", [place, "messages", id, "threads"]) => from_message(world, call, place, id),
         ("POST", [place, "threads"]) => start(world, call, place),
+        ("GET", [place, "threads", "archived", "public"]) => archived(world, call, place, Kind::Thread),
+        ("GET", [place, "users", "@me", "threads", "archived", "private"]) => {
+            archived(world, call, place, Kind::PrivateThread)
+        }
         (_, [place, "thread-members", "@me"]) => membership(world, call, place),
         (_, [_] | [_, "messages" | "typing" | "threads"] | [_, "messages", _]) => Err(refuse(405)),
         _ => Err(refuse(404)),
@@ -184,6 +188,37 @@ pub(super) fn active(world: &World, guild: &str) -> Outcome {
     let members: Vec<Value> = joined.map(|thread| World::thread_member_json(thread.id, world.bot)).collect();
     let threads: Vec<Value> = threads.iter().map(|thread| world.channel_json(thread)).collect();
     Ok((200, json!({"threads": threads, "members": members})))
+}
+
+/// The archived threads of a channel that all can see, those archived last first; or those by invitation that the bot is in,
+/// the newest first.
+fn archived(world: &World, call: &Call<'_>, place: &str, kind: Kind) -> Outcome {
+    let place = channel(world, place)?;
+    if place.kind.is_thread() || place.kind == Kind::Dm {
+        return Err(refuse(50_024));
+    }
+    let limit: usize = call.param("limit").map_or(Ok(50), str::parse).unwrap_or_default();
+    if !(2..=100).contains(&limit) {
+        return Err(invalid("limit", "NUMBER_TYPE_MAX", "int value should be between 2 and 100."));
+    }
+    let before = call.param("before").map(unquoted);
+    let since = |thread: &Channel| thread.archived_at.unwrap_or_else(|| made_at(thread.id));
+    let mut threads: Vec<&Channel> = world.threads_of(place.id);
+    threads.retain(|thread| {
+        let is_seen = kind == Kind::Thread || thread.members.contains(&world.bot);
+        let is_earlier = before.as_ref().is_none_or(|before| match kind {
+            Kind::Thread => iso(since(thread)) < *before,
+            _ => snowflake(before).is_ok_and(|before| thread.id < before),
+        });
+        thread.archived && thread.kind == kind && is_seen && is_earlier
+    });
+    threads.sort_by_key(|thread| {
+        std::cmp::Reverse(if kind == Kind::Thread { since(thread) } else { thread.id })
+    });
+    let has_more = threads.len() > limit;
+    let threads: Vec<Value> =
+        threads.into_iter().take(limit).map(|thread| world.channel_json(thread)).collect();
+    Ok((200, json!({"threads": threads, "members": [], "has_more": has_more})))
 }
 
 fn membership(world: &mut World, call: &Call<'_>, place: &str) -> Outcome {
