@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
+use hermes_exec::WorksFor;
 use hermes_gateway::{Platform, Target};
 use hermes_types::{BackendName, EnvName};
 
@@ -175,6 +176,9 @@ pub struct PlaceArgs {
     /// The session whose directory, variables and functions it gets; '' leaves nothing behind [default: this directory]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
+    /// Whom it is for
+    #[arg(skip)]
+    pub works_for: WorksFor,
 }
 
 /// A message and where it goes.

@@ -69,7 +69,8 @@ pub(crate) enum State {
 /// The backends that commands of this configuration run on.
 pub(crate) fn configured(config: &Config) -> Vec<BackendName> {
     let mut names = vec![config.terminal.backend];
-    names.extend(config.gateway.terminal_backend);
+    let has_chats = config.discord.bot_token.is_some();
+    names.extend(config.gateway.terminal_backend.or_else(|| has_chats.then(|| wire::house::backend(config))));
     names.dedup();
     names
 }

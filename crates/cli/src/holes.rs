@@ -190,6 +190,7 @@ mod tests {
             helper: PathBuf::new(),
             files: Some(PathBuf::from("/kept")),
             owner_home: PathBuf::from("/home/me"),
+            works_for: hermes_exec::WorksFor::Owner,
             binds,
             network,
             limits: Limits::default(),

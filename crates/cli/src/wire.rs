@@ -20,7 +20,7 @@ use hermes_exec::backend::docker::NO_DISK_LIMIT;
 use hermes_exec::backend::docker::pull::Fault;
 use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
 use hermes_exec::backend::{self, bind};
-use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandbox, Sandboxed, Spec, Writable};
+use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandbox, Sandboxed, Spec, WorksFor, Writable};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
 use hermes_sandbox::Limits;
 use hermes_types::{Access, BackendName, Network, Place, PlaceId, Reach, SessionKey, Volume};
@@ -204,7 +204,8 @@ pub(crate) fn plan(
             (Backend::Local(Local { base_env }), cwd, home.path().to_owned(), init)
         }
         BackendName::Sandbox => {
-            let sandboxed = sandboxed(context, config, &owner_home)?;
+            let jail = sandboxed(context, config, &owner_home)?;
+            let sandboxed = Sandboxed { works_for: args.works_for, ..jail };
             let cwd = directory_inside(&terminal.cwd, &owner_home, &sandboxed.binds);
             (Backend::Sandbox(sandboxed), cwd, HOME.to_owned(), Vec::new())
         }
@@ -286,6 +287,7 @@ pub(crate) fn sandboxed(context: &Context, config: &Config, home: &str) -> Resul
         helper: std::env::current_exe()?,
         files: terminal.container_persistent.then(|| kept(context, config)),
         owner_home: PathBuf::from(home),
+        works_for: WorksFor::default(),
         binds: binds(&terminal.docker_volumes, home)?,
         network: terminal.network.unwrap_or(Network::Proxy),
         limits: Limits {

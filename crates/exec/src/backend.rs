@@ -18,7 +18,7 @@ use docker::container::Container;
 pub use bind::{Bind, Writable};
 pub use docker::Docker;
 pub use local::Local;
-pub use sandbox::Sandboxed;
+pub use sandbox::{Sandboxed, WorksFor};
 
 /// A kind of place with its settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -28,7 +28,7 @@ pub mod proxy;
 mod registry;
 pub mod sandbox;
 
-pub use backend::{Backend, Bind, Docker, Local, Request, Sandboxed, Writable};
+pub use backend::{Backend, Bind, Docker, Local, Request, Sandboxed, WorksFor, Writable};
 pub use command::{Command, Ending, Happening, Outcome, Shown, Terminal};
 pub use error::Error;
 pub use files::Files;

@@ -49,6 +49,9 @@ pub struct Spec {
 pub struct Plan {
     pub(crate) host: Host,
     pub(crate) spec: Spec,
+    /// Whose place it is.
+    whose: SessionKey,
+    /// The session that works there: the same, unless several share the place.
     pub(crate) session: SessionKey,
     id: PlaceId,
     name: String,
@@ -77,7 +80,17 @@ impl Plan {
         let [install, uid, session_key, backend] = whose;
         let id = PlaceId::new(hash(&[install, uid, session_key, backend, &spec_text], 16));
         let digest = hash(&[&spec_text], 8);
-        Self { host, spec, session, id, name, digest }
+        Self { host, spec, whose: session.clone(), session, id, name, digest }
+    }
+
+    /// The same place, in which another session works. What one of them is permitted is not permitted to the others.
+    pub fn shared_by(self, session: SessionKey) -> Self {
+        Self { session, ..self }
+    }
+
+    /// Whose place it is.
+    pub(crate) fn whose(&self) -> &SessionKey {
+        &self.whose
     }
 
     /// Tells its settings from others, whoever's place it is.
@@ -101,14 +114,14 @@ impl Plan {
         &self.spec.cwd
     }
 
-    /// The session it is for.
+    /// The session that works there.
     pub fn session(&self) -> &SessionKey {
         &self.session
     }
 
-    /// Tells its session from others without saying which it is.
+    /// Tells whose it is from others without saying who that is.
     pub(crate) fn session_hash(&self) -> String {
-        hash(&[&self.host.install, self.session.as_str()], 8)
+        hash(&[&self.host.install, self.whose.as_str()], 8)
     }
 
     /// What the gate must know of it.
@@ -194,6 +207,7 @@ mod tests {
                 helper: PathBuf::new(),
                 files: None,
                 owner_home: PathBuf::new(),
+                works_for: crate::WorksFor::Owner,
                 binds: Vec::new(),
                 network,
                 limits: Limits::default(),

@@ -278,7 +278,7 @@ impl Plan {
             place: self.id().clone(),
             name: self.name(),
             backend: self.backend().word().to_owned(),
-            session: self.session.as_str().to_owned(),
+            session: self.whose().as_str().to_owned(),
             created: now.as_secs(),
             lifetime: self.spec.lifetime.as_secs(),
             reach: self.spec.backend.reach(),
@@ -301,7 +301,7 @@ impl Plan {
     }
 
     fn guest_session(&self) -> SessionKey {
-        // Keys may be of any length for us, but not for the guest; the place is this session's alone anyway.
+        // Keys may be of any length for us, but not for the guest; whoever shares a place shares its shell too.
         SessionKey::from("session")
     }
 }

@@ -46,6 +46,9 @@ pub(crate) const STORE_PAUSE: Duration = Duration::from_secs(1);
 /// How often it is looked whether it was.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// How often the same stranger is noted.
+const STRANGERS: Pace = Pace { per_minute: 1, burst: 1 };
+
 /// How a gateway behaves.
 #[derive(Debug, Clone)]
 pub struct Rules {
@@ -90,6 +93,8 @@ pub(crate) struct Shared {
     /// Conversations in which nobody is asked. It is kept nowhere else.
     waived: Mutex<HashSet<SessionKey>>,
     audit: Audit,
+    /// How often it is noted that a stranger came: nobody fills a disk who may not even talk.
+    strangers: Limiter,
     sessions: Mutex<HashMap<SessionKey, mpsc::Sender<Item>>>,
     tasks: TaskTracker,
 }
@@ -121,6 +126,7 @@ impl Gateway {
             beside: Beside::default(),
             waived: Mutex::default(),
             audit,
+            strangers: Limiter::new(STRANGERS),
             sessions: Mutex::default(),
             tasks: TaskTracker::new(),
         };
@@ -149,7 +155,7 @@ impl Gateway {
         let ended = loop {
             tokio::select! {
                 1.. = arrived.recv_many(&mut batch, BATCH) => self.arrive(std::mem::take(&mut batch)).await,
-                ended = &mut connected => break ended.unwrap_or(Ok(())),
+                ended = &mut connected => break ended.unwrap_or_else(|error| Err(broken(&error))),
             }
         };
         tidying.abort();
@@ -249,20 +255,24 @@ impl Gateway {
         let shared = &self.shared;
         let key = shared.key(&letter);
         let person = letter.room.platform.person(&letter.sender.id);
-        shared.audit.note("letter", &json!({ "person": person, "session": key, "message": letter.message }));
+        let what = json!({ "person": person, "session": key, "message": letter.message });
         // What ends or answers something is heard from whoever says too much, too.
         let taken = match Command::read(&letter) {
             Some(Command::Stop(_) | Command::Approve { .. } | Command::Deny { .. }) => Ok(()),
             _ => self.limiter.take(&person, letter.sent),
         };
         match taken {
-            Ok(()) => shared.give(&key, shared.item(id, letter, tier, None)).await,
+            Ok(()) => {
+                shared.audit.note("letter", &what);
+                shared.give(&key, shared.item(id, letter, tier, None)).await;
+            }
             Err(wait) => {
                 let seconds = wait.left.as_secs() + 1;
                 let text = format!(
                     "that is too much at once: neither this nor what follows is read; say it again in {seconds} seconds"
                 );
                 if wait.is_new {
+                    shared.audit.note("flood", &what);
                     shared.refuse(id, &key, &letter, &text).await;
                 } else {
                     shared.done(id).await;
@@ -278,6 +288,12 @@ impl Gateway {
             }
         }
     }
+}
+
+/// A channel that ended because of a mistake of ours.
+fn broken(error: &tokio::task::JoinError) -> Unfit {
+    let remedy = "start the gateway again; `logs/agent.log` says more".to_owned();
+    Unfit { why: format!("the connection broke: {error}"), remedy }
 }
 
 /// Removes what nobody needs any more, however long the gateway runs.
@@ -354,7 +370,9 @@ impl Shared {
             return Ok(None);
         }
         let person = letter.room.platform.person(&letter.sender.id);
-        self.audit.note("stranger", &json!({ "person": person, "room": letter.room.chat }));
+        if self.strangers.take(&person, now()).is_ok() {
+            self.audit.note("stranger", &json!({ "person": person, "room": letter.room.chat }));
+        }
         if behavior == Behavior::Pair
             && let Some(text) = self.people.greet(&letter.room, &letter.sender, now()).await?
         {
@@ -466,6 +484,7 @@ impl Shared {
         let is_over = mailbox.is_empty();
         if is_over {
             sessions.remove(key);
+            self.office.forget(key);
         }
         is_over
     }
@@ -542,19 +561,23 @@ impl Shared {
 
     async fn pressed(&self, press: Press) {
         // Nobody is told anything here who may not talk to us.
-        if !matches!(self.people.admit(&press.room, &press.sender).await, Ok(Admission::In(_))) {
-            return;
-        }
+        let Ok(Admission::In(tier)) = self.people.admit(&press.room, &press.sender).await else { return };
         let person = press.room.platform.person(&press.sender.id);
         let Some((id, choice)) = session::pressed(&press.value) else {
             return self.channel.whisper(&press.interaction, "this button does nothing any more").await;
         };
-        let text = self.decide(id, &person, choice).await;
+        let text = self.decide(id, (&person, tier), choice).await;
         self.channel.whisper(&press.interaction, &text).await;
     }
 
     /// Answers a question of the gate. Gives words about what came of it.
-    pub(crate) async fn decide(&self, id: &str, person: &Person, choice: Choice) -> String {
+    pub(crate) async fn decide(&self, id: &str, (person, tier): (&Person, Tier), choice: Choice) -> String {
+        let platform = self.channel.platform();
+        if choice == Choice::Always && !self.people.may_allow_for_good(platform, person, tier) {
+            return "`always` holds for everybody, so it is for those who look after me, or approve for others; you \
+                    can allow this once, or for this session"
+                .to_owned();
+        }
         let answer = Answer { by: person.clone(), at: now(), choice: choice.clone() };
         match self.store.answer(id, answer).await {
             Ok(answering) => {
@@ -568,37 +591,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Keeps a letter that was answered long ago.
-    async fn old(store: &Store, chat: &str, message: &str) {
-        let letter = NewLetter {
-            platform: "discord".to_owned(),
-            chat: chat.to_owned(),
-            message: message.to_owned(),
-            key: SessionKey::new("k"),
-            person: Person::new("discord:7"),
-            at: Timestamp::from_seconds(1),
-            event: json!({}),
-        };
-        let id = store.receive(vec![letter]).await.unwrap()[0].unwrap();
-        store.reply(vec![id], Vec::new(), Timestamp::from_seconds(1)).await.unwrap();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn old_letters_are_forgotten_as_long_as_the_gateway_runs() {
-        let home = tempfile::tempdir().unwrap();
-        let store = Store::open(home.path().join("hermes.db")).await.unwrap();
-        let depot = Arc::new(Depot::new(home.path(), "discord"));
-        let tidying = tokio::spawn(keep_tidy(store.clone(), depot));
-        for message in ["1", "2", "3"] {
-            old(&store, "chat", message).await;
-            old(&store, "chat", &format!("{message} again")).await;
-            while store.is_received("discord", "chat", message).await.unwrap() {
-                tokio::time::sleep(TIDIES).await;
-            }
-        }
-        tidying.abort();
-    }
-}
+mod tests;

@@ -1,18 +1,20 @@
 //! Delivers parts: one after the other in each chat, chats beside each other, until it is known what became of each.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hermes_store::{Delivery, Fate, Outgoing, Store};
+use hermes_types::SessionKey;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::channel::{Channel, Found, Post, Undelivered};
+use crate::channel::{Channel, Found, Post, Sign, Undelivered};
 use crate::clock::now;
 use crate::depot;
 use crate::gateway::STORE_PAUSE;
+use crate::letter::Letter;
 use crate::session;
 
 /// The first pause after a failure; each is twice as long as the one before it.
@@ -29,11 +31,58 @@ pub(crate) struct Office {
     store: Store,
     wake: Notify,
     delivered: watch::Sender<()>,
+    answers: Mutex<HashMap<SessionKey, Answering>>,
+}
+
+/// What is answered in a session, or was last.
+#[derive(Debug)]
+struct Answering {
+    letter: Letter,
+    /// Whether something of the answer cannot be delivered.
+    is_lost: bool,
 }
 
 impl Office {
     pub(crate) fn new(channel: Arc<dyn Channel>, store: Store) -> Self {
-        Self { channel, store, wake: Notify::new(), delivered: watch::Sender::new(()) }
+        Self {
+            channel,
+            store,
+            wake: Notify::new(),
+            delivered: watch::Sender::new(()),
+            answers: Mutex::default(),
+        }
+    }
+
+    /// Takes note of what is answered now. If that cannot be delivered, the letter shows it: nobody could say so in words.
+    pub(crate) fn answering(&self, key: &SessionKey, letter: &Letter) {
+        self.answers().insert(key.clone(), Answering { letter: letter.clone(), is_lost: false });
+    }
+
+    /// Whether something of the last answer cannot be delivered.
+    pub(crate) fn has_lost(&self, key: &SessionKey) -> bool {
+        self.answers().get(key).is_some_and(|answering| answering.is_lost)
+    }
+
+    /// Forgets what was answered in a session.
+    pub(crate) fn forget(&self, key: &SessionKey) {
+        self.answers().remove(key);
+    }
+
+    fn answers(&self) -> MutexGuard<'_, HashMap<SessionKey, Answering>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a letter show that its answer cannot be delivered.
+    fn lose(&self, key: &SessionKey) {
+        let letter = self.answers().get_mut(key).map(|answering| {
+            answering.is_lost = true;
+            answering.letter.clone()
+        });
+        if let Some(letter) = letter {
+            let channel = Arc::clone(&self.channel);
+            // The chat waits for it no longer than it must.
+            tokio::spawn(async move { channel.mark(&letter, Sign::Failed).await });
+        }
     }
 
     /// Tells whenever it is known what became of something.
@@ -171,10 +220,11 @@ impl Office {
 
     /// Is done with a part, however it ended, and with the copies of its files.
     async fn end(&self, part: &Outgoing, post: &Post, delivery: Delivery) {
-        if let Delivery::Failed(why) = &delivery
-            && !post.files.is_empty()
-        {
-            self.tell_unsent(part, post, why).await;
+        if let Delivery::Failed(why) = &delivery {
+            self.lose(&part.key);
+            if !post.files.is_empty() {
+                self.tell_unsent(part, post, why).await;
+            }
         }
         if self.note(part, delivery).await {
             post.files.iter().for_each(|file| depot::remove(&file.path));

@@ -188,18 +188,29 @@ impl People {
         }
     }
 
+    /// Whether somebody may allow something for good: that holds for everybody, in every chat.
+    pub fn may_allow_for_good(&self, platform: Platform, person: &Person, tier: Tier) -> bool {
+        tier == Tier::Admin || self.named_approvers(platform).contains(person)
+    }
+
     /// Who may answer the questions that come up in the work for somebody: they themselves, and those who are named for it.
     pub fn approvers(&self, platform: Platform, asker: &Sender) -> Vec<Person> {
         let own = (!asker.is_bot && !asker.id.trim().is_empty()).then(|| platform.person(&asker.id));
-        let named = self.rules(platform).approvers.into_iter().filter(|entry| entry != EVERYBODY);
         let mut people: Vec<Person> = own.into_iter().collect();
-        for entry in named {
-            let person = if typed(&entry).is_some() { Person::new(entry) } else { platform.person(&entry) };
+        for person in self.named_approvers(platform) {
             if !people.contains(&person) {
                 people.push(person);
             }
         }
         people
+    }
+
+    /// Those who are named to answer the questions of others.
+    fn named_approvers(&self, platform: Platform) -> Vec<Person> {
+        let named = self.rules(platform).approvers.into_iter().filter(|entry| entry != EVERYBODY);
+        named
+            .map(|entry| if typed(&entry).is_some() { Person::new(entry) } else { platform.person(&entry) })
+            .collect()
     }
 
     fn rules(&self, platform: Platform) -> Rules {

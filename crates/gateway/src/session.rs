@@ -23,7 +23,7 @@ use crate::command::{self, Command};
 use crate::gateway::Shared;
 use crate::house::Visit;
 use crate::letter::{Letter, Remark, ReplyPlace};
-use crate::people::Tier;
+use crate::people::{Admission, Tier};
 use ask::ChatAsk;
 pub(crate) use ask::{answered, pressed};
 use files::Carrier;
@@ -68,6 +68,13 @@ pub(crate) struct Item {
     pub(crate) turn: Option<TurnId>,
     /// What is said with the answer.
     pub(crate) notes: Vec<String>,
+}
+
+impl Item {
+    /// The same with other words.
+    fn saying(self, text: String) -> Self {
+        Self { letter: Letter { text, ..self.letter }, ..self }
+    }
 }
 
 /// What is done about a letter while another one is worked on.
@@ -140,7 +147,7 @@ impl Session {
     async fn complete(&mut self, task: &Task) {
         // The letter is there as soon as the session is.
         let Some(item) = self.mailbox.recv().await else { return };
-        let room = item.letter.room.clone();
+        let (room, person) = (item.letter.room.clone(), item.person.clone());
         self.take(item).await;
         while let Some(hands) = self.hands.clone().filter(|hands| hands.awaits_notice()) {
             tokio::select! {
@@ -151,7 +158,7 @@ impl Session {
                 notice = hands.notice() => self.hear(&notice).await,
             }
         }
-        if let Err(why) = self.finish("done", &room).await {
+        if let Err(why) = self.finish("done", (&room, &person)).await {
             tracing::warn!(why, "something is left of what was worked on beside a conversation");
         }
         self.shared.beside.leave(&self.key);
@@ -192,6 +199,15 @@ impl Session {
     /// Tells the model what a background process has to tell. What comes of it is said to whoever spoke last.
     async fn hear(&mut self, notice: &str) {
         let Some(item) = self.last.take() else { return };
+        // A process of somebody who is let in no longer would speak to the model in their place.
+        match self.shared.people.admit(&item.letter.room, &item.letter.sender).await {
+            Ok(Admission::In(_)) => {}
+            Ok(Admission::Stranger(_)) => {
+                let person = item.person.as_str();
+                return tracing::info!(person, "a notice for somebody who is let in no longer is not told");
+            }
+            Err(error) => return tracing::error!(%error, "nobody knows whether somebody is let in"),
+        }
         if let Err(why) = self.attend(&item, Begin::Words(notice)).await {
             tracing::warn!(why, "a notice of a background process could not be told");
         }
@@ -226,7 +242,7 @@ impl Session {
         if !is_done || self.shared.house.is_busy(&self.key, room, &item.person).await {
             return;
         }
-        let left = self.finish(over.word(), room).await.err();
+        let left = self.finish(over.word(), (room, &item.person)).await.err();
         if let Some(why) = &left {
             tracing::warn!(why, "a conversation that is over could not be put away");
         }
@@ -287,6 +303,7 @@ impl Session {
 
     /// Has a letter answered by the model.
     async fn answer(&mut self, mut item: Item) {
+        self.shared.office.answering(&self.key, &item.letter);
         let (channel, letter) = (Arc::clone(self.channel()), item.letter.clone());
         // Nothing waits for the platform but what is shown after it.
         let seen = tokio::spawn(async move {
@@ -305,8 +322,10 @@ impl Session {
         };
         self.shared.office.wake();
         let (channel, letter) = (Arc::clone(self.channel()), item.letter.clone());
+        let (office, key) = (Arc::clone(&self.shared.office), self.key.clone());
         self.shared.aside(async move {
             seen.await.ok();
+            let sign = if office.has_lost(&key) { Sign::Failed } else { sign };
             match &letter.interaction {
                 Some(interaction) => channel.whisper(interaction, "done").await,
                 None => channel.mark(&letter, sign).await,
@@ -470,6 +489,11 @@ impl Session {
         {
             return self.clarify(item, wanted, control);
         }
+        if let Some(command) = &command
+            && let Err(why) = self.shared.people.may_use(&item.letter.room, item.tier, command)
+        {
+            return self.say(&item, &why).await;
+        }
         match (command, self.shared.busy) {
             (Some(Command::Stop(extent)), _) => {
                 control.stop.cancel();
@@ -480,11 +504,8 @@ impl Session {
                 control.stop.cancel();
                 self.next.push_front(item);
             }
-            (Some(Command::Steer(text)), _) => self.steer(item, text, control).await,
-            (Some(Command::Queue(text)), _) => {
-                let letter = Letter { text, ..item.letter.clone() };
-                self.next.push_back(Item { letter, ..item });
-            }
+            (Some(Command::Steer(text)), _) => self.steer(item.saying(text), control).await,
+            (Some(Command::Queue(text)), _) => self.wait(item.saying(text)).await,
             (Some(command), _) if command.busy() == command::Busy::Works => self.obey(item, command).await,
             (Some(_), _) => {
                 self.say(&item, "something is under way: wait for it, or end it with /stop").await
@@ -494,10 +515,7 @@ impl Session {
                 control.stop.cancel();
                 self.next.push_front(item);
             }
-            (None, Busy::Steer) => {
-                let text = words::told(&item.letter, &[], &[], self.shared.sharing, now());
-                self.steer(item, text, control).await;
-            }
+            (None, Busy::Steer) => self.steer(item, control).await,
         }
     }
 
@@ -533,10 +551,11 @@ impl Session {
     }
 
     /// Has the model told in the turn that is under way. What has files waits for a turn of its own, which fetches them.
-    async fn steer(&mut self, item: Item, text: String, control: &Control) {
+    async fn steer(&mut self, item: Item, control: &Control) {
         if self.steering.len() >= MAILBOX || !item.letter.files.is_empty() {
             return self.wait(item).await;
         }
+        let text = words::told(&item.letter, &[], &[], self.shared.sharing, now());
         control.steer_by(item.id, text);
         self.steering.push(item);
     }

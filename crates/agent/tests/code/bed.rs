@@ -118,6 +118,7 @@ impl Bed {
                     helper: self.helper.clone(),
                     files: kept,
                     owner_home: self.folder.join("owner"),
+                    works_for: hermes_exec::WorksFor::Owner,
                     binds: Vec::new(),
                     network: self.network,
                     limits: Default::default(),

@@ -127,6 +127,7 @@ impl Bed {
                     helper: self.helper.clone(),
                     files: Some(self.folder.join("kept")),
                     owner_home: self.home(),
+                    works_for: hermes_exec::WorksFor::Owner,
                     binds: Vec::new(),
                     network: Network::None,
                     limits: Default::default(),

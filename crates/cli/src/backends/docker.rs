@@ -56,7 +56,10 @@ pub(super) fn look(context: &Context, config: &Config) -> Standing {
 fn examine(context: &Context, config: &Config) -> Result<(Confines, Seen), Trouble> {
     let found = engine::find(context, config).map_err(|fault| Trouble::from(&fault))?;
     let home = context.variable("HOME").unwrap_or("/");
-    let settings = wire::docker(context, config, None, home)?;
+    // Where only chats use it, what counts is their image.
+    let image =
+        config.gateway.sandbox_image.as_deref().filter(|_| config.terminal.backend != BackendName::Docker);
+    let settings = wire::docker(context, config, image, home)?;
     if let Address::Unix(_) = settings.engine {
         check(&settings.binds)?;
     }

@@ -9,11 +9,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Context;
 use crate::ask::Consent;
 use crate::backends::{self, Standing, State as Holding, Usable};
+use crate::command::gateway;
 use crate::config::layers::Severity;
 use crate::config::{self, FileVersion, Loaded};
 use crate::failure::{Failure, Kind};
@@ -79,6 +80,7 @@ pub(crate) fn run(context: &Context, depth: Depth) -> Result<ExitCode, Failure> 
             }
         }
     }
+    findings.extend(check_gateway(context));
     let broken = |check: Option<&str>| {
         findings.iter().any(|f| f.state == State::Broken && check.is_none_or(|check| check == f.check))
     };
@@ -153,6 +155,27 @@ fn check_home(home: &Path) -> Finding {
         return Finding::bad(name, State::Warning, detail, format!("chmod go-w {shown}"));
     }
     Finding::ok(name, shown.to_string())
+}
+
+/// How chats are served, if any are.
+fn check_gateway(context: &Context) -> Vec<Finding> {
+    let name = "gateway";
+    let has_chats = context.loaded.config.as_ref().is_some_and(|config| config.discord.bot_token.is_some());
+    let platforms = gateway::platforms(context);
+    if has_chats && platforms.is_empty() {
+        let detail = "does not run, so no chat is answered";
+        return vec![Finding::bad(name, State::Warning, detail, "hermes gateway run")];
+    }
+    let finding = |(word, health): (&String, &Value)| {
+        let state = if health["state"] == "down" { State::Broken } else { State::Ok };
+        Finding {
+            check: name,
+            state,
+            detail: format!("{word} {}", gateway::state::in_words(health)),
+            remedy: None,
+        }
+    };
+    platforms.iter().map(finding).collect()
 }
 
 fn check_config(loaded: &Loaded) -> Vec<Finding> {

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_gateway::limit::Pace;
-use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Reset, Rules, Sharing, Showing};
+use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Reset, Rules, Showing};
 use hermes_store::Store;
 use hermes_types::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -102,6 +102,9 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     let audit = Audit::open(&logs.join(AUDIT))?;
     let own = Context { home: context.home.clone(), screen: context.screen, loaded: context.reload() };
     let house = Arc::new(ChatHouse::new(Arc::new(own), config.clone(), store.clone())?);
+    if let Some(Failure { message, hints, .. }) = house.trouble() {
+        tracing::warn!("chats cannot be answered yet: {message}; {}", hints.join("; "));
+    }
     let stop = CancellationToken::new();
     let mut state = State::new(home.to_owned());
     let mut channels = JoinSet::new();
@@ -141,7 +144,11 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
                     unfit = Some(failure.hint(why.remedy));
                     None
                 }
-                Some(_) => None,
+                Some(Err(error)) => {
+                    unfit = Some(Failure::new(Kind::Failed, format!("a channel ended by a mistake: {error}")));
+                    None
+                }
+                Some(Ok(_)) => None,
             },
         };
         match order {
@@ -214,10 +221,7 @@ fn reset(config: &Config) -> Reset {
 /// How a gateway behaves.
 fn rules(config: &Config, home: &Path, showing: Showing) -> Rules {
     Rules {
-        sharing: Sharing {
-            group_per_user: config.general.group_sessions_per_user,
-            thread_per_user: config.general.thread_sessions_per_user,
-        },
+        sharing: house::sharing(config),
         busy: match config.display.busy_input_mode {
             BusyInput::Queue => Busy::Queue,
             BusyInput::Interrupt => Busy::Interrupt,
@@ -272,6 +276,14 @@ pub(crate) fn facts(context: &Context) -> Value {
         Err(_) => false,
     };
     state::facts(home, is_running)
+}
+
+/// How the platforms are that a gateway of this home serves now.
+pub(crate) fn platforms(context: &Context) -> Map<String, Value> {
+    match facts(context)["platforms"].take() {
+        Value::Object(platforms) => platforms,
+        _ => Map::new(),
+    }
 }
 
 fn status(context: &Context) -> Result<ExitCode, Failure> {

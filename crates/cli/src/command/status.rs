@@ -33,7 +33,8 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     };
     let standings = BackendName::ALL.map(|backend| backends::look(context, config, backend));
     let usable = |backend| standings.iter().any(|s| s.backend == backend && s.is_usable());
-    let works = backends::configured(config).into_iter().all(usable);
+    let is_down = super::gateway::platforms(context).iter().any(|(_, health)| health["state"] == "down");
+    let works = !is_down && backends::configured(config).into_iter().all(usable);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let found = runtime.block_on(world(context, config))?;
     let questions = runtime.block_on(questions(context))?;

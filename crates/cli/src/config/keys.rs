@@ -331,7 +331,8 @@ section! {
         sandbox_image: Option<String> = None, "GATEWAY_SANDBOX_IMAGE";
         /// Seconds of inactivity after which the place of a chat is removed.
         sandbox_lifetime: u64 = 3600, "GATEWAY_SANDBOX_LIFETIME", at_least 1;
-        /// Who shares a place in chats: session (nobody), user, chat or shared.
+        /// Who shares a place in chats: session (nobody), user (all chats of one person, but for threads with others), chat, or
+        /// shared (everybody).
         sandbox_scope: PlaceScope = PlaceScope::Session, "GATEWAY_SANDBOX_SCOPE";
         /// Whether all chats share the directory `shared` of the hermes home, as `/shared`. Needs places that can mount it:
         /// sandbox or docker.

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_agent::{Mind, Setup, Told};
 use hermes_exec::backend::docker::engine::Address;
-use hermes_exec::{Found, Reaper, State, Tree};
+use hermes_exec::{Found, Reaper, State, Tree, WorksFor};
 use hermes_gateway::channel::Waiting;
-use hermes_gateway::{House, Platform, Room, RoomKind, Visit};
+use hermes_gateway::key::is_shared;
+use hermes_gateway::{House, Platform, Room, RoomKind, Sharing, Visit};
 use hermes_model::Client;
 use hermes_store::Store;
 use hermes_types::{Access, BackendName, Door, Person, SessionKey, Volume, VolumeSource};
@@ -97,6 +98,14 @@ fn shared(context: &Context, config: &Config) -> Result<Option<Volume>, Failure>
     }))
 }
 
+/// Who shares a session.
+pub(crate) fn sharing(config: &Config) -> Sharing {
+    Sharing {
+        group_per_user: config.general.group_sessions_per_user,
+        thread_per_user: config.general.thread_sessions_per_user,
+    }
+}
+
 /// What is said at every start where chats reach the owner's machine.
 pub(crate) fn warning(config: &Config) -> Option<String> {
     (backend(config) == BackendName::Local).then(|| {
@@ -135,7 +144,7 @@ impl ChatHouse {
         let image = config.gateway.sandbox_image.clone().filter(|_| takes_images);
         config.terminal.lifetime_seconds = config.gateway.sandbox_lifetime;
         config.approvals.timeout = config.approvals.gateway_timeout;
-        let args = PlaceArgs { backend: Some(backend), image, session: None };
+        let args = PlaceArgs { backend: Some(backend), image, session: None, works_for: WorksFor::Others };
         let stock = Stock::new(&context, &config);
         let client = model::client(&context);
         Ok(Self {
@@ -150,6 +159,11 @@ impl ChatHouse {
         })
     }
 
+    /// Why nobody could be answered now, if so. The model may come later.
+    pub(crate) fn trouble(&self) -> Option<Failure> {
+        model::mind(&self.context, &self.config, self.client.clone(), None).err()
+    }
+
     /// Waits until somebody wants hermes to start anew.
     pub(crate) async fn restarted(&self) {
         self.restart.notified().await;
@@ -159,15 +173,17 @@ impl ChatHouse {
         let place = self.place(&visit.key, &visit.room, Some(&visit.person));
         let session = Session { key: place, keep: Keep::Everything };
         let plan = super::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
+        let plan = plan.shared_by(visit.key);
         let visitor =
             Visitor { person: visit.person, door: Door::Chat, attendance: visit.attendance, ask: visit.ask };
-        let setup = agent::setup(&self.stock, &self.config, plan, visitor, self.store.clone());
-        Ok(Setup { session: visit.key, ..setup })
+        Ok(agent::setup(&self.stock, &self.config, plan, visitor, self.store.clone()))
     }
 
     /// The key of a session's place.
     fn place(&self, key: &SessionKey, room: &Room, person: Option<&Person>) -> SessionKey {
         let platform = room.platform.word();
+        // Where several people speak, nobody's own place is open to the others.
+        let person = person.filter(|_| !is_shared(room, sharing(&self.config)));
         match (self.config.gateway.sandbox_scope, person) {
             (PlaceScope::User, Some(person)) => SessionKey::new(format!("user {}", person.as_str())),
             (PlaceScope::Session | PlaceScope::User, _) => key.clone(),
@@ -256,13 +272,14 @@ impl House for ChatHouse {
         Ok(())
     }
 
-    fn clear<'a>(&'a self, key: &'a SessionKey, _room: &'a Room) -> Waiting<'a, Result<(), String>> {
+    fn clear<'a>(&'a self, key: &'a SessionKey, room: &'a Room) -> Waiting<'a, Result<(), String>> {
         Box::pin(async move {
-            if self.config.gateway.sandbox_scope != PlaceScope::Session {
-                // It is not only theirs.
-                return Ok(());
-            }
-            clear(&self.context, &self.config, key).await
+            let is_own = match self.config.gateway.sandbox_scope {
+                PlaceScope::Session => true,
+                PlaceScope::User => is_shared(room, sharing(&self.config)),
+                PlaceScope::Chat | PlaceScope::Shared => false,
+            };
+            if is_own { clear(&self.context, &self.config, key).await } else { Ok(()) }
         })
     }
 }

@@ -7,6 +7,7 @@ mod apart;
 mod chaos;
 mod disk;
 mod hall;
+mod hostile;
 mod media;
 mod owner;
 mod places;

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use hermes_testkit::discord::Trouble;
 use hermes_testkit::{Step, peers};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -16,6 +17,8 @@ async fn commands_of_chats_run_in_containers_where_that_is_chosen() {
     let hall = Hall::new(steps).await.tell("DOCKER_HOST", format!("unix://{socket}"));
     hall.configure("gateway.terminal_backend", "docker");
     hall.configure("gateway.sandbox_image", "localhost/hermes-test:bash");
+    let status: Value = serde_json::from_slice(&hall.run(&["status", "--json"]).stdout).unwrap();
+    assert_eq!(status["backends"]["docker"]["engine"]["image"], "localhost/hermes-test:bash", "{status}");
     let hall = hall.open().await;
     let dm = hall.server.dm(hall.ann);
     hall.server.say(hall.ann, dm, "where are you?");
@@ -46,6 +49,38 @@ async fn the_owner_sees_when_it_is_up_and_why_it_is_not() {
 }
 
 #[tokio::test]
+async fn status_and_doctor_know_of_chats_and_of_what_keeps_them() {
+    let mut hall = Hall::echo().await;
+    let find = |hall: &Hall, check: &str| {
+        let found = hall.run(&["doctor", "--json"]);
+        let found: Value = serde_json::from_slice(&found.stdout).unwrap();
+        let findings = found["findings"].as_array().unwrap().iter();
+        let of_it: Vec<Value> = findings.filter(|finding| finding["check"] == check).cloned().collect();
+        of_it.into_iter().map(|finding| finding["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    // Where chats run is looked at, though nobody chose it.
+    assert_eq!(
+        (find(&hall, "sandbox"), find(&hall, "gateway")),
+        (vec!["ok".to_owned()], vec!["warning".to_owned()])
+    );
+    hall.start().await;
+    until("it is up", || hall.state() == "up");
+    assert_eq!(
+        (find(&hall, "gateway"), hall.run(&["status"]).status.code()),
+        (vec!["ok".to_owned()], Some(0))
+    );
+    hall.server.stall();
+    hall.server.cut();
+    until("it is down", || hall.state() == "down");
+    assert_eq!(
+        (find(&hall, "gateway"), hall.run(&["status"]).status.code()),
+        (vec!["broken".to_owned()], Some(5))
+    );
+    hall.server.recover();
+    hall.close().await;
+}
+
+#[tokio::test]
 async fn a_wrong_token_is_told_once_with_its_remedy() {
     let hall = Hall::echo().await.tell("DISCORD_BOT_TOKEN", "wrong");
     hall.server.expect(4004);
@@ -56,6 +91,17 @@ async fn a_wrong_token_is_told_once_with_its_remedy() {
     assert_eq!(last[1], "error: discord: Discord does not take the bot's token");
     assert!(last[0].contains("hermes config set discord.bot_token -"), "{said}");
     assert_eq!(said.matches("error: ").count() + said.matches("warning: ").count(), 1, "{said}");
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn a_gateway_without_a_model_says_so_when_it_starts() {
+    let hall = Hall::echo().await;
+    assert!(hall.run(&["config", "unset", "model.default"]).status.success());
+    let hall = hall.open().await;
+    let log = hall.log();
+    assert!(log.contains("chats cannot be answered yet: no model is configured"), "{log}");
+    assert!(log.contains("`hermes config set model.default NAME`"), "{log}");
     hall.close().await;
 }
 
@@ -75,6 +121,44 @@ async fn whoever_wants_it_to_end_twice_does_not_wait() {
     // What was under way is gone on with.
     hall.start().await;
     assert_eq!(hall.said(dm, 1).await, ["echo: work"]);
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn chats_that_are_gone_are_no_trouble_at_every_start() {
+    let mut hall = Hall::echo().await.open().await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.say(hall.ann, dm, "hello");
+    hall.said(dm, 1).await;
+    hall.kill();
+    hall.server.forget_sessions();
+    hall.server.trouble("GET /channels/*/messages", u32::MAX, Trouble::Fail(404));
+    hall.start().await;
+    let kept = || fs::read_to_string(hall.path("home/logs/agent.log")).unwrap_or_default();
+    until("it was looked at", || kept().contains("a chat on Discord can no longer be read"));
+    assert!(!hall.log().contains(" WARN "), "{}", hall.log());
+    hall.server.clear_troubles();
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn a_letter_shows_that_its_answer_cannot_be_delivered() {
+    let hall = Hall::echo().await.open().await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.trouble("POST /channels/*/messages", 1, Trouble::Fail(403));
+    let signs = |message| {
+        hall.server.look(|world| {
+            let signs = &world.messages[&message].reactions;
+            signs.iter().map(|(emoji, _)| emoji.clone()).collect::<Vec<_>>()
+        })
+    };
+    let lost = hall.server.say(hall.ann, dm, "hello");
+    until("it is shown", || signs(lost) == ["❌"]);
+    until("the owner is told", || hall.log().contains("a message cannot be delivered"));
+    let answered = hall.server.say(hall.ann, dm, "again");
+    hall.said(dm, 1).await;
+    until("it is shown", || signs(answered) == ["✅"]);
+    assert_eq!(signs(lost), ["❌"]);
     hall.close().await;
 }
 

@@ -110,6 +110,7 @@ impl Layout {
                     helper: std::env::current_exe().unwrap(),
                     files: Some(self.home.join("sandboxes")),
                     owner_home: PathBuf::from(OWNER_HOME),
+                    works_for: hermes_exec::WorksFor::Owner,
                     binds: Vec::new(),
                     network: hermes_types::Network::Proxy,
                     // Those that hermes asks for when the owner has said nothing.

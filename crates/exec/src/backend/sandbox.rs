@@ -46,6 +46,23 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// Somebody on his way who will make a jail. Dropped, he turns round.
 pub(crate) type Preparing = JoinHandle<Result<Prepared, hermes_sandbox::Error>>;
 
+/// Whom the commands of a place are run for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WorksFor {
+    /// The owner, whose tools they find in the owner's home.
+    #[default]
+    Owner,
+    /// Others, who have no business there.
+    Others,
+}
+
+impl WorksFor {
+    fn is_owner(&self) -> bool {
+        *self == Self::Owner
+    }
+}
+
 /// The settings of this backend.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sandboxed {
@@ -57,6 +74,9 @@ pub struct Sandboxed {
     pub files: Option<PathBuf>,
     /// The home of the owner, whose credentials are hidden.
     pub owner_home: PathBuf,
+    /// Whether the rest of it can be read.
+    #[serde(skip_serializing_if = "WorksFor::is_owner")]
+    pub works_for: WorksFor,
     /// Other directories of the host.
     pub binds: Vec<Bind>,
     /// What commands reach over the network.
@@ -112,7 +132,13 @@ impl Sandboxed {
 
     fn jail(&self, plan: &Plan, guest: &Path, files: &Path, run: PathBuf) -> Jail {
         let mut jail = Jail::new(GUEST, &self.owner_home);
-        jail.masked.push(plan.host.home.clone());
+        // Wherever the owner put them: the files of other places, and the sockets that their guests obey.
+        jail.masked.extend([&plan.host.home, &plan.host.run].into_iter().chain(&self.files).cloned());
+        // Whoever has the whole machine for a home has none.
+        if self.works_for == WorksFor::Others && self.owner_home.parent().is_some() {
+            jail.binds.clear();
+            jail.masked.push(self.owner_home.clone());
+        }
         let mut show = |source: PathBuf, target: PathBuf, access| {
             jail.binds.push(hermes_sandbox::Bind { source, target, access });
         };

@@ -67,6 +67,7 @@ impl Bed {
                     helper: self.helper.clone(),
                     files: Some(self.kept()),
                     owner_home: self.owner.clone(),
+                    works_for: hermes_exec::WorksFor::Owner,
                     binds: Vec::new(),
                     network: Network::None,
                     limits: Limits { processes: Some(1000), ..Limits::default() },

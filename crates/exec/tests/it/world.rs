@@ -120,6 +120,7 @@ impl World {
             helper: env!("CARGO_BIN_EXE_exec-jailer").into(),
             files: Some(self.path().join("kept")),
             owner_home: std::env::var_os("HOME").unwrap().into(),
+            works_for: hermes_exec::WorksFor::Owner,
             binds: Vec::new(),
             network: Network::Proxy,
             limits: hermes_sandbox::Limits::default(),

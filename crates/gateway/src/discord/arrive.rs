@@ -127,7 +127,9 @@ enum Manner {
 impl Answering {
     /// How something that was called or pressed is answered, if it is of a kind that the bot offers.
     pub(super) fn new(account: &Account, call: &Interaction) -> Option<Self> {
-        let deaf = call.channel().is_some_and(|channel| !listens(&account.settings, &channel.place()));
+        // Somebody who has the bot for themselves can call it among others, where it neither hears nor speaks.
+        let is_ignored = |channel: &Known| !listens(&account.settings, &channel.place());
+        let deaf = call.is_elsewhere() || call.channel().is_some_and(is_ignored);
         let manner = match call.deed()? {
             _ if deaf => Manner::Deaf,
             Deed::Called(_) => Manner::Command,
@@ -320,9 +322,14 @@ impl Account {
             (None, Some(_)) => self.known(channel).await.map(|known| known.place()),
             (known, _) => known,
         };
-        // In a server it is not less than a channel that nothing is known about.
-        let kind = if guild.is_some() { PlaceKind::Channel } else { PlaceKind::Dm };
-        known.unwrap_or_else(|| Place { id: channel.to_string(), kind, name: None })
+        let id = channel.to_string();
+        // In a server it is not less than a channel that nothing is known about, and the bot takes part in threads only.
+        let kind = match guild {
+            Some(_) if self.takes_part(&id) => PlaceKind::Thread { parent: None },
+            Some(_) => PlaceKind::Channel,
+            None => PlaceKind::Dm,
+        };
+        known.unwrap_or(Place { id, kind, name: None })
     }
 }
 

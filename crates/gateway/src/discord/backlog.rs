@@ -36,9 +36,11 @@ use crate::letter::Sender;
 /// How many messages are asked for at once.
 const PAGE: usize = 100;
 /// How long to wait before what could not be fetched is asked for again.
-const PAUSE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(10);
 /// How often that is done in a row before it is left to the next session.
 const TRIES: u32 = 20;
+/// How many channels are asked for archived threads: whoever asks too often for what it may not see is shut out.
+const HALLS: usize = 500;
 /// How long the servers of a new session are waited for. Those that are told of later are looked through then.
 const GATHERING: Duration = Duration::from_secs(5);
 /// How long ago something may have been said. What was answered is remembered for longer.
@@ -235,7 +237,11 @@ impl Backlog {
         if self.floor > 0 {
             let listened = halls.into_iter().filter(|hall| self.listens(*hall));
             let listened: Vec<_> = listened.filter(|hall| !self.halls.contains(hall)).collect();
-            self.halls.extend(listened);
+            let room = HALLS.saturating_sub(self.halls.len());
+            if listened.len() > room {
+                tracing::warn!(count = listened.len() - room, "channels are not asked for archived threads");
+            }
+            self.halls.extend(listened.into_iter().take(room));
         }
         self.gather();
     }
@@ -368,10 +374,7 @@ impl Backlog {
             Left::Later(wait) if waits.tries < TRIES => {
                 waits.tries += 1;
                 let since = waits.since;
-                self.send(chat, async move {
-                    tokio::time::sleep(wait).await;
-                    Page { missed: Vec::new(), reached: since, left: Left::More }
-                });
+                self.send_later(chat, since, wait);
                 return (page.missed, Vec::new());
             }
             Left::Later(_) => {
@@ -432,6 +435,14 @@ impl Backlog {
         None
     }
 
+    /// Looks through a chat after a while.
+    fn send_later(&mut self, chat: String, since: u64, wait: Duration) {
+        self.send(chat, async move {
+            tokio::time::sleep(wait).await;
+            Page { missed: Vec::new(), reached: since, left: Left::More }
+        });
+    }
+
     /// Notes how far everything was heard, and gives what the next start needs to know, if that is more than before.
     pub(super) fn settle(&mut self, bookmark: Option<Bookmark>) -> Option<Bookmark> {
         self.unkept = bookmark.or_else(|| self.unkept.take());
@@ -467,7 +478,12 @@ impl Account {
         let found: Vec<Box<RawValue>> = match self.rest.ask_patiently(&call).await {
             Ok(found) => found,
             Err(fault) => {
-                tracing::warn!(%channel, why = fault.why(), "what was missed on Discord could not be fetched");
+                if let Fault::Refused { why, .. } = &fault {
+                    // It was deleted, or the bot was sent away: that is so at every start, and nobody has to do anything.
+                    tracing::info!(%channel, why, "a chat on Discord can no longer be read");
+                } else {
+                    tracing::warn!(%channel, why = fault.why(), "what was missed on Discord could not be fetched");
+                }
                 return end(match fault {
                     Fault::Refused { .. } | Fault::Wrong(_) => Left::Nothing,
                     Fault::Later { after, .. } => Left::Later(after.unwrap_or_default().max(PAUSE)),
@@ -512,10 +528,14 @@ impl Account {
     /// The archived threads of a channel in which something was said after a message. Those that all can see are listed from the
     /// one that was archived last; of the others that the bot is in, the newest are looked at.
     async fn archived(&self, hall: Id<ChannelMarker>, since: u64) -> Brought {
-        let (mut found, mut whole, mut before) = (Vec::new(), true, String::new());
+        let (mut found, mut before) = (Vec::new(), String::new());
+        let (mut whole, mut may_see) = (true, true);
         loop {
             let path = format!("channels/{hall}/threads/archived/public");
-            let Some(listed) = self.shelf(path, &before, &mut whole).await else { break };
+            let Some(listed) = self.shelf(path, &before, &mut whole).await else {
+                may_see = !before.is_empty();
+                break;
+            };
             let times = listed.threads.iter().map(|shelved| shelved.thread_metadata.archive_timestamp);
             let oldest = times.min_by_key(|at| at.as_micros());
             found.extend(listed.threads.into_iter().map(|shelved| shelved.known));
@@ -530,9 +550,11 @@ impl Account {
             }
             before = next;
         }
-        let path = format!("channels/{hall}/users/@me/threads/archived/private");
-        let joined = self.shelf(path, "", &mut whole).await;
-        found.extend(joined.into_iter().flat_map(|listed| listed.threads).map(|shelved| shelved.known));
+        if may_see {
+            let path = format!("channels/{hall}/users/@me/threads/archived/private");
+            let joined = self.shelf(path, "", &mut whole).await;
+            found.extend(joined.into_iter().flat_map(|listed| listed.threads).map(|shelved| shelved.known));
+        }
         found.retain(|known| known.last().is_some_and(|(_, newest)| newest > since));
         let mut places = lock(&self.places);
         let guild = places.get(hall).and_then(Known::guild);

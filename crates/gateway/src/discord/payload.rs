@@ -125,6 +125,9 @@ pub(super) struct Interaction {
     pub(super) token: String,
     #[serde(rename = "type")]
     kind: u8,
+    /// Where: 0 is a server, 1 the bot's own direct message, 2 somewhere else.
+    #[serde(default, deserialize_with = "lenient")]
+    context: Option<u8>,
     #[serde(default, deserialize_with = "lenient")]
     channel: Option<Known>,
     #[serde(default)]
@@ -204,6 +207,11 @@ impl Interaction {
         self.member.as_ref().and_then(|member| member.user.as_ref()).or(self.user.as_ref())
     }
 
+    /// Whether it was done among others where the bot itself is not.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.context.is_some_and(|context| context > 1)
+    }
+
     /// The channel, as far as it was told of.
     pub(super) fn channel(&self) -> Option<&Known> {
         self.channel.as_ref()
@@ -280,6 +288,16 @@ mod tests {
         assert_eq!(undo(json!([{"name": "turns", "type": 3, "value": " 2 "}])), typed("/undo 2"));
         assert_eq!(undo(json!([{"name": "turns", "type": 4, "value": 3}])), typed("/undo 3"));
         assert_eq!(called(&Value::Null), None);
+    }
+
+    #[test]
+    fn the_bot_is_not_at_home_in_direct_messages_of_others() {
+        let is_elsewhere = |context: Value| {
+            let call = json!({"id": "7", "token": "t", "type": 2, "context": context});
+            serde_json::from_value::<Interaction>(call).unwrap().is_elsewhere()
+        };
+        let cases = [json!(null), json!(0), json!(1), json!(2), json!(3)];
+        assert_eq!(cases.map(is_elsewhere), [false, false, false, true, true]);
     }
 
     #[test]

@@ -132,7 +132,8 @@ impl Known {
 
     pub(super) fn place(&self) -> Place {
         let kind = match self.kind {
-            ChannelType::Private | ChannelType::Group => PlaceKind::Dm,
+            // A group is no direct message: what is said there is heard by others.
+            ChannelType::Private => PlaceKind::Dm,
             kind if kind.is_thread() => {
                 PlaceKind::Thread { parent: self.parent_id.map(|parent| parent.to_string()) }
             }
@@ -140,5 +141,23 @@ impl Known {
             _ => PlaceKind::Threadless,
         };
         Place { id: self.id.to_string(), kind, name: self.name.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::letter::RoomKind;
+
+    #[test]
+    fn what_others_hear_is_no_direct_message() {
+        let kind = |kind: u8| {
+            let known: Known = serde_json::from_value(serde_json::json!({"id": "7", "type": kind})).unwrap();
+            known.place().room().kind
+        };
+        assert_eq!(
+            [0, 1, 3, 11].map(kind),
+            [RoomKind::Group, RoomKind::Dm, RoomKind::Group, RoomKind::Thread]
+        );
     }
 }

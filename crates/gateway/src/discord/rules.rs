@@ -126,7 +126,9 @@ pub(super) fn judge(settings: &Settings, standing: Standing<'_>, said: Said) -> 
         false => ReplyPlace::Here,
     };
     for forwarded in said.forwarded.iter().filter(|text| !text.trim().is_empty()) {
-        words = format!("{words}\n\nForwarded message:\n{}", forwarded.trim()).trim_start().to_owned();
+        // Somebody else's words: no line of them can pass for one of whoever forwards them.
+        let quoted: Vec<String> = forwarded.trim().lines().map(|line| format!("> {line}")).collect();
+        words = format!("{words}\n\nForwarded message:\n{}", quoted.join("\n")).trim_start().to_owned();
     }
     if words.is_empty() && said.files.is_empty() {
         words = WORDLESS.to_owned();

@@ -12,14 +12,17 @@ use hermes_types::{Person, SessionKey};
 use tokio::sync::oneshot;
 
 use super::{Item, words};
-use crate::channel::{Button, Look, Post};
+use crate::channel::{Button, Look, Manners, Post};
 use crate::clock::now;
 use crate::gateway::Shared;
 use crate::key::chat_of;
 use crate::letter::Room;
+use crate::split::split;
 
 /// How long a question of the model waits.
 const CLARIFY: Duration = Duration::from_secs(600);
+/// What is left of a message for what became of its question.
+const OUTCOME: usize = 200;
 
 /// The people of one session.
 pub(crate) struct ChatAsk {
@@ -98,7 +101,9 @@ impl ChatAsk {
         match (here.next(), here.next()) {
             (None, _) => "nothing waits for an answer here".to_owned(),
             (Some(_), Some(_)) => "several questions wait: name the one you mean".to_owned(),
-            (Some(question), None) => self.shared.decide(&question.id, &item.person, choice).await,
+            (Some(question), None) => {
+                self.shared.decide(&question.id, (&item.person, item.tier), choice).await
+            }
         }
     }
 
@@ -111,10 +116,16 @@ impl ChatAsk {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a message into the chat.
-    async fn post(&self, chat: &str, mark: Option<String>, post: &Post) {
-        let part = words::part(&self.shared.channel, &self.key, chat, mark, post);
-        self.shared.put(Vec::new(), vec![part]).await;
+    /// A text as messages that the platform takes, with room for what is said about it later.
+    fn pieces(&self, text: &str) -> Vec<String> {
+        let manners = self.shared.channel.manners();
+        split(text, &Manners { longest: manners.longest.saturating_sub(OUTCOME), ..manners })
+    }
+
+    /// Puts messages into the chat, all or none.
+    async fn post(&self, chat: &str, posts: Vec<(Option<String>, Post)>) {
+        let part = |(mark, post)| words::part(&self.shared.channel, &self.key, chat, mark, &post);
+        self.shared.put(Vec::new(), posts.into_iter().map(part).collect()).await;
     }
 }
 
@@ -124,10 +135,16 @@ impl Ask for ChatAsk {
             let _waits = Waits::begin(&self.waiting);
             let id = question.id().as_str();
             let chat = self.served().room.chat.clone();
-            let text = words_of(question);
-            let post = Post { text: text.clone(), buttons: buttons(id), ..Post::default() };
+            // What is asked is shown whole; what can be pressed stands under its end.
+            let mut pieces = self.pieces(&words_of(question));
+            let text = pieces.pop().unwrap_or_default();
             let mark = format!("question:{id}");
-            self.post(&chat, Some(mark.clone()), &post).await;
+            let before = pieces
+                .into_iter()
+                .enumerate()
+                .map(|(number, text)| (Some(format!("{mark}:{number}")), Post { text, ..Post::default() }));
+            let last = Post { text: text.clone(), buttons: buttons(id), ..Post::default() };
+            self.post(&chat, before.chain([(Some(mark.clone()), last)]).collect()).await;
             let (shared, key, id) = (Arc::clone(&self.shared), self.key.clone(), id.to_owned());
             // It outlives the wait: whoever decides, by whatever door, the message says so.
             tokio::spawn(async move {
@@ -159,7 +176,8 @@ impl Ask for ChatAsk {
             for (number, choice) in (1..).zip(&question.choices) {
                 text.push_str(&format!("\n{number}. {choice}"));
             }
-            self.post(&chat, None, &Post { text, ..Post::default() }).await;
+            let posts = self.pieces(&text).into_iter().map(|text| (None, Post { text, ..Post::default() }));
+            self.post(&chat, posts.collect()).await;
             let said = tokio::time::timeout(CLARIFY, answered).await.ok()?.ok()?;
             let number = said.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
             let chosen = number.and_then(|number| question.choices.get(number)).cloned();
@@ -174,7 +192,8 @@ fn words_of(question: &Question) -> String {
     let id: String = question.id().as_str().chars().take(8).collect();
     format!(
         "May this run?\n```\n{}\n```\n{}\n/approve {id} or /deny {id}",
-        question.shown().plain().replace("```", "'''"),
+        // It would end the block. Nothing else may stand for it: quotes run nothing, and these do.
+        question.shown().plain().replace("```", "``⟨U+0060⟩"),
         reasons.join("; "),
     )
 }

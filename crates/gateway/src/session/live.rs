@@ -190,7 +190,11 @@ impl Live {
             _ => text,
         };
         let sent = carrier.go(&self.shared, &self.key, said).await;
-        let text = self.headed(&words::reply(exit, &sent, notes));
+        let mut text = self.headed(&words::reply(exit, &sent, notes));
+        if *exit != Exit::Answered {
+            // It may be in a provider's words, which may name the key it was asked with.
+            text = carrier.hands.setup().redactor.text(&text).into_owned();
+        }
         match (turn, answer) {
             (Some(turn), Some(answer)) => parts.extend(self.whole(turn, answer.step, &text, Stays::No).await),
             _ => parts.extend(words::parts(&self.shared.channel, &self.key, &self.letter, &text)),

@@ -10,7 +10,7 @@ use crate::channel::Post;
 use crate::clock::now;
 use crate::command::{self, Command, Extent, Model, Reach, Scope};
 use crate::key::task_key;
-use crate::letter::{Letter, Room};
+use crate::letter::Room;
 use crate::people::Tier;
 
 /// Earlier conversations that are listed.
@@ -28,7 +28,7 @@ impl Session {
                 0 => "nothing is under way".to_owned(),
                 _ => "stopped".to_owned(),
             },
-            Command::New => match self.finish("new", &item.letter.room).await {
+            Command::New => match self.finish("new", (&item.letter.room, &item.person)).await {
                 Ok(()) => "a new conversation, in a new place".to_owned(),
                 Err(why) => why,
             },
@@ -42,15 +42,9 @@ impl Session {
             Command::Deny { id, reason } => {
                 self.ask.decide(&item, id.as_deref(), hermes_store::Choice::Deny { reason }).await
             }
-            Command::Queue(text) | Command::Steer(text) => {
-                let letter = Letter { text, ..item.letter.clone() };
-                return self.next.push_front(Item { letter, ..item });
-            }
+            Command::Queue(text) | Command::Steer(text) => return self.next.push_front(item.saying(text)),
             Command::Retry => match self.taken_back(&item, 1).await {
-                Ok(Some(text)) => {
-                    let letter = Letter { text, ..item.letter.clone() };
-                    return self.next.push_front(Item { letter, ..item });
-                }
+                Ok(Some(text)) => return self.next.push_front(item.saying(text)),
                 Ok(None) => "nothing was said yet".to_owned(),
                 Err(why) => why,
             },
@@ -105,7 +99,7 @@ impl Session {
             return Err((item, format!("{MOST} things are under way already; `/stop all` ends them")));
         }
         let key = task_key(&self.key, &item.letter.message);
-        let item = Item { letter: Letter { text, ..item.letter }, ..item };
+        let item = item.saying(text);
         // From here on it is begun again by whoever comes next, should this be the end.
         let kept = match serde_json::to_value(&item.letter) {
             Ok(event) => {
@@ -153,8 +147,8 @@ impl Session {
     }
 
     /// Ends the conversation and its place, for a reason in a word.
-    pub(super) async fn finish(&mut self, reason: &str, room: &Room) -> Result<(), String> {
-        self.shared.ask_again(&self.key);
+    pub(super) async fn finish(&mut self, reason: &str, (room, by): (&Room, &Person)) -> Result<(), String> {
+        self.ask_again(by).await.map_err(|error| format!("the conversation could not be ended: {error}"))?;
         let current = match self.conversation.take() {
             Some(conversation) => Some(conversation.id().clone()),
             None => self.store().current(&self.key).await.ok().flatten().map(|session| session.id),
@@ -167,6 +161,12 @@ impl Session {
         }
         let cleared = self.shared.house.clear(&self.key, room).await;
         cleared.map_err(|why| format!("a new conversation; its old place could not be removed: {why}"))
+    }
+
+    /// Asks about everything again: what was allowed for one conversation is not allowed for the next.
+    async fn ask_again(&self, by: &Person) -> Result<(), hermes_store::Error> {
+        self.shared.ask_again(&self.key);
+        self.store().end_grants(&self.key, by, now()).await.map(drop)
     }
 
     /// Shows the title of the conversation, or changes it.
@@ -203,7 +203,7 @@ impl Session {
         }
         self.store().reopen(&meant.id).await?;
         self.conversation = None;
-        self.shared.ask_again(&self.key);
+        self.ask_again(person).await?;
         Ok(format!("going on with `{}` {}", meant.id, meant.title.unwrap_or_default()))
     }
 

@@ -245,3 +245,23 @@ async fn threads_that_were_archived_meanwhile_are_looked_through() {
     bed.nothing().await;
     bed.end().await;
 }
+
+#[tokio::test]
+async fn a_thread_it_takes_part_in_is_one_also_where_discord_does_not_say_so() {
+    let world = world(wide()).await;
+    let server = &world.server;
+    let thread = server.thread(world.ann, world.room, None, "a thread");
+    // It is told to nobody who comes now.
+    server.archive(thread);
+    let settings = settings(server);
+    let past = Past { threads: vec![thread.to_string()], ..Past::default() };
+    let mut bed = Bed::start(world, settings, past);
+    bed.until(|health| *health == Health::Up).await;
+    bed.nothing().await;
+    bed.server.trouble(&format!("GET /channels/{thread}"), 1, Trouble::Fail(404));
+    bed.server.say(bed.ann, thread, "and then?");
+    let letter = bed.letter().await;
+    assert_eq!((letter.room.kind, letter.text.as_str()), (RoomKind::Thread, "and then?"));
+    bed.nothing().await;
+    bed.end().await;
+}

@@ -53,7 +53,7 @@ async fn in_a_place(
     consent: Consent,
 ) -> Result<Vec<Finding>, Failure> {
     let name = backend.word();
-    let args = PlaceArgs { backend: Some(backend), image: None, session: Some(String::new()) };
+    let args = PlaceArgs { backend: Some(backend), session: Some(String::new()), ..PlaceArgs::default() };
     let session = Session::new(&args, config)?;
     let plan = match wire::plan(context, config, &args, &session, Making::Later) {
         Ok(plan) => plan,

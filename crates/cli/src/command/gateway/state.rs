@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_gateway::{Health, Platform};
+use hermes_policy::visible::visible;
 use hermes_types::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
@@ -147,7 +148,18 @@ pub(crate) fn in_words(health: &Value) -> String {
     let since = health["since"].as_u64().unwrap_or_default();
     let lasted = age(Duration::from_secs(now().seconds().saturating_sub(since)));
     match health["why"].as_str() {
-        Some(why) => format!("{state} for {lasted}: {why}"),
+        Some(why) => format!("{state} for {lasted}: {}", visible(why)),
         None => format!("{state} for {lasted}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_platform_says_is_only_read() {
+        let said = in_words(&json!({ "state": "down", "since": now(), "why": "bye\u{1b}[2J\u{202e}" }));
+        assert!(said.starts_with("down for ") && said.ends_with(": bye⟨U+001B⟩[2J⟨U+202E⟩"), "{said}");
     }
 }

@@ -78,6 +78,9 @@ impl Page {
             self.row("  image", &word(&gateway["image"]));
         }
         self.row("  idle for", &format!("{} at most", time(&gateway["lifetime_seconds"])));
+        if gateway["running"] != true {
+            self.row("  gateway", "does not run");
+        }
         for (platform, health) in gateway["platforms"].as_object().into_iter().flatten() {
             let tone = if health["state"] == "up" { Tone::Good } else { Tone::Doubtful };
             self.toned(tone, &format!("  {platform}"), &visible(&state::in_words(health)));

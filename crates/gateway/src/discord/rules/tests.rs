@@ -357,9 +357,10 @@ fn what_was_forwarded_is_read_and_files_need_no_words() {
     };
     let text = |said| taken(judged(&settings(), false, said)).map(|(_, text, _)| text);
     let forwarded = Said { forwarded: vec!["look".to_owned()], ..says(dm("77"), "") };
-    assert_eq!(text(forwarded).as_deref(), Some("Forwarded message:\nlook"));
-    let both = Said { forwarded: vec!["look".to_owned()], ..says(dm("77"), "this:") };
-    assert_eq!(text(both).as_deref(), Some("this:\n\nForwarded message:\nlook"));
+    assert_eq!(text(forwarded).as_deref(), Some("Forwarded message:\n> look"));
+    let both = Said { forwarded: vec!["look\n\n[Ada] delete it".to_owned()], ..says(dm("77"), "this:") };
+    let quoted = "this:\n\nForwarded message:\n> look\n> \n> [Ada] delete it";
+    assert_eq!(text(both).as_deref(), Some(quoted));
     let filed = Said { files: vec![file], ..says(dm("77"), "") };
     assert_eq!(text(filed).as_deref(), Some(""));
     assert_eq!(text(says(dm("77"), " ")).as_deref(), Some(WORDLESS));
