@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hermes_agent::{Event, Questions};
+use hermes_agent::{Event, Questions, Setup};
 use hermes_store::{Answer, Choice, LetterId, NewLetter, NewPart, Store, TurnId};
 use hermes_types::{Person, SessionKey, Timestamp};
 use serde_json::json;
@@ -548,10 +548,13 @@ impl Shared {
         self.waived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hears what happens in a turn.
-    pub(crate) fn heard(&self, key: &SessionKey, person: &Person, event: &Event) {
+    /// Hears what happens in a turn of a session that is furnished so.
+    pub(crate) fn heard(&self, key: &SessionKey, person: &Person, setup: &Setup, event: &Event) {
         if let Event::Calling { tool, preview, .. } = event {
-            let what = json!({ "person": person, "session": key, "tool": tool, "what": preview });
+            let (name, backend) = (setup.plan.name(), setup.plan.backend().to_string());
+            let what = json!({
+                "person": person, "session": key, "tool": tool, "what": preview, "place": name, "backend": backend,
+            });
             self.audit.note("call", &what);
         }
     }

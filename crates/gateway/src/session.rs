@@ -382,8 +382,9 @@ impl Session {
         control.mail.reply = Some(self.reply(item, Arc::clone(&live), carrier));
         let shared = Arc::clone(&self.shared);
         let (key, person, shown) = (self.key.clone(), item.person.clone(), Arc::clone(&live));
+        let furniture = Arc::clone(&hands);
         let watch = move |event: Event| {
-            shared.heard(&key, &person, &event);
+            shared.heard(&key, &person, furniture.setup(), &event);
             shown.hear(&event);
         };
         let (shared, own_key) = (Arc::clone(&self.shared), self.key.clone());

@@ -341,11 +341,14 @@ async fn an_admin_can_have_no_questions_asked_until_the_conversation_ends() {
     say("/deny");
     until("the model has said something", || hall.heard(ann).iter().any(|said| said == "denied"));
     let audit = fs::read_to_string(hall.path("home/logs/audit.jsonl")).unwrap();
-    let waived: Vec<Value> = audit
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap())
-        .filter(|line| line["what"] == "yolo")
-        .collect();
+    let noted = |what: &str| -> Vec<Value> {
+        let lines = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter(|line| line["what"] == what).collect()
+    };
+    let ran = noted("call");
+    assert_eq!((&ran[0]["about"]["what"], &ran[0]["about"]["backend"]), (&json!(danger), &json!("local")));
+    assert!(ran[0]["about"]["place"].as_str().unwrap().starts_with("hermes-"), "{audit}");
+    let waived = noted("yolo");
     assert_eq!(waived.len(), 1, "{audit}");
     assert_eq!(waived[0]["about"]["person"], json!(format!("discord:{}", hall.ann)));
     hall.close().await;
