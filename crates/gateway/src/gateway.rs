@@ -370,7 +370,7 @@ impl Shared {
             return Ok(None);
         }
         let person = letter.room.platform.person(&letter.sender.id);
-        if self.strangers.take(&person).is_ok() {
+        if self.strangers.take(&person, now()).is_ok() {
             self.audit.note("stranger", &json!({ "person": person, "room": letter.room.chat }));
         }
         if behavior == Behavior::Pair
