@@ -329,7 +329,8 @@ section! {
         terminal_backend: Option<BackendName> = None, "GATEWAY_TERMINAL_BACKEND";
         /// The image of such places, where the backend takes one. Default: the backend's own image key.
         sandbox_image: Option<String> = None, "GATEWAY_SANDBOX_IMAGE";
-        /// Seconds of inactivity after which the place of a chat is removed.
+        /// Seconds of inactivity after which the place of a chat is removed, with its processes. Its files stay for the next
+        /// one as long as the conversation does, unless `terminal.container_persistent` is false.
         sandbox_lifetime: u64 = 3600, "GATEWAY_SANDBOX_LIFETIME", at_least 1;
         /// Who shares a place in chats: session (nobody), user (all chats of one person, but for threads with others), chat, or
         /// shared (everybody).
@@ -472,8 +473,6 @@ section! {
         deny: Vec<CommandPattern> = Vec::new(), "HERMES_APPROVALS_DENY";
         /// Whether reloading tool servers is confirmed first.
         mcp_reload_confirm: bool = true, "HERMES_APPROVALS_MCP_RELOAD_CONFIRM";
-        /// Whether chat commands that drop a conversation are confirmed first.
-        destructive_slash_confirm: bool = true, "HERMES_APPROVALS_DESTRUCTIVE_SLASH_CONFIRM";
     }
 }
 

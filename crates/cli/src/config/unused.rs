@@ -3,6 +3,7 @@
 /// Keys of the Python program that mean nothing here, with the reason.
 pub(super) const UNUSED: &[(&str, &str)] = &[
     ("terminal.persistent_shell", "the state of a session is always kept"),
+    ("approvals.destructive_slash_confirm", "/new and /undo do at once what they say"),
     ("discord.voice_fx", PYTHON),
     ("discord.server_actions", PYTHON),
     ("discord.allow_any_attachment", "files of every kind are taken"),
