@@ -137,8 +137,8 @@ async fn throughput(client: &Client, pid: u32) {
         println!(
             "200 MB, {name}: {median:.0} ms; | cat: {bare:.0} ms; throughput {:.2} of it; guest grew {} KiB, host {} KiB",
             bare / median,
-            peak(pid) - guest,
-            peak(std::process::id()) - host
+            peak(pid).saturating_sub(guest),
+            peak(std::process::id()).saturating_sub(host)
         );
     }
 }

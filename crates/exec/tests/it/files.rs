@@ -171,7 +171,8 @@ pub(crate) async fn a_hundred_megabytes_come_back_as_they_went_in_little_memory(
     assert_eq!((at, end.whole.unwrap().digest), (100_000_300, written.digest));
     // Besides what the connection may hold for a slow reader.
     let most = limit::RECEIVE_WINDOW as u64 / 1024 + 16_000;
-    let grown = peak() - before;
+    // The kernel counts by processor and sums up roughly, so even the highest can be less than before.
+    let grown = peak().saturating_sub(before);
     assert!(grown < most, "{grown} kilobytes");
     let guest = tools.out("grep VmHWM /proc/$(cut -d ' ' -f 4 /proc/$PPID/stat)/status").await;
     let guest: u64 = guest.split_whitespace().nth(1).unwrap().parse().unwrap();

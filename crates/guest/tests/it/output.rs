@@ -46,7 +46,9 @@ async fn two_hundred_megabytes_cost_neither_side_memory() {
     };
     println!("200 MB live in {:?}", began.elapsed());
     assert_eq!((code, seen), (0, 200_000_000));
-    let (guest, host) = (peak(place.pid) - guest_before, peak(std::process::id()) - host_before);
+    // The kernel counts by processor and sums up roughly, so even the highest can be less than before.
+    let guest = peak(place.pid).saturating_sub(guest_before);
+    let host = peak(std::process::id()).saturating_sub(host_before);
     println!("guest grew by {guest}, host by {host} bytes");
     assert!(guest < 32 << 20, "guest grew by {guest}");
     assert!(host < 32 << 20, "host grew by {host}");
