@@ -166,9 +166,9 @@ impl Web {
     /// A client that knows no other addresses for the host than those that were checked.
     fn client(&self, url: &Url, host: &str, addresses: &[SocketAddr]) -> Result<Client, Fault> {
         let tls = match url.scheme() {
-            "https" => self.tls.get_or_init(|| config(roots()?)).clone(),
+            "https" => self.tls.get_or_init(|| tls(roots()?)).clone(),
             // Reading the certificates takes longer than all the rest.
-            _ => config(RootCertStore::empty()),
+            _ => tls(RootCertStore::empty()),
         };
         Client::builder()
             .tls_backend_preconfigured(tls.map_err(Fault::Tls)?)
@@ -257,7 +257,8 @@ fn connection(host: &str, error: reqwest::Error) -> Fault {
     Fault::Connection { host: host.to_owned(), why: deepest.to_string() }
 }
 
-fn config(roots: RootCertStore) -> Result<ClientConfig, String> {
+/// How connections are made secret.
+pub fn tls(roots: RootCertStore) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -267,7 +268,7 @@ fn config(roots: RootCertStore) -> Result<ClientConfig, String> {
 }
 
 /// The certificates this machine trusts.
-fn roots() -> Result<RootCertStore, String> {
+pub fn roots() -> Result<RootCertStore, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(found.certs);

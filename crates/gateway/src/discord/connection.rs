@@ -87,7 +87,8 @@ struct Session {
 
 /// Stays connected until it is told to stop.
 pub(super) async fn run(account: &Arc<Account>, desk: Desk, stop: CancellationToken) -> Result<(), Unfit> {
-    rest::roots().map_err(|why| Unfit { why, remedy: "install the package ca-certificates".to_owned() })?;
+    hermes_agent::http::roots()
+        .map_err(|why| Unfit { why, remedy: "install the package ca-certificates".to_owned() })?;
     desk.health.send_replace(Health::Connecting);
     let (sender, events) = mpsc::channel(WAITING);
     let bookmark = account.bookmark.clone();

@@ -14,7 +14,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tower_service::Service as _;
 
-use super::{deepest, rest};
+use super::deepest;
+use hermes_agent::http::{roots, tls};
 use hermes_types::Secret;
 
 /// A proxy that everything goes through.
@@ -91,7 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// Makes a connection secret.
 pub(super) async fn secured(stream: TcpStream, server: &Uri) -> Result<impl Stream + 'static, String> {
-    let config = rest::tls(rest::roots()?)?;
+    let config = tls(roots()?)?;
     let name = ServerName::try_from(server.host().unwrap_or_default().to_owned());
     let name = name.map_err(|error| error.to_string())?;
     let connector = TlsConnector::from(Arc::new(config));

@@ -4,14 +4,15 @@
 //! refusal is never asked again here, and a limit that lasts longer than a moment is told instead of waited for.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use hermes_agent::http::{roots, tls};
 use hermes_types::Secret;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::multipart::{Form, Part};
 use reqwest::{Client, Method, Response, Url, redirect};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::RootCertStore;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -324,26 +325,6 @@ fn build(secure: bool, proxy: Option<&Proxy>) -> Result<Client, String> {
         None => client,
     };
     client.build().map_err(|error| error.to_string())
-}
-
-/// How connections are made secret.
-pub(super) fn tls(roots: RootCertStore) -> Result<ClientConfig, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
-}
-
-/// The certificates this machine trusts.
-pub(super) fn roots() -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    match roots.is_empty() {
-        false => Ok(roots),
-        true => Err("this machine has no certificates to trust; install ca-certificates".to_owned()),
-    }
 }
 
 /// Reads an answer. Where the answer is lost, what was asked for may be done.
