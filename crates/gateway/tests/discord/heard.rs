@@ -278,6 +278,7 @@ async fn a_server_that_tells_the_least_is_understood() {
     assert_eq!((letter.room.chat, letter.sender.id), (bed.room.to_string(), bed.ann.to_string()));
 
     let dm = bed.server.dm(bed.ann);
+    bed.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
     bed.server
         .invoke(bed.ann, bed.room, "undo", json!([{"name": "turns", "type": 3, "value": "2"}]))
         .await
