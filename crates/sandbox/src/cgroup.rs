@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 
 use crate::held::{Held, Hold};
 use crate::jail::Limits;
+use crate::sys;
 
-/// What the names of our cgroups begin with; the number of the keeper follows.
+/// What the names of our cgroups begin with; the number of the keeper follows, and when it started, since numbers are
+/// used again while a cgroup whose keeper was killed stays.
 const PREFIX: &str = "hermes-jail-";
 
 /// The processor time of one turn is counted over this many microseconds.
@@ -72,7 +74,7 @@ impl Cgroups {
         };
         let mut reason = format!("no cgroup with the controller `{}` can be written", controller.name);
         let parents: Vec<&Path> = own.ancestors().take_while(|parent| hierarchies.contain(parent)).collect();
-        let name = format!("{PREFIX}{}", std::process::id());
+        let name = own_name().map_err(|error| error.to_string())?;
         // A process is in one cgroup of a hierarchy, so the second controller of one must take the first one's.
         let taken: Vec<&Path> =
             parents.iter().copied().filter(|parent| self.made.contains(&parent.join(&name))).collect();
@@ -126,6 +128,29 @@ pub(crate) fn enter(door: OwnedFd) -> io::Result<()> {
     File::from(door).write_all(b"0")
 }
 
+/// The process that a cgroup is named after.
+struct Keeper {
+    pid: i32,
+    started: u64,
+}
+
+impl Keeper {
+    fn is_alive(&self) -> bool {
+        sys::started(self.pid).is_ok_and(|started| started == self.started)
+    }
+}
+
+fn own_name() -> io::Result<String> {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    Ok(format!("{PREFIX}{pid}-{}", sys::started(pid)?))
+}
+
+/// Whose cgroup this is, if it is one of ours.
+fn keeper(name: &str) -> Option<Keeper> {
+    let (pid, started) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    Some(Keeper { pid: pid.parse().ok()?, started: started.parse().ok()? })
+}
+
 /// Removes the cgroups of jails whose keeper was killed before it could do so. A reaper calls this.
 pub fn sweep() {
     let hierarchies = Hierarchies::of_this_process();
@@ -134,8 +159,7 @@ pub fn sweep() {
             let children = fs::read_dir(parent).into_iter().flatten().flatten();
             for child in children {
                 let name = child.file_name();
-                let keeper = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-                if keeper.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+                if name.to_str().and_then(keeper).is_some_and(|keeper| !keeper.is_alive()) {
                     // A cgroup that is not empty refuses, and is left for the next time.
                     fs::remove_dir(child.path()).ok();
                 }
@@ -286,6 +310,14 @@ mod tests {
     }
 
     #[test]
+    fn a_keeper_is_not_taken_for_a_later_process_with_its_number() {
+        let own = keeper(&own_name().unwrap()).unwrap();
+        assert!(own.is_alive());
+        assert!(!Keeper { started: own.started - 1, ..own }.is_alive());
+        assert!(keeper("hermes-jail-17").is_none() && keeper("docker-17-4").is_none());
+    }
+
+    #[test]
     fn version_two_uses_the_nearest_cgroup_that_offers_the_controller() {
         let root = tempfile::tempdir().unwrap();
         let slice = root.path().join("unified/slice");
@@ -295,7 +327,7 @@ mod tests {
         let mut cgroups = Cgroups::default();
         // An ordinary directory has no `pids.max`, so the value cannot be written: that is an error, not a success.
         let refused = cgroups.limit(&found, &processes(7)).unwrap_err();
-        let made = slice.join(format!("{PREFIX}{}", std::process::id()));
+        let made = slice.join(own_name().unwrap());
         assert_eq!(refused, format!("{}: No such file or directory (os error 2)", made.display()));
         assert_eq!(cgroups.made, std::slice::from_ref(&made));
         fs::write(made.join("pids.max"), "").unwrap();

@@ -1,6 +1,6 @@
 //! Launching a jail, and what one has of a launched one.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -19,7 +19,7 @@ use crate::held::Held;
 use crate::jail::{Jail, Lifetime};
 use crate::keeper::KEEPER;
 use crate::wire::{self, Exit, MOST_DESCRIPTORS, Order, Report};
-use crate::{plan, sockets};
+use crate::{plan, sockets, sys};
 
 /// The longest a step of the set-up may take on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -234,7 +234,7 @@ impl Running {
 
     /// A name for this jail that survives this process.
     pub fn id(&self) -> Result<JailId, Error> {
-        let started = started(self.pid).map_err(Error::io("cannot look at the jail's first process"))?;
+        let started = sys::started(self.pid).map_err(Error::io("cannot look at the jail's first process"))?;
         Ok(JailId { pid: self.pid, started })
     }
 
@@ -309,7 +309,7 @@ impl JailId {
             Err(error) => return Err(Error::io("cannot open the jail's first process")(error.into())),
         };
         // Only now: the descriptor cannot come to mean another process, the number can.
-        Ok(started(self.pid).is_ok_and(|started| started == self.started).then_some(init))
+        Ok(sys::started(self.pid).is_ok_and(|started| started == self.started).then_some(init))
     }
 }
 
@@ -326,11 +326,4 @@ fn gone(init: &OwnedFd) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::Broken("the jail does not end".to_owned())),
     }
-}
-
-/// When a process started, in ticks since boot: the 22nd field, counted after the name, which may hold anything.
-fn started(pid: i32) -> io::Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let field = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
-    field.and_then(|text| text.parse().ok()).ok_or_else(|| io::Error::other("a strange process"))
 }

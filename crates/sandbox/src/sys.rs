@@ -105,6 +105,13 @@ pub(crate) fn loopback_up(socket: BorrowedFd<'_>) -> io::Result<()> {
     done(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, ptr::from_ref(&request)) }.into())
 }
 
+/// When a process started, in ticks since boot: the 22nd field, counted after the name, which may hold anything.
+pub(crate) fn started(pid: i32) -> io::Result<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let field = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
+    field.and_then(|text| text.parse().ok()).ok_or_else(|| io::Error::other("a strange process"))
+}
+
 /// Gives every signal its ordinary meaning again, whatever the process that started us ignored.
 pub(crate) fn ordinary_signals() {
     for signal in 1..=libc::SIGRTMAX() {

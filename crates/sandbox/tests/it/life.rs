@@ -31,9 +31,19 @@ fn processes_with(word: &str) -> Vec<u32> {
         .collect()
 }
 
-fn parent(pid: u32) -> Option<u32> {
+/// A field of what the kernel says of a process, counted after its name.
+fn stat(pid: u32, field: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    stat.rsplit_once(')')?.1.split_whitespace().nth(field).map(str::to_owned)
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    stat(pid, 1)?.parse().ok()
+}
+
+/// What the cgroups of this keeper are called: by its number and when it started.
+fn cgroup_of(keeper: u32) -> Option<String> {
+    Some(format!("hermes-jail-{keeper}-{}", stat(keeper, 19)?))
 }
 
 /// The keepers that this process started.
@@ -98,13 +108,15 @@ fn a_killed_launcher_takes_its_jail_along() {
 fn a_launcher_killed_at_any_moment_leaves_nothing() {
     let bed = everybody().remove(0);
     let word = word(&bed, "moment");
-    let mut keepers = Vec::new();
+    let (mut keepers, mut names) = (Vec::new(), Vec::new());
     for round in 0..100u64 {
         let mut jail = family(&bed, &word);
         jail.limits.processes = Some(64);
         let mut launcher = bed.run(&jail).spawn().unwrap();
         std::thread::sleep(Duration::from_micros(round * 150));
-        keepers.extend(keepers_of(launcher.id()));
+        let new = keepers_of(launcher.id());
+        names.extend(new.iter().filter_map(|pid| cgroup_of(*pid)));
+        keepers.extend(new);
         launcher.kill().unwrap();
         launcher.wait().unwrap();
     }
@@ -114,7 +126,7 @@ fn a_launcher_killed_at_any_moment_leaves_nothing() {
     });
     let mut left = Vec::new();
     cgroups(Path::new("/sys/fs/cgroup"), &mut left);
-    left.retain(|path| keepers.iter().any(|pid| path.ends_with(format!("hermes-jail-{pid}"))));
+    left.retain(|path| names.iter().any(|name| path.ends_with(name)));
     assert_eq!(left, [] as [PathBuf; 0]);
 }
 
@@ -205,7 +217,7 @@ fn cgroups_of_a_killed_keeper_are_swept() {
     until("the family is there", || processes_with(&word).len() >= 6);
     let keepers = keepers_of(launcher.id());
     let [keeper] = keepers.as_slice() else { panic!("one keeper, not {keepers:?}") };
-    let ours = format!("hermes-jail-{keeper}");
+    let ours = cgroup_of(*keeper).unwrap();
     let left = || {
         let mut found = Vec::new();
         cgroups(Path::new("/sys/fs/cgroup"), &mut found);

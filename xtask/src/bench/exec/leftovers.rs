@@ -195,7 +195,7 @@ fn cgroups(directory: &Path, ours: &BTreeMap<u32, String>, found: &mut BTreeSet<
             continue;
         }
         let name = entry.file_name().to_string_lossy().into_owned();
-        if let Some(keeper) = name.strip_prefix("hermes-jail-") {
+        if let Some((keeper, _)) = name.strip_prefix("hermes-jail-").and_then(|name| name.split_once('-')) {
             let lives = Path::new("/proc").join(keeper).exists();
             if !lives || keeper.parse().is_ok_and(|keeper| ours.contains_key(&keeper)) {
                 found.insert(format!("cgroup {}", entry.path().display()));
