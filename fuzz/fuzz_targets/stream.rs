@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use hermes_model::{Api, Endpoint, Finish, Prompt, recorded};
+use hermes_model::{Api, Endpoint, Finish, Prompt, Sight, recorded};
 use hermes_types::{Arguments, Message, Part, ToolSpec};
 use libfuzzer_sys::fuzz_target;
 
@@ -21,8 +21,16 @@ fuzz_target!(|input: (u8, u8, &[u8])| {
         description: String::new(),
         parameters: serde_json::json!({"type": "object"}),
     }];
-    let messages = [Message::User { text: "hi".to_owned() }];
-    let prompt = Prompt { system: "", tools: &tools, messages: &messages, max_output: None, effort: None, session: "" };
+    let messages = [Message::user("hi")];
+    let prompt = Prompt {
+        system: "",
+        tools: &tools,
+        messages: &messages,
+        max_output: None,
+        effort: None,
+        session: "",
+        sight: &Sight::Text,
+    };
     let pieces = bytes.chunks(usize::from(size).max(1)).map(|piece| piece.to_vec().into()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let mut shown = String::new();

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_model::{Client, Effort, Endpoint};
+use hermes_model::{Client, Effort, Endpoint, Sight};
 use hermes_store::{Clash, LetterId, NewPart, NewSession, Prompt, SessionId, Store, TurnId};
-use hermes_types::{CallId, Door, Message, Usage};
+use hermes_types::{CallId, Door, Image, Message, Usage};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +29,8 @@ pub struct Mind {
     pub max_output: Option<u32>,
     /// How much it should think.
     pub effort: Option<Effort>,
+    /// How it is shown pictures.
+    pub sight: Sight,
     /// How often it may be asked in one turn.
     pub budget: u32,
     /// What is done about a model that goes round in circles.
@@ -51,6 +53,21 @@ pub struct Conversation {
     pub(crate) mind: Mind,
     pub(crate) told: Told,
     pub(crate) history: Vec<Message>,
+}
+
+/// What a person says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Saying {
+    /// The words.
+    pub text: String,
+    /// The pictures that are shown with them. The words say which files they are: not every model sees.
+    pub images: Vec<Image>,
+}
+
+impl From<&str> for Saying {
+    fn from(text: &str) -> Self {
+        Self { text: text.to_owned(), images: Vec::new() }
+    }
 }
 
 /// What can go wrong with a conversation itself. What a model or a tool does wrong is how a turn [`Ended`].
@@ -363,15 +380,15 @@ impl Conversation {
         Ok(())
     }
 
-    /// Takes back what was said last, with all that came of it, and gives the words; none if nothing was said.
-    pub async fn undo(&mut self) -> Result<Option<String>, Error> {
+    /// Takes back what was said last, with all that came of it, and gives it; none if nothing was said.
+    pub async fn undo(&mut self) -> Result<Option<Saying>, Error> {
         let Some(at) = self.history.iter().rposition(|message| matches!(message, Message::User { .. }))
         else {
             return Ok(None);
         };
         self.store.undo(&self.id, 1).await?;
-        let taken = self.history.split_off(at);
-        Ok(taken.first().map(Message::text))
+        let taken = self.history.split_off(at).into_iter().next();
+        Ok(taken.map(|said| Saying { text: said.text(), images: said.images().to_vec() }))
     }
 
     /// Ends it, for a reason in a word. It can be resumed.

@@ -20,10 +20,11 @@ pub mod tool;
 mod turn;
 
 pub use conversation::{
-    Control, Conversation, Ended, Error, Event, Exit, Mail, Mind, Replying, Untold, Watch,
+    Control, Conversation, Ended, Error, Event, Exit, Mail, Mind, Replying, Saying, Untold, Watch,
 };
 pub use guard::{GuardRules, Repeats};
 pub use hands::{Hands, Limits, MeansOf, No, Questions, Setup};
+pub use hermes_model::{Album, Unkept};
 pub use hermes_policy::{Answer, Question};
 pub use http::Web;
 pub use people::{Ask, Asking, Clarification};

@@ -181,7 +181,7 @@ impl Hands {
         let calls: BTreeMap<_, _> =
             history.iter().flat_map(Message::calls).map(|call| (call.id.as_str(), call)).collect();
         for message in history {
-            if let Message::User { text } = message {
+            if let Message::User { text, .. } = message {
                 self.recall_told(text);
             }
             let Message::Tool { call, name, text } = message else { continue };

@@ -14,7 +14,7 @@ use hermes_types::{Call, CallId, Message, Part, ToolSpec, Usage};
 use serde_json::{Value, json};
 
 use crate::batch::{Ready, Wanted, groups};
-use crate::conversation::{Control, Conversation, Ended, Error, Event, Exit, Watch};
+use crate::conversation::{Control, Conversation, Ended, Error, Event, Exit, Saying, Watch};
 use crate::guard::{Guard, Remark};
 use crate::hands::now;
 use crate::tool::spill;
@@ -75,9 +75,15 @@ enum Next {
 }
 
 impl Conversation {
-    /// Has a person's words answered.
-    pub async fn say(&mut self, text: &str, control: &Control, watch: Watch<'_>) -> Result<Ended, Error> {
-        let (message, at) = (Message::User { text: text.to_owned() }, now());
+    /// Has what a person says answered.
+    pub async fn say(
+        &mut self,
+        saying: impl Into<Saying>,
+        control: &Control,
+        watch: Watch<'_>,
+    ) -> Result<Ended, Error> {
+        let Saying { text, images } = saying.into();
+        let (message, at) = (Message::User { text, images }, now());
         let opening = vec![Entry::new(message.clone(), at)];
         let turn = self.store.open_turn(&self.id, opening, control.mail.letters.clone(), at).await?;
         self.history.push(message);
@@ -232,6 +238,7 @@ impl Turn<'_> {
             max_output: mind.max_output,
             effort: mind.effort,
             session: self.of.id.as_str(),
+            sight: &mind.sight,
         };
         let reply = tokio::select! {
             biased;
@@ -515,7 +522,7 @@ fn said(text: String) -> Message {
 }
 
 fn told(text: &str) -> Message {
-    Message::User { text: text.to_owned() }
+    Message::user(text)
 }
 
 /// An answer with what was said of it before it was cut off.

@@ -147,6 +147,9 @@ pub struct ChatArgs {
         short_alias = 'z'
     )]
     pub query: Option<String>,
+    /// Show a picture with it, a PNG, JPEG, GIF or WebP file; for several say it several times
+    #[arg(long = "image", value_name = "FILE")]
+    pub images: Vec<PathBuf>,
     /// Go on with a conversation: its id, the beginning of it, its title, or last, which need not be said
     #[arg(
         long, short, value_name = "ID", alias = "continue", short_alias = 'c',
@@ -156,9 +159,12 @@ pub struct ChatArgs {
     /// The model that answers [default: model.default]
     #[arg(long, short, value_name = "MODEL")]
     pub model: Option<String>,
-    /// Where its commands run.
-    #[command(flatten)]
-    pub place: PlaceArgs,
+    /// Where its commands run [default: terminal.backend]
+    #[arg(long, value_name = "BACKEND", value_parser = backend())]
+    pub backend: Option<BackendName>,
+    /// The session whose directory, variables and functions they get; '' leaves nothing behind [default: this directory]
+    #[arg(long, value_name = "KEY")]
+    pub session: Option<String>,
     /// Say yes to questions; what is never allowed stays so
     #[arg(long)]
     pub yes: bool,

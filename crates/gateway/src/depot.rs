@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hermes_agent::BROUGHT;
+use hermes_agent::{Album, BROUGHT};
 use tokio::fs::File;
 
 /// Where the copies of one platform are.
@@ -20,6 +20,8 @@ pub(crate) struct Depot {
     outgoing: PathBuf,
     /// What was brought to this machine itself.
     brought: PathBuf,
+    /// The pictures that came.
+    pub(crate) album: Album,
     /// No two copies of any start have the same name.
     began: u128,
     count: AtomicU64,
@@ -35,6 +37,7 @@ impl Depot {
             incoming: home.join("cache/incoming").join(platform),
             outgoing: home.join("cache/outgoing").join(platform),
             brought: home.join(BROUGHT),
+            album: Album::new(home),
             began: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos(),
             count: AtomicU64::new(0),
         }

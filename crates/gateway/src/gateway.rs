@@ -304,7 +304,10 @@ async fn keep_tidy(store: Store, depot: Arc<Depot>) {
             tracing::warn!(%error, "old letters cannot be forgotten");
         }
         let depot = Arc::clone(&depot);
-        let forget = move || depot.forget_brought(Duration::from_secs(REMEMBERED));
+        let forget = move || {
+            depot.forget_brought(Duration::from_secs(REMEMBERED));
+            depot.album.forget();
+        };
         tokio::task::spawn_blocking(forget).await.ok();
         tokio::time::sleep(TIDIES).await;
     }
@@ -447,7 +450,7 @@ impl Shared {
     fn item(&self, id: LetterId, letter: Letter, tier: Tier, turn: Option<TurnId>) -> Item {
         let person = letter.room.platform.person(&letter.sender.id);
         let approvers = self.people.approvers(letter.room.platform, &letter.sender);
-        Item { id, letter, person, tier, approvers, turn, notes: Vec::new() }
+        Item { id, letter, images: Vec::new(), person, tier, approvers, turn, notes: Vec::new() }
     }
 
     /// Gives something to a session, whose task is begun if there is none.

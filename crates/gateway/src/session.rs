@@ -11,9 +11,9 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying, Untold};
+use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying, Saying, Untold};
 use hermes_store::{LetterId, Store, TurnId};
-use hermes_types::{Attendance, Message, Person, SessionKey};
+use hermes_types::{Attendance, Image, Message, Person, SessionKey};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::beside::Task;
@@ -58,6 +58,8 @@ pub(crate) struct Item {
     pub(crate) id: LetterId,
     /// What it says.
     pub(crate) letter: Letter,
+    /// Pictures that it shows besides those among its files.
+    pub(crate) images: Vec<Image>,
     /// Who wrote it.
     pub(crate) person: Person,
     /// What they may do.
@@ -74,6 +76,11 @@ impl Item {
     /// The same with other words.
     fn saying(self, text: String) -> Self {
         Self { letter: Letter { text, ..self.letter }, ..self }
+    }
+
+    /// The same, saying again what was said before.
+    fn repeating(self, saying: Saying) -> Self {
+        Self { images: saying.images, ..self.saying(saying.text) }
     }
 }
 
@@ -394,11 +401,13 @@ impl Session {
                     // Whatever is kept of the turn says where the files are: they are fetched once.
                     let files = files::come(&shared, &hands, &item.letter, &control.stop).await;
                     let remarks = remarks(&shared, &own_key, &item.letter).await;
-                    let text = words::told(&item.letter, &remarks, &files, shared.sharing, now());
-                    conversation.say(&text, &control, &watch).await.map(Some)
+                    let text = words::told(&item.letter, &remarks, &files.lines, shared.sharing, now());
+                    let saying = Saying { text, images: [item.images.clone(), files.images].concat() };
+                    conversation.say(saying, &control, &watch).await.map(Some)
                 }),
                 Begin::Words(text) => {
-                    Box::pin(async { conversation.say(text, &control, &watch).await.map(Some) })
+                    let said = conversation.say(text, &control, &watch);
+                    Box::pin(async { said.await.map(Some) })
                 }
                 Begin::Left => Box::pin(conversation.carry_on(&control, &watch)),
             };
@@ -527,9 +536,9 @@ impl Session {
         self.shared.aside(async move {
             let files = match &hands {
                 Some(hands) => files::come(&shared, hands, &item.letter, &stop).await,
-                None => Vec::new(),
+                None => files::Came::default(),
             };
-            match wanted.send(words::with_files(&item.letter.text, &files)) {
+            match wanted.send(words::with_files(&item.letter.text, &files.lines)) {
                 Ok(()) => shared.done(item.id).await,
                 Err(_unheard) => shared.give(&key, item).await,
             }

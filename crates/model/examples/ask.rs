@@ -27,13 +27,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         description: "Runs a shell command and gives its output.".to_owned(),
         parameters: json!({"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}),
     }];
-    let messages = [Message::User { text: text.clone() }];
+    let messages = [Message::user(text)];
     let prompt = Prompt {
         system: "You are a helpful assistant.",
         tools: &tools,
         messages: &messages,
         max_output: Some(512),
         effort: None,
+        sight: &hermes_model::Sight::Text,
         session: "ask",
     };
     let client = Client::default();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use hermes_types::Image;
 use reqwest::Response;
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
@@ -75,10 +76,12 @@ pub(crate) async fn attempt(
     endpoint: &Endpoint,
     prompt: &Prompt<'_>,
     manner: &Manner,
+    images: &[&Image],
     muted: bool,
     listener: Listener<'_>,
 ) -> Result<Reply, Failed> {
-    let request = Request { endpoint, prompt, manner };
+    let pictures = prompt.sight.load(images).await;
+    let request = Request { endpoint, prompt, manner, pictures: &pictures };
     let url = endpoint.url(request.path());
     let patience = Patience {
         deadline: Instant::now() + endpoint.timeouts.total,
@@ -86,6 +89,7 @@ pub(crate) async fn attempt(
     };
     let headers = headers(endpoint).await?;
     let sending = transport.client(&url)?.post(url).headers(headers).body(request.body()).send();
+    drop(pictures);
     let response = timeout(patience.next(), sending).await.map_err(|_| patience.over())?;
     let response = response.map_err(transport::fault)?;
     if !response.status().is_success() {

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use hermes_types::Image;
+
+use crate::album::{self, Sight};
 use crate::attempt::{Failed, attempt};
 use crate::draft::Listener;
 use crate::endpoint::{Endpoint, Retries};
@@ -82,14 +85,20 @@ impl Client {
         event: Listener<'_>,
     ) -> Result<Reply, Fault> {
         let mut manner = self.manner(endpoint, prompt.session);
+        let mut images = album::shown(endpoint, prompt.messages, &manner);
+        let mut refused = Vec::new();
         let mut failed = 0;
         let mut reconnects = 0;
         let mut partial = None;
         loop {
             let muted = partial.is_some();
-            let tried = attempt(&self.shared.transport, endpoint, prompt, &manner, muted, event).await;
+            let tried =
+                attempt(&self.shared.transport, endpoint, prompt, &manner, &images, muted, event).await;
             let Failed { fault, partial: shown } = match tried {
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => {
+                    self.saw(endpoint, &images, &refused);
+                    return Ok(reply);
+                }
                 Err(failed) => failed,
             };
             // Words were shown: they are kept, and the model is asked to go on by whoever asked. Only if a call was
@@ -104,6 +113,11 @@ impl Client {
                 tracing::info!(provider = endpoint.provider, class = ?fault.class, "asking in another way: {fault}");
                 self.learn(endpoint, prompt.session, &better);
                 manner = better;
+                continue;
+            }
+            if matches!(prompt.sight, Sight::Auto(_)) && !images.is_empty() && fault.may_be_about_images() {
+                tracing::info!(provider = endpoint.provider, "asking without pictures: {fault}");
+                refused = std::mem::take(&mut images);
                 continue;
             }
             if fault.class == Class::Dropped && reconnects < RECONNECTS {
@@ -144,6 +158,26 @@ impl Client {
         }
         let lasting = Manner { cap: None, forget_thoughts: false, ..manner.clone() };
         self.remember(endpoint, |known| *known = lasting);
+    }
+
+    /// Remembers what came of showing pictures, once there is an answer. A server that took pictures before did not like
+    /// these; one that never did has no eyes.
+    fn saw(&self, endpoint: &Endpoint, shown: &[&Image], refused: &[&Image]) {
+        if shown.is_empty() && refused.is_empty() {
+            return;
+        }
+        self.remember(endpoint, |known| {
+            if refused.is_empty() {
+                known.sees = true;
+            } else if known.sees {
+                known.unseen.extend(refused.iter().map(|image| image.sha256.clone()));
+                while known.unseen.len() > MOST_REMEMBERED {
+                    known.unseen.pop_first();
+                }
+            } else {
+                known.is_blind = true;
+            }
+        });
     }
 
     /// Changes what is known about a server.

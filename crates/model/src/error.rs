@@ -64,6 +64,17 @@ impl Fault {
         Self { class, status: None, message: message.into(), retry_after: None, room: None, parameter: None }
     }
 
+    /// Whether it may have been the pictures in the request. What has a known cause has another one.
+    pub(crate) fn may_be_about_images(&self) -> bool {
+        match self.class {
+            Class::ImagesUnsupported | Class::PayloadTooLarge => true,
+            Class::Format | Class::Parameter | Class::ModelNotFound | Class::Unknown => {
+                matches!(self.status, Some(400 | 404 | 415 | 422))
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn malformed(message: impl Into<String>) -> Self {
         Self::new(Class::Malformed, message)
     }
@@ -106,6 +117,8 @@ pub enum Class {
     ReasoningRejected,
     /// The server cannot turn a tool's schema into a grammar.
     Grammar,
+    /// The server takes no pictures.
+    ImagesUnsupported,
     /// The server cannot stream.
     StreamUnsupported,
     /// The output cap is larger than there is room for.
@@ -140,6 +153,7 @@ impl Class {
             | Self::ContentPolicy
             | Self::ReasoningRejected
             | Self::Grammar
+            | Self::ImagesUnsupported
             | Self::StreamUnsupported
             | Self::OutputCap
             | Self::Parameter
@@ -177,6 +191,9 @@ impl Class {
                 "`model.default` names the model; is it spelled as the provider spells it?"
             }
             Self::PolicyBlocked => "the privacy settings of your account forbid every server of this model",
+            Self::ImagesUnsupported => {
+                "`agent.image_input_mode: auto` asks such a model without pictures, `text` every model"
+            }
             Self::ContentPolicy => "say it in other words, or choose another model",
             _ => return None,
         })

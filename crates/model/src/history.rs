@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use hermes_types::{Arguments, Call, Message, Part, Reasoning};
+use hermes_types::{Arguments, Call, Image, Message, Part, Reasoning};
 
 /// What stands for the answer of a call that has none.
 const NO_ANSWER: &str = "[no result was recorded for this call]";
@@ -13,7 +13,7 @@ const UNREADABLE: &str = "[the arguments of this call could not be read, it was 
 /// An entry as it is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Turn<'a> {
-    User(Cow<'a, str>),
+    User(Cow<'a, str>, Vec<&'a Image>),
     Assistant(Vec<&'a Part>),
     /// The answers to the calls of the entry before, in their order.
     Results(Vec<(&'a Call, Cow<'a, str>)>),
@@ -26,7 +26,7 @@ pub(crate) fn turns(messages: &[Message]) -> Vec<Turn<'_>> {
     while let Some((first, after)) = rest.split_first() {
         rest = after;
         match first {
-            Message::User { text } => user(&mut turns, text),
+            Message::User { text, images } => user(&mut turns, text, images),
             // Answers are taken with their call; one that is met here has none.
             Message::Tool { .. } => {}
             Message::Assistant { parts } => {
@@ -58,10 +58,13 @@ pub(crate) fn own<'a>(reasoning: &'a Reasoning, issuer: &str) -> Option<&'a Reas
     (reasoning.issuer.as_deref() == Some(issuer)).then_some(reasoning)
 }
 
-fn user<'a>(turns: &mut Vec<Turn<'a>>, text: &'a str) {
+fn user<'a>(turns: &mut Vec<Turn<'a>>, text: &'a str, images: &'a [Image]) {
     match turns.last_mut() {
-        Some(Turn::User(last)) => *last = Cow::Owned(format!("{last}\n\n{text}")),
-        _ => turns.push(Turn::User(Cow::Borrowed(text))),
+        Some(Turn::User(last, known)) => {
+            *last = Cow::Owned(format!("{last}\n\n{text}"));
+            known.extend(images);
+        }
+        _ => turns.push(Turn::User(Cow::Borrowed(text), images.iter().collect())),
     }
 }
 
@@ -89,7 +92,7 @@ mod tests {
     use super::*;
 
     fn user(text: &str) -> Message {
-        Message::User { text: text.to_owned() }
+        Message::user(text)
     }
 
     fn result(id: &str, text: &str) -> Message {
@@ -116,7 +119,7 @@ mod tests {
             Part::Call(call) => call.id.as_str().to_owned(),
         };
         let shapes = turns(messages).into_iter().map(|turn| match turn {
-            Turn::User(text) => format!("U {text}"),
+            Turn::User(text, _) => format!("U {text}"),
             Turn::Assistant(parts) => format!("A {}", parts.iter().map(word).collect::<Vec<_>>().join(" ")),
             Turn::Results(results) => {
                 let each = results.iter().map(|(call, text)| format!("{}={text}", call.id.as_str()));

@@ -10,11 +10,13 @@
 //! - The same conversation is the same bytes, so that providers find what they cached.
 //! - Thoughts go back only to the provider that issued them, as they came.
 //! - A key goes to the host of its endpoint and nowhere else; redirects are not followed.
+//! - Pictures are read for one request and are gone with it.
 //! - Everything that comes is bounded, and nothing that comes can make us panic: the decoders are fuzzed.
 //!
 //! Start with [`reply`] for what is asked and answered and [`endpoint`] for whom. `draft.rs` is an answer as it comes together,
 //! `wire/` the protocols, `error/parse.rs` what providers say when they refuse, `client.rs` retries and fallbacks.
 
+pub mod album;
 pub mod arguments;
 mod attempt;
 pub mod claude_code;
@@ -34,6 +36,7 @@ mod transport;
 pub mod window;
 mod wire;
 
+pub use album::{Album, Sight, Unkept};
 pub use arguments::coerce;
 pub use attempt::recorded;
 pub use client::Client;

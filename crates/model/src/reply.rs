@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hermes_types::{Message, Part, ToolSpec, Usage};
 
+use crate::album::{self, Sight};
 use crate::endpoint::Effort;
 
 /// A conversation to be continued.
@@ -21,6 +22,8 @@ pub struct Prompt<'a> {
     pub effort: Option<Effort>,
     /// What providers keep a prompt's cache by.
     pub session: &'a str,
+    /// How the pictures in it are shown.
+    pub sight: &'a Sight,
 }
 
 impl Prompt<'_> {
@@ -28,7 +31,7 @@ impl Prompt<'_> {
     pub(crate) fn size(&self) -> usize {
         let messages: usize = self.messages.iter().map(|message| message.text().len()).sum();
         let tools: usize = self.tools.iter().map(|tool| tool.description.len() + 400).sum();
-        (self.system.len() + messages + tools) / 4
+        (self.system.len() + messages + tools) / 4 + album::recent(self.messages).count() * album::TOKENS
     }
 }
 

@@ -68,7 +68,7 @@ async fn main() {
     let mut times = Vec::new();
     for number in 0..3_000 {
         let words = 20 + dice.roll(200);
-        let step = Step::one(Message::User { text: dice.text(words) }, at(number));
+        let step = Step::one(Message::user(dice.text(words)), at(number));
         // Between two steps a model answers or a command runs.
         std::thread::sleep(Duration::from_millis(10));
         let begun = Instant::now();
@@ -85,7 +85,7 @@ async fn main() {
         let words = 20 + dice.roll(200);
         let text = format!("the {}", dice.text(words));
         bytes += text.len();
-        let step = Step::one(Message::User { text }, at(number as u64));
+        let step = Step::one(Message::user(text), at(number as u64));
         let begun = Instant::now();
         store.append(&session, step).await.unwrap();
         times.push(begun.elapsed());

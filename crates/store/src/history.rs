@@ -290,7 +290,7 @@ fn undo(connection: &Connection, n: i64, exchanges: usize) -> Result<Option<Undo
         connection.prepare_cached(sql)?.query_row([n, back], |row| row.get(0)).optional()?.flatten();
     let Some(from) = from else { return Ok(None) };
     let first = page(connection, n, Which::Active, Seq::new(from - 1), 1)?;
-    let Some(Message::User { text }) = first.into_iter().next().map(|kept| kept.message) else {
+    let Some(Message::User { text, .. }) = first.into_iter().next().map(|kept| kept.message) else {
         return Ok(None);
     };
     let sql = "SELECT coalesce(max(undone), 0) + 1 FROM messages WHERE session = ?1";

@@ -110,7 +110,8 @@ impl Entry {
             result.map_err(|error| Fault::Damaged(format!("a message that is no JSON: {error}")))
         };
         let (role, rest) = match &self.message {
-            Message::User { .. } => ("user", None),
+            Message::User { images, .. } if images.is_empty() => ("user", None),
+            Message::User { images, .. } => ("user", Some(json(serde_json::to_string(images))?)),
             Message::Tool { call, name, .. } => {
                 let answer = KeptAnswer { call: call.clone(), name: name.clone() };
                 ("tool", Some(json(serde_json::to_string(&answer))?))
@@ -163,7 +164,11 @@ pub(crate) fn read(row: &Row<'_>) -> Result<Kept, Fault> {
         None => None,
     };
     let message = match (role.as_str(), rest) {
-        ("user", None) => Message::User { text },
+        ("user", None) => Message::user(text),
+        ("user", Some(rest)) => {
+            let images = serde_json::from_str(&rest).map_err(|error| wrong(&error.to_string()))?;
+            Message::User { text, images }
+        }
         ("tool", Some(rest)) => {
             let KeptAnswer { call, name } =
                 serde_json::from_str(&rest).map_err(|error| wrong(&error.to_string()))?;

@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod chat;
+mod picture;
 mod responses;
 mod script;
 
@@ -26,6 +27,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
+pub use picture::Picture;
 pub use script::{Answer, Delivery, Said, Script, Step};
 
 /// The longest request that is taken.
@@ -57,6 +59,11 @@ impl Received {
     /// The first header of this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The pictures in it.
+    pub fn pictures(&self) -> Vec<Picture> {
+        picture::all(&self.json)
     }
 }
 

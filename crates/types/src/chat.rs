@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::Image;
+
 /// One entry of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
@@ -11,6 +13,9 @@ pub enum Message {
     User {
         /// Their words.
         text: String,
+        /// The pictures they showed.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
     },
     /// What the model said and asked for.
     Assistant {
@@ -145,10 +150,23 @@ impl Usage {
 }
 
 impl Message {
+    /// Words of a person, without pictures.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into(), images: Vec::new() }
+    }
+
+    /// The pictures in it.
+    pub fn images(&self) -> &[Image] {
+        match self {
+            Self::User { images, .. } => images,
+            Self::Assistant { .. } | Self::Tool { .. } => &[],
+        }
+    }
+
     /// The words in it that a person would read or search for.
     pub fn text(&self) -> String {
         match self {
-            Self::User { text } | Self::Tool { text, .. } => text.clone(),
+            Self::User { text, .. } | Self::Tool { text, .. } => text.clone(),
             Self::Assistant { parts } => {
                 let words = parts.iter().filter_map(|part| match part {
                     Part::Text { text } => Some(text.as_str()),
@@ -199,7 +217,7 @@ mod tests {
             Part::Call(Call { arguments: broken, ..call.clone() }),
         ];
         let all = [
-            Message::User { text: "hi".to_owned() },
+            Message::user("hi"),
             Message::Assistant { parts },
             Message::Tool { call: call.id.clone(), name: call.name.clone(), text: "a".to_owned() },
         ];
@@ -207,5 +225,6 @@ mod tests {
         assert_eq!(serde_json::from_str::<Vec<Message>>(&text).unwrap(), all);
         assert_eq!(all.iter().map(Message::text).collect::<Vec<_>>(), ["hi", "I look", "a"]);
         assert_eq!(all[1].calls().count(), 2);
+        assert_eq!(serde_json::to_value(&all[0]).unwrap(), json!({"role": "user", "text": "hi"}));
     }
 }

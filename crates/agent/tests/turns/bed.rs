@@ -10,7 +10,7 @@ use hermes_agent::{
 };
 use hermes_exec::backend::docker::pull::Means;
 use hermes_exec::{Backend, Host, Local, Plan, Spec};
-use hermes_model::{Api, Client, Endpoint};
+use hermes_model::{Api, Client, Endpoint, Sight};
 use hermes_policy::redact::Redactor;
 use hermes_policy::{Answer, Choice, Gate, Question};
 use hermes_store::Store;
@@ -148,6 +148,7 @@ impl Bed {
             chain: vec![Endpoint::new("custom", Api::ChatCompletions, url, "scripted")],
             max_output: None,
             effort: None,
+            sight: Sight::Text,
             budget: self.budget,
             guard: self.guard,
         }
@@ -213,7 +214,7 @@ impl Bed {
 
 fn line(message: &Message) -> String {
     match message {
-        Message::User { text } => format!("user: {text}"),
+        Message::User { text, .. } => format!("user: {text}"),
         Message::Assistant { .. } => {
             let calls: Vec<_> = message.calls().map(|call| format!(" [{}]", call.id.as_str())).collect();
             format!("assistant: {}{}", message.text(), calls.concat())

@@ -223,7 +223,7 @@ async fn what_was_said_last_can_be_taken_back() {
     let mut conversation = bed.begin().await;
     bed.say(&mut conversation, "a").await;
     bed.say(&mut conversation, "b").await;
-    assert_eq!(conversation.undo().await.unwrap().as_deref(), Some("b"));
+    assert_eq!(conversation.undo().await.unwrap(), Some("b".into()));
     bed.say(&mut conversation, "c").await;
     assert_eq!(bed.kept(&conversation).await, ["user: a", "assistant: one", "user: c", "assistant: three"]);
     bed.leave().await;

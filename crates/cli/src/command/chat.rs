@@ -5,6 +5,7 @@
 
 mod editor;
 mod opening;
+mod pictures;
 mod place;
 mod report;
 mod seat;
@@ -16,7 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use hermes_agent::{Ask, Exit, Hands};
+use hermes_agent::{Album, Ask, Exit, Hands, Saying};
 use hermes_store::{Reader, Session as Kept};
 use hermes_types::{Attendance, BackendName, Door};
 use tokio::signal::unix::{SignalKind, signal};
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Result<ExitCode, Failur
 
 /// What there is to do.
 enum Task {
-    /// To answer this.
+    /// To answer this, with the pictures that are named.
     One(String),
     /// To go on where something was interrupted.
     CarryOn,
@@ -65,6 +66,9 @@ enum Task {
 async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
     let task = task(args, context)?;
     let store = wire::store::open(context).await?;
+    let album = Album::new(context.home.path());
+    let old = album.clone();
+    tokio::task::spawn_blocking(move || old.forget());
     let kept = match &args.resume {
         Some(word) => Some(store.resolve(&Reader::Owner, word).await.map_err(wire::store::told)?),
         None => None,
@@ -73,6 +77,10 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
     let config = &settings_of(config, &place, kept.as_ref());
     let session = Session::new(&place, config)?;
     let plan = wire::plan(context, config, &place, &session, Making::Later)?;
+    let saying = match &task {
+        Task::One(text) => Some(pictures::shown(text, &args.images, &album, plan.backend()).await?),
+        Task::CarryOn | Task::Talk => None,
+    };
     let stage = Arc::new(Stage::new(context.screen, manner(context, config, &task)));
     let consent = if args.yes { Consent::Given } else { Consent::Ask };
     let desk = Arc::new(Desk::new(context.screen, Arc::clone(&stage), consent));
@@ -88,8 +96,7 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
     let mut talk = Talk::new(context, config, args, seat, setup);
     let done = match task {
         Task::Talk => converse(&mut talk, kept).await,
-        Task::One(text) => once(&mut talk, kept, Some(&text)).await,
-        Task::CarryOn => once(&mut talk, kept, None).await,
+        Task::One(_) | Task::CarryOn => once(&mut talk, kept, saying).await,
     };
     let hands = talk.leave(done.as_ref().is_ok_and(|done| done.is_over)).await;
     if hands.as_ref().is_some_and(Hands::has_opened) {
@@ -125,6 +132,7 @@ impl Done {
 fn task(args: &ChatArgs, context: &Context) -> Result<Task, Failure> {
     let text = match &args.query {
         Some(text) => text.clone(),
+        None if io::stdin().is_terminal() && !args.images.is_empty() => String::new(),
         None if io::stdin().is_terminal() && context.screen.format == Format::Text => return Ok(Task::Talk),
         None if io::stdin().is_terminal() => String::new(),
         None => {
@@ -133,7 +141,7 @@ fn task(args: &ChatArgs, context: &Context) -> Result<Task, Failure> {
             text
         }
     };
-    match (text.trim().is_empty(), &args.resume) {
+    match (text.trim().is_empty() && args.images.is_empty(), &args.resume) {
         (false, _) => Ok(Task::One(text)),
         (true, Some(_)) => Ok(Task::CarryOn),
         (true, None) => Err(Failure::new(Kind::Usage, "nothing was said")
@@ -144,11 +152,9 @@ fn task(args: &ChatArgs, context: &Context) -> Result<Task, Failure> {
 
 /// A conversation goes on in its own place.
 fn place_of(args: &ChatArgs, kept: Option<&Kept>) -> PlaceArgs {
-    let mut place = args.place.clone();
-    if let (None, Some(kept)) = (&place.session, kept) {
-        place.session = Some(kept.key.as_str().to_owned());
-    }
-    place
+    let own = || kept.map(|kept| kept.key.as_str().to_owned());
+    let session = args.session.clone().or_else(own);
+    PlaceArgs { backend: args.backend, session, ..PlaceArgs::default() }
 }
 
 /// It also goes on in its own directory, from wherever it is resumed, as long as that is there.
@@ -185,7 +191,7 @@ fn is_dumb(context: &Context) -> bool {
 }
 
 /// One turn, and what is left of an earlier one before it.
-async fn once(talk: &mut Talk<'_>, kept: Option<Kept>, text: Option<&str>) -> Result<Done, Failure> {
+async fn once(talk: &mut Talk<'_>, kept: Option<Kept>, saying: Option<Saying>) -> Result<Done, Failure> {
     if let Some(failure) = talk.failure() {
         return Err(failure);
     }
@@ -199,8 +205,8 @@ async fn once(talk: &mut Talk<'_>, kept: Option<Kept>, text: Option<&str>) -> Re
         };
     }
     let was_stopped = matches!(&last, Some(ended) if ended.exit == Exit::Interrupted);
-    if let (Some(text), false) = (text, was_stopped) {
-        last = match talk.say(text).await? {
+    if let (Some(saying), false) = (saying, was_stopped) {
+        last = match talk.say(saying).await? {
             Turned::Left => return Ok(Done::left()),
             Turned::Ended(ended) => Some(ended),
             Turned::Nothing => None,
@@ -284,7 +290,7 @@ async fn converse(talk: &mut Talk<'_>, kept: Option<Kept>) -> Result<Done, Failu
                 talk.seat().stage().note(&why);
                 Turned::Nothing
             }
-            Said::Message(text) => talk.say(&text).await?,
+            Said::Message(text) => talk.say(text.as_str().into()).await?,
             Said::Shell(command) => place::run(talk, &command).await?,
             Said::Slash(Slash::Quit) => break,
             Said::Slash(slash) => talk.obey(slash).await?,

@@ -215,7 +215,10 @@ fn message(context: &Context, kept: &Kept) -> String {
     let back = if kept.undone { ", taken back" } else { "" };
     let title = |who: &str| screen.paint(Tone::Strong, &format!("{} {who}{back}", kept.seq.number()));
     match &kept.message {
-        Message::User { text } => format!("{}\n{}\n", title("person"), visible(text)),
+        Message::User { text, images } => {
+            let images: String = images.iter().map(|image| format!("{image}\n")).collect();
+            format!("{}\n{}\n{images}", title("person"), visible(text))
+        }
         Message::Tool { name, text, .. } => {
             format!("{}\n{}\n", title(&format!("result of {}", one_line(name, 60))), visible(text))
         }

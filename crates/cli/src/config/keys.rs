@@ -77,6 +77,18 @@ choice! {
 }
 
 choice! {
+    /// How pictures come to a model.
+    ImageInput {
+        /// They are shown to it, unless its server does not take them.
+        Auto = "auto",
+        /// They are shown to it, and a server that does not take them fails.
+        Native = "native",
+        /// Not at all: it reads where the files are.
+        Text = "text",
+    }
+}
+
+choice! {
     /// What happens to a question when nobody can answer it.
     Unattended {
         /// It is refused.
@@ -567,6 +579,9 @@ section! {
         api_max_retries: u64 = 3, "HERMES_API_MAX_RETRIES", at_least 1;
         /// How much a model thinks; auto leaves it to the provider.
         reasoning_effort: Effort = Effort::Auto, "HERMES_REASONING_EFFORT";
+        /// How pictures come to a model: auto shows them unless its server does not take them, native always shows them, text only
+        /// says where the files are.
+        image_input_mode: ImageInput = ImageInput::Auto, "HERMES_IMAGE_INPUT_MODE";
         /// Seconds after which a chat is told again how long it has been worked, also when there is nothing new; 0 for never.
         gateway_notify_interval: u64 = 180, "HERMES_AGENT_NOTIFY_INTERVAL";
     }

@@ -33,7 +33,6 @@ pub(super) const UNUSED: &[(&str, &str)] = &[
     ("agent.environment_hint", PYTHON),
     ("agent.coding_context", PYTHON),
     ("agent.disabled_toolsets", PYTHON),
-    ("agent.image_input_mode", PYTHON),
     ("agent.clarify_timeout", PYTHON),
     ("agent.gateway_timeout", PYTHON),
     ("agent.gateway_timeout_warning", PYTHON),

@@ -65,7 +65,7 @@ impl Pulls {
 pub(super) fn advise(failure: Failure, image: &str, fault: Option<&Fault>) -> Failure {
     let pull = format!("`hermes sandbox pull {image}` gets it from its registry");
     let load = "`docker load -i FILE` brings in one that was saved to a file";
-    let other = "`terminal.docker_image` and `--image` choose another one";
+    let other = "`terminal.docker_image` chooses another one";
     match fault {
         None => failure.hint(pull).hint(load).hint(other),
         Some(Fault::Name) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hermes_agent::{GuardRules, Mind};
 use hermes_model::provider::{self, Provider};
-use hermes_model::{Api, Client, Credentials, Effort, Endpoint, Proxy, Url, claude_code};
+use hermes_model::{Album, Api, Client, Credentials, Effort, Endpoint, Proxy, Sight, Url, claude_code};
 use hermes_types::Secret;
 use serde_json::{Map, Value, json};
 
@@ -329,11 +329,17 @@ pub(crate) fn mind(
     chosen: Option<&str>,
 ) -> Result<Mind, Failure> {
     let models = models(context, config, chosen)?;
+    let album = Album::new(context.home.path());
     Ok(Mind {
         client,
         chain: models.chain,
         max_output: models.max_output,
         effort: models.effort,
+        sight: match config.agent.image_input_mode {
+            keys::ImageInput::Auto => Sight::Auto(album),
+            keys::ImageInput::Native => Sight::Native(album),
+            keys::ImageInput::Text => Sight::Text,
+        },
         budget: u32::try_from(config.agent.max_turns).unwrap_or(u32::MAX),
         guard: GuardRules::default(),
     })

@@ -10,6 +10,7 @@ mod hall;
 mod hostile;
 mod media;
 mod owner;
+mod pictures;
 mod places;
 mod questions;
 mod rules;

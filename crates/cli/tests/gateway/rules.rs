@@ -44,7 +44,7 @@ async fn old_conversation(hall: &Hall, dm: Id, hours: u64) -> SessionId {
     };
     let id = store.create(new, ago(hours)).await.unwrap();
     let words = Part::Text { text: "as you wish".to_owned() };
-    for message in [Message::User { text: "of old".to_owned() }, Message::Assistant { parts: vec![words] }] {
+    for message in [Message::user("of old"), Message::Assistant { parts: vec![words] }] {
         store.append(&id, Kept::one(message, ago(hours))).await.unwrap();
     }
     store.close().await;

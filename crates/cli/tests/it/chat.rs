@@ -57,6 +57,44 @@ fn options_of_a_chat_need_no_word_before_them() {
 }
 
 #[test]
+fn pictures_are_shown_with_a_question_and_what_is_none_is_refused() {
+    let room = Room::new([Step::text("A cat."), Step::text("Two cats."), Step::text("Still.")]);
+    let (png, gif) = (b"\x89PNG\r\n\x1a\nand more", b"GIF89a");
+    let [cat, dog] = ["cat", "dog.txt"].map(|name| room.path(name));
+    fs::write(&cat, png).unwrap();
+    fs::write(&dog, gif).unwrap();
+    let [cat, dog] = [&cat, &dog].map(|path| path.to_str().unwrap());
+    let done = room.run(&["chat", "-q", "what is it?", "--image", cat, "--backend", "local"]);
+    assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (Some(0), "A cat.\n", ""));
+    let done = room.run(&["--image", cat, "--image", dog, "-q", ""]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "Two cats.\n"), "{done:?}");
+    let done = room.run(&["-c", "-q", "and now?"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "Still.\n"), "{done:?}");
+    let shown = room
+        .model
+        .received()
+        .into_iter()
+        .map(|request| request.pictures().into_iter().map(|picture| picture.bytes).collect::<Vec<_>>());
+    let both = vec![png.to_vec(), gif.to_vec()];
+    assert_eq!(shown.collect::<Vec<_>>(), [vec![png.to_vec()], both.clone(), both]);
+    let said = &room.requests()[0]["messages"][1]["content"][0]["text"];
+    assert_eq!(*said, format!("what is it?\n\n[file cat: {} bytes, image/png, at {cat}]", png.len()));
+    fs::write(room.path("text.png"), "text").unwrap();
+    for (name, why) in [("none.png", "No such file"), ("text.png", "it is no PNG, JPEG, GIF or WebP picture")]
+    {
+        let path = room.path(name);
+        let refused = room.run(&["-q", "look", "--image", path.to_str().unwrap()]);
+        assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""), "{refused:?}");
+        assert!(refused.err.contains(name) && refused.err.contains(why), "{refused:?}");
+    }
+    let exported = room.run(&["sessions", "export", "last"]);
+    let exported: Value = serde_json::from_str(&exported.out).unwrap();
+    let images = &exported["messages"][0]["images"];
+    assert_eq!((&images[1]["kind"], &images[1]["size"]), (&json!("gif"), &json!(6)), "{exported}");
+    room.is_content();
+}
+
+#[test]
 fn a_home_that_a_chat_makes_is_its_owners_alone() {
     let room = Room::new([Step::text("Hello.")]);
     let fresh = room.path("fresh");

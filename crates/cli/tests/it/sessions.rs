@@ -55,7 +55,7 @@ fn talk(home: &Home) -> (SessionId, SessionId) {
             cost: Cost::Estimated(12_300),
             at: at(86_400),
         };
-        let asked = Message::User { text: "What is in this directory?\u{1b}[31m".to_owned() };
+        let asked = Message::user("What is in this directory?\u{1b}[31m");
         store.append(&id, Step::one(asked, at(86_400))).await.unwrap();
         let entry = Entry::new(Message::Assistant { parts }, at(86_401));
         store

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::{Hands, Takeable};
-use hermes_types::{Person, SessionKey};
+use hermes_agent::{Hands, Takeable, Unkept};
+use hermes_types::{Image, ImageKind, Person, SessionKey};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -23,15 +23,19 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// The longest word for what a file is.
 const MEDIA_TYPE: usize = 80;
 
-/// Fetches the files of a letter into the place of its session. Gives a line about each for the model, also about those that
-/// cannot be had: nothing about a file keeps the words from being answered.
-pub(super) async fn come(
-    shared: &Shared,
-    hands: &Hands,
-    letter: &Letter,
-    stop: &CancellationToken,
-) -> Vec<String> {
-    let (mut names, mut lines, mut left) = (Names::default(), Vec::new(), TOGETHER);
+/// What became of the files of a letter.
+#[derive(Debug, Default)]
+pub(super) struct Came {
+    /// A line about each for the model.
+    pub(super) lines: Vec<String>,
+    /// Those that are pictures.
+    pub(super) images: Vec<Image>,
+}
+
+/// Fetches the files of a letter into the place of its session. There is a line also about those that cannot be had: nothing
+/// about a file keeps the words from being answered.
+pub(super) async fn come(shared: &Shared, hands: &Hands, letter: &Letter, stop: &CancellationToken) -> Came {
+    let (mut names, mut came, mut left) = (Names::default(), Came::default(), TOGETHER);
     let end = Instant::now() + PATIENCE;
     for file in letter.files.iter().take(MOST) {
         let name = names.give(&file.name);
@@ -42,10 +46,12 @@ pub(super) async fn come(
             fetched = timeout_at(end, fetch(shared, hands, file, &below, left, stop)) => fetched,
             () = stop.cancelled() => Ok(Err("somebody ended this".to_owned())),
         };
-        lines.push(match fetched.unwrap_or_else(|_| Err("it takes too long".to_owned())) {
-            Ok((size, path)) => {
+        came.lines.push(match fetched.unwrap_or_else(|_| Err("it takes too long".to_owned())) {
+            Ok((size, path, image)) => {
                 left = left.saturating_sub(size);
-                let kind = media_type(file).map(|kind| format!(", {kind}")).unwrap_or_default();
+                let kind = image.as_ref().map(|image| image.kind).map(ImageKind::media_type);
+                let kind = kind.or(media_type(file)).map(|kind| format!(", {kind}")).unwrap_or_default();
+                came.images.extend(image);
                 format!("[file {name}: {size} bytes{kind}, at {path}]")
             }
             Err(why) => format!("[file {name} was not fetched: {why}]"),
@@ -53,12 +59,12 @@ pub(super) async fn come(
     }
     let more = letter.files.len().saturating_sub(MOST);
     if more > 0 {
-        lines.push(format!("[{more} more files were not fetched: at most {MOST} of one message are]"));
+        came.lines.push(format!("[{more} more files were not fetched: at most {MOST} of one message are]"));
     }
-    lines
+    came
 }
 
-/// Fetches one file. Gives its size, and its path in the place.
+/// Fetches one file. Gives its size, its path in the place, and the picture if it is one.
 async fn fetch(
     shared: &Shared,
     hands: &Hands,
@@ -66,7 +72,7 @@ async fn fetch(
     below: &str,
     most: u64,
     stop: &CancellationToken,
-) -> Result<(u64, String), String> {
+) -> Result<(u64, String, Option<Image>), String> {
     let copy = shared.depot.incoming().map_err(|error| format!("it cannot be kept: {error}"))?;
     let size = shared.channel.fetch(file, copy.path(), most).await.map_err(|error| match error {
         Unfetched::TooLarge(most) if file.size > most => {
@@ -75,7 +81,15 @@ async fn fetch(
         error => error.to_string(),
     })?;
     let path = hands.bring(copy.path(), below, stop, &|_| {}).await.map_err(|error| error.to_string())?;
-    Ok((size, path))
+    let image = match shared.depot.album.keep(copy.path()).await {
+        Ok(image) => Some(image),
+        Err(Unkept::NoPicture | Unkept::TooLarge(_)) => None,
+        Err(Unkept::Io(error)) => {
+            tracing::warn!(%error, "a picture cannot be kept");
+            None
+        }
+    };
+    Ok((size, path, image))
 }
 
 /// What the platform says a file is, if that looks like it.

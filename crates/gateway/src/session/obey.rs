@@ -1,6 +1,6 @@
 //! Does what people tell the gateway itself.
 
-use hermes_agent::Questions;
+use hermes_agent::{Questions, Saying};
 use hermes_store::{Clash, Listing, Reader};
 use hermes_types::Person;
 
@@ -44,12 +44,12 @@ impl Session {
             }
             Command::Queue(text) | Command::Steer(text) => return self.next.push_front(item.saying(text)),
             Command::Retry => match self.taken_back(&item, 1).await {
-                Ok(Some(text)) => return self.next.push_front(item.saying(text)),
+                Ok(Some(saying)) => return self.next.push_front(item.repeating(saying)),
                 Ok(None) => "nothing was said yet".to_owned(),
                 Err(why) => why,
             },
             Command::Undo(count) => match self.taken_back(&item, count).await {
-                Ok(Some(text)) => format!("taken back: {text}"),
+                Ok(Some(saying)) => format!("taken back: {}", saying.text),
                 Ok(None) => "nothing was said yet".to_owned(),
                 Err(why) => why,
             },
@@ -207,13 +207,13 @@ impl Session {
         Ok(format!("going on with `{}` {}", meant.id, meant.title.unwrap_or_default()))
     }
 
-    async fn taken_back(&mut self, item: &Item, count: u32) -> Result<Option<String>, String> {
+    async fn taken_back(&mut self, item: &Item, count: u32) -> Result<Option<Saying>, String> {
         self.open(item).await?;
         let mut last = None;
         for _ in 0..count.max(1) {
             let Some(conversation) = &mut self.conversation else { break };
             match conversation.undo().await.map_err(|error| error.to_string())? {
-                Some(text) => last = Some(text),
+                Some(saying) => last = Some(saying),
                 None => break,
             }
         }

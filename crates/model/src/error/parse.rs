@@ -233,6 +233,9 @@ fn by_words(status: Option<u16>, told: &Told, room: Option<u64>) -> Option<Class
     ]) {
         return Some(Class::Grammar);
     }
+    if told.says_any(SIGHTLESS) {
+        return Some(Class::ImagesUnsupported);
+    }
     let refuses = told.says_any(&[
         "not support",
         "unsupported",
@@ -271,6 +274,16 @@ fn by_words(status: Option<u16>, told: &Told, room: Option<u64>) -> Option<Class
     }
     None
 }
+
+/// No eyes, in the words of llama.cpp, OpenRouter, Ollama, OpenAI and vLLM.
+const SIGHTLESS: &[&str] = &[
+    "image input is not supported",
+    "support image input",
+    "required for image input",
+    "unsupported content part type",
+    "image_url is only supported",
+    "is not a multimodal model",
+];
 
 /// A window that is too small, in the words of those who have no code for it.
 const OVERFLOW: &[&str] = &[

@@ -106,7 +106,13 @@ fn messages(request: &Request<'_>) -> Vec<Value> {
     };
     for (at, turn) in history::turns(request.prompt.messages).into_iter().enumerate() {
         match turn {
-            Turn::User(words) => add("user", vec![words_out(&words)]),
+            // Pictures work best before the words about them.
+            Turn::User(words, images) => {
+                let pictures = request.pictures.of(&images).into_iter().map(|(kind, data)| {
+                    json!({"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}})
+                });
+                add("user", pictures.chain([words_out(&words)]).collect());
+            }
             Turn::Assistant(parts) => {
                 if at == 0 {
                     add("user", vec![words_out(EMPTY)]);

@@ -116,7 +116,10 @@ fn messages(request: &Request<'_>, system: &str) -> Vec<Value> {
     }
     for turn in history::turns(request.prompt.messages) {
         match turn {
-            Turn::User(text) => messages.push(json!({"role": "user", "content": text})),
+            Turn::User(text, images) => {
+                let content = user(&text, request.pictures.of(&images));
+                messages.push(json!({"role": "user", "content": content}));
+            }
             Turn::Assistant(parts) => messages.push(assistant(&parts, thoughts, &issuer)),
             Turn::Results(results) => messages.extend(results.iter().map(
                 |(call, text)| json!({"role": "tool", "tool_call_id": call.id.as_str(), "content": text}),
@@ -124,6 +127,19 @@ fn messages(request: &Request<'_>, system: &str) -> Vec<Value> {
         }
     }
     messages
+}
+
+/// Servers without eyes may know no other content than a text.
+fn user(text: &str, pictures: Vec<(&str, &str)>) -> Value {
+    if pictures.is_empty() {
+        return text.into();
+    }
+    let words = Some(text).filter(|text| !text.trim().is_empty());
+    let words = words.map(|text| json!({"type": "text", "text": text}));
+    let pictures = pictures.into_iter().map(
+        |(kind, data)| json!({"type": "image_url", "image_url": {"url": format!("data:{kind};base64,{data}")}}),
+    );
+    words.into_iter().chain(pictures).collect()
 }
 
 fn assistant(parts: &[&Part], thoughts: Thoughts, issuer: &str) -> Value {
@@ -182,7 +198,8 @@ fn call_out(call: &Call) -> Value {
 /// Marks what a provider of Claude should keep: the system prompt and the last three entries with words.
 fn mark(messages: &mut [Value]) {
     for message in messages.iter_mut() {
-        if let Some(Value::String(words)) = message.get_mut("content").map(Value::take) {
+        if let Value::String(words) = &mut message["content"] {
+            let words = std::mem::take(words);
             message["content"] = json!([{"type": "text", "text": words}]);
         }
     }
@@ -193,7 +210,11 @@ fn mark(messages: &mut [Value]) {
     };
     let last = rest.iter_mut().rev().filter(|message| message["content"].is_array()).take(3);
     for message in first.into_iter().chain(last) {
-        message["content"][0]["cache_control"] = marker.clone();
+        // Only words can be marked.
+        let mut parts = message["content"].as_array_mut().into_iter().flatten();
+        if let Some(words) = parts.find(|part| part["type"] == "text") {
+            words["cache_control"] = marker.clone();
+        }
     }
 }
 

@@ -62,7 +62,10 @@ fn input(request: &Request<'_>) -> Vec<Value> {
     let mut items = Vec::new();
     for turn in history::turns(request.prompt.messages) {
         match turn {
-            Turn::User(words) => items.push(json!({"role": "user", "content": words})),
+            Turn::User(words, images) => {
+                let content = user(&words, request.pictures.of(&images));
+                items.push(json!({"role": "user", "content": content}));
+            }
             Turn::Assistant(parts) => {
                 items.extend(parts.iter().filter_map(|part| item(part, &issuer, request.manner.forget_thoughts)));
             }
@@ -72,6 +75,17 @@ fn input(request: &Request<'_>) -> Vec<Value> {
         }
     }
     items
+}
+
+fn user(words: &str, pictures: Vec<(&str, &str)>) -> Value {
+    if pictures.is_empty() {
+        return words.into();
+    }
+    let words = json!({"type": "input_text", "text": words});
+    let pictures = pictures.into_iter().map(|(kind, data)| {
+        json!({"type": "input_image", "image_url": format!("data:{kind};base64,{data}"), "detail": "auto"})
+    });
+    [words].into_iter().chain(pictures).collect()
 }
 
 fn item(part: &Part, issuer: &str, forget: bool) -> Option<Value> {

@@ -1,9 +1,10 @@
 //! What is special about single vendors in what is sent to them.
 
-use hermes_types::{Arguments, Call, CallId, Message, Part, Reasoning, ToolSpec};
+use hermes_types::{Arguments, Call, CallId, Image, Message, Part, Reasoning, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::album::{Album, Sight};
 use crate::endpoint::Effort;
 
 fn at(provider: &str, api: Api, base: &str, model: &str) -> Endpoint {
@@ -11,7 +12,7 @@ fn at(provider: &str, api: Api, base: &str, model: &str) -> Endpoint {
 }
 
 fn history(issuer: &str, replay: Option<Value>) -> Vec<Message> {
-    let user = |text: &str| Message::User { text: text.to_owned() };
+    let user = |text: &str| Message::user(text);
     let call = Call { id: CallId::new("c1"), name: "t".to_owned(), arguments: Arguments::Object(Map::new()) };
     let thought = Reasoning { text: "hm".to_owned(), issuer: Some(issuer.to_owned()), replay };
     vec![
@@ -26,6 +27,10 @@ fn history(issuer: &str, replay: Option<Value>) -> Vec<Message> {
 }
 
 fn sent(endpoint: &Endpoint, messages: &[Message], manner: &Manner) -> Value {
+    sent_with(endpoint, messages, manner, &Pictures::default())
+}
+
+fn sent_with(endpoint: &Endpoint, messages: &[Message], manner: &Manner, pictures: &Pictures) -> Value {
     let tools = [ToolSpec {
         name: "t".to_owned(),
         description: String::new(),
@@ -38,8 +43,9 @@ fn sent(endpoint: &Endpoint, messages: &[Message], manner: &Manner) -> Value {
         max_output: Some(100),
         effort: Some(Effort::High),
         session: "k",
+        sight: &Sight::Text,
     };
-    serde_json::from_slice(&Request { endpoint, prompt: &prompt, manner }.body()).unwrap()
+    serde_json::from_slice(&Request { endpoint, prompt: &prompt, manner, pictures }.body()).unwrap()
 }
 
 #[test]
@@ -89,6 +95,49 @@ fn openrouter_gets_its_details_back_and_claude_there_its_four_markers() {
     assert!(sent(&endpoint, &messages, &forgetful)["messages"][2]["reasoning_details"].is_null());
     let other = at("openrouter", Api::ChatCompletions, "https://openrouter.ai/api/v1", "qwen/qwen3");
     assert!(!sent(&other, &messages, &Manner::default()).to_string().contains("cache_control"));
+}
+
+#[tokio::test]
+async fn pictures_are_sent_as_each_vendor_wants_them() {
+    let home = tempfile::tempdir().unwrap();
+    let sight = Sight::Auto(Album::new(home.path()));
+    let file = home.path().join("a");
+    std::fs::write(&file, b"GIF89a").unwrap();
+    let image = Album::new(home.path()).keep(&file).await.unwrap();
+    let pictures = sight.load(&[&image]).await;
+    let gone = Image { sha256: Digest::new([0; 32]), ..image.clone() };
+    let said = |text: &str, images: &[&Image]| Message::User {
+        text: text.to_owned(),
+        images: images.iter().copied().cloned().collect(),
+    };
+    let messages = [said("look", &[&gone, &image]), said("and this", &[&image]), said("", &[])];
+    let sent = |api, base: &str, model: &str, messages: &[Message]| {
+        sent_with(&at("x", api, base, model), messages, &Manner::default(), &pictures)
+    };
+    let words = "look\n\nand this\n\n";
+    let url = "data:image/gif;base64,R0lGODlh";
+    let part = json!({"type": "image_url", "image_url": {"url": url}});
+    let chat = sent(Api::ChatCompletions, "http://h/v1", "m", &messages);
+    let content = json!([{"type": "text", "text": words}, part, part]);
+    assert_eq!(chat["messages"][1], json!({"role": "user", "content": content}));
+    let wordless = sent(Api::ChatCompletions, "http://h/v1", "m", &[said(" ", &[&image])]);
+    assert_eq!(wordless["messages"][1]["content"], json!([part]));
+    let unseen = sent(Api::ChatCompletions, "http://h/v1", "m", &[said("look", &[&gone])]);
+    assert_eq!(unseen["messages"][1]["content"], "look");
+    let marked =
+        sent(Api::ChatCompletions, "https://openrouter.ai/api/v1", "anthropic/claude-opus-4.6", &messages);
+    let marker = json!({"type": "ephemeral"});
+    let content = json!([{"type": "text", "text": words, "cache_control": marker}, part, part]);
+    assert_eq!(marked["messages"][1]["content"], content);
+    let claude = sent(Api::AnthropicMessages, "https://api.anthropic.com", "claude-opus-4-6", &messages);
+    let source = json!({"type": "base64", "media_type": "image/gif", "data": "R0lGODlh"});
+    let block = json!({"type": "image", "source": source});
+    let content = json!([block, block, {"type": "text", "text": words, "cache_control": marker}]);
+    assert_eq!(claude["messages"][0], json!({"role": "user", "content": content}));
+    let responses = sent(Api::Responses, "https://api.openai.com/v1", "gpt-5.1", &messages);
+    let part = json!({"type": "input_image", "image_url": url, "detail": "auto"});
+    let content = json!([{"type": "input_text", "text": words}, part, part]);
+    assert_eq!(responses["input"][0], json!({"role": "user", "content": content}));
 }
 
 #[test]

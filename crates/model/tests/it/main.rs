@@ -3,6 +3,7 @@
 
 mod aimock;
 mod fallback;
+mod pictures;
 mod replies;
 mod support;
 mod vendors;

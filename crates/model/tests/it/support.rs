@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_model::{Api, Client, Credentials, Endpoint, Error, Event, Prompt, Reply, Retries};
+use hermes_model::{Api, Client, Credentials, Endpoint, Error, Event, Prompt, Reply, Retries, Sight};
 use hermes_testkit::ScriptedModel;
 use hermes_types::{Message, Secret, ToolSpec};
 use serde_json::json;
@@ -34,11 +34,19 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
 }
 
 pub(crate) fn user(text: &str) -> Message {
-    Message::User { text: text.to_owned() }
+    Message::user(text)
 }
 
 pub(crate) fn prompt<'a>(tools: &'a [ToolSpec], messages: &'a [Message]) -> Prompt<'a> {
-    Prompt { system: "You are Hermes.", tools, messages, max_output: None, effort: None, session: "s1" }
+    Prompt {
+        system: "You are Hermes.",
+        tools,
+        messages,
+        max_output: None,
+        effort: None,
+        session: "s1",
+        sight: &Sight::Text,
+    }
 }
 
 /// Asks and keeps the events.

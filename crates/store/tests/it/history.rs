@@ -1,7 +1,7 @@
 //! Messages come back as they were, and taking back is exact.
 
 use hermes_store::{Entry, Error, Seq, SessionId, Step, Store, Which};
-use hermes_types::{Arguments, Call, CallId, Message, Part, Reasoning};
+use hermes_types::{Arguments, Call, CallId, Digest, Image, ImageKind, Message, Part, Reasoning};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -42,9 +42,19 @@ fn part() -> impl Strategy<Value = Part> {
     ]
 }
 
+fn image() -> impl Strategy<Value = Image> {
+    let kind = prop::sample::select(vec![ImageKind::Png, ImageKind::Jpeg, ImageKind::Gif, ImageKind::Webp]);
+    (any::<[u8; 32]>(), kind, any::<u64>()).prop_map(|(bytes, kind, size)| Image {
+        sha256: Digest::new(bytes),
+        kind,
+        size,
+    })
+}
+
 fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
-        "(?s).{0,40}".prop_map(|text| Message::User { text }),
+        ("(?s).{0,40}", prop::collection::vec(image(), 0..3))
+            .prop_map(|(text, images)| Message::User { text, images }),
         prop::collection::vec(part(), 0..5).prop_map(|parts| Message::Assistant { parts }),
         (".{0,8}", ".{0,8}", "(?s).{0,40}").prop_map(|(call, name, text)| Message::Tool {
             call: CallId::new(call),

@@ -74,7 +74,7 @@ async fn session(store: &Store) -> SessionId {
 }
 
 fn user(text: &str) -> Message {
-    Message::User { text: text.to_owned() }
+    Message::user(text)
 }
 
 fn said(text: &str) -> Message {

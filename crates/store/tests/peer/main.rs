@@ -17,7 +17,7 @@ fn at() -> Timestamp {
 }
 
 fn user(text: String) -> Message {
-    Message::User { text }
+    Message::user(text)
 }
 
 fn new_session() -> NewSession {

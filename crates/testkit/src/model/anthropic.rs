@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::chat::check_tool;
+use super::picture;
 use super::script::{Answer, Said, argument_text, pieces};
 
 const FIELDS: &[&str] = &[
@@ -79,6 +80,10 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
                             "messages: text content blocks must contain non-whitespace text".to_owned()
                         );
                     }
+                }
+                ("user", "image") => {
+                    past_results = true;
+                    picture::of_anthropic(block).map_err(|why| format!("messages.{at}: {why}"))?;
                 }
                 ("assistant", "thinking")
                     if block["signature"].is_string() && block["thinking"].is_string() => {}

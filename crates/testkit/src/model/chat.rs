@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::picture;
 use super::script::{Answer, Said, pieces};
 
 /// The fields of a request: OpenAI's, and those that other servers are known to take.
@@ -96,6 +97,12 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
                 return Err(format!("messages[{at}]: {role} is not the first"));
             }
             "system" | "developer" | "user" if is_text => {}
+            "user" => {
+                let parts = content.as_array().ok_or_else(|| format!("messages[{at}]: {message}"))?;
+                for part in parts.iter().filter(|part| !part["text"].is_string()) {
+                    picture::of_chat(part).map_err(|why| format!("messages[{at}]: {why}"))?;
+                }
+            }
             "assistant" => {
                 let calls = message["tool_calls"].as_array();
                 if !is_text && (calls.is_none() || !content.is_null()) {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::chat::check_tool;
+use super::picture;
 use super::script::{Answer, Said, argument_text, pieces};
 
 const FIELDS: &[&str] = &[
@@ -62,6 +63,13 @@ fn check_items(items: &[Value]) -> Result<(), String> {
             ("" | "message", "user" | "assistant" | "system" | "developer") => {
                 if !item["content"].is_string() && !item["content"].is_array() {
                     return Err(format!("Invalid type for 'input[{at}].content'."));
+                }
+                let parts = item["content"].as_array().into_iter().flatten();
+                for part in parts.filter(|part| !part["text"].is_string()) {
+                    match text("role") {
+                        "user" => drop(picture::of_responses(part)?),
+                        _ => return Err(format!("Invalid value: 'input[{at}].content'.")),
+                    }
                 }
             }
             ("function_call", _) => {

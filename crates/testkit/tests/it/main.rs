@@ -6,7 +6,7 @@ mod discord;
 
 use std::process::Command;
 
-use hermes_testkit::model::Script;
+use hermes_testkit::model::{Picture, Script};
 use hermes_testkit::{Said, ScriptedModel, Step, peers};
 use serde_json::{Value, json};
 
@@ -51,6 +51,9 @@ fn the_vendors_own_clients_understand_it() {
     });
     assert_eq!(seen, expected);
     assert_eq!(model.left(), 0);
+    let pictures: Vec<_> = model.received().iter().flat_map(|request| request.pictures()).collect();
+    let picture = Picture { media_type: "image/gif".to_owned(), bytes: b"GIF89a".to_vec() };
+    assert_eq!(pictures, [picture.clone(), picture.clone(), picture]);
     // Exactly the three that were wrong on purpose.
     assert_eq!(model.failures().len(), 3, "{:?}", model.failures());
 }

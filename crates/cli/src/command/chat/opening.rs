@@ -12,7 +12,7 @@ pub(super) fn recap(history: &[Message], most: usize) -> Vec<String> {
     let mut exchanges: Vec<(String, String)> = Vec::new();
     for message in history {
         match message {
-            Message::User { text } => exchanges.push((text.clone(), String::new())),
+            Message::User { text, .. } => exchanges.push((text.clone(), String::new())),
             Message::Assistant { .. } => {
                 if let Some((_, answer)) = exchanges.last_mut()
                     && !message.text().trim().is_empty()
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_recap_is_the_last_exchanges_without_what_tools_said() {
-        let said = |text: &str| Message::User { text: text.to_owned() };
+        let said = |text: &str| Message::user(text);
         let answered = |text: &str| Message::Assistant { parts: vec![Part::Text { text: text.to_owned() }] };
         let tool =
             Message::Tool { call: CallId::new("c"), name: "terminal".to_owned(), text: "out".to_owned() };

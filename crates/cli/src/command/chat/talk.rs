@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_agent::{Control, Conversation, Ended, Error, Exit, Hands, Mind, Setup};
+use hermes_agent::{Control, Conversation, Ended, Error, Exit, Hands, Mind, Saying, Setup};
 use hermes_store::{Choice, Session as Kept};
 
 use super::opening;
@@ -130,7 +130,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Has a message answered.
-    pub(super) async fn say(&mut self, text: &str) -> Result<Turned, Failure> {
+    pub(super) async fn say(&mut self, saying: Saying) -> Result<Turned, Failure> {
         if self.conversation.is_none() {
             let mind = match &self.mind {
                 Ok(mind) => mind.clone(),
@@ -141,12 +141,12 @@ impl<'a> Talk<'a> {
             };
             let model = mind.chain.first().map(|first| first.model.clone()).unwrap_or_default();
             let told = opening_of(self.context, self.hands.setup(), &model);
-            let begun = Conversation::begin(Arc::clone(&self.hands), mind, told, text).await;
+            let begun = Conversation::begin(Arc::clone(&self.hands), mind, told, &saying.text).await;
             self.conversation = Some(begun.map_err(failed)?);
         }
         let Some(conversation) = &mut self.conversation else { return Ok(Turned::Nothing) };
         let (control, watch) = (Control::default(), self.seat.watch());
-        let ended = self.seat.attend(&control, conversation.say(text, &control, &watch)).await?;
+        let ended = self.seat.attend(&control, conversation.say(saying, &control, &watch)).await?;
         self.turned(ended.map(|ended| ended.map(Some)))
     }
 
@@ -195,11 +195,11 @@ impl<'a> Talk<'a> {
                 self.seat.quiet("a new conversation, in the same place");
             }
             Slash::Retry => match self.taken_back().await? {
-                Some(text) => return self.say(&text).await,
+                Some(saying) => return self.say(saying).await,
                 None => self.seat.quiet("nothing was said yet"),
             },
             Slash::Undo => match self.taken_back().await? {
-                Some(text) => self.seat.quiet(&format!("taken back: {}", one_line(&text, 60))),
+                Some(saying) => self.seat.quiet(&format!("taken back: {}", one_line(&saying.text, 60))),
                 None => self.seat.quiet("nothing was said yet"),
             },
             Slash::Model(None) => self.show_model(),
@@ -210,7 +210,7 @@ impl<'a> Talk<'a> {
             Slash::Deny(Some(id)) => self.seat.answer(&id, Choice::Deny { reason: None }).await,
             Slash::Approve(yes, None) => self.answer_last(kept(yes)).await?,
             Slash::Deny(None) => self.answer_last(Choice::Deny { reason: None }).await?,
-            Slash::Steer(text) | Slash::Queue(text) => return self.say(&text).await,
+            Slash::Steer(text) | Slash::Queue(text) => return self.say(text.as_str().into()).await,
             Slash::Stop => self.seat.quiet("nothing is under way"),
             Slash::Help => self.seat.stage().note(&slash::help()),
             Slash::Quit => {}
@@ -218,7 +218,7 @@ impl<'a> Talk<'a> {
         Ok(Turned::Nothing)
     }
 
-    async fn taken_back(&mut self) -> Result<Option<String>, Failure> {
+    async fn taken_back(&mut self) -> Result<Option<Saying>, Failure> {
         match &mut self.conversation {
             Some(conversation) => conversation.undo().await.map_err(failed),
             None => Ok(None),

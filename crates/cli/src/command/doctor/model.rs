@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_model::{Effort, Prompt};
+use hermes_model::{Effort, Prompt, Sight};
 use hermes_types::Message;
 use tokio::time::{Instant, timeout};
 
@@ -45,7 +45,7 @@ fn described(models: &Models) -> String {
 /// Asks the first model for one word. A fallback that answers in its place would hide what is broken.
 async fn ask(context: &Context, models: &Models) -> Finding {
     let chain: Vec<_> = models.chain.iter().take(1).cloned().collect();
-    let messages = [Message::User { text: "Answer with the word: ok".to_owned() }];
+    let messages = [Message::user("Answer with the word: ok")];
     let prompt = Prompt {
         system: "",
         tools: &[],
@@ -53,6 +53,7 @@ async fn ask(context: &Context, models: &Models) -> Finding {
         max_output: Some(16),
         effort: models.effort.filter(|effort| *effort == Effort::None),
         session: "doctor",
+        sight: &Sight::Text,
     };
     let begun = Instant::now();
     let client = model::client(context);

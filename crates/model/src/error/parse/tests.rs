@@ -53,6 +53,23 @@ fn refusals_are_told_apart_by_the_providers_own_fields() {
             json!({"error": {"message": "The server had an error", "type": "server_error", "param": null, "code": null}}),
             Class::Server,
         ),
+        // Servers without eyes.
+        (
+            400,
+            openai("", "Invalid content type. image_url is only supported by certain models."),
+            Class::ImagesUnsupported,
+        ),
+        (404, openrouter(404, "No endpoints found that support image input"), Class::ImagesUnsupported),
+        (
+            500,
+            llama(500, "server_error", "image input is not supported by this server"),
+            Class::ImagesUnsupported,
+        ),
+        (
+            500,
+            json!({"error": "failed to process inputs: this model is missing data required for image input"}),
+            Class::ImagesUnsupported,
+        ),
         // Anthropic.
         (401, anthropic("authentication_error", "invalid x-api-key"), Class::Auth),
         (403, anthropic("permission_error", "Your API key does not have permission"), Class::Auth),

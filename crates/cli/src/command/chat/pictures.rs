@@ -1,0 +1,37 @@
+//! Pictures that are shown with a message.
+
+use std::path::{Path, PathBuf};
+
+use hermes_agent::{Album, Saying};
+use hermes_types::BackendName;
+
+use crate::failure::{Failure, Kind};
+use crate::screen::one_line;
+
+/// Characters of a path that the model reads.
+const SHOWN: usize = 400;
+
+/// A message with pictures, and with a line about each: not every model sees.
+pub(super) async fn shown(
+    text: &str,
+    files: &[PathBuf],
+    album: &Album,
+    backend: BackendName,
+) -> Result<Saying, Failure> {
+    let line = |path: &Path| one_line(&path.to_string_lossy(), SHOWN);
+    let (mut lines, mut images) = (Vec::new(), Vec::new());
+    for file in files {
+        let refused = |why| Failure::new(Kind::Usage, format!("{} cannot be shown: {why}", file.display()));
+        let image = album.keep(file).await.map_err(refused)?;
+        // Only on this machine it is there under the same path.
+        let place = match (backend, std::path::absolute(file)) {
+            (BackendName::Local, Ok(path)) => format!(", at {}", line(&path)),
+            _ => String::new(),
+        };
+        let name = line(Path::new(file.file_name().unwrap_or_default()));
+        lines.push(format!("[file {name}: {} bytes, {}{place}]", image.size, image.kind.media_type()));
+        images.push(image);
+    }
+    let gap = if text.is_empty() || lines.is_empty() { "" } else { "\n\n" };
+    Ok(Saying { text: format!("{text}{gap}{}", lines.join("\n")), images })
+}
