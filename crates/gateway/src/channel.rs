@@ -74,6 +74,11 @@ pub trait Channel: Send + Sync + fmt::Debug {
     /// Tells whoever pressed a button or used a command something that only they see.
     fn whisper<'a>(&'a self, to: &'a Interaction, text: &'a str) -> Waiting<'a, ()>;
 
+    /// Takes back that a command was heard, where that is shown to whoever used it.
+    fn unhear<'a>(&'a self, _interaction: &'a Interaction) -> Waiting<'a, ()> {
+        Box::pin(async {})
+    }
+
     /// Fetches a file that came with a letter, if it is no larger than this, into one that is there. What that one holds where
     /// this fails is of no use.
     fn fetch<'a>(

@@ -267,6 +267,10 @@ impl Channel for Discord {
         Box::pin(self.account.whisper(to, text))
     }
 
+    fn unhear<'a>(&'a self, interaction: &'a Interaction) -> Waiting<'a, ()> {
+        Box::pin(self.account.unhear(interaction))
+    }
+
     fn fetch<'a>(
         &'a self,
         file: &'a Attachment,

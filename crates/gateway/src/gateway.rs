@@ -373,6 +373,10 @@ impl Shared {
         if self.strangers.take(&person, now()).is_ok() {
             self.audit.note("stranger", &json!({ "person": person, "room": letter.room.chat }));
         }
+        if let Some(interaction) = letter.interaction.clone() {
+            let channel = Arc::clone(&self.channel);
+            self.aside(async move { channel.unhear(&interaction).await });
+        }
         if behavior == Behavior::Pair
             && let Some(text) = self.people.greet(&letter.room, &letter.sender, now()).await?
         {

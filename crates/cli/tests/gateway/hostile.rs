@@ -316,3 +316,25 @@ async fn a_stranger_fills_no_disk() {
     assert!((1..5).contains(&strangers), "{audit}");
     hall.close().await;
 }
+
+#[tokio::test]
+async fn a_command_of_a_stranger_does_not_look_heard() {
+    let hall = Hall::with(Hall::echoing([]), "").await;
+    let ann = hall.ann;
+    let hall = hall.tell("DISCORD_ALLOWED_USERS", ann).open().await;
+    hall.wait("the commands are there", |server| {
+        server.look(|world| (world.commands.len() == 18).then_some(()))
+    })
+    .await;
+    hall.server.invoke(hall.bob, hall.channel, "status", json!([])).await.unwrap();
+    hall.wait("nothing is left of the answer", |server| {
+        server.look(|world| {
+            let called = world.interactions.values().find(|called| called.user == hall.bob)?;
+            let original = called.original.and_then(|id| world.messages.get(&id))?;
+            original.deleted.then_some(())
+        })
+    })
+    .await;
+    assert!(hall.told().is_empty() && hall.server.whispers(hall.bob).is_empty());
+    hall.close().await;
+}

@@ -295,11 +295,7 @@ impl Account {
     }
 
     pub(super) async fn whisper(&self, to: &Interaction, text: &str) {
-        let Some(me) = self.me() else {
-            tracing::warn!("nobody can be told anything on Discord before it is connected");
-            return;
-        };
-        let hook = format!("webhooks/{}/{}", me.application, utf8_percent_encode(&to.token, NON_TOKEN));
+        let Some(hook) = self.hook(to) else { return };
         let letters: Vec<char> = text.chars().collect();
         for part in letters.chunks(LONGEST) {
             let mut body = json!({
@@ -318,6 +314,27 @@ impl Account {
                 return;
             }
         }
+    }
+
+    /// Removes the line that says that an answer to a command is to come.
+    pub(super) async fn unhear(&self, interaction: &Interaction) {
+        let (Some(hook), Some(())) = (self.hook(interaction), lock(&self.waiting).take(&interaction.id))
+        else {
+            return;
+        };
+        let call = Call::new(Method::DELETE, format!("{hook}/messages/@original")).unsigned();
+        if let Err(fault) = self.rest.insist(&call).await {
+            tracing::debug!(why = fault.why(), "a command of a stranger on Discord still looks heard");
+        }
+    }
+
+    /// Where what only one person sees is sent.
+    fn hook(&self, interaction: &Interaction) -> Option<String> {
+        let Some(me) = self.me() else {
+            tracing::warn!("nobody can be told anything on Discord before it is connected");
+            return None;
+        };
+        Some(format!("webhooks/{}/{}", me.application, utf8_percent_encode(&interaction.token, NON_TOKEN)))
     }
 
     /// What a message says, without what only a new one has.
