@@ -267,8 +267,8 @@ impl Channel for Discord {
         Box::pin(self.account.whisper(to, text))
     }
 
-    fn unhear<'a>(&'a self, interaction: &'a Interaction) -> Waiting<'a, ()> {
-        Box::pin(self.account.unhear(interaction))
+    fn hear<'a>(&'a self, command: &'a Interaction) -> Waiting<'a, bool> {
+        Box::pin(self.account.hear(command))
     }
 
     fn fetch<'a>(

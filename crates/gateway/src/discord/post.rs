@@ -295,7 +295,11 @@ impl Account {
     }
 
     pub(super) async fn whisper(&self, to: &Interaction, text: &str) {
-        let Some(hook) = self.hook(to) else { return };
+        let Some(me) = self.me() else {
+            tracing::warn!("nobody can be told anything on Discord before it is connected");
+            return;
+        };
+        let hook = format!("webhooks/{}/{}", me.application, utf8_percent_encode(&to.token, NON_TOKEN));
         let letters: Vec<char> = text.chars().collect();
         for part in letters.chunks(LONGEST) {
             let mut body = json!({
@@ -314,27 +318,6 @@ impl Account {
                 return;
             }
         }
-    }
-
-    /// Removes the line that says that an answer to a command is to come.
-    pub(super) async fn unhear(&self, interaction: &Interaction) {
-        let (Some(hook), Some(())) = (self.hook(interaction), lock(&self.waiting).take(&interaction.id))
-        else {
-            return;
-        };
-        let call = Call::new(Method::DELETE, format!("{hook}/messages/@original")).unsigned();
-        if let Err(fault) = self.rest.insist(&call).await {
-            tracing::debug!(why = fault.why(), "a command of a stranger on Discord still looks heard");
-        }
-    }
-
-    /// Where what only one person sees is sent.
-    fn hook(&self, interaction: &Interaction) -> Option<String> {
-        let Some(me) = self.me() else {
-            tracing::warn!("nobody can be told anything on Discord before it is connected");
-            return None;
-        };
-        Some(format!("webhooks/{}/{}", me.application, utf8_percent_encode(&interaction.token, NON_TOKEN)))
     }
 
     /// What a message says, without what only a new one has.
@@ -382,7 +365,8 @@ async fn sizes(files: &[Enclosure]) -> Vec<u64> {
 }
 
 /// What may stand in an address as it is.
-const NON_TOKEN: &percent_encoding::AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+pub(super) const NON_TOKEN: &percent_encoding::AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 /// The last id before a message that was tried then, as an answer to that.
 fn earliest(tried: Option<SystemTime>, question: Option<u64>) -> u64 {

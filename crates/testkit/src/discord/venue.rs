@@ -107,8 +107,7 @@ impl Venue for Server {
     fn whispers(&self, person: Id) -> Vec<String> {
         let by = |world: &World, said: &Message| {
             let interaction = said.interaction.and_then(|id| world.interactions.get(&id));
-            let is_there = said.flags & EPHEMERAL != 0 && !said.deleted;
-            is_there && interaction.is_some_and(|interaction| interaction.user == person)
+            said.flags & EPHEMERAL != 0 && interaction.is_some_and(|interaction| interaction.user == person)
         };
         self.look(|world| {
             let said = world.messages.values().filter(|said| by(world, said));
