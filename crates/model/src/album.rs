@@ -80,10 +80,8 @@ impl Album {
         if size > LARGEST {
             return Err(Unkept::TooLarge(size));
         }
-        let image = Image { sha256: Digest::new(Sha256::digest(&bytes).into()), kind, size };
-        if self.touch(&image).is_err() {
-            self.write(&image, &bytes)?;
-        }
+        let image = Image { sha256: digest(&bytes), kind, size };
+        self.write(&image, &bytes)?;
         Ok(image)
     }
 
@@ -108,21 +106,13 @@ impl Album {
         self.folder.join(image.file_name())
     }
 
-    /// Opens the file of a picture, which counts as using it.
-    fn touch(&self, image: &Image) -> io::Result<File> {
-        let file = OpenOptions::new().read(true).write(true).open(self.path(image))?;
-        if file.metadata()?.len() != image.size {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        file.set_modified(SystemTime::now())?;
-        Ok(file)
-    }
-
-    /// The bytes of a picture; none if they are not kept any more.
+    /// The bytes of a picture, which counts as using it; none if they are not kept any more, or others are.
     fn read(&self, image: &Image) -> Option<Vec<u8>> {
+        let mut file = OpenOptions::new().read(true).write(true).open(self.path(image)).ok()?;
+        file.set_modified(SystemTime::now()).ok()?;
         let mut bytes = Vec::new();
-        self.touch(image).and_then(|mut file| file.read_to_end(&mut bytes)).ok()?;
-        Some(bytes)
+        (&mut file).take(image.size).read_to_end(&mut bytes).ok()?;
+        (digest(&bytes) == image.sha256).then_some(bytes)
     }
 
     /// Removes the pictures that nobody has used for a day. Files of others are left alone.
@@ -141,6 +131,10 @@ impl Album {
             }
         }
     }
+}
+
+fn digest(bytes: &[u8]) -> Digest {
+    Digest::new(Sha256::digest(bytes).into())
 }
 
 /// How a model is shown pictures.
@@ -238,6 +232,8 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&album.path(&image)), mode(&album.folder)), (0o600, 0o700));
         assert_eq!(album.read(&image).unwrap(), PNG);
+        fs::write(album.path(&image), PNG.to_ascii_uppercase()).unwrap();
+        assert_eq!(album.read(&image), None);
     }
 
     #[tokio::test]
