@@ -13,6 +13,7 @@ mod owner;
 mod places;
 mod questions;
 mod rules;
+mod secret;
 mod sent;
 mod stream;
 mod suite;
