@@ -9,6 +9,10 @@ use rustls::{CertificateError, ClientConfig, RootCertStore};
 /// What to do about a certificate of somebody who is not trusted.
 const TRUST: &str = "if that is so on purpose, as behind the proxy of a company, add its CA to the certificates of this machine, or name a file in SSL_CERT_FILE that has all CAs to trust";
 
+/// What a proxy means that asks who is there.
+pub const LOCKED: &str =
+    "the proxy wants a name and a password, or other ones: its address is http://name:password@host:port";
+
 /// How connections are made secret.
 pub fn client(roots: RootCertStore) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -33,16 +37,31 @@ pub fn roots() -> Result<RootCertStore, String> {
 
 /// What went wrong first, of all that went wrong because of it.
 pub fn why(error: &(dyn Error + 'static)) -> String {
+    match deepest(error) {
+        Ok(error) => in_words(error),
+        // There is no better sign of it: the error has no name.
+        Err(error) if error.to_string().ends_with("proxy authorization required") => LOCKED.to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Whether somebody answered who is not trusted.
+pub fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
+    matches!(deepest(error), Ok(rustls::Error::InvalidCertificate(_)))
+}
+
+/// What lies beneath an error: one of TLS, or another one.
+fn deepest<'a>(error: &'a (dyn Error + 'static)) -> Result<&'a rustls::Error, &'a (dyn Error + 'static)> {
     let mut deepest = error;
     loop {
         if let Some(error) = deepest.downcast_ref() {
-            return in_words(error);
+            return Ok(error);
         }
         // What an error of this kind holds is not its source.
         let held = deepest.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         match held.map(|held| held as &(dyn Error + 'static)).or_else(|| deepest.source()) {
             Some(beneath) => deepest = beneath,
-            None => return deepest.to_string(),
+            None => return Err(deepest),
         }
     }
 }

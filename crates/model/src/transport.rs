@@ -46,7 +46,7 @@ impl Transport {
             true => self.secure.get_or_init(|| self.build(tls::roots()?)),
             false => self.plain.get_or_init(|| self.build(RootCertStore::empty())),
         };
-        made.as_ref().map_err(|error| Fault::new(Class::Unreachable, error.clone()))
+        made.as_ref().map_err(|error| Fault::new(Class::Untrusted, error.clone()))
     }
 
     fn build(&self, roots: RootCertStore) -> Result<reqwest::Client, String> {
@@ -73,6 +73,7 @@ impl Transport {
 /// An error of the HTTP client, with what lies beneath it and without the address.
 pub(crate) fn fault(error: reqwest::Error) -> Fault {
     let class = match &error {
+        error if tls::is_untrusted(error) => Class::Untrusted,
         error if error.is_timeout() && !error.is_connect() => Class::Timeout,
         error if error.is_connect() => Class::Unreachable,
         error if error.is_builder() => Class::Format,
@@ -82,7 +83,7 @@ pub(crate) fn fault(error: reqwest::Error) -> Fault {
     let error = error.without_url();
     let why = tls::why(&error);
     let message = match class {
-        Class::Unreachable => format!("{host} cannot be reached: {why}"),
+        Class::Unreachable | Class::Untrusted => format!("{host} cannot be reached: {why}"),
         Class::Timeout => format!("{host} did not answer in time"),
         _ => format!("the connection to {host} was lost: {why}"),
     };

@@ -38,7 +38,9 @@ fn keeps_the_token(hall: &Hall) {
 #[tokio::test]
 async fn an_owner_names_a_certificate_and_all_is_secret() {
     let hall = Hall::echo().await;
-    let (front, _authority) = behind(&hall);
+    let (front, authority) = behind(&hall);
+    let model = Front::open(hall.model.address(), &authority, "model.invalid").unwrap();
+    hall.configure("model.base_url", &format!("https://{}/v1", model.address()));
     let mut hall = trusting(hall).open().await;
     let dm = hall.server.dm(hall.ann);
     hall.say(hall.ann, dm, "hello");
@@ -51,6 +53,7 @@ async fn an_owner_names_a_certificate_and_all_is_secret() {
     assert_eq!(hall.said(dm, 3).await, ["echo: hello", "echo: Honest", "echo: Abrupt"]);
     assert_eq!(hall.stop(), Some(0), "{}", hall.log());
     assert!(hall.server.look(|world| world.connections) <= *front.taken().borrow(), "not all was secret");
+    assert!(*model.taken().borrow() > 0, "the model was not asked in secret");
     keeps_the_token(&hall);
     hall.close().await;
 }
@@ -118,10 +121,12 @@ async fn a_handshake_without_an_answer_holds_nothing_up() {
     assert_eq!(hall.heard(dm), Vec::<String>::new());
     front.behave(Manner::Honest);
     hall.start().await;
-    hall.saw(dm, "the answer", |seen| seen.text == "echo: hello").await;
+    hall.saw(dm, "the answer", |seen| seen.text == "echo: begin\n\nhello").await;
     hall.say(hall.ann, dm, "once");
     hall.saw(dm, "the last answer", |seen| seen.text == "echo: once").await;
-    assert_eq!(hall.heard(dm), ["interrupted", "echo: hello", "echo: once"]);
+    let mut heard = hall.heard(dm);
+    heard.sort();
+    assert_eq!(heard, ["echo: begin\n\nhello", "echo: once", "interrupted", "stopped"]);
     // Nobody answers at the start, either.
     assert_eq!(hall.stop(), Some(0), "{}", hall.log());
     front.behave(Manner::Silent);

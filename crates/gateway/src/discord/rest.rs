@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::fs::File;
 
 use super::limits::{Limits, Notice, Route};
-use super::road::{LOCKED, Road};
+use super::road::{Road, barred};
 use super::settings::Settings;
 use crate::channel::Undelivered;
 
@@ -365,7 +365,7 @@ fn fault(status: u16, refusal: Refusal, after: Option<Duration>) -> Fault {
     match status {
         429 => Fault::Later { after, why: "Discord takes no more of this for now".to_owned() },
         500.. => Fault::Later { after, why: format!("Discord has trouble of its own (status {status})") },
-        407 => Fault::Later { after, why: LOCKED.to_owned() },
+        407 => Fault::Later { after, why: barred(tls::LOCKED) },
         401 => {
             Fault::Later { after: Some(NEW_TOKEN), why: "Discord does not take the bot's token".to_owned() }
         }

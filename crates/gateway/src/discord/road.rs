@@ -15,9 +15,6 @@ use tokio_rustls::TlsConnector;
 use super::proxy::Proxy;
 use super::settings::Settings;
 
-/// What the proxy says to whoever it does not let in.
-pub(super) const LOCKED: &str = "the proxy lets nobody in without a name and a password that it knows; write them into `discord.proxy`: http://name:password@host:port";
-
 /// Why there is no connection.
 pub(super) type Unreached = Box<dyn Error + Send + Sync>;
 
@@ -72,9 +69,12 @@ impl Road {
         let why = tls::why(error);
         match self.proxy {
             None => format!("Discord cannot be reached: {why}"),
-            // There is no better sign of it: the error has no name.
-            Some(_) if why.ends_with("proxy authorization required") => LOCKED.to_owned(),
-            Some(_) => format!("Discord cannot be reached through `discord.proxy`: {why}"),
+            Some(_) => barred(&why),
         }
     }
+}
+
+/// Why Discord was not reached through the proxy.
+pub(super) fn barred(why: &str) -> String {
+    format!("Discord cannot be reached through `discord.proxy`: {why}")
 }

@@ -5,5 +5,6 @@ mod aimock;
 mod fallback;
 mod replies;
 mod support;
+mod trust;
 mod vendors;
 mod window;
