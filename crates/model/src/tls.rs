@@ -31,7 +31,7 @@ pub fn roots() -> Result<RootCertStore, String> {
     match (roots.is_empty(), found.errors.first()) {
         (false, _) => Ok(roots),
         (true, Some(error)) => Err(format!("the certificates to trust cannot be read: {error}")),
-        (true, None) => Err("there are no certificates to trust; install ca-certificates".to_owned()),
+        (true, None) => Err("there are no certificates to trust; install ca-certificates, or name a file in SSL_CERT_FILE that has some as PEM".to_owned()),
     }
 }
 

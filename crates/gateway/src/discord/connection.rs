@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use hermes_agent::http::tls;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -187,7 +188,7 @@ impl Keeper<'_> {
                 if let Some(session) = &mut self.session {
                     session.url = None;
                 }
-                return End::Lost(self.account.rest.road.unreached(&*error));
+                return End::Lost(self.account.rest.road.unreached(&tls::why(&*error)));
             }
         };
         let end = self.listen(&mut socket).await;

@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::fs::File;
 
 use super::limits::{Limits, Notice, Route};
-use super::road::{Road, barred};
+use super::road::{Road, SLOW, barred};
 use super::settings::Settings;
 use crate::channel::Undelivered;
 
@@ -142,8 +142,11 @@ impl Rest {
 
     /// Why a request has no answer, without its address.
     pub(super) fn broken(&self, error: reqwest::Error) -> String {
-        let (is_connect, error) = (error.is_connect(), error.without_url());
-        if is_connect { self.road.unreached(&error) } else { tls::why(&error) }
+        match (error.is_connect(), error.is_timeout()) {
+            (true, true) => self.road.unreached(SLOW),
+            (true, false) => self.road.unreached(&tls::why(&error.without_url())),
+            (false, _) => tls::why(&error.without_url()),
+        }
     }
 
     /// Makes a request and reads its answer.

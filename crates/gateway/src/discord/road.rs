@@ -15,6 +15,9 @@ use tokio_rustls::TlsConnector;
 use super::proxy::Proxy;
 use super::settings::Settings;
 
+/// Why there is no connection if nothing else is known.
+pub(super) const SLOW: &str = "it takes too long";
+
 /// Why there is no connection.
 pub(super) type Unreached = Box<dyn Error + Send + Sync>;
 
@@ -65,11 +68,10 @@ impl Road {
     }
 
     /// Why Discord was not reached, and what to do about it.
-    pub(super) fn unreached(&self, error: &(dyn Error + 'static)) -> String {
-        let why = tls::why(error);
+    pub(super) fn unreached(&self, why: &str) -> String {
         match self.proxy {
             None => format!("Discord cannot be reached: {why}"),
-            Some(_) => barred(&why),
+            Some(_) => barred(why),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_websockets::{ClientBuilder, CloseCode, Limits, Message, WebSocketStream};
 
-use super::road::{Road, Stream, Unreached};
+use super::road::{Road, SLOW, Stream, Unreached};
 use hermes_agent::http::tls;
 
 /// The version of the API.
@@ -53,7 +53,7 @@ impl Socket {
     /// Connects to a gateway.
     pub(super) async fn connect(base: &str, road: &Road) -> Result<Self, Unreached> {
         let connected = tokio::time::timeout(CONNECTS, Self::reach(base, road)).await;
-        connected.unwrap_or_else(|_| Err("it takes too long".into()))
+        connected.unwrap_or_else(|_| Err(SLOW.into()))
     }
 
     async fn reach(base: &str, road: &Road) -> Result<Self, Unreached> {

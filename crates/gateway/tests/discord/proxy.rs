@@ -108,6 +108,14 @@ fn locked(mut client: TcpStream, _server: String) -> tokio::task::JoinHandle<()>
     })
 }
 
+/// HTTP that hears and says nothing.
+fn mute(client: TcpStream, _server: String) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
+        let _held = client;
+        std::future::pending().await
+    })
+}
+
 async fn goes_through(world: World, mut chosen: Settings, gate: Gate, proxy: String) {
     let (api_base, gateway_url) = (world.server.api_base(), world.server.gateway_url());
     chosen.api_base = Some(api_base.replace(&gate.server, NAME));
@@ -194,6 +202,15 @@ async fn a_proxy_that_wants_a_password_is_told_apart() {
         let why = fails(world, chosen).await;
         assert!(why.contains("a name and a password") && why.contains("discord.proxy"), "{why}");
     }
+}
+
+#[tokio::test]
+async fn a_proxy_that_never_answers_is_given_up() {
+    let (world, front, mut chosen) = behind(NAME).await;
+    let gate = Gate::open(front.address(), mute).await;
+    chosen.proxy = Some(Proxy::parse(&format!("http://{}", gate.address)).unwrap());
+    let why = fails(world, chosen).await;
+    assert_eq!(why, "Discord cannot be reached through `discord.proxy`: it takes too long");
 }
 
 /// Gives why there is no connection; requests fail for the same reason, and may be made later.

@@ -106,12 +106,10 @@ async fn who_never_answers_the_handshake_is_given_up() {
     let room = bed.room.to_string();
     let discord = std::sync::Arc::clone(&bed.discord);
     let sending = tokio::spawn(async move { discord.send(&room, &text("an answer"), "m1").await });
-    bed.until(|health| {
-        *health == Health::Down { why: "Discord cannot be reached: it takes too long".to_owned() }
-    })
-    .await;
+    let why = "Discord cannot be reached: it takes too long".to_owned();
+    bed.until(|health| *health == Health::Down { why: why.clone() }).await;
     let sent = within(sending).await.unwrap();
-    assert!(matches!(sent, Err(Undelivered::Later { .. })), "{sent:?}");
+    assert_eq!(sent, Err(Undelivered::Later { after: None, why }));
     front.behave(Manner::Honest);
     bed.until(|health| *health == Health::Up).await;
     assert_eq!(bed.server.look(|world| (world.identified, world.resumed)), (1, 1));
