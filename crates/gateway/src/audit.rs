@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hermes_types::text::is_hidden;
 use serde_json::{Value, json};
 
 use crate::clock::now;
@@ -37,7 +38,7 @@ impl Audit {
 fn plain(json: &str) -> String {
     let mut plain = String::with_capacity(json.len());
     for char in json.chars() {
-        if char.is_control() || is_unseen(char) {
+        if char.is_control() || is_hidden(char) {
             for unit in char.encode_utf16(&mut [0; 2]) {
                 plain.push_str(&format!("\\u{unit:04x}"));
             }
@@ -46,12 +47,6 @@ fn plain(json: &str) -> String {
         }
     }
     plain
-}
-
-fn is_unseen(char: char) -> bool {
-    matches!(char,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]
@@ -67,7 +62,7 @@ mod tests {
         Audit::open(&path).unwrap().note("call", &json!({ "what": said }));
         let text = std::fs::read_to_string(&path).unwrap();
         let line = text.strip_suffix('\n').unwrap();
-        assert!(!line.chars().any(|char| char.is_control() || is_unseen(char)), "{line:?}");
+        assert!(!line.chars().any(|char| char.is_control() || is_hidden(char)), "{line:?}");
         assert!(line.contains("ärger 文"), "{line}");
         let kept: Value = serde_json::from_str(line).unwrap();
         assert_eq!(kept["about"]["what"], said);

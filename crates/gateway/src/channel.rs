@@ -74,6 +74,12 @@ pub trait Channel: Send + Sync + fmt::Debug {
     /// Tells whoever pressed a button or used a command something that only they see.
     fn whisper<'a>(&'a self, to: &'a Interaction, text: &'a str) -> Waiting<'a, ()>;
 
+    /// Tells whoever used a command that it is heard. False where the platform told them already that it failed, so that nothing
+    /// may be done. One that was told before may be told again.
+    fn hear<'a>(&'a self, _command: &'a Interaction) -> Waiting<'a, bool> {
+        Box::pin(async { true })
+    }
+
     /// Fetches a file that came with a letter, if it is no larger than this, into one that is there. What that one holds where
     /// this fails is of no use.
     fn fetch<'a>(

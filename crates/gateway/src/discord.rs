@@ -259,6 +259,10 @@ impl Channel for Discord {
         Box::pin(self.account.whisper(to, text))
     }
 
+    fn hear<'a>(&'a self, command: &'a Interaction) -> Waiting<'a, bool> {
+        Box::pin(self.account.hear(command))
+    }
+
     fn fetch<'a>(
         &'a self,
         file: &'a Attachment,

@@ -70,7 +70,6 @@ pub struct Rules {
 #[derive(Debug)]
 pub struct Gateway {
     shared: Arc<Shared>,
-    limiter: Limiter,
 }
 
 /// What the sessions of a channel share.
@@ -95,6 +94,7 @@ pub(crate) struct Shared {
     audit: Audit,
     /// How often it is noted that a stranger came: nobody fills a disk who may not even talk.
     strangers: Limiter,
+    limiter: Limiter,
     sessions: Mutex<HashMap<SessionKey, mpsc::Sender<Item>>>,
     tasks: TaskTracker,
 }
@@ -127,10 +127,11 @@ impl Gateway {
             waived: Mutex::default(),
             audit,
             strangers: Limiter::new(STRANGERS),
+            limiter: Limiter::new(rules.pace),
             sessions: Mutex::default(),
             tasks: TaskTracker::new(),
         };
-        Self { shared: Arc::new(shared), limiter: Limiter::new(rules.pace) }
+        Self { shared: Arc::new(shared) }
     }
 
     /// Works until it is told to stop: goes on with what was left, then takes what comes. Tells how the channel is.
@@ -160,8 +161,8 @@ impl Gateway {
         };
         tidying.abort();
         // What does not end in time is gone on with by whoever comes next.
-        self.shared.sessions().clear();
         self.shared.tasks.close();
+        self.shared.sessions().clear();
         if tokio::time::timeout(DRAIN, self.shared.tasks.wait()).await.is_err() {
             tracing::warn!("something is still under way; it goes on with the next start");
         }
@@ -204,8 +205,17 @@ impl Gateway {
             let admit = || self.shared.people.admit(&letter.room, &letter.sender);
             match insist("nobody knows whether somebody is let in", admit).await {
                 Admission::In(tier) => {
-                    let item = self.shared.item(kept.id, letter, tier, kept.turn);
-                    self.shared.give(&kept.key, item).await;
+                    let mut item = self.shared.item(kept.id, letter, tier, kept.turn);
+                    let shared = Arc::clone(&self.shared);
+                    if item.letter.interaction.as_ref().is_none_or(|command| command.is_heard) {
+                        shared.give(&kept.key, item).await;
+                        continue;
+                    }
+                    self.shared.aside(async move {
+                        if shared.is_heard(kept.id, &kept.key, &mut item.letter).await {
+                            shared.give(&kept.key, item).await;
+                        }
+                    });
                 }
                 // Whoever is not let in any more is not answered.
                 Admission::Stranger(_) => self.shared.done(kept.id).await,
@@ -235,7 +245,16 @@ impl Gateway {
         let received = self.shared.keep(letters).await;
         for ((letter, tier, kept), received) in known.into_iter().zip(received) {
             match received {
-                Ok(Some(id)) => self.begin(id, *letter, tier).await,
+                Ok(Some(id)) if letter.interaction.is_some() => {
+                    let (shared, mut letter) = (Arc::clone(&self.shared), letter);
+                    self.shared.aside(async move {
+                        let key = shared.key(&letter);
+                        if shared.is_heard(id, &key, &mut letter).await {
+                            shared.begin(id, *letter, tier).await;
+                        }
+                    });
+                }
+                Ok(Some(id)) => self.shared.begin(id, *letter, tier).await,
                 Ok(None) => {}
                 // It never will be, and must not keep the others waiting.
                 Err(error @ hermes_store::Error::TooLarge { .. }) => {
@@ -247,45 +266,6 @@ impl Gateway {
                 }
             }
             kept.send(()).unwrap_or_default();
-        }
-    }
-
-    /// Has a letter answered that is kept and new.
-    async fn begin(&mut self, id: LetterId, letter: Letter, tier: Tier) {
-        let shared = &self.shared;
-        let key = shared.key(&letter);
-        let person = letter.room.platform.person(&letter.sender.id);
-        let what = json!({ "person": person, "session": key, "message": letter.message });
-        // What ends or answers something is heard from whoever says too much, too.
-        let taken = match Command::read(&letter) {
-            Some(Command::Stop(_) | Command::Approve { .. } | Command::Deny { .. }) => Ok(()),
-            _ => self.limiter.take(&person, letter.sent),
-        };
-        match taken {
-            Ok(()) => {
-                shared.audit.note("letter", &what);
-                shared.give(&key, shared.item(id, letter, tier, None)).await;
-            }
-            Err(wait) => {
-                let seconds = wait.left.as_secs() + 1;
-                let text = format!(
-                    "that is too much at once: neither this nor what follows is read; say it again in {seconds} seconds"
-                );
-                if wait.is_new {
-                    shared.audit.note("flood", &what);
-                    shared.refuse(id, &key, &letter, &text).await;
-                } else {
-                    shared.done(id).await;
-                }
-                // Each one shows that it was not read.
-                let channel = Arc::clone(&shared.channel);
-                shared.aside(async move {
-                    match &letter.interaction {
-                        Some(interaction) => channel.whisper(interaction, &text).await,
-                        None => channel.mark(&letter, Sign::Failed).await,
-                    }
-                });
-            }
         }
     }
 }
@@ -381,6 +361,60 @@ impl Shared {
         Ok(None)
     }
 
+    /// Has a letter answered that is kept and new.
+    async fn begin(self: &Arc<Self>, id: LetterId, letter: Letter, tier: Tier) {
+        let key = self.key(&letter);
+        let person = letter.room.platform.person(&letter.sender.id);
+        let what = json!({ "person": person, "session": key, "message": letter.message });
+        // What ends or answers something is heard from whoever says too much, too.
+        let taken = match Command::read(&letter) {
+            Some(Command::Stop(_) | Command::Approve { .. } | Command::Deny { .. }) => Ok(()),
+            _ => self.limiter.take(&person, letter.sent),
+        };
+        match taken {
+            Ok(()) => {
+                self.audit.note("letter", &what);
+                self.give(&key, self.item(id, letter, tier, None)).await;
+            }
+            Err(wait) => {
+                let seconds = wait.left.as_secs() + 1;
+                let text = format!(
+                    "that is too much at once: neither this nor what follows is read; say it again in {seconds} seconds"
+                );
+                if wait.is_new {
+                    self.audit.note("flood", &what);
+                    self.refuse(id, &key, &letter, &text).await;
+                } else {
+                    self.done(id).await;
+                }
+                // Each one shows that it was not read.
+                let channel = Arc::clone(&self.channel);
+                self.aside(async move {
+                    match &letter.interaction {
+                        Some(interaction) => channel.whisper(interaction, &text).await,
+                        None => channel.mark(&letter, Sign::Failed).await,
+                    }
+                });
+            }
+        }
+    }
+
+    /// Tells whoever used a command that it is heard, unless they know. False where they were told that it failed: then nothing is
+    /// done.
+    async fn is_heard(self: &Arc<Self>, id: LetterId, key: &SessionKey, letter: &mut Letter) -> bool {
+        let unheard = letter.interaction.as_mut().filter(|command| !command.is_heard);
+        let Some(command) = unheard else { return true };
+        if !self.channel.hear(command).await {
+            self.done(id).await;
+            return false;
+        }
+        command.is_heard = true;
+        if let Err(error) = self.store.readdress(id, key, json!(letter)).await {
+            tracing::warn!(%error, "it cannot be noted that a command was heard");
+        }
+        true
+    }
+
     /// The session that a letter is answered in.
     fn key(&self, letter: &Letter) -> SessionKey {
         self.key_in(&answer_room(letter), &letter.sender)
@@ -458,6 +492,10 @@ impl Shared {
             }
             let refused = {
                 let mut sessions = self.sessions();
+                // It is kept, and whoever comes next goes on with it.
+                if self.tasks.is_closed() {
+                    return;
+                }
                 // One whose task broke is begun anew.
                 if sessions.get(key).is_some_and(mpsc::Sender::is_closed) {
                     sessions.remove(key);

@@ -178,6 +178,9 @@ pub struct Interaction {
     pub id: String,
     /// Proves that we were asked.
     pub token: String,
+    /// Whether whoever used a command knows that it is heard.
+    #[serde(default)]
+    pub is_heard: bool,
 }
 
 /// A button under one of our messages that was pressed.

@@ -207,7 +207,7 @@ fn read(text: &str, around: &Surroundings<'_>, run: impl FnOnce(&mut walk::Walk<
     if text.len() > MAX_BYTES {
         walk.doubt(DoubtKind::TooMuch, "");
     } else {
-        if text.chars().any(crate::visible::is_hidden) {
+        if text.chars().any(hermes_types::text::is_hidden) {
             walk.doubt(DoubtKind::Hidden, "");
         }
         if text.contains(['\u{2044}', '\u{2215}', '\u{29f8}', '\u{ff0f}', '\u{2571}']) {

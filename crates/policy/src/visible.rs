@@ -1,5 +1,6 @@
 //! Making text safe to look at: nothing hidden, nothing reordered, nothing pushed out of sight.
 
+use hermes_types::text::is_hidden;
 use serde::{Deserialize, Serialize};
 
 /// Runs of blanks at least this long are shown by their number.
@@ -63,15 +64,6 @@ impl Shown {
             .map(|part| if part.dangerous { format!("»{}«", part.text) } else { part.text.clone() })
             .collect()
     }
-}
-
-/// Whether a character is not seen, or changes how its neighbors are seen.
-pub(crate) fn is_hidden(char: char) -> bool {
-    matches!(char,
-        '\u{0}'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}'..='\u{9f}'
-        | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180e}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Text with hidden characters written out and padding counted.

@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 
 use crate::error::{Error, Fault};
 use crate::presence::{Held, Presence};
-use crate::session::{self, SessionId};
+use crate::session::{self, Session, SessionId};
 use crate::store::Store;
 use crate::turn;
 
@@ -20,6 +20,9 @@ const BATCH: usize = 16;
 const PAGES: u32 = 512;
 /// Pages of the search index that are put in order in one transaction.
 const MERGE: i64 = 256;
+/// What is so of a session, called `s`, in which nothing happened since a moment and nothing is under way.
+const IDLE: &str = "s.ended IS NULL AND s.touched < ?1
+    AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = s.n AND turns.ended IS NULL)";
 
 /// What a prune did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,13 +57,24 @@ impl Store {
         .await
     }
 
-    /// Ends the sessions in which nothing happened since a moment and nothing is under way, so that they can be removed. Conversations
-    /// of chats have no other end, unless somebody goes on with them. Says how many there were.
-    pub async fn retire(&self, before: Timestamp, at: Timestamp) -> Result<usize, Error> {
+    /// The sessions in which nothing happened since a moment and nothing is under way, though they did not end. Conversations of
+    /// chats have no other end, unless somebody goes on with them.
+    pub async fn idle(&self, before: Timestamp) -> Result<Vec<Session>, Error> {
+        self.read(move |connection| session::that(connection, IDLE, params![before.seconds()])).await
+    }
+
+    /// Ends a session in which nothing happened since a moment and nothing is under way, so that it can be removed.
+    pub async fn retire(&self, id: &SessionId, before: Timestamp, at: Timestamp) -> Result<(), Error> {
+        let id = id.clone();
         self.write(move |transaction| {
-            let sql = "UPDATE sessions SET ended = ?2, end_reason = 'old' WHERE ended IS NULL AND touched < ?1
-                       AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.n AND turns.ended IS NULL)";
-            Ok(transaction.prepare_cached(sql)?.execute(params![before.seconds(), at.seconds()])?)
+            let sql =
+                format!("UPDATE sessions AS s SET ended = ?2, end_reason = 'old' WHERE {IDLE} AND s.id = ?3");
+            transaction.prepare_cached(&sql)?.execute(params![
+                before.seconds(),
+                at.seconds(),
+                id.as_str()
+            ])?;
+            Ok(())
         })
         .await
     }

@@ -395,6 +395,16 @@ fn read_session(row: &Row<'_>) -> rusqlite::Result<Session> {
     })
 }
 
+/// The sessions, called `s`, of which something is so.
+pub(crate) fn that(
+    connection: &Connection,
+    condition: &str,
+    values: &[&dyn ToSql],
+) -> Result<Vec<Session>, Fault> {
+    let mut statement = connection.prepare_cached(&format!("{SELECT} WHERE {condition}"))?;
+    Ok(statement.query_map(values, read_session)?.collect::<Result<_, _>>()?)
+}
+
 pub(crate) fn get(connection: &Connection, id: &SessionId) -> Result<Session, Fault> {
     let sql = format!("{SELECT} WHERE s.id = ?1");
     let found = connection.prepare_cached(&sql)?.query_row([id.as_str()], read_session).optional()?;

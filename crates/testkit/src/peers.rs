@@ -22,11 +22,9 @@ pub fn models() -> Option<Models> {
 }
 
 /// How a peer is reached. Without it a test cannot do what it is for: in CI that is a failure, elsewhere it is said loudly.
-#[expect(clippy::disallowed_methods, reason = "whoever starts the peers says so the same way")]
+#[expect(clippy::disallowed_methods, reason = "whoever starts the tests says whether all must be there")]
 pub fn access(name: &str) -> Option<Value> {
-    let told = std::env::var_os("HERMES_PEERS_DIR").map(PathBuf::from);
-    let directory = told.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"));
-    let found = find(&directory.join("peers.json"), name);
+    let found = optional(name);
     if found.is_none() {
         let missing =
             format!("MISSING PEER {name}: NOTHING WAS TESTED; get it with: cargo xtask peers up {name}");
@@ -38,8 +36,33 @@ pub fn access(name: &str) -> Option<Value> {
     found
 }
 
-fn find(report: &Path, name: &str) -> Option<Value> {
-    let report: Value = serde_json::from_slice(&std::fs::read(report).ok()?).ok()?;
-    let access = &report["peers"].as_array()?.iter().find(|peer| peer["name"] == name)?["access"];
-    Some(access.clone()).filter(|access| !access.is_null())
+/// The same for one that need not be there.
+pub fn optional(name: &str) -> Option<Value> {
+    Some(named("peers", name)?["access"].clone()).filter(|access| !access.is_null())
+}
+
+/// Where an engine listens.
+pub fn socket(name: &str) -> Option<PathBuf> {
+    access(name)?["socket"].as_str().map(PathBuf::from)
+}
+
+/// What is known about an image.
+pub fn image(name: &str) -> Option<Value> {
+    named("images", name)
+}
+
+/// The number of the ordinary user that some peers belong to.
+pub fn user() -> Option<u32> {
+    u32::try_from(report()?["user"]["uid"].as_u64()?).ok()
+}
+
+fn named(list: &str, name: &str) -> Option<Value> {
+    report()?[list].as_array()?.iter().find(|one| one["name"] == name).cloned()
+}
+
+#[expect(clippy::disallowed_methods, reason = "whoever starts the peers says so the same way")]
+fn report() -> Option<Value> {
+    let told = std::env::var_os("HERMES_PEERS_DIR").map(PathBuf::from);
+    let directory = told.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"));
+    serde_json::from_slice(&std::fs::read(directory.join("peers.json")).ok()?).ok()
 }

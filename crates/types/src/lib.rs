@@ -19,6 +19,7 @@ pub mod place;
 pub mod reach;
 pub mod secret;
 pub mod session;
+pub mod text;
 pub mod timestamp;
 pub mod volume;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use hermes_agent::Tool;
 use hermes_exec::Places;
-use serde_json::{Value, json};
+use hermes_testkit::peers;
+use serde_json::json;
 
 use crate::bed::{Bed, Kind, Session};
 
@@ -47,19 +48,9 @@ impl Ground {
 
     /// Containers of an image that `cargo xtask peers up` made.
     pub(crate) fn docker(image: &str) -> Self {
-        let path = peers().join("peers.json");
-        let text = fs::read(&path).unwrap_or_else(|error| {
-            panic!("{}: {error}; `cargo xtask peers up` starts the peers", path.display())
-        });
-        let peers: Value = serde_json::from_slice(&text).unwrap();
-        let named = |list: &str, name: &str| {
-            let list = peers[list].as_array().cloned().unwrap_or_default();
-            let found = list.into_iter().find(|one| one["name"] == name);
-            found.unwrap_or_else(|| panic!("there is no {name}: `cargo xtask peers up` starts it"))
-        };
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let socket = text(&named("peers", "docker")["access"]["socket"]).into();
-        Self::new(Kind::Docker { socket, image: text(&named("images", image)["reference"]) })
+        let socket = peers::socket("docker").unwrap();
+        let image = peers::image(image).unwrap();
+        Self::new(Kind::Docker { socket, image: image["reference"].as_str().unwrap().to_owned() })
     }
 
     fn new(kind: Kind) -> Self {
@@ -139,11 +130,4 @@ pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
         }
     };
     assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "not in time: {what}");
-}
-
-/// Where the peers keep what they have.
-#[expect(clippy::disallowed_methods, reason = "whoever starts the peers says so the same way")]
-fn peers() -> PathBuf {
-    let told = std::env::var_os("HERMES_PEERS_DIR").map(PathBuf::from);
-    told.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"))
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_gateway::limit::Pace;
-use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Reset, Rules, Showing};
+use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Platform, Reset, Rules, Showing};
 use hermes_store::Store;
 use hermes_types::Timestamp;
 use serde_json::{Map, Value};
@@ -122,7 +122,7 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     let reaper = house.reap()?;
     let pruning = config.sessions.auto_prune.then(|| {
         let kept = config.sessions.retention_days.saturating_mul(DAY.as_secs());
-        tokio::spawn(prune_daily(store.clone(), kept))
+        tokio::spawn(prune_daily(Arc::clone(&house), store.clone(), kept))
     });
     tracing::info!("serving chats; commands run on {}", house::backend(config));
     let mut unfit = None;
@@ -184,21 +184,40 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     }
 }
 
-/// Removes conversations that nobody went on with for so many seconds.
-async fn prune_daily(store: Store, kept: u64) {
+/// Removes conversations that nobody went on with for so many seconds, with their places.
+async fn prune_daily(house: Arc<ChatHouse>, store: Store, kept: u64) {
     loop {
         let now = now();
         let before = Timestamp::from_seconds(now.seconds().saturating_sub(kept));
-        let pruned = match store.retire(before, now).await {
-            Ok(_) => store.prune(before).await,
-            Err(error) => Err(error),
-        };
-        match pruned {
-            Ok(pruned) => tracing::info!(removed = pruned.sessions, "conversations of long ago are removed"),
+        match prune(&house, &store, before, now).await {
+            Ok(removed) => tracing::info!(removed, "conversations of long ago are removed"),
             Err(error) => tracing::warn!(%error, "conversations of long ago cannot be removed"),
         }
         tokio::time::sleep(DAY).await;
     }
+}
+
+async fn prune(
+    house: &ChatHouse,
+    store: &Store,
+    before: Timestamp,
+    now: Timestamp,
+) -> Result<usize, hermes_store::Error> {
+    for session in store.idle(before).await? {
+        // The place of a chat is its conversation's; others may be shared by several.
+        if Platform::from_word(&session.source).is_some()
+            && let Err(why) = house.close(&session.key).await
+        {
+            tracing::warn!(
+                session = session.id.as_str(),
+                why,
+                "the place of a conversation of long ago stays"
+            );
+            continue;
+        }
+        store.retire(&session.id, before, now).await?;
+    }
+    Ok(store.prune(before).await?.sessions)
 }
 
 /// When conversations that nobody went on with are over.

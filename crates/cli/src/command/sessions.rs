@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::Context;
 use crate::args::SessionsAction;
-use crate::ask::{Consent, confirm, now, owner};
+use crate::ask::{Consent, confirm, now};
 use crate::command::config::settings;
 use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone, age, one_line};
@@ -319,8 +319,7 @@ async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> R
         removed += store.remove(id).await.map_err(told)?;
         // The place of a chat is its conversation's; others may be shared by several.
         if goes_on && Platform::from_word(&session.source).is_some() {
-            store.end_grants(&session.key, &owner(), now()).await.map_err(told)?;
-            house::clear(context, settings(context)?, &session.key).await.map_err(|why| {
+            house::close(context, settings(context)?, store, &session.key).await.map_err(|why| {
                 Failure::new(Kind::Failed, format!("the place of {id} is still there: {why}"))
             })?;
         }

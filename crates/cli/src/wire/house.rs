@@ -17,6 +17,7 @@ use super::agent::{self, Stock, Visitor};
 use super::{Keep, Making, Session, engine, model};
 use crate::Context;
 use crate::args::PlaceArgs;
+use crate::ask::{now, owner};
 use crate::backends::{self, Usable};
 use crate::command::config::refuse_managed;
 use crate::command::gateway::anew;
@@ -159,6 +160,11 @@ impl ChatHouse {
         })
     }
 
+    /// As [`close`].
+    pub(crate) async fn close(&self, key: &SessionKey) -> Result<(), String> {
+        close(&self.context, &self.config, &self.store, key).await
+    }
+
     /// Why nobody could be answered now, if so. The model may come later.
     pub(crate) fn trouble(&self) -> Option<Failure> {
         model::mind(&self.context, &self.config, self.client.clone(), None).err()
@@ -291,8 +297,19 @@ async fn places_of(context: &Context, config: &Config, key: &SessionKey) -> Resu
     Ok(found.into_iter().filter(|place| place.record.session == key.as_str()).collect())
 }
 
+/// Ends what belongs to a conversation of a chat and outlives it: what was allowed in it, and its place.
+pub(crate) async fn close(
+    context: &Context,
+    config: &Config,
+    store: &Store,
+    key: &SessionKey,
+) -> Result<(), String> {
+    store.end_grants(key, &owner(), now()).await.map_err(|error| error.to_string())?;
+    clear(context, config, key).await
+}
+
 /// Ends them with all that is in them.
-pub(crate) async fn clear(context: &Context, config: &Config, key: &SessionKey) -> Result<(), String> {
+async fn clear(context: &Context, config: &Config, key: &SessionKey) -> Result<(), String> {
     for place in places_of(context, config, key).await? {
         place.remove().await.map_err(|error| error.to_string())?;
     }

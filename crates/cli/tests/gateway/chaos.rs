@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hermes_testkit::discord::Id;
+use hermes_testkit::venue::Venue;
+use rustix::process::{Signal, kill_process};
+use serde_json::json;
 
 use crate::hall::{Hall, until};
 
@@ -83,5 +86,41 @@ async fn nothing_is_lost_and_nothing_is_answered_twice_however_often_the_gateway
     let listed = hall.run(&["sandbox", "ls", "--json"]);
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
     assert_eq!(listed["places"], serde_json::json!([]));
+    hall.close().await;
+}
+
+/// Letters that nobody is done with.
+fn unanswered(hall: &Hall) -> usize {
+    let database = rusqlite::Connection::open(hall.path("home").join(hermes_store::FILE_NAME)).unwrap();
+    database.query_row("SELECT count(*) FROM inbox WHERE done IS NULL", [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn a_command_is_kept_before_its_person_is_told_and_not_done_if_they_were_told_it_failed() {
+    let mut hall = Hall::echo().await.open().await;
+    hall.wait("the commands are there", |server| {
+        server.look(|world| (world.commands.len() == 18).then_some(()))
+    })
+    .await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.stall();
+    hall.server.expect(10_062);
+    let text = json!([{"name": "text", "type": 3, "value": "hello"}]);
+    let killed = async {
+        hall.wait("somebody is being told", |server| (server.hanging() > 0).then_some(())).await;
+        assert_eq!(unanswered(&hall), 1);
+        kill_process(hall.pid(), Signal::KILL).unwrap();
+    };
+    let (called, ()) = tokio::join!(hall.server.invoke(hall.ann, dm, "queue", text.clone()), killed);
+    called.unwrap_err();
+    hall.kill();
+    hall.server.recover();
+    hall.server.expect(10_062);
+    hall.start().await;
+    until("it is not waited for any more", || unanswered(&hall) == 0);
+    assert!(hall.told().is_empty() && hall.heard(dm).is_empty());
+
+    hall.server.invoke(hall.ann, dm, "queue", text).await.unwrap();
+    hall.saw(dm, "the answer", |seen| seen.text == "echo: hello").await;
     hall.close().await;
 }

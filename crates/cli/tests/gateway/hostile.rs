@@ -316,3 +316,19 @@ async fn a_stranger_fills_no_disk() {
     assert!((1..5).contains(&strangers), "{audit}");
     hall.close().await;
 }
+
+#[tokio::test]
+async fn a_command_of_a_stranger_is_not_heard() {
+    let hall = Hall::with(Hall::echoing([]), "").await;
+    let ann = hall.ann;
+    let hall = hall.tell("DISCORD_ALLOWED_USERS", ann).open().await;
+    hall.wait("the commands are there", |server| {
+        server.look(|world| (world.commands.len() == 18).then_some(()))
+    })
+    .await;
+    hall.server.expect(10_062);
+    hall.server.invoke(hall.bob, hall.channel, "status", json!([])).await.unwrap_err();
+    hall.server.invoke(hall.ann, hall.channel, "status", json!([])).await.unwrap();
+    assert!(hall.told().is_empty() && hall.server.whispers(hall.bob).is_empty());
+    hall.close().await;
+}

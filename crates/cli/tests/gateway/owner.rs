@@ -189,3 +189,30 @@ async fn conversations_are_found_by_their_platform() {
     }
     hall.close().await;
 }
+
+/// How many places and how many conversations there are.
+fn left(hall: &Hall) -> (usize, usize) {
+    let count = |command: &str, what: &str| {
+        let shown: Value = serde_json::from_slice(&hall.run(&[command, "ls", "--json"]).stdout).unwrap();
+        shown[what].as_array().unwrap().len()
+    };
+    (count("sandbox", "places"), count("sessions", "sessions"))
+}
+
+#[tokio::test]
+async fn a_conversation_of_long_ago_is_removed_with_its_place() {
+    let steps = [runs("c1", "echo mine >~/note"), Step::text("kept")];
+    let mut hall = Hall::new(steps).await.tell("HERMES_SESSIONS_AUTO_PRUNE", true).open().await;
+    let dm = hall.server.dm(hall.ann);
+    hall.say(hall.ann, dm, "note it");
+    hall.said(dm, 1).await;
+    assert_eq!(left(&hall), (1, 1));
+    hall.stop();
+    let database = rusqlite::Connection::open(hall.path("home").join(hermes_store::FILE_NAME)).unwrap();
+    let aged = "UPDATE sessions SET started = started - 91 * 86400, touched = touched - 91 * 86400";
+    assert_eq!(database.execute(aged, []).unwrap(), 1);
+    drop(database);
+    hall.start().await;
+    until("both are gone", || left(&hall) == (0, 0));
+    hall.close().await;
+}

@@ -1,7 +1,7 @@
 //! Which engine is asked, what is told when it cannot be used, and what the real ones say of themselves.
 
 use std::fs::{self, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use hermes_testkit::peers;
 use serde_json::{Value, json};
 
 use crate::Run;
@@ -219,23 +220,9 @@ struct Peer {
 }
 
 /// The engine of this name, or nothing if it is not there and need not be.
-#[expect(clippy::disallowed_methods, reason = "where the peers are, and whether they must be")]
 fn peer(name: &str, kind: &'static str) -> Option<Peer> {
-    let directory = std::env::var_os("HERMES_PEERS_DIR")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"), PathBuf::from);
-    let text = fs::read_to_string(directory.join("peers.json")).unwrap_or_else(|_| "{}".to_owned());
-    let report: Value = serde_json::from_str(&text).unwrap();
-    let found = report["peers"].as_array().into_iter().flatten().find(|peer| peer["name"] == name);
-    let Some(socket) = found.and_then(|peer| peer["access"]["socket"].as_str()) else {
-        let missing =
-            format!("MISSING PEER {name}: NOTHING WAS TESTED; get it with: cargo xtask peers up {name}\n");
-        assert!(!std::env::var("CI").is_ok_and(|value| value == "true"), "{missing}");
-        // Not a printing macro: what those print in a test that passes is never seen.
-        io::stderr().write_all(missing.as_bytes()).unwrap();
-        return None;
-    };
-    let user = report["user"]["uid"].as_u64().and_then(|uid| u32::try_from(uid).ok());
-    Some(Peer { socket: socket.into(), kind, user: user.filter(|_| name == "podman-rootless") })
+    let user = peers::user().filter(|_| name == "podman-rootless");
+    Some(Peer { socket: peers::socket(name)?, kind, user })
 }
 
 impl Peer {

@@ -32,10 +32,11 @@ mod tool;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, chown, lchown};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::{fs, io};
 
+use hermes_testkit::peers;
 use serde_json::Value;
 
 /// A home of its own, and the command run in it with nothing else in its environment.
@@ -159,4 +160,9 @@ impl Run {
     fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
+}
+
+/// Where the engine with this name listens, which must be there.
+fn socket(name: &str) -> PathBuf {
+    peers::socket(name).unwrap()
 }

@@ -11,23 +11,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::{Home, ORDINARY, Run};
+use crate::{Home, ORDINARY, Run, socket};
 
 const IMAGE: &str = "localhost/hermes-test:bash";
 /// How long something may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Where the engine with this name listens.
-fn socket(name: &str) -> PathBuf {
-    #[expect(clippy::disallowed_methods, reason = "where the peers of the tests are")]
-    let chosen = std::env::var_os("HERMES_PEERS_DIR").map(PathBuf::from);
-    let dir = chosen.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"));
-    let text = fs::read_to_string(dir.join("peers.json"))
-        .unwrap_or_else(|error| panic!("no peers in {}: {error}; `cargo xtask peers up`", dir.display()));
-    let peers: Value = serde_json::from_str(&text).unwrap();
-    let peer = peers["peers"].as_array().unwrap().iter().find(|peer| peer["name"] == name).unwrap();
-    PathBuf::from(peer["access"]["socket"].as_str().unwrap())
-}
 
 /// Asks an engine and gives the whole answer.
 fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> Vec<u8> {

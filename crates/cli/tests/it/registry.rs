@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hermes_testkit::peers;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 /// The one who may enter a locked registry: "user" with the password "hunter2".
@@ -35,36 +36,13 @@ pub(crate) struct Engine {
 }
 
 /// The engines that are up. One that is missing fails in CI and is loud elsewhere.
-#[expect(clippy::disallowed_methods, reason = "where the peers are, and whether all must be there")]
 pub(crate) fn engines(names: &[&str]) -> Vec<Engine> {
-    let near = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
-    let folder = std::env::var_os("HERMES_PEERS_DIR").map_or_else(near, PathBuf::from);
-    let text = fs::read_to_string(folder.join("peers.json")).unwrap_or_else(|_| "{}".to_owned());
-    let report: Value = serde_json::from_str(&text).unwrap();
-    let named = |list: &str, name: &str| {
-        let all = report[list].as_array().cloned().unwrap_or_default();
-        all.into_iter().find(|one| one["name"] == name).unwrap_or_default()
+    let found = |name: &&str| {
+        let socket = peers::socket(name)?;
+        let busybox = peers::image("busybox").unwrap()["tarball"].as_str().unwrap().into();
+        Some(Engine { name: (*name).to_owned(), socket, busybox })
     };
-    let busybox = PathBuf::from(named("images", "busybox")["tarball"].as_str().unwrap_or_default());
-    let mut found = Vec::new();
-    for name in names {
-        match named("peers", name)["access"]["socket"].as_str() {
-            Some(socket) => found.push(Engine {
-                name: (*name).to_owned(),
-                socket: PathBuf::from(socket),
-                busybox: busybox.clone(),
-            }),
-            None if std::env::var("CI").is_ok_and(|value| value == "true") => {
-                panic!("peer {name} is missing")
-            }
-            None => {
-                let told =
-                    format!("MISSING PEER {name}: NOTHING WAS TESTED: try cargo xtask peers up {name}\n");
-                std::io::stderr().write_all(told.as_bytes()).unwrap();
-            }
-        }
-    }
-    found
+    names.iter().filter_map(found).collect()
 }
 
 impl Engine {

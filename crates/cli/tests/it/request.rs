@@ -1,14 +1,14 @@
 //! What is asked of an engine to make a container, on real ones.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{env, fs};
 
 use serde_json::{Value, json};
 
-use crate::{Home, Run};
+use crate::{Home, Run, socket};
 
 /// The engines: those that root talks to, and that of an ordinary user.
 const ENGINES: [&str; 3] = ["docker", "podman", ROOTLESS];
@@ -25,19 +25,6 @@ fn unenforced(engine: &str) -> Vec<String> {
 /// What is told of limits that somebody asked for, or that there usually are.
 fn warnings(limits: &[String]) -> String {
     limits.iter().map(|limit| format!("warning: {limit}\n")).collect()
-}
-
-/// The socket of an engine that was started for tests.
-#[expect(clippy::disallowed_methods, reason = "where the peers are is said by whoever starts the tests")]
-fn socket(engine: &str) -> PathBuf {
-    let usual = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
-    let peers = env::var_os("HERMES_PEERS_DIR").map_or_else(usual, PathBuf::from).join("peers.json");
-    let text = fs::read(&peers).unwrap_or_else(|error| {
-        panic!("{}: {error}; `cargo xtask peers up` starts engines", peers.display())
-    });
-    let peers: Value = serde_json::from_slice(&text).unwrap();
-    let found = peers["peers"].as_array().unwrap().iter().find(|peer| peer["name"] == engine).unwrap();
-    PathBuf::from(found["access"]["socket"].as_str().unwrap_or_else(|| panic!("{engine} is not up: {found}")))
 }
 
 /// A home whose places are containers of one engine. They end with it.

@@ -1,22 +1,16 @@
 //! A chat with a real model, the optional peer `smollm`.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use hermes_testkit::peers;
+use serde_json::json;
 
 use crate::desk::Desk;
 
 /// The address of the model, and its name; nothing if it is not up.
-#[expect(clippy::disallowed_methods, reason = "where the peers are is said by whoever starts the tests")]
 fn model() -> Option<(String, String)> {
-    let told = std::env::var_os("HERMES_PEERS_DIR").map(PathBuf::from);
-    let directory = told.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"));
-    let text = fs::read_to_string(directory.join("peers.json")).unwrap_or_else(|_| "{}".to_owned());
-    let report: Value = serde_json::from_str(&text).unwrap();
-    let peer = report["peers"].as_array().into_iter().flatten().find(|peer| peer["name"] == "smollm")?;
-    let text = |name: &str| peer["access"][name].as_str().map(str::to_owned);
+    let access = peers::optional("smollm")?;
+    let text = |name: &str| access[name].as_str().map(str::to_owned);
     Some((text("url")?, text("model")?))
 }
 

@@ -4,21 +4,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reqwest::Method;
+use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 use twilight_model::channel::message::MessageFlags;
-use twilight_model::http::interaction::{
-    InteractionResponse, InteractionResponseData, InteractionResponseType,
+use twilight_model::http::interaction::InteractionResponseType::{
+    self, ChannelMessageWithSource, DeferredChannelMessageWithSource, DeferredUpdateMessage,
 };
+use twilight_model::http::interaction::{InteractionResponse, InteractionResponseData};
 use twilight_model::id::Id;
 use twilight_model::id::marker::{ChannelMarker, GuildMarker};
 
 use super::backlog::{Backlog, Missed};
 use super::payload::{Deed, File, Interaction, Member, Message, User};
 use super::places::Known;
-use super::post::made_at;
+use super::post::{NON_TOKEN, made_at};
 use super::rest::{Call, Fault};
 use super::rules::{Mentioned, Place, PlaceKind, Said, Standing, Verdict, judge, listens};
 use super::{Account, Bookmark, command, lock};
@@ -31,6 +32,8 @@ use crate::letter::{
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest a person waits to see that a command was heard.
 const HEARD: Duration = Duration::from_millis(2500);
+/// Somebody was answered already.
+const ANSWERED: u64 = 40_060;
 /// What somebody is told who uses a command where the bot does not listen.
 const DEAF: &str = "I do not listen in this channel.";
 
@@ -42,8 +45,6 @@ pub(super) enum Event {
     /// A server, the last message of each of its channels, and those that may have threads.
     Told(Id<GuildMarker>, Vec<(Id<ChannelMarker>, u64)>, Vec<Id<ChannelMarker>>),
     Said(Box<Message>),
-    /// A command or a button, and whether the person was told that it was heard.
-    Called(Box<Interaction>, JoinHandle<Result<(), Fault>>),
 }
 
 /// Nobody takes letters any more.
@@ -84,63 +85,50 @@ pub(super) async fn work(
     }
 }
 
-/// Tells the person who pressed or called that it was heard.
-pub(super) async fn acknowledge(account: Arc<Account>, call: Answering) -> Result<(), Fault> {
-    let response = |kind, data| InteractionResponse { kind, data };
-    let hidden = |content| InteractionResponseData {
-        content,
-        flags: Some(MessageFlags::EPHEMERAL),
-        ..InteractionResponseData::default()
-    };
-    let later = InteractionResponseType::DeferredChannelMessageWithSource;
-    let at_once = InteractionResponseType::ChannelMessageWithSource;
-    let answer = match call.manner {
-        Manner::Command => response(later, Some(hidden(None))),
-        Manner::Button => response(InteractionResponseType::DeferredUpdateMessage, None),
-        Manner::Deaf => response(at_once, Some(hidden(Some(DEAF.to_owned())))),
-    };
-    let body = serde_json::to_value(&answer).map_err(|error| Fault::Wrong(error.to_string()))?;
-    let path = format!("interactions/{}/{}/callback", call.id, call.token);
-    if call.manner == Manner::Command {
-        lock(&account.waiting).put(call.id.clone(), ());
+/// Takes a command or a button. Whoever used it waits three seconds, whatever else is to be done.
+pub(super) async fn take_call(account: Arc<Account>, desk: mpsc::Sender<Arrival>, call: Interaction) {
+    let (Some(channel), Some(deed)) = (call.channel_id(), call.deed()) else { return };
+    let to = Answerable { id: call.id.to_string(), token: call.token.clone(), is_heard: false };
+    // A command is heard when it is kept. A press is all there is of it: it can be done again.
+    if let Deed::Pressed { .. } = deed
+        && !call.is_elsewhere()
+        && !account.answer(&to, DeferredUpdateMessage, None).await
+    {
+        return;
     }
-    let call = Call::new(Method::POST, path).with_body(body).unsigned();
-    let late = |_| Err(Fault::Unknown("Discord did not answer in time".to_owned()));
-    tokio::time::timeout(HEARD, account.rest.tell(&call)).await.unwrap_or_else(late)
-}
-
-/// Something that wants an answer at once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answering {
-    id: String,
-    token: String,
-    manner: Manner,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    Command,
-    Button,
-    Deaf,
-}
-
-impl Answering {
-    /// How something that was called or pressed is answered, if it is of a kind that the bot offers.
-    pub(super) fn new(account: &Account, call: &Interaction) -> Option<Self> {
-        // Somebody who has the bot for themselves can call it among others, where it neither hears nor speaks.
-        let is_ignored = |channel: &Known| !listens(&account.settings, &channel.place());
-        let deaf = call.is_elsewhere() || call.channel().is_some_and(is_ignored);
-        let manner = match call.deed()? {
-            _ if deaf => Manner::Deaf,
-            Deed::Called(_) => Manner::Command,
-            Deed::Pressed { .. } => Manner::Button,
-        };
-        Some(Self { id: call.id.to_string(), token: call.token.clone(), manner })
+    let place = match call.channel() {
+        Some(known) => known.place(),
+        None => account.place(channel, call.guild_id).await,
+    };
+    // Somebody who has the bot for themselves can call it among others, where it neither hears nor speaks.
+    if call.is_elsewhere() || !listens(&account.settings, &place) {
+        if let Deed::Called(_) = deed {
+            account.answer(&to, ChannelMessageWithSource, Some(DEAF)).await;
+        }
+        return;
     }
+    let Some(mut incoming) = incoming(&call, &place, to, deed) else { return };
+    let (room, sender) = match &mut incoming {
+        Incoming::Said(letter) => (&letter.room, &mut letter.sender),
+        Incoming::Pressed(press) => (&press.room, &mut press.sender),
+    };
+    if room.kind == RoomKind::Dm {
+        account.vouch(sender).await;
+    }
+    // Where nobody takes it any more, the platform tells them.
+    hand_in(&desk, incoming).await.ok();
+}
 
-    /// Whether it is for the gateway.
-    pub(super) fn is_heard(&self) -> bool {
-        self.manner != Manner::Deaf
+/// Hands something in until it is kept.
+async fn hand_in(desk: &mpsc::Sender<Arrival>, what: Incoming) -> Result<(), Closed> {
+    loop {
+        let (kept, is_kept) = oneshot::channel();
+        let arrival = Arrival { what: what.clone(), kept };
+        desk.send(arrival).await.map_err(|_| Closed)?;
+        match is_kept.await {
+            Ok(()) => return Ok(()),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
     }
 }
 
@@ -167,7 +155,6 @@ impl Clerk<'_> {
                 Ok(())
             }
             Event::Said(message) => self.listen(*message).await,
-            Event::Called(call, heard) => self.take_call(*call, heard).await,
         }
     }
 
@@ -236,67 +223,44 @@ impl Clerk<'_> {
         if let Some(roles) = roles {
             letter.sender.roles = roles;
         }
-        self.hand_in(Incoming::Said(letter)).await?;
+        // Meanwhile nothing else is heard, and the platform keeps what comes.
+        hand_in(&self.desk.arrivals, Incoming::Said(letter)).await?;
         account.reach(chat, number);
         Ok(())
-    }
-
-    /// A command or a button.
-    async fn take_call(
-        &mut self,
-        call: Interaction,
-        heard: JoinHandle<Result<(), Fault>>,
-    ) -> Result<(), Closed> {
-        // Where the platform tells the person that it failed, nothing may be done.
-        match heard.await {
-            Ok(Ok(()) | Err(Fault::Unknown(_))) => {}
-            Ok(Err(fault)) => {
-                tracing::warn!(why = fault.why(), "a command on Discord was told of too late");
-                return Ok(());
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a command on Discord could not be answered");
-                return Ok(());
-            }
-        }
-        let Some(channel) = call.channel_id() else { return Ok(()) };
-        let place = match call.channel() {
-            Some(known) => known.place(),
-            None => self.account.place(channel, call.guild_id).await,
-        };
-        let Some(mut incoming) = incoming(&call, &place) else { return Ok(()) };
-        if !listens(&self.account.settings, &place) {
-            let to = Answerable { id: call.id.to_string(), token: call.token };
-            self.account.whisper(&to, DEAF).await;
-            return Ok(());
-        }
-        match &mut incoming {
-            Incoming::Said(letter) if letter.room.kind == RoomKind::Dm => {
-                self.account.vouch(&mut letter.sender).await;
-            }
-            Incoming::Pressed(press) if press.room.kind == RoomKind::Dm => {
-                self.account.vouch(&mut press.sender).await;
-            }
-            Incoming::Said(_) | Incoming::Pressed(_) => {}
-        }
-        self.hand_in(incoming).await
-    }
-
-    /// Hands something in until it is kept. Meanwhile nothing else is heard, and the platform keeps what comes.
-    async fn hand_in(&mut self, what: Incoming) -> Result<(), Closed> {
-        loop {
-            let (kept, is_kept) = oneshot::channel();
-            let arrival = Arrival { what: what.clone(), kept };
-            self.desk.arrivals.send(arrival).await.map_err(|_| Closed)?;
-            match is_kept.await {
-                Ok(()) => return Ok(()),
-                Err(_) => tokio::time::sleep(PAUSE).await,
-            }
-        }
     }
 }
 
 impl Account {
+    /// Tells whoever used a command that it is heard, or was, unless Discord told them that it failed.
+    pub(super) async fn hear(&self, command: &Answerable) -> bool {
+        let is_heard = self.answer(command, DeferredChannelMessageWithSource, None).await;
+        if is_heard {
+            lock(&self.waiting).put(command.id.clone(), ());
+        }
+        is_heard
+    }
+
+    /// Answers whoever called or pressed, with words that only they see. False if Discord tells them that it failed.
+    async fn answer(&self, to: &Answerable, kind: InteractionResponseType, words: Option<&str>) -> bool {
+        let data = InteractionResponseData {
+            content: words.map(str::to_owned),
+            flags: Some(MessageFlags::EPHEMERAL),
+            ..InteractionResponseData::default()
+        };
+        let response = InteractionResponse { kind, data: (kind != DeferredUpdateMessage).then_some(data) };
+        let token = utf8_percent_encode(&to.token, NON_TOKEN);
+        let call = Call::post(format!("interactions/{}/{token}/callback", to.id), json!(response)).unsigned();
+        let late = |_| Err(Fault::Unknown("Discord did not answer in time".to_owned()));
+        match tokio::time::timeout(HEARD, self.rest.insist(&call)).await.unwrap_or_else(late) {
+            Ok(()) | Err(Fault::Unknown(_)) => true,
+            Err(fault) if fault.code() == Some(ANSWERED) => true,
+            Err(fault) => {
+                tracing::warn!(why = fault.why(), "a command on Discord was told of too late");
+                false
+            }
+        }
+    }
+
     /// What is known about a channel; the platform is asked if it must be.
     pub(super) async fn known(&self, channel: Id<ChannelMarker>) -> Option<Known> {
         if let Some(known) = lock(&self.places).get(channel) {
@@ -386,11 +350,10 @@ pub(super) fn sender(user: &User, member: Option<&Member>, is_hook: bool) -> Sen
 }
 
 /// What a command or a button is for the rest of the gateway.
-fn incoming(call: &Interaction, place: &Place) -> Option<Incoming> {
+fn incoming(call: &Interaction, place: &Place, interaction: Answerable, deed: Deed) -> Option<Incoming> {
     let room = place.room();
     let sender = sender(call.author()?, call.member.as_ref(), false);
-    let interaction = Answerable { id: call.id.to_string(), token: call.token.clone() };
-    Some(match call.deed()? {
+    Some(match deed {
         Deed::Called(text) => Incoming::Said(Box::new(Letter {
             room,
             sender,

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use twilight_model::gateway::{CloseCode, Intents, OpCode};
 
-use super::arrive::{self, Answering, Event, read};
+use super::arrive::{self, Event, read};
 use super::payload::{Interaction, Message, Ready};
 use super::places::Contents;
 use super::socket::{self, Heard, Socket};
@@ -329,12 +329,8 @@ impl Keeper<'_> {
                 return Some(Event::Said(message));
             }
             "INTERACTION_CREATE" => {
-                let call: Box<Interaction> = read("a command", body)?;
-                let answering = Answering::new(account, &call)?;
-                let is_heard = answering.is_heard();
-                // Whoever called waits three seconds, whatever else is to be done.
-                let heard = tokio::spawn(arrive::acknowledge(Arc::clone(account), answering));
-                return is_heard.then_some(Event::Called(call, heard));
+                let call: Interaction = read("a command", body)?;
+                tokio::spawn(arrive::take_call(Arc::clone(account), self.desk.arrivals.clone(), call));
             }
             _ => {}
         }

@@ -365,7 +365,8 @@ async fn sizes(files: &[Enclosure]) -> Vec<u64> {
 }
 
 /// What may stand in an address as it is.
-const NON_TOKEN: &percent_encoding::AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+pub(super) const NON_TOKEN: &percent_encoding::AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 /// The last id before a message that was tried then, as an answer to that.
 fn earliest(tried: Option<SystemTime>, question: Option<u64>) -> u64 {

@@ -1,14 +1,16 @@
 //! A bot that is connected, and whoever takes its letters.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_gateway::channel::{Arrival, Channel, Desk, Health, Incoming, Post, Unfit};
 use hermes_gateway::discord::{Discord, Past, Settings};
 use hermes_gateway::letter::{Letter, Press};
-use hermes_testkit::discord::{Id, Limits, Options, Server};
+use hermes_testkit::discord::{Id, Limits, Options, Reply, Server};
 use hermes_testkit::tls::{Authority, Front};
 use hermes_types::Secret;
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -126,6 +128,19 @@ impl Bed {
             Incoming::Said(letter) => *letter,
             Incoming::Pressed(press) => panic!("not a letter: {press:?}"),
         }
+    }
+
+    /// Has ann use a command. It is kept and heard as the gateway would do it.
+    pub(crate) async fn called(&mut self, name: &str, options: Value) -> (Letter, io::Result<Reply>) {
+        let (server, discord, arrivals) = (&self.server, &self.discord, &mut self.arrivals);
+        let heard = async {
+            let arrival = within(arrivals.recv()).await.unwrap();
+            let Incoming::Said(letter) = arrival.what else { panic!("not a letter: {:?}", arrival.what) };
+            arrival.kept.send(()).unwrap();
+            discord.hear(letter.interaction.as_ref().unwrap()).await;
+            *letter
+        };
+        tokio::join!(heard, server.invoke(self.ann, self.room, name, options))
     }
 
     pub(crate) async fn press(&mut self) -> Press {

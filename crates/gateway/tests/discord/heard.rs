@@ -120,11 +120,9 @@ async fn commands_are_registered_once_and_heard() {
     bed.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
 
     let options = json!([{"name": "text", "type": 3, "value": "after that"}]);
-    let (server, ann, room) = (&bed.server, bed.ann, bed.room);
-    let Reply { interaction, kind, data, message } =
-        server.invoke(ann, room, "queue", options).await.unwrap();
+    let (letter, reply) = bed.called("queue", options).await;
+    let Reply { interaction, kind, data, message } = reply.unwrap();
     assert_eq!((kind, &data["flags"]), (5, &json!(64)));
-    let letter = bed.letter().await;
     assert_eq!((letter.text.as_str(), letter.room.kind), ("/queue after that", RoomKind::Group));
     assert_eq!(letter.message, interaction.to_string());
     assert_eq!(letter.reply, ReplyPlace::Here);
@@ -252,8 +250,26 @@ async fn a_command_that_failed_for_its_person_is_not_done() {
     bed.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
     bed.server.trouble("POST /interactions/*/*/callback", 1, Trouble::Fail(404));
     bed.server.expect(10_062);
-    bed.server.invoke(bed.ann, bed.room, "stop", json!([])).await.unwrap_err();
-    bed.nothing().await;
+    let (letter, reply) = bed.called("stop", json!([])).await;
+    reply.unwrap_err();
+    bed.server.expect(10_062);
+    assert!(!bed.discord.hear(&letter.interaction.unwrap()).await);
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn a_command_that_was_heard_is_heard_again() {
+    let mut bed = Bed::new().await;
+    bed.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
+    bed.server.trouble("POST /interactions/*/*/callback", 1, Trouble::Vanish);
+    bed.server.expect(40_060);
+    let (letter, reply) = bed.called("status", json!([])).await;
+    let shown = reply.unwrap().message.unwrap();
+    let command = letter.interaction.unwrap();
+    bed.server.expect(40_060);
+    assert!(bed.discord.hear(&command).await);
+    bed.discord.whisper(&command, "well").await;
+    assert_eq!(bed.server.look(|world| world.messages.get(&shown).unwrap().content.clone()), "well");
     bed.end().await;
 }
 
@@ -279,11 +295,8 @@ async fn a_server_that_tells_the_least_is_understood() {
 
     let dm = bed.server.dm(bed.ann);
     bed.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
-    bed.server
-        .invoke(bed.ann, bed.room, "undo", json!([{"name": "turns", "type": 3, "value": "2"}]))
-        .await
-        .unwrap();
-    let letter = bed.letter().await;
+    let (letter, reply) = bed.called("undo", json!([{"name": "turns", "type": 3, "value": "2"}])).await;
+    reply.unwrap();
     assert_eq!((letter.text.as_str(), letter.room.chat), ("/undo 2", bed.room.to_string()));
 
     // It does not even say that it went on.

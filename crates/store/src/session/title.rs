@@ -1,5 +1,6 @@
 //! Titles: what people call their sessions.
 
+use hermes_types::text::is_hidden;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::Clash;
@@ -95,20 +96,12 @@ fn parts(title: &str) -> (&str, Option<u64>) {
 
 /// A title in one line, with nothing in it that is not seen or changes how the rest is seen.
 fn clean(text: &str) -> String {
-    let seen = |char: &char| !is_unseen(*char);
+    let seen = |char: &char| !(char.is_control() || is_hidden(*char));
     let spaced: String =
         text.chars().map(|char| if char.is_whitespace() { ' ' } else { char }).filter(seen).collect();
     let words: Vec<&str> = spaced.split(' ').filter(|word| !word.is_empty()).collect();
     let kept: String = words.join(" ").chars().take(LONGEST).collect();
     kept.trim_end().to_owned()
-}
-
-fn is_unseen(char: char) -> bool {
-    char.is_control()
-        || matches!(char,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180b}'..='\u{180e}'
-            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-            | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]

@@ -213,10 +213,16 @@ async fn what_nobody_went_on_with_is_ended_and_can_be_removed() {
     let (old, busy, young) = (begin(5).await, begin(5).await, begin(1_000).await);
     store.open_turn(&busy, vec![], vec![], at(5)).await.unwrap();
     assert_eq!(store.prunable(at(500)).await.unwrap(), []);
-    assert_eq!(store.retire(at(500), at(2_000)).await.unwrap(), 1);
+    let idle = async || -> Vec<_> {
+        store.idle(at(500)).await.unwrap().into_iter().map(|session| session.id).collect()
+    };
+    assert_eq!(idle().await, std::slice::from_ref(&old));
+    for id in [&old, &busy, &young] {
+        store.retire(id, at(500), at(2_000)).await.unwrap();
+    }
     assert_eq!(store.prunable(at(500)).await.unwrap(), [old]);
     assert_eq!(store.prune(at(500)).await.unwrap().sessions, 1);
-    assert_eq!(store.retire(at(500), at(2_000)).await.unwrap(), 0);
+    assert_eq!(idle().await, []);
     let mut left = ids(&store, &Reader::Owner, Listing::default()).await;
     left.sort();
     let mut expected = [busy, young];
