@@ -7,7 +7,11 @@ use std::sync::Arc;
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 
 /// What to do about a certificate of somebody who is not trusted.
-const TRUST: &str = "if that is so on purpose, as behind the proxy of a company, add its CA to the certificates of this machine, or name a file in SSL_CERT_FILE that has all CAs to trust";
+const TRUST: &str = "if that is so on purpose, as behind the proxy of a company, add its CA to the certificates of \
+    this machine, or name a file in SSL_CERT_FILE that has all CAs to trust";
+/// What is wrong where nobody can be trusted.
+const NOBODY: &str = "there are no certificates to trust; install ca-certificates, or name a file in SSL_CERT_FILE \
+    that has some as PEM";
 
 /// What a proxy means that asks who is there.
 pub const LOCKED: &str =
@@ -31,7 +35,7 @@ pub fn roots() -> Result<RootCertStore, String> {
     match (roots.is_empty(), found.errors.first()) {
         (false, _) => Ok(roots),
         (true, Some(error)) => Err(format!("the certificates to trust cannot be read: {error}")),
-        (true, None) => Err("there are no certificates to trust; install ca-certificates, or name a file in SSL_CERT_FILE that has some as PEM".to_owned()),
+        (true, None) => Err(NOBODY.to_owned()),
     }
 }
 
