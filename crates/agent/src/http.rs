@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use flate2::write::MultiGzDecoder;
 use hermes_exec::proxy::{self, Unreached};
+pub use hermes_model::tls;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Client, Response, Url, redirect};
 use rustls::{ClientConfig, RootCertStore};
@@ -165,13 +166,13 @@ impl Web {
 
     /// A client that knows no other addresses for the host than those that were checked.
     fn client(&self, url: &Url, host: &str, addresses: &[SocketAddr]) -> Result<Client, Fault> {
-        let tls = match url.scheme() {
-            "https" => self.tls.get_or_init(|| tls(roots()?)).clone(),
+        let config = match url.scheme() {
+            "https" => self.tls.get_or_init(|| tls::client(tls::roots()?)).clone(),
             // Reading the certificates takes longer than all the rest.
-            _ => tls(RootCertStore::empty()),
+            _ => tls::client(RootCertStore::empty()),
         };
         Client::builder()
-            .tls_backend_preconfigured(tls.map_err(Fault::Tls)?)
+            .tls_backend_preconfigured(config.map_err(Fault::Tls)?)
             .resolve_to_addrs(host, addresses)
             .redirect(redirect::Policy::none())
             .user_agent(concat!("hermes/", env!("CARGO_PKG_VERSION")))
@@ -250,32 +251,7 @@ fn header(headers: &HeaderMap, name: &str) -> String {
 /// What is wrong with a connection, without the address it was made for.
 fn connection(host: &str, error: reqwest::Error) -> Fault {
     let error = error.without_url();
-    let mut deepest: &dyn std::error::Error = &error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    Fault::Connection { host: host.to_owned(), why: deepest.to_string() }
-}
-
-/// How connections are made secret.
-pub fn tls(roots: RootCertStore) -> Result<ClientConfig, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
-}
-
-/// The certificates this machine trusts.
-pub fn roots() -> Result<RootCertStore, String> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(found.certs);
-    match roots.is_empty() {
-        false => Ok(roots),
-        true => Err("this machine has no certificates to trust; install ca-certificates".to_owned()),
-    }
+    Fault::Connection { host: host.to_owned(), why: tls::why(&error) }
 }
 
 /// Bytes up to a limit.

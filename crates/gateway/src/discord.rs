@@ -24,6 +24,7 @@ mod post;
 mod proxy;
 mod recent;
 mod rest;
+mod road;
 mod rules;
 mod settings;
 mod socket;
@@ -133,7 +134,7 @@ struct Me {
 impl Discord {
     /// The bot with this token. Nothing is asked or connected yet.
     pub fn new(settings: Settings, past: Past) -> Self {
-        let rest = Rest::new(settings.token.clone(), settings.api_base.as_deref(), settings.proxy.clone());
+        let rest = Rest::new(&settings);
         let bookmark = past.bookmark.as_deref().and_then(|text| serde_json::from_str(text).ok());
         let last = past.last.into_iter().filter_map(|(chat, message)| Some((message.parse().ok()?, chat)));
         let mut chats: Vec<(u64, String)> = last.collect();
@@ -185,15 +186,6 @@ impl Account {
     fn join(&self, thread: &str) {
         lock(&self.threads).put(thread.to_owned(), ());
     }
-}
-
-/// What went wrong first, of all that went wrong because of it.
-fn deepest(error: &dyn std::error::Error) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    deepest.to_string()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -160,12 +160,13 @@ impl Office {
         let mut doubtful = part.doubtful.is_some();
         let mut pause = PAUSE;
         loop {
+            let mut said = post.clone();
             if doubtful && replaced.is_none() {
                 match self.channel.find(&part.chat, &post, &mark).await {
                     Found::There(message) => return self.end(&part, &post, Delivery::Sent(message)).await,
                     Found::NotThere => {}
                     Found::Unclear if !post.text.ends_with(PERHAPS_TWICE) => {
-                        post.text = format!("{}\n{PERHAPS_TWICE}", post.text);
+                        said.text = format!("{}\n{PERHAPS_TWICE}", post.text);
                     }
                     Found::Unclear => {}
                 }
@@ -178,20 +179,20 @@ impl Office {
             }
             let sent = match &replaced {
                 Some(message) => {
-                    self.channel.edit(&part.chat, message, &post).await.map(|()| message.clone())
+                    self.channel.edit(&part.chat, message, &said).await.map(|()| message.clone())
                 }
-                None => self.channel.send(&part.chat, &post, &mark).await,
+                None => self.channel.send(&part.chat, &said, &mark).await,
             };
             match sent {
                 Ok(message) => {
                     if replaced.is_some() {
                         // Nothing waits for it, and it ends soon by itself.
                         let (channel, chat, said) =
-                            (Arc::clone(&self.channel), part.chat.clone(), post.clone());
+                            (Arc::clone(&self.channel), part.chat.clone(), said.clone());
                         let message = message.clone();
                         tokio::spawn(async move { channel.assure(&chat, &message, &said).await });
                     }
-                    return self.end(&part, &post, Delivery::Sent(message)).await;
+                    return self.end(&part, &said, Delivery::Sent(message)).await;
                 }
                 Err(Undelivered::Never(why)) if replaced.is_some() => {
                     tracing::info!(chat = part.chat, why, "a message cannot be changed and is sent anew");
@@ -204,13 +205,15 @@ impl Office {
                 }
                 Err(Undelivered::Unknown(why)) => {
                     tracing::warn!(chat = part.chat, why, "nobody knows whether a message arrived");
-                    doubtful = true;
+                    (doubtful, post) = (true, said);
                     tokio::time::sleep(pause).await;
                 }
                 Err(Undelivered::Later { after, why }) => {
                     tracing::info!(chat = part.chat, why, "a message is delivered later");
-                    doubtful = false;
-                    self.note(&part, Delivery::Later(why)).await;
+                    // A try before this one may have arrived all the same.
+                    if !doubtful {
+                        self.note(&part, Delivery::Later(why)).await;
+                    }
                     tokio::time::sleep(after.unwrap_or(pause)).await;
                 }
             }

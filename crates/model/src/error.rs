@@ -97,6 +97,8 @@ pub enum Class {
     Timeout,
     /// The server could not be reached.
     Unreachable,
+    /// Whoever answers cannot be trusted.
+    Untrusted,
     /// The connection was lost in the middle.
     Dropped,
     /// What came is not an answer.
@@ -145,6 +147,7 @@ impl Class {
             | Self::Unknown => true,
             Self::Auth
             | Self::Billing
+            | Self::Untrusted
             | Self::ContextOverflow
             | Self::PayloadTooLarge
             | Self::LongContextTier

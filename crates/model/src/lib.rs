@@ -32,6 +32,7 @@ pub mod reply;
 mod spoken;
 mod stream;
 mod think;
+pub mod tls;
 mod transport;
 pub mod window;
 mod wire;

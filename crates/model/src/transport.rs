@@ -1,13 +1,14 @@
 //! The HTTP client, made when it is first needed: a server on this machine needs no certificates, and reading those takes longer
 //! than all the rest of a start.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use reqwest::{NoProxy, Url, redirect};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::RootCertStore;
 
 use crate::error::{Class, Fault};
+use crate::tls;
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -42,22 +43,16 @@ impl Transport {
         let secure =
             url.scheme() == "https" || self.proxy.http.as_ref().is_some_and(|url| url.scheme() == "https");
         let made = match secure {
-            true => self.secure.get_or_init(|| self.build(roots()?)),
+            true => self.secure.get_or_init(|| self.build(tls::roots()?)),
             false => self.plain.get_or_init(|| self.build(RootCertStore::empty())),
         };
-        made.as_ref().map_err(|error| Fault::new(Class::Unreachable, error.clone()))
+        made.as_ref().map_err(|error| Fault::new(Class::Untrusted, error.clone()))
     }
 
     fn build(&self, roots: RootCertStore) -> Result<reqwest::Client, String> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
         // A key must not travel to another host, so no redirect is followed.
         let mut builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
+            .tls_backend_preconfigured(tls::client(roots)?)
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT)
             .pool_max_idle_per_host(IDLE)
@@ -75,21 +70,10 @@ impl Transport {
     }
 }
 
-/// The certificates this machine trusts.
-fn roots() -> Result<RootCertStore, String> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(found.certs);
-    match (roots.is_empty(), found.errors.first()) {
-        (false, _) => Ok(roots),
-        (true, Some(error)) => Err(format!("the certificates of this machine cannot be read: {error}")),
-        (true, None) => Err("this machine has no certificates; install ca-certificates".to_owned()),
-    }
-}
-
 /// An error of the HTTP client, with what lies beneath it and without the address.
 pub(crate) fn fault(error: reqwest::Error) -> Fault {
     let class = match &error {
+        error if tls::is_untrusted(error) => Class::Untrusted,
         error if error.is_timeout() && !error.is_connect() => Class::Timeout,
         error if error.is_connect() => Class::Unreachable,
         error if error.is_builder() => Class::Format,
@@ -97,14 +81,11 @@ pub(crate) fn fault(error: reqwest::Error) -> Fault {
     };
     let host = error.url().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
     let error = error.without_url();
-    let mut deepest: &dyn std::error::Error = &error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
+    let why = tls::why(&error);
     let message = match class {
-        Class::Unreachable => format!("{host} cannot be reached: {deepest}"),
+        Class::Unreachable | Class::Untrusted => format!("{host} cannot be reached: {why}"),
         Class::Timeout => format!("{host} did not answer in time"),
-        _ => format!("the connection to {host} was lost: {deepest}"),
+        _ => format!("the connection to {host} was lost: {why}"),
     };
     Fault::new(class, message)
 }

@@ -149,12 +149,17 @@ impl Server {
 
     /// The base of the HTTP API.
     pub fn api_base(&self) -> String {
-        format!("http://{}/api/v10", self.address)
+        self.look(|world| format!("{}/api/v10", world.base))
     }
 
     /// Where the gateway is.
     pub fn gateway_url(&self) -> String {
-        format!("ws://{}", self.address)
+        self.look(|world| world.base.replacen("http", "ws", 1))
+    }
+
+    /// Says from now on that it is somewhere else: at what stands before it.
+    pub fn move_to(&self, base: &str) {
+        self.shared.with(|world| base.clone_into(&mut world.base));
     }
 
     /// The token it accepts.

@@ -4,11 +4,13 @@
 //! which looks only at its own result still fails. That it is a good fake is shown by the vendors' own clients, which talk to it in
 //! `tests/`.
 //!
-//! Start with [`ScriptedModel`] and [`discord::Server`]; [`Venue`] is what all platforms have in common.
+//! Start with [`ScriptedModel`] and [`discord::Server`]; [`Venue`] is what all platforms have in common, and [`tls::Front`] stands before
+//! any of them.
 
 pub mod discord;
 pub mod model;
 pub mod peers;
+pub mod tls;
 pub mod venue;
 
 pub use model::{Answer, Received, Said, ScriptedModel, Step};

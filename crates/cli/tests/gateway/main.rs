@@ -14,6 +14,7 @@ mod pictures;
 mod places;
 mod questions;
 mod rules;
+mod secret;
 mod sent;
 mod stream;
 mod suite;

@@ -89,7 +89,7 @@ pub(super) async fn register(account: &Account) -> Result<(), Fault> {
     match account.settings.command_sync {
         CommandSync::Off => return Ok(()),
         CommandSync::Safe => {
-            let there: Vec<There> = account.rest.ask(&Call::get(&path)).await?;
+            let there: Vec<There> = account.rest.ask_patiently(&Call::get(&path)).await?;
             if is_registered(&there, sight) {
                 return Ok(());
             }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use hermes_agent::http::tls;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -14,7 +15,7 @@ use twilight_model::gateway::{CloseCode, Intents, OpCode};
 use super::arrive::{self, Event, read};
 use super::payload::{Interaction, Message, Ready};
 use super::places::Contents;
-use super::socket::{Heard, Socket};
+use super::socket::{self, Heard, Socket};
 use super::{Account, Bookmark, Me, lock, rest};
 use crate::channel::{Desk, Health, Unfit};
 
@@ -87,8 +88,8 @@ struct Session {
 
 /// Stays connected until it is told to stop.
 pub(super) async fn run(account: &Arc<Account>, desk: Desk, stop: CancellationToken) -> Result<(), Unfit> {
-    hermes_agent::http::roots()
-        .map_err(|why| Unfit { why, remedy: "install the package ca-certificates".to_owned() })?;
+    let remedy = "install the package ca-certificates, or name a file of certificates in SSL_CERT_FILE";
+    account.rest.road.tls().map_err(|why| Unfit { why, remedy: remedy.to_owned() })?;
     desk.health.send_replace(Health::Connecting);
     let (sender, events) = mpsc::channel(WAITING);
     let bookmark = account.bookmark.clone();
@@ -172,23 +173,22 @@ impl Keeper<'_> {
         }
         let start = settings.gateway_url.as_deref().unwrap_or(DISCORD);
         let url = self.session.as_ref().and_then(|session| session.url.as_deref());
+        // The token is never said in the open where it was to be said in secret.
+        let url = url.filter(|url| socket::is_secret(url) || !socket::is_secret(start));
         let stop = self.stop.clone();
         let connected = tokio::select! {
             biased;
             () = stop.cancelled() => return End::Stopped,
-            connected = Socket::connect(url.unwrap_or(start), settings.proxy.as_ref()) => connected,
+            connected = Socket::connect(url.unwrap_or(start), &self.account.rest.road) => connected,
         };
         let mut socket = match connected {
             Ok(socket) => socket,
-            Err(why) => {
+            Err(error) => {
                 // A session can be gone on with where all begin, too.
                 if let Some(session) = &mut self.session {
                     session.url = None;
                 }
-                return End::Lost(match &settings.proxy {
-                    Some(_) => format!("the proxy does not get through: {why}"),
-                    None => format!("Discord cannot be reached: {why}"),
-                });
+                return End::Lost(self.account.rest.road.unreached(&tls::why(&*error)));
             }
         };
         let end = self.listen(&mut socket).await;

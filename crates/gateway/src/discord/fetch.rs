@@ -39,9 +39,7 @@ impl Account {
         let url = Url::parse(source).map_err(|_| failed("its address is not one"))?;
         let host = url.host_str().unwrap_or_default();
         let is_discord = url.scheme() == "https" && url.port().is_none() && HOSTS.contains(&host);
-        let is_ours = self.settings.api_base.is_some()
-            && matches!(url.scheme(), "http" | "https")
-            && self.rest.host() == Some((host.to_owned(), url.port_or_known_default()));
+        let is_ours = self.settings.api_base.is_some() && self.rest.is_at(&url);
         match is_discord || is_ours {
             true => Ok(url),
             false => Err(failed("it is not kept by Discord")),
@@ -49,7 +47,7 @@ impl Account {
     }
 
     async fn stream(&self, url: Url, into: &Path, most: u64) -> Result<u64, Unfetched> {
-        let broke = |error: reqwest::Error| Unfetched::Failed(error.without_url().to_string());
+        let broke = |error: reqwest::Error| Unfetched::Failed(self.rest.broken(error));
         let unkept = |error: std::io::Error| Unfetched::Failed(format!("it cannot be kept: {error}"));
         let slow = |_| Unfetched::Failed("it comes too slowly".to_owned());
         let client = self.rest.client().map_err(Unfetched::Failed)?;
@@ -95,6 +93,7 @@ mod tests {
             ("https://cdn.discordapp.com@example.org/a.png", false, false),
             ("http://127.0.0.1:8080/files/a.png", false, true),
             ("http://127.0.0.1:8081/files/a.png", false, false),
+            ("https://127.0.0.1:8080/files/a.png", false, false),
             ("file:///etc/passwd", false, false),
             ("a.png", false, false),
         ];

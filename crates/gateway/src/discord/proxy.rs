@@ -1,21 +1,16 @@
-//! The way to the gateway through a proxy.
+//! A proxy that everything goes through.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 
 use http::Uri;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel as Connect};
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::Url;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tower_service::Service as _;
 
-use super::deepest;
-use hermes_agent::http::{roots, tls};
+use super::road::Unreached;
 use hermes_types::Secret;
 
 /// A proxy that everything goes through.
@@ -57,46 +52,31 @@ impl Proxy {
     }
 
     /// Connects to a server through the proxy.
-    pub(super) async fn connect(&self, server: &Uri) -> Result<TcpStream, String> {
+    pub(super) async fn connect(&self, server: &Uri) -> Result<TcpStream, Unreached> {
         let matcher = Matcher::builder().all(self.url.expose()).build();
         let way = matcher.intercept(server).ok_or("the address of the proxy is wrong")?;
         let proxy = Uri::builder()
             .scheme("http")
             .authority(way.uri().authority().map(http::uri::Authority::as_str).unwrap_or_default())
             .path_and_query("/")
-            .build()
-            .map_err(|error| error.to_string())?;
+            .build()?;
         let connected = if self.is_socks {
             let mut socks = SocksV5::new(proxy, HttpConnector::new());
             if let Some((user, password)) = way.raw_auth() {
                 socks = socks.with_auth(user.to_owned(), password.to_owned());
             }
-            poll_fn(|context| socks.poll_ready(context)).await.map_err(|error| error.to_string())?;
-            socks.call(server.clone()).await.map_err(|error| deepest(&error))?
+            poll_fn(|context| socks.poll_ready(context)).await?;
+            socks.call(server.clone()).await?
         } else {
             let mut connect = Connect::new(proxy, HttpConnector::new());
             if let Some(header) = way.basic_auth() {
                 connect = connect.with_auth(header.clone());
             }
-            poll_fn(|context| connect.poll_ready(context)).await.map_err(|error| error.to_string())?;
-            connect.call(server.clone()).await.map_err(|error| deepest(&error))?
+            poll_fn(|context| connect.poll_ready(context)).await?;
+            connect.call(server.clone()).await?
         };
         Ok(connected.into_inner())
     }
-}
-
-/// Both directions of a connection.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
-
-/// Makes a connection secret.
-pub(super) async fn secured(stream: TcpStream, server: &Uri) -> Result<impl Stream + 'static, String> {
-    let config = tls(roots()?)?;
-    let name = ServerName::try_from(server.host().unwrap_or_default().to_owned());
-    let name = name.map_err(|error| error.to_string())?;
-    let connector = TlsConnector::from(Arc::new(config));
-    connector.connect(name, stream).await.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -7,19 +7,20 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use hermes_agent::http::{roots, tls};
+use hermes_agent::http::tls;
 use hermes_types::Secret;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::multipart::{Form, Part};
 use reqwest::{Client, Method, Response, Url, redirect};
-use rustls::RootCertStore;
+use rustls::ClientConfig;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::fs::File;
 
 use super::limits::{Limits, Notice, Route};
-use super::proxy::Proxy;
+use super::road::{Road, SLOW, barred};
+use super::settings::Settings;
 use crate::channel::Undelivered;
 
 /// Where Discord's own API is.
@@ -49,7 +50,7 @@ const BYTES: &str = "application/octet-stream";
 pub(super) struct Rest {
     base: String,
     token: Secret,
-    proxy: Option<Proxy>,
+    pub(super) road: Road,
     client: OnceLock<Result<Client, String>>,
     limits: Mutex<Limits>,
 }
@@ -123,21 +124,29 @@ impl Call {
 }
 
 impl Rest {
-    pub(super) fn new(token: Secret, base: Option<&str>, proxy: Option<Proxy>) -> Self {
-        let base = base.unwrap_or(DISCORD).trim_end_matches('/').to_owned();
-        Self { base, token, proxy, client: OnceLock::new(), limits: Mutex::default() }
+    pub(super) fn new(settings: &Settings) -> Self {
+        let base = settings.api_base.as_deref().unwrap_or(DISCORD).trim_end_matches('/').to_owned();
+        let (token, road) = (settings.token.clone(), Road::new(settings));
+        Self { base, token, road, client: OnceLock::new(), limits: Mutex::default() }
     }
 
-    /// The host of the API, with its port.
-    pub(super) fn host(&self) -> Option<(String, Option<u16>)> {
-        let url = Url::parse(&self.base).ok()?;
-        Some((url.host_str()?.to_owned(), url.port_or_known_default()))
+    /// Whether an address is one of the server that the API is at.
+    pub(super) fn is_at(&self, url: &Url) -> bool {
+        Url::parse(&self.base).is_ok_and(|base| base.origin() == url.origin())
     }
 
     /// The client that everything goes through.
     pub(super) fn client(&self) -> Result<&Client, String> {
-        let build = || build(self.base.starts_with("https:"), self.proxy.as_ref());
-        self.client.get_or_init(build).as_ref().map_err(Clone::clone)
+        self.client.get_or_init(|| build(&self.road)).as_ref().map_err(Clone::clone)
+    }
+
+    /// Why a request has no answer, without its address.
+    pub(super) fn broken(&self, error: reqwest::Error) -> String {
+        match (error.is_connect(), error.is_timeout()) {
+            (true, true) => self.road.unreached(SLOW),
+            (true, false) => self.road.unreached(&tls::why(&error.without_url())),
+            (false, _) => tls::why(&error.without_url()),
+        }
     }
 
     /// Makes a request and reads its answer.
@@ -174,10 +183,10 @@ impl Rest {
         let route = Route::new(call.method.as_str(), &call.path);
         self.pass(&route).await?;
         let request = self.request(call).await?;
-        let mut response = request.send().await.map_err(unsent)?;
+        let mut response = request.send().await.map_err(|error| self.unsent(error))?;
         let status = response.status();
         let headers = notice(response.headers());
-        let body = read(&mut response).await;
+        let body = self.read(&mut response).await;
         if status.is_success() {
             self.learn(&route, &headers);
             return body;
@@ -194,6 +203,33 @@ impl Rest {
         };
         self.learn(&route, &notice);
         Err(fault(status.as_u16(), refusal, notice.retry_after))
+    }
+
+    /// Reads an answer. Where the answer is lost, what was asked for may be done.
+    async fn read(&self, response: &mut Response) -> Result<Vec<u8>, Fault> {
+        let mut body = Vec::new();
+        let lost = |error| Fault::Unknown(self.broken(error));
+        while let Some(chunk) = response.chunk().await.map_err(lost)? {
+            if body.len() + chunk.len() > LARGEST {
+                return Err(Fault::Unknown("Discord's answer is too large".to_owned()));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    /// What it means that a request has no answer.
+    fn unsent(&self, error: reqwest::Error) -> Fault {
+        if error.is_builder() {
+            return Fault::Wrong(self.broken(error));
+        }
+        if error.is_connect() {
+            return Fault::Later { after: None, why: self.broken(error) };
+        }
+        if error.is_timeout() {
+            return Fault::Unknown("Discord did not answer in time".to_owned());
+        }
+        Fault::Unknown(format!("the connection to Discord broke: {}", self.broken(error)))
     }
 
     fn learn(&self, route: &Route, notice: &Notice) {
@@ -312,50 +348,18 @@ pub(super) fn bare(token: &str) -> &str {
     token.strip_prefix("Bot ").unwrap_or(token).trim()
 }
 
-fn build(secure: bool, proxy: Option<&Proxy>) -> Result<Client, String> {
-    let roots = if secure { roots()? } else { RootCertStore::empty() };
+fn build(road: &Road) -> Result<Client, String> {
     let client = Client::builder()
-        .tls_backend_preconfigured(tls(roots)?)
+        .tls_backend_preconfigured(ClientConfig::clone(&*road.tls()?))
         .redirect(redirect::Policy::none())
         .connect_timeout(CONNECTS)
         .user_agent(concat!("DiscordBot (hermes, ", env!("CARGO_PKG_VERSION"), ")"))
         .no_proxy();
-    let client = match proxy {
+    let client = match &road.proxy {
         Some(proxy) => client.proxy(proxy.for_requests()?),
         None => client,
     };
     client.build().map_err(|error| error.to_string())
-}
-
-/// Reads an answer. Where the answer is lost, what was asked for may be done.
-async fn read(response: &mut Response) -> Result<Vec<u8>, Fault> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| Fault::Unknown(deepest(error)))? {
-        if body.len() + chunk.len() > LARGEST {
-            return Err(Fault::Unknown("Discord's answer is too large".to_owned()));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
-}
-
-/// What it means that a request has no answer.
-fn unsent(error: reqwest::Error) -> Fault {
-    if error.is_builder() {
-        return Fault::Wrong(deepest(error));
-    }
-    if error.is_connect() {
-        return Fault::Later { after: None, why: format!("Discord cannot be reached: {}", deepest(error)) };
-    }
-    if error.is_timeout() {
-        return Fault::Unknown("Discord did not answer in time".to_owned());
-    }
-    Fault::Unknown(format!("the connection to Discord broke: {}", deepest(error)))
-}
-
-/// What lies beneath an error, without the address.
-fn deepest(error: reqwest::Error) -> String {
-    super::deepest(&error.without_url())
 }
 
 /// What an answer means that is not a success.
@@ -364,6 +368,7 @@ fn fault(status: u16, refusal: Refusal, after: Option<Duration>) -> Fault {
     match status {
         429 => Fault::Later { after, why: "Discord takes no more of this for now".to_owned() },
         500.. => Fault::Later { after, why: format!("Discord has trouble of its own (status {status})") },
+        407 => Fault::Later { after, why: barred(tls::LOCKED) },
         401 => {
             Fault::Later { after: Some(NEW_TOKEN), why: "Discord does not take the bot's token".to_owned() }
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hermes_types::Secret;
+use rustls::RootCertStore;
 
 use super::proxy::Proxy;
 
@@ -17,6 +18,8 @@ pub struct Settings {
     pub gateway_url: Option<String>,
     /// What everything goes through.
     pub proxy: Option<Proxy>,
+    /// Whose certificates are trusted, if not those whom this machine trusts.
+    pub roots: Option<RootCertStore>,
     /// Whether the bot must be mentioned in channels of servers.
     pub require_mention: bool,
     /// Channels where it need not be.
@@ -63,6 +66,7 @@ impl Settings {
             api_base: None,
             gateway_url: None,
             proxy: None,
+            roots: None,
             require_mention: true,
             free_response_channels: Channels::default(),
             thread_require_mention: false,

@@ -6,12 +6,11 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use http::Uri;
 use reqwest::Url;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_websockets::{ClientBuilder, CloseCode, Limits, Message, WebSocketStream};
 
-use super::deepest;
-use super::proxy::{Proxy, Stream, secured};
+use super::road::{Road, SLOW, Stream, Unreached};
+use hermes_agent::http::tls;
 
 /// The version of the API.
 const VERSION: &str = "10";
@@ -52,33 +51,20 @@ pub(super) enum Heard {
 
 impl Socket {
     /// Connects to a gateway.
-    pub(super) async fn connect(base: &str, proxy: Option<&Proxy>) -> Result<Self, String> {
-        let connected = tokio::time::timeout(CONNECTS, Self::reach(base, proxy)).await;
-        connected.unwrap_or_else(|_| Err("it takes too long".to_owned()))
+    pub(super) async fn connect(base: &str, road: &Road) -> Result<Self, Unreached> {
+        let connected = tokio::time::timeout(CONNECTS, Self::reach(base, road)).await;
+        connected.unwrap_or_else(|_| Err(SLOW.into()))
     }
 
-    async fn reach(base: &str, proxy: Option<&Proxy>) -> Result<Self, String> {
+    async fn reach(base: &str, road: &Road) -> Result<Self, Unreached> {
         let url = address(base)?;
-        let is_secret = url.scheme() == "wss";
         let host = url.host_str().unwrap_or_default();
-        let port = url.port().unwrap_or(if is_secret { 443 } else { 80 });
-        let scheme = if is_secret { "https" } else { "http" };
-        let server: Uri = format!("{scheme}://{host}:{port}/").parse().map_err(|_| "its address is wrong")?;
-        let stream = match proxy {
-            Some(proxy) => proxy.connect(&server).await?,
-            None => {
-                let host = host.trim_start_matches('[').trim_end_matches(']');
-                TcpStream::connect((host, port)).await.map_err(|error| error.to_string())?
-            }
-        };
-        stream.set_nodelay(true).ok();
-        let stream: Box<dyn Stream> = match is_secret {
-            true => Box::new(secured(stream, &server).await?),
-            false => Box::new(stream),
-        };
-        let uri: Uri = url.as_str().parse().map_err(|_| "its address is wrong")?;
+        let (scheme, usual) = if url.scheme() == "wss" { ("https", 443) } else { ("http", 80) };
+        let server: Uri = format!("{scheme}://{host}:{}/", url.port().unwrap_or(usual)).parse()?;
+        let stream = road.connect(&server).await?;
+        let uri: Uri = url.as_str().parse()?;
         let builder = ClientBuilder::from_uri(uri).limits(Limits::default().max_payload_len(Some(LARGEST)));
-        let (stream, _) = builder.connect_on(stream).await.map_err(|error| deepest(&error))?;
+        let (stream, _) = builder.connect_on(stream).await?;
         Ok(Self { stream, beat: None, heard: true, sequence: None })
     }
 
@@ -111,7 +97,7 @@ impl Socket {
             let message = match message {
                 Some(Ok(message)) => message,
                 Some(Err(error)) => {
-                    return Heard::Gone(format!("the connection was lost: {}", deepest(&error)));
+                    return Heard::Gone(format!("the connection was lost: {}", tls::why(&error)));
                 }
                 None => return Heard::Gone("the connection was lost".to_owned()),
             };
@@ -137,7 +123,7 @@ impl Socket {
         let said = tokio::time::timeout(SAYS, self.stream.send(Message::text(what.to_string()))).await;
         match said {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(format!("the connection was lost: {}", deepest(&error))),
+            Ok(Err(error)) => Err(format!("the connection was lost: {}", tls::why(&error))),
             Err(_) => Err("Discord does not listen".to_owned()),
         }
     }
@@ -160,6 +146,11 @@ async fn tick(beat: Option<&mut Interval>) {
         Some(beat) => drop(beat.tick().await),
         None => std::future::pending().await,
     }
+}
+
+/// Whether what is said to a gateway at this address is secret.
+pub(super) fn is_secret(base: &str) -> bool {
+    address(base).is_ok_and(|url| url.scheme() == "wss")
 }
 
 /// The address of a gateway, with the words that it wants in it.

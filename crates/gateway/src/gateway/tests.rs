@@ -1,9 +1,11 @@
 //! What a gateway does whatever the channel.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hermes_agent::{Mind, Setup, Told};
+use hermes_store::Fate;
 
 use super::*;
 use crate::channel::{Found, Manners, Undelivered, Unfetched};
@@ -17,6 +19,11 @@ use crate::session::Progress;
 struct Wall {
     sent: watch::Sender<Vec<String>>,
     breaks: bool,
+    /// Why nothing is sent, as often as there is something here.
+    trouble: Mutex<VecDeque<Undelivered>>,
+    /// What comes of looking, as often as there is something here, and what was looked for.
+    found: Mutex<VecDeque<Found>>,
+    sought: Mutex<Vec<String>>,
 }
 
 impl Channel for Wall {
@@ -53,11 +60,14 @@ impl Channel for Wall {
         mark: &'a str,
     ) -> Waiting<'a, Result<String, Undelivered>> {
         self.sent.send_modify(|sent| sent.push(post.text.clone()));
-        Box::pin(async { Ok(mark.to_owned()) })
+        let trouble = self.trouble.lock().unwrap().pop_front();
+        Box::pin(async { trouble.map_or_else(|| Ok(mark.to_owned()), Err) })
     }
 
-    fn find<'a>(&'a self, _: &'a str, _: &'a Post, _: &'a str) -> Waiting<'a, Found> {
-        Box::pin(async { Found::Unclear })
+    fn find<'a>(&'a self, _: &'a str, post: &'a Post, _: &'a str) -> Waiting<'a, Found> {
+        self.sought.lock().unwrap().push(post.text.clone());
+        let found = self.found.lock().unwrap().pop_front();
+        Box::pin(async { found.unwrap_or(Found::Unclear) })
     }
 
     fn edit<'a>(&'a self, _: &'a str, _: &'a str, _: &'a Post) -> Waiting<'a, Result<(), Undelivered>> {
@@ -188,6 +198,30 @@ async fn a_channel_that_broke_does_not_end_as_if_all_were_well() {
     let (health, _watched) = watch::channel(Health::Connecting);
     let ended = gateway.run(health, CancellationToken::new()).await;
     assert!(ended.as_ref().is_err_and(|unfit| unfit.why.contains("broke")), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_doubt_is_not_forgotten_while_nothing_can_be_reached() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(home.path().join("hermes.db")).await.unwrap();
+    let away = || Undelivered::Later { after: None, why: "it is away".to_owned() };
+    let trouble = Mutex::new([Undelivered::Unknown("it broke".to_owned()), away(), away()].into());
+    let found = Mutex::new([Found::Unclear, Found::NotThere, Found::There("7".to_owned())].into());
+    let wall = Arc::new(Wall { trouble, found, ..Wall::default() });
+    let channel: Arc<dyn Channel> = Arc::clone(&wall) as Arc<dyn Channel>;
+    let post = Post { text: "hello".to_owned(), ..Post::default() };
+    let part = session::part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &post);
+    store.reply(Vec::new(), vec![part], now()).await.unwrap();
+    let stop = CancellationToken::new();
+    let office = tokio::spawn(Arc::new(Office::new(channel, store.clone())).run(stop.clone()));
+    while store.fate("m1").await.unwrap() != Some(Fate::Sent("7".to_owned())) {
+        tokio::time::sleep(LOOK).await;
+        assert!(wall.sent.borrow().len() < 4, "it was sent again and again");
+    }
+    assert_eq!(*wall.sent.borrow(), ["hello", "hello\n(this may have been sent before)", "hello"]);
+    assert_eq!(*wall.sought.lock().unwrap(), ["hello", "hello", "hello"]);
+    stop.cancel();
+    office.await.unwrap();
 }
 
 /// Keeps a letter that was answered long ago.

@@ -8,6 +8,7 @@ use hermes_gateway::channel::{Arrival, Channel, Desk, Health, Incoming, Post, Un
 use hermes_gateway::discord::{Discord, Past, Settings};
 use hermes_gateway::letter::{Letter, Press};
 use hermes_testkit::discord::{Id, Limits, Options, Reply, Server};
+use hermes_testkit::tls::{Authority, Front};
 use hermes_types::Secret;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
@@ -44,6 +45,16 @@ pub(crate) async fn world(options: Options) -> World {
     let guild = server.guild("house", &[ann]);
     let room = server.channel(guild, "general");
     World { server, ann, guild, room }
+}
+
+/// A server that is spoken to in secret, by an address or this name, and the settings for it.
+pub(crate) async fn behind(name: &str) -> (World, Front, Settings) {
+    let world = world(wide()).await;
+    let authority = Authority::new().unwrap();
+    let front = Front::open(world.server.address(), &authority, name).unwrap();
+    world.server.move_to(&format!("https://{}", front.address()));
+    let settings = Settings { roots: Some(authority.roots().unwrap()), ..settings(&world.server) };
+    (world, front, settings)
 }
 
 /// A server that takes as much as a test says.

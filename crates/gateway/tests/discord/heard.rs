@@ -191,6 +191,18 @@ async fn commands_are_left_alone_where_the_owner_says_so() {
 }
 
 #[tokio::test]
+async fn commands_are_registered_where_there_is_trouble_at_first() {
+    let world = world(wide()).await;
+    world.server.trouble("GET /applications/*/commands", 1, Trouble::Break);
+    world.server.trouble("GET /applications/*/commands", 1, Trouble::Fail(503));
+    world.server.trouble("PUT /applications/*/commands", 1, Trouble::Fail(503));
+    let settings = settings(&world.server);
+    let bed = Bed::start(world, settings, Past::default());
+    bed.server.wait_for(|world| (world.commands.len() == 18).then_some(())).await.unwrap();
+    bed.end().await;
+}
+
+#[tokio::test]
 async fn commands_in_ignored_channels_are_refused() {
     let world = world(wide()).await;
     let mut settings = settings(&world.server);

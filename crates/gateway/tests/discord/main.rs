@@ -13,3 +13,4 @@ mod missed;
 mod proxy;
 mod roles;
 mod said;
+mod secret;

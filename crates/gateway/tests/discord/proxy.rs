@@ -1,14 +1,16 @@
 //! Everything goes through the proxy, or nowhere.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use hermes_gateway::channel::{Channel, Health};
-use hermes_gateway::discord::{Past, Proxy};
+use hermes_gateway::channel::{Channel, Health, Undelivered};
+use hermes_gateway::discord::{Past, Proxy, Settings};
+use hermes_testkit::tls::Manner;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::bed::{Bed, World, settings, text, wide, world};
+use crate::bed::{Bed, World, behind, settings, text, wide, world};
 
 /// The name of the server, which only the proxy knows.
 const NAME: &str = "discord.invalid";
@@ -16,23 +18,29 @@ const NAME: &str = "discord.invalid";
 /// A proxy that knows one server, speaks HTTP or SOCKS, and counts.
 struct Gate {
     address: String,
+    server: String,
     count: Arc<AtomicU32>,
 }
 
 impl Gate {
-    async fn open(world: &World, serve: fn(TcpStream, String) -> tokio::task::JoinHandle<()>) -> Self {
+    async fn open(server: SocketAddr, serve: fn(TcpStream, String) -> tokio::task::JoinHandle<()>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let (count, server) = (Arc::new(AtomicU32::new(0)), world.server.address().to_string());
-        let counted = Arc::clone(&count);
+        let (count, server) = (Arc::new(AtomicU32::new(0)), server.to_string());
+        let (counted, known) = (Arc::clone(&count), server.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 counted.fetch_add(1, Ordering::SeqCst);
-                serve(client, server.clone());
+                serve(client, known.clone());
             }
         });
-        Self { address, count }
+        Self { address, server, count }
     }
+}
+
+/// Whether this is the server, by its name or its address.
+fn is_known(asked: &str, server: &str) -> bool {
+    asked == server || [format!("{NAME}:80"), format!("{NAME}:443")].contains(&asked.to_owned())
 }
 
 async fn until_blank(client: &mut TcpStream) -> String {
@@ -52,8 +60,8 @@ fn http(mut client: TcpStream, server: String) -> tokio::task::JoinHandle<()> {
         let mut remote = TcpStream::connect(&server).await.unwrap();
         match head.starts_with("CONNECT ") {
             true => {
-                let known = [format!("CONNECT {NAME}:80 "), format!("CONNECT {server} ")];
-                assert!(known.iter().any(|known| head.starts_with(known)), "{head}");
+                let asked = head.split(' ').nth(1).unwrap();
+                assert!(is_known(asked, &server), "{head}");
                 client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
             }
             false => {
@@ -84,17 +92,34 @@ fn socks(mut client: TcpStream, server: String) -> tokio::task::JoinHandle<()> {
             other => panic!("{other:?}"),
         };
         let asked = format!("{host}:{}", client.read_u16().await.unwrap());
-        assert!(asked == format!("{NAME}:80") || asked == server, "{asked}");
+        assert!(is_known(&asked, &server), "{asked}");
         let mut remote = TcpStream::connect(server).await.unwrap();
         client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
         copy_bidirectional(&mut client, &mut remote).await.ok();
     })
 }
 
-async fn goes_through(world: World, gate: Gate, proxy: String) {
-    let mut chosen = settings(&world.server);
-    chosen.api_base = Some(format!("http://{NAME}/api/v10"));
-    chosen.gateway_url = Some(format!("ws://{NAME}"));
+/// HTTP, for nobody.
+fn locked(mut client: TcpStream, _server: String) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
+        until_blank(&mut client).await;
+        let answer = "HTTP/1.1 407 Proxy Authentication Required\r\nproxy-authenticate: Basic\r\ncontent-length: 0\r\n\r\n";
+        client.write_all(answer.as_bytes()).await.unwrap();
+    })
+}
+
+/// HTTP that hears and says nothing.
+fn mute(client: TcpStream, _server: String) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
+        let _held = client;
+        std::future::pending().await
+    })
+}
+
+async fn goes_through(world: World, mut chosen: Settings, gate: Gate, proxy: String) {
+    let (api_base, gateway_url) = (world.server.api_base(), world.server.gateway_url());
+    chosen.api_base = Some(api_base.replace(&gate.server, NAME));
+    chosen.gateway_url = Some(gateway_url.replace(&gate.server, NAME));
     chosen.proxy = Some(Proxy::parse(&proxy).unwrap());
     // What it is told to go on with is an address that it could reach by itself, too.
     let again = chosen.clone();
@@ -125,26 +150,81 @@ async fn goes_through(world: World, gate: Gate, proxy: String) {
     let mut bed = Bed::start(world, again, Past::default());
     bed.until(|health| *health == Health::Up).await;
     bed.nothing().await;
-    let (through, taken) = (gate.count.load(Ordering::SeqCst), bed.server.look(|world| world.connections));
-    assert_eq!(through, taken, "something went around the proxy");
-    assert!(through >= 8, "{through}");
+    let taken = bed.server.look(|world| world.connections);
+    assert!(taken >= 8 && taken <= gate.count.load(Ordering::SeqCst), "something went around the proxy");
     bed.end().await;
 }
 
 #[tokio::test]
 async fn everything_goes_through_an_http_proxy() {
     let world = world(wide()).await;
-    let gate = Gate::open(&world, http).await;
-    let proxy = format!("http://me:hush@{}", gate.address);
-    goes_through(world, gate, proxy).await;
+    let gate = Gate::open(world.server.address(), http).await;
+    let (chosen, proxy) = (settings(&world.server), format!("http://me:hush@{}", gate.address));
+    goes_through(world, chosen, gate, proxy).await;
 }
 
 #[tokio::test]
 async fn everything_goes_through_a_socks_proxy() {
     let world = world(wide()).await;
-    let gate = Gate::open(&world, socks).await;
-    let proxy = format!("socks5://{}", gate.address);
-    goes_through(world, gate, proxy).await;
+    let gate = Gate::open(world.server.address(), socks).await;
+    let (chosen, proxy) = (settings(&world.server), format!("socks5://{}", gate.address));
+    goes_through(world, chosen, gate, proxy).await;
+}
+
+#[tokio::test]
+async fn what_goes_through_a_proxy_is_secret_to_it() {
+    for (serve, scheme) in [(http as fn(_, _) -> _, "http://me:hush@"), (socks, "socks5://")] {
+        let (world, front, chosen) = behind(NAME).await;
+        let gate = Gate::open(front.address(), serve).await;
+        let proxy = format!("{scheme}{}", gate.address);
+        goes_through(world, chosen, gate, proxy).await;
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_is_not_the_fault_of_the_proxy() {
+    let (world, front, mut chosen) = behind(NAME).await;
+    front.behave(Manner::Stranger);
+    let gate = Gate::open(front.address(), http).await;
+    chosen.proxy = Some(Proxy::parse(&format!("http://me:hush@{}", gate.address)).unwrap());
+    let why = fails(world, chosen).await;
+    assert!(why.contains("its certificate is from nobody this machine trusts"), "{why}");
+}
+
+#[tokio::test]
+async fn a_proxy_that_wants_a_password_is_told_apart() {
+    let open = world(wide()).await;
+    let open = (settings(&open.server), open);
+    let (world, front, chosen) = behind(NAME).await;
+    for (mut chosen, world) in [open, (chosen, world)] {
+        let gate = Gate::open(front.address(), locked).await;
+        chosen.proxy = Some(Proxy::parse(&format!("http://{}", gate.address)).unwrap());
+        let why = fails(world, chosen).await;
+        assert!(why.contains("a name and a password") && why.contains("discord.proxy"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_never_answers_is_given_up() {
+    let (world, front, mut chosen) = behind(NAME).await;
+    let gate = Gate::open(front.address(), mute).await;
+    chosen.proxy = Some(Proxy::parse(&format!("http://{}", gate.address)).unwrap());
+    let why = fails(world, chosen).await;
+    assert_eq!(why, "Discord cannot be reached through `discord.proxy`: it takes too long");
+}
+
+/// Gives why there is no connection; requests fail for the same reason, and may be made later.
+async fn fails(world: World, chosen: Settings) -> String {
+    let mut bed = Bed::start(world, chosen, Past::default());
+    let Health::Down { why } = bed.until(|health| matches!(health, Health::Down { .. })).await else {
+        panic!("not down")
+    };
+    let sent = bed.discord.send(&bed.room.to_string(), &text("an answer"), "m1").await;
+    assert_eq!(sent, Err(Undelivered::Later { after: None, why: why.clone() }));
+    assert_eq!(bed.server.look(|world| world.connections), 0);
+    assert!(!why.contains("hush"), "{why}");
+    bed.end().await;
+    why
 }
 
 #[tokio::test]
@@ -153,13 +233,6 @@ async fn where_the_proxy_does_not_get_through_nothing_goes_around_it() {
     let mut chosen = settings(&world.server);
     // Nobody listens there.
     chosen.proxy = Some(Proxy::parse("http://127.0.0.1:9").unwrap());
-    let mut bed = Bed::start(world, chosen, Past::default());
-    let Health::Down { why } = bed.until(|health| matches!(health, Health::Down { .. })).await else {
-        panic!("not down")
-    };
-    assert!(why.starts_with("the proxy does not get through"), "{why}");
-    let dm = bed.server.dm(bed.ann);
-    bed.discord.send(&dm.to_string(), &text("an answer"), "m1").await.unwrap_err();
-    assert_eq!(bed.server.look(|world| world.connections), 0);
-    bed.end().await;
+    let why = fails(world, chosen).await;
+    assert!(why.starts_with("Discord cannot be reached through `discord.proxy`: "), "{why}");
 }

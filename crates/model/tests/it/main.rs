@@ -6,5 +6,6 @@ mod fallback;
 mod pictures;
 mod replies;
 mod support;
+mod trust;
 mod vendors;
 mod window;
