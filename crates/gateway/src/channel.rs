@@ -56,6 +56,11 @@ pub trait Channel: Send + Sync + fmt::Debug {
     fn open_thread<'a>(&'a self, letter: &'a Letter, name: &'a str)
     -> Waiting<'a, Result<Room, Undelivered>>;
 
+    /// The chat where more is said after a message of ours in a chat.
+    fn after<'a>(&self, chat: &'a str, _message: &'a str) -> &'a str {
+        chat
+    }
+
     /// Notes that we take part in a thread from now on, where that changes what is heard there.
     fn joined(&self, _thread: &str) {}
 
@@ -137,6 +142,9 @@ pub struct Post {
     /// The mark of the part whose message it replaces. Where that was not sent, or is gone, it is a message of its own.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub replaces: Option<String>,
+    /// The mark of the part it goes on with. Where that began a thread, it is sent there.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub after: Option<String>,
 }
 
 /// A button under a message.

@@ -239,6 +239,11 @@ impl Channel for Discord {
         Box::pin(self.account.open_thread(letter, name))
     }
 
+    fn after<'a>(&self, chat: &'a str, message: &'a str) -> &'a str {
+        // A post of a forum has the id of its first message.
+        if self.account.takes_part(message) { message } else { chat }
+    }
+
     fn joined(&self, thread: &str) {
         self.account.join(thread);
     }

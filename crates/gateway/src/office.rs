@@ -157,16 +157,26 @@ impl Office {
             Some(mark) => self.sent_as(mark).await,
             None => None,
         };
+        let begun = match &post.after {
+            Some(mark) => self.sent_as(mark).await,
+            None => None,
+        };
+        let chat = begun.as_deref().map_or(part.chat.as_str(), |begun| self.channel.after(&part.chat, begun));
         let mut doubtful = part.doubtful.is_some();
         let mut pause = PAUSE;
         loop {
             let mut said = post.clone();
             if doubtful && replaced.is_none() {
-                match self.channel.find(&part.chat, &post, &mark).await {
+                match self.channel.find(chat, &post, &mark).await {
                     Found::There(message) => return self.end(&part, &post, Delivery::Sent(message)).await,
                     Found::NotThere => {}
                     Found::Unclear if !post.text.ends_with(PERHAPS_TWICE) => {
-                        said.text = format!("{}\n{PERHAPS_TWICE}", post.text);
+                        let (text, manners) =
+                            (format!("{}\n{PERHAPS_TWICE}", post.text), self.channel.manners());
+                        match manners.unit.length(&text) <= manners.longest {
+                            true => said.text = text,
+                            false => self.add(&part, &post, "twice", PERHAPS_TWICE).await,
+                        }
                     }
                     Found::Unclear => {}
                 }
@@ -178,38 +188,36 @@ impl Office {
                 continue;
             }
             let sent = match &replaced {
-                Some(message) => {
-                    self.channel.edit(&part.chat, message, &said).await.map(|()| message.clone())
-                }
-                None => self.channel.send(&part.chat, &said, &mark).await,
+                Some(message) => self.channel.edit(chat, message, &said).await.map(|()| message.clone()),
+                None => self.channel.send(chat, &said, &mark).await,
             };
             match sent {
                 Ok(message) => {
                     if replaced.is_some() {
                         // Nothing waits for it, and it ends soon by itself.
                         let (channel, chat, said) =
-                            (Arc::clone(&self.channel), part.chat.clone(), said.clone());
+                            (Arc::clone(&self.channel), chat.to_owned(), said.clone());
                         let message = message.clone();
                         tokio::spawn(async move { channel.assure(&chat, &message, &said).await });
                     }
                     return self.end(&part, &said, Delivery::Sent(message)).await;
                 }
                 Err(Undelivered::Never(why)) if replaced.is_some() => {
-                    tracing::info!(chat = part.chat, why, "a message cannot be changed and is sent anew");
+                    tracing::info!(chat, why, "a message cannot be changed and is sent anew");
                     replaced = None;
                     continue;
                 }
                 Err(Undelivered::Never(why)) => {
-                    tracing::warn!(chat = part.chat, why, "a message cannot be delivered");
+                    tracing::warn!(chat, why, "a message cannot be delivered");
                     return self.end(&part, &post, Delivery::Failed(why)).await;
                 }
                 Err(Undelivered::Unknown(why)) => {
-                    tracing::warn!(chat = part.chat, why, "nobody knows whether a message arrived");
+                    tracing::warn!(chat, why, "nobody knows whether a message arrived");
                     (doubtful, post) = (true, said);
                     tokio::time::sleep(pause).await;
                 }
                 Err(Undelivered::Later { after, why }) => {
-                    tracing::info!(chat = part.chat, why, "a message is delivered later");
+                    tracing::info!(chat, why, "a message is delivered later");
                     // A try before this one may have arrived all the same.
                     if !doubtful {
                         self.note(&part, Delivery::Later(why)).await;
@@ -229,6 +237,12 @@ impl Office {
                 self.tell_unsent(part, post, why).await;
             }
         }
+        if let Delivery::Sent(message) = &delivery
+            && self.channel.after(&part.chat, message) != part.chat
+            && let Err(error) = self.store.take_part(self.channel.platform().word(), message, now()).await
+        {
+            tracing::error!(%error, "it cannot be noted that a thread was begun");
+        }
         if self.note(part, delivery).await {
             post.files.iter().for_each(|file| depot::remove(&file.path));
         }
@@ -237,12 +251,17 @@ impl Office {
     /// Says once that files cannot be sent, where they should be.
     async fn tell_unsent(&self, part: &Outgoing, post: &Post, why: &str) {
         let names: Vec<&str> = post.files.iter().map(|file| file.name.as_str()).collect();
-        let text = format!("({} was not sent: {why})", names.join(", "));
-        let word = Post { text, reply_to: post.reply_to.clone(), ..Post::default() };
-        let mark = Some(format!("unsent-{:x}-{:x}", part.created.seconds(), part.id.number()));
+        self.add(part, post, "unsent", format!("({} was not sent: {why})", names.join(", "))).await;
+    }
+
+    /// Says something about a part in a message of its own, once.
+    async fn add(&self, part: &Outgoing, post: &Post, what: &str, text: impl Into<String>) {
+        let (reply_to, after) = (post.reply_to.clone(), post.after.clone());
+        let word = Post { text: text.into(), reply_to, after, ..Post::default() };
+        let mark = Some(format!("{what}-{:x}-{:x}", part.created.seconds(), part.id.number()));
         let word = session::part(&self.channel, &part.key, &part.chat, mark, &word);
         if let Err(error) = self.store.reply(Vec::new(), vec![word], now()).await {
-            tracing::error!(%error, "nobody can be told that a file was not sent");
+            tracing::error!(%error, what, "nobody can be told what became of a message");
         }
     }
 

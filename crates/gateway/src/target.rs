@@ -114,16 +114,16 @@ impl Address {
         Self { platform, chat: thread.unwrap_or(chat).to_owned() }
     }
 
-    /// Something to be sent there, in parts as the platform takes them. What has a mark is sent once.
-    pub fn parts(&self, text: &str, mark: Option<&str>) -> Vec<NewPart> {
+    /// Something to be sent there, in parts as the platform takes them. What has the same mark is sent once.
+    pub fn parts(&self, text: &str, mark: &str) -> Vec<NewPart> {
         let texts = split(text, &self.platform.manners());
         let part = |(number, text): (usize, String)| NewPart {
             platform: self.platform.word().to_owned(),
             chat: self.chat.clone(),
             // It belongs to no session.
             key: SessionKey::new(String::new()),
-            mark: mark.map(|mark| format!("{mark}:{number}")),
-            body: json!(Post { text, ..Post::default() }),
+            mark: Some(format!("{mark}:{number}")),
+            body: json!(Post { text, after: (number > 0).then(|| format!("{mark}:0")), ..Post::default() }),
         };
         texts.into_iter().enumerate().map(part).collect()
     }
@@ -195,10 +195,11 @@ mod tests {
 
     #[test]
     fn long_words_are_sent_in_parts_each_once() {
-        let parts = discord("42").parts(&"word ".repeat(900), Some("m"));
+        let parts = discord("42").parts(&"word ".repeat(900), "m");
         let marks: Vec<_> = parts.iter().map(|part| part.mark.clone().unwrap()).collect();
         assert_eq!(marks, ["m:0", "m:1", "m:2"]);
         assert!(parts.iter().all(|part| part.chat == "42" && part.platform == "discord"));
-        assert_eq!(discord("42").parts("hello", None)[0].mark, None);
+        let after: Vec<_> = parts.iter().map(|part| part.body["after"].clone()).collect();
+        assert_eq!(after, [json!(null), json!("m:0"), json!("m:0")]);
     }
 }

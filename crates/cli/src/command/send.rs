@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Context;
 use crate::args::SendArgs;
-use crate::ask::now;
+use crate::ask::{now, random};
 use crate::command::config::settings;
 use crate::command::gateway;
 use crate::config::keys::Config;
@@ -34,7 +34,9 @@ pub(crate) fn run(args: SendArgs, context: &Context) -> Result<ExitCode, Failure
         let homes = chat::homes(config, Some(&store)).await?;
         let chats = chats(args.to.as_ref(), &homes)?;
         served(context, config, &chats)?;
-        let parts: Vec<_> = chats.iter().flat_map(|address| address.parts(&text, None)).collect();
+        let random = u128::from_ne_bytes(random()?);
+        let mark = |address: &Address| format!("send:{random:x}:{}", address.chat);
+        let parts: Vec<_> = chats.iter().flat_map(|address| address.parts(&text, &mark(address))).collect();
         let queued = parts.len();
         store.reply(Vec::new(), parts, now()).await.map_err(wire::store::told)?;
         store.close().await;

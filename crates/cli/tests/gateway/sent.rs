@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::process::Stdio;
 
+use hermes_testkit::discord::Trouble;
 use serde_json::{Value, json};
 
-use crate::hall::Hall;
+use crate::hall::{Hall, until};
 
 fn sent(hall: &Hall, args: &[&str]) -> (Option<i32>, String) {
     let run = hall.run(&[&["send"], args].concat());
@@ -40,6 +41,35 @@ async fn a_message_goes_to_the_home_channel_at_once_or_when_the_gateway_starts()
     hall.start().await;
     assert_eq!(hall.said(ann, 3).await[2], "Report\n\nlater");
     assert_eq!(hall.said(bob, 2).await[1], "for bob");
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn a_long_message_to_a_forum_is_one_post() {
+    let hall = Hall::echo().await;
+    let guild = hall.server.look(|world| world.channels[&hall.channel].guild.unwrap());
+    let forum = hall.server.forum(guild, "reports");
+    let mut hall = hall.tell("DISCORD_HOME_CHANNEL", forum).open().await;
+    let long = "word ".repeat(900);
+    let (code, told) = sent(&hall, &[&format!("# Report\n{long}")]);
+    assert_eq!(code, Some(0), "{told}");
+    let posts = |hall: &Hall| -> Vec<_> {
+        hall.server.look(|world| world.threads_of(forum).iter().map(|post| post.id).collect())
+    };
+    until("there is a post", || !posts(&hall).is_empty());
+    let post = posts(&hall)[0];
+    assert_eq!(hall.said(post, 3).await.len(), 3);
+
+    // What is left of it after a restart goes there, too.
+    hall.server.trouble("POST /channels/*/messages", 100, Trouble::Fail(503));
+    sent(&hall, &[&format!("# Another\n{long}")]);
+    until("there is a second post", || posts(&hall).len() == 2);
+    hall.kill();
+    hall.server.clear_troubles();
+    hall.start().await;
+    let second = posts(&hall).into_iter().find(|id| *id != post).unwrap();
+    assert_eq!(hall.said(second, 3).await.len(), 3);
+    assert_eq!(posts(&hall).len(), 2);
     hall.close().await;
 }
 

@@ -134,11 +134,12 @@ impl Account {
         // An answer is later than its question, whatever the clocks say.
         let question: Option<u64> = post.reply_to.as_ref().and_then(|id| id.parse().ok());
         let after = earliest(tried, question);
-        if self.is_forum(channel) {
+        if self.known(channel).await.is_some_and(|known| known.is_forum()) {
             // A post may be archived by now.
             let like = self.posts_like(channel, post, after).await.unwrap_or_default();
             return match like.into_iter().find(|thread| !others.contains(thread)) {
                 Some(thread) => {
+                    self.join(&thread);
                     self.heard(&nonce, &thread);
                     Found::There(thread)
                 }

@@ -224,6 +224,26 @@ async fn a_doubt_is_not_forgotten_while_nothing_can_be_reached() {
     office.await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_doubt_that_has_no_room_in_a_message_is_a_message_of_its_own() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(home.path().join("hermes.db")).await.unwrap();
+    let trouble = Mutex::new([Undelivered::Unknown("it broke".to_owned())].into());
+    let wall = Arc::new(Wall { trouble, ..Wall::default() });
+    let channel: Arc<dyn Channel> = Arc::clone(&wall) as Arc<dyn Channel>;
+    let long = "a".repeat(channel.manners().longest);
+    let post = Post { text: long.clone(), ..Post::default() };
+    let part = session::part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &post);
+    store.reply(Vec::new(), vec![part], now()).await.unwrap();
+    let stop = CancellationToken::new();
+    let office = tokio::spawn(Arc::new(Office::new(channel, store.clone())).run(stop.clone()));
+    let mut sent = wall.sent.subscribe();
+    let said = sent.wait_for(|sent| sent.len() == 3).await.unwrap().clone();
+    assert_eq!(said, [&long, &long, "(this may have been sent before)"]);
+    stop.cancel();
+    office.await.unwrap();
+}
+
 /// Keeps a letter that was answered long ago.
 async fn old(store: &Store, chat: &str, message: &str) {
     let letter = NewLetter {

@@ -198,7 +198,7 @@ fn is_blank(char: char) -> bool {
 
 impl Unit {
     /// The length of a text.
-    pub(super) fn length(self, text: &str) -> usize {
+    pub(crate) fn length(self, text: &str) -> usize {
         match self {
             Self::Chars => text.chars().count(),
             Self::Utf16 => text.encode_utf16().count(),

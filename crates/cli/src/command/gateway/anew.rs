@@ -43,7 +43,7 @@ pub(super) async fn tell(home: &Path, store: &Store) -> Result<(), Failure> {
         Ok(Asked { platform, chat, message }) => {
             let address = Address { platform, chat };
             let mark = format!("restarted:{}:{message}", platform.word());
-            let parts = address.parts("back again", Some(&mark));
+            let parts = address.parts("back again", &mark);
             store.reply(Vec::new(), parts, now()).await.map_err(told)?;
         }
         Err(error) => tracing::warn!(%error, "whoever asked for a restart cannot be told of it"),
