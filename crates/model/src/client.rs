@@ -86,7 +86,7 @@ impl Client {
     ) -> Result<Reply, Fault> {
         let mut manner = self.manner(endpoint, prompt.session);
         let mut images = album::shown(endpoint, prompt.messages, &manner);
-        let mut refused = Vec::new();
+        let mut refused = None;
         let mut failed = 0;
         let mut reconnects = 0;
         let mut partial = None;
@@ -96,7 +96,7 @@ impl Client {
                 attempt(&self.shared.transport, endpoint, prompt, &manner, &images, muted, event).await;
             let Failed { fault, partial: shown } = match tried {
                 Ok(reply) => {
-                    self.saw(endpoint, &images, &refused);
+                    self.saw(endpoint, &images, refused);
                     return Ok(reply);
                 }
                 Err(failed) => failed,
@@ -117,7 +117,7 @@ impl Client {
             }
             if matches!(prompt.sight, Sight::Auto(_)) && !images.is_empty() && fault.may_be_about_images() {
                 tracing::info!(provider = endpoint.provider, "asking without pictures: {fault}");
-                refused = std::mem::take(&mut images);
+                refused = Some((std::mem::take(&mut images), fault.class));
                 continue;
             }
             if fault.class == Class::Dropped && reconnects < RECONNECTS {
@@ -160,24 +160,21 @@ impl Client {
         self.remember(endpoint, |known| *known = lasting);
     }
 
-    /// Remembers what came of showing pictures, once there is an answer. A server that took pictures before did not like
-    /// these; one that never did has no eyes.
-    fn saw(&self, endpoint: &Endpoint, shown: &[&Image], refused: &[&Image]) {
-        if shown.is_empty() && refused.is_empty() {
-            return;
-        }
-        self.remember(endpoint, |known| {
-            if refused.is_empty() {
-                known.sees = true;
-            } else if known.sees {
-                known.unseen.extend(refused.iter().map(|image| image.sha256.clone()));
+    /// Remembers what came of showing pictures, once there is an answer. A server has no eyes if it says so, or if it refused
+    /// twice and never took any; otherwise it did not like these.
+    fn saw(&self, endpoint: &Endpoint, shown: &[&Image], refused: Option<(Vec<&Image>, Class)>) {
+        match refused {
+            None if shown.is_empty() => {}
+            None => self.remember(endpoint, |known| known.sees = true),
+            Some((images, class)) => self.remember(endpoint, |known| {
+                let says_so = class == Class::ImagesUnsupported;
+                known.is_blind = !known.sees && (says_so || !known.unseen.is_empty());
+                known.unseen.extend(images.iter().map(|image| image.sha256.clone()));
                 while known.unseen.len() > MOST_REMEMBERED {
                     known.unseen.pop_first();
                 }
-            } else {
-                known.is_blind = true;
-            }
-        });
+            }),
+        }
     }
 
     /// Changes what is known about a server.

@@ -139,6 +139,29 @@ async fn a_server_that_sees_is_spared_only_the_picture_it_did_not_like() {
 }
 
 #[tokio::test]
+async fn one_picture_that_is_not_liked_does_not_make_a_server_blind_and_two_do() {
+    let wall = Wall::new();
+    let all = [wall.image(b"one").await, wall.image(b"two").await, wall.image(b"three").await];
+    let refusal = || Step::error(400, json!({"error": {"message": "the picture has too many pixels"}}));
+    for (second, expected) in [(None, vec![1, 0, 1, 2]), (Some(refusal()), vec![1, 0, 1, 0, 0])] {
+        let answers = (0..3).map(|_| Step::text("well"));
+        let mut steps: Vec<Step> = [refusal()].into_iter().chain(answers).collect();
+        if let Some(second) = second {
+            steps.insert(2, second);
+        }
+        let model = ScriptedModel::start(steps).unwrap();
+        let (client, endpoint) = (Client::default(), endpoint(&model, Api::ChatCompletions));
+        let mut messages = Vec::new();
+        for image in &all {
+            messages.push(showing("look", &[image]));
+            ask(&client, &endpoint, &messages, &wall.auto()).await.unwrap();
+        }
+        let counts: Vec<usize> = pictures(&model).iter().map(Vec::len).collect();
+        assert_eq!(counts, expected);
+    }
+}
+
+#[tokio::test]
 async fn what_is_refused_for_another_reason_says_nothing_about_eyes() {
     let wall = Wall::new();
     let image = wall.image(b"one").await;
