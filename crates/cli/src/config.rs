@@ -21,7 +21,7 @@ pub mod yaml;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub use unknown::nearest;
+pub use unknown::hint;
 
 use dotenv::DotEnv;
 use keys::Config;

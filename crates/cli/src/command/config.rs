@@ -121,15 +121,12 @@ fn brief(value: &Value) -> String {
 
 fn find<'l>(loaded: &'l Loaded, name: &str) -> Result<&'l Resolved, Failure> {
     let found = keys::find(name).and_then(|key| loaded.resolved(key.path));
-    found.ok_or_else(|| unknown(name, config::nearest(name)))
+    found.ok_or_else(|| unknown(name))
 }
 
-fn unknown(name: &str, nearest: Option<String>) -> Failure {
-    let failure = Failure::new(Kind::Usage, format!("unknown key `{name}`"));
-    match nearest {
-        Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
-        None => failure.hint("`hermes config show --all` lists all keys"),
-    }
+fn unknown(name: &str) -> Failure {
+    let hint = config::hint(name).unwrap_or_else(|| "`hermes config show --all` lists all keys".to_owned());
+    Failure::new(Kind::Usage, format!("unknown key `{name}`")).hint(hint)
 }
 
 fn get(context: &Context, name: &str) -> Result<ExitCode, Failure> {
@@ -191,7 +188,7 @@ fn report(context: &Context, changed: &Changed, verb: &str) -> Result<ExitCode, 
 fn failure(error: ChangeError) -> Failure {
     let message = error.to_string();
     match error {
-        ChangeError::Unknown { name, nearest } => unknown(&name, nearest),
+        ChangeError::Unknown(name) => unknown(&name),
         ChangeError::Wrong { expected, .. } if expected.starts_with("a list") => {
             Failure::new(Kind::Usage, message).hint("write a list as JSON: '[\"first\", \"second\"]'")
         }

@@ -12,19 +12,14 @@ use super::file::{self, Lock, Mode};
 use super::layers::lookup;
 use super::setting::Wrong;
 use super::yaml::{self, Kind, Node};
-use super::{config_path, dotenv, dotenv_path, keys, unknown};
+use super::{config_path, dotenv, dotenv_path, keys};
 
 /// Why a value was not written. Nothing was changed.
 #[derive(Debug, Error)]
 pub enum ChangeError {
     /// There is no such key.
-    #[error("unknown key `{name}`")]
-    Unknown {
-        /// As it was written.
-        name: String,
-        /// The known one that is nearest.
-        nearest: Option<String>,
-    },
+    #[error("unknown key `{0}`")]
+    Unknown(String),
     /// The value is not what the key wants.
     #[error("{key}: expected {expected}, found {found}")]
     Wrong {
@@ -147,7 +142,7 @@ fn target(name: &str) -> Result<Target, ChangeError> {
     if is_secret && variable.parse::<hermes_types::EnvName>().is_ok() {
         return Ok(Target::Secret { variable, key: None });
     }
-    Err(ChangeError::Unknown { name: name.to_owned(), nearest: unknown::nearest(name) })
+    Err(ChangeError::Unknown(name.to_owned()))
 }
 
 /// `terminal.docker_env.DEBUG` and `command_allowlist.0` name a part of a map or list.

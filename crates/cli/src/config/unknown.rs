@@ -21,8 +21,8 @@ fn walk(node: &Node, prefix: &str, file: &Path, problems: &mut Vec<Problem>) {
         if path == "_config_version" || path == "model" && matches!(entry.value.kind, Kind::Scalar { .. }) {
             continue;
         }
-        if let Some((_, why)) = UNUSED.iter().find(|(unused, _)| *unused == path) {
-            problems.push(problem(Severity::Note, file, entry, &path, (*why).to_owned(), None));
+        if let Some(why) = unused(&path) {
+            problems.push(problem(Severity::Note, file, entry, &path, why.to_owned(), None));
         } else if keys::find(&path)
             .is_some_and(|key| key.path == path || key.aliases.contains(&path.as_str()))
         {
@@ -37,9 +37,8 @@ fn walk(node: &Node, prefix: &str, file: &Path, problems: &mut Vec<Problem>) {
                 }
             }
         } else {
-            let hint = nearest(&path).map(|near| format!("did you mean `{near}`?"));
             let message = "unknown key, ignored".to_owned();
-            problems.push(problem(Severity::Warning, file, entry, &path, message, hint));
+            problems.push(problem(Severity::Warning, file, entry, &path, message, hint(&path)));
         }
     }
 }
@@ -68,8 +67,21 @@ fn problem(
     }
 }
 
+/// Why a key means nothing here that means something to the Python program.
+fn unused(path: &str) -> Option<&'static str> {
+    UNUSED.iter().find(|(unused, _)| *unused == path).map(|(_, why)| *why)
+}
+
+/// What may be meant by a key that is not known, in a sentence.
+pub fn hint(path: &str) -> Option<String> {
+    match unused(path) {
+        Some(why) => Some(format!("it does nothing here: {why}")),
+        None => nearest(path).map(|near| format!("did you mean `{near}`?")),
+    }
+}
+
 /// The known key or section whose name is nearest to this one, if any is near.
-pub fn nearest(path: &str) -> Option<String> {
+fn nearest(path: &str) -> Option<String> {
     let last = path.rsplit('.').next().unwrap_or(path);
     let sections = keys::all().filter_map(|key| key.path.rsplit_once('.').map(|(section, _)| section));
     let unused = UNUSED.iter().map(|(path, _)| *path);

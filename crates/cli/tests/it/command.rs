@@ -68,6 +68,18 @@ fn a_failure_in_json_is_one_document_on_stdout() {
 }
 
 #[test]
+fn a_key_that_only_the_python_program_knows_is_told_as_one() {
+    for args in [&["config", "get"][..], &["config", "set"]] {
+        let mut args = args.to_vec();
+        args.push("approvals.destructive_slash_confirm");
+        args.extend((args[1] == "set").then_some("true"));
+        let run = Home::new().run(&args);
+        assert_eq!(run.code, Some(2));
+        assert!(run.err.contains("it does nothing here: /new and /undo"), "{}", run.err);
+    }
+}
+
+#[test]
 fn a_wrong_command_line_in_json_is_one_document_on_stdout() {
     let home = Home::new();
     let run = home.run(&["exec", "--json", "--bakend", "local", "--", "true"]);
