@@ -8,7 +8,8 @@ use hermes_agent::{Event, Questions, Setup};
 use hermes_store::{Answer, Choice, LetterId, NewLetter, NewPart, Store, TurnId};
 use hermes_types::{Person, SessionKey, Timestamp};
 use serde_json::json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -70,6 +71,8 @@ pub struct Rules {
 #[derive(Debug)]
 pub struct Gateway {
     shared: Arc<Shared>,
+    /// Sessions in which somebody is being told that a command is heard. What comes after it waits for that.
+    hearing: HashMap<SessionKey, oneshot::Receiver<()>>,
 }
 
 /// What the sessions of a channel share.
@@ -131,7 +134,7 @@ impl Gateway {
             sessions: Mutex::default(),
             tasks: TaskTracker::new(),
         };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), hearing: HashMap::new() }
     }
 
     /// Works until it is told to stop: goes on with what was left, then takes what comes. Tells how the channel is.
@@ -205,17 +208,15 @@ impl Gateway {
             let admit = || self.shared.people.admit(&letter.room, &letter.sender);
             match insist("nobody knows whether somebody is let in", admit).await {
                 Admission::In(tier) => {
+                    let is_unheard = letter.is_unheard() && kept.turn.is_none();
                     let mut item = self.shared.item(kept.id, letter, tier, kept.turn);
-                    let shared = Arc::clone(&self.shared);
-                    if item.letter.interaction.as_ref().is_none_or(|command| command.is_heard) {
-                        shared.give(&kept.key, item).await;
-                        continue;
-                    }
-                    self.shared.aside(async move {
-                        if shared.is_heard(kept.id, &kept.key, &mut item.letter).await {
+                    let (shared, key) = (Arc::clone(&self.shared), kept.key.clone());
+                    let work = async move {
+                        if !is_unheard || shared.is_heard(kept.id, &kept.key, &mut item.letter).await {
                             shared.give(&kept.key, item).await;
                         }
-                    });
+                    };
+                    self.in_order(key, is_unheard, work).await;
                 }
                 // Whoever is not let in any more is not answered.
                 Admission::Stranger(_) => self.shared.done(kept.id).await,
@@ -245,16 +246,17 @@ impl Gateway {
         let received = self.shared.keep(letters).await;
         for ((letter, tier, kept), received) in known.into_iter().zip(received) {
             match received {
-                Ok(Some(id)) if letter.interaction.is_some() => {
-                    let (shared, mut letter) = (Arc::clone(&self.shared), letter);
-                    self.shared.aside(async move {
-                        let key = shared.key(&letter);
-                        if shared.is_heard(id, &key, &mut letter).await {
-                            shared.begin(id, *letter, tier).await;
+                Ok(Some(id)) => {
+                    let (shared, key, is_unheard) =
+                        (Arc::clone(&self.shared), self.shared.key(&letter), letter.is_unheard());
+                    let work = async move {
+                        let mut letter = *letter;
+                        if !is_unheard || shared.is_heard(id, &shared.key(&letter), &mut letter).await {
+                            shared.begin(id, letter, tier).await;
                         }
-                    });
+                    };
+                    self.in_order(key, is_unheard, work).await;
                 }
-                Ok(Some(id)) => self.shared.begin(id, *letter, tier).await,
                 Ok(None) => {}
                 // It never will be, and must not keep the others waiting.
                 Err(error @ hermes_store::Error::TooLarge { .. }) => {
@@ -267,6 +269,30 @@ impl Gateway {
             }
             kept.send(()).unwrap_or_default();
         }
+    }
+
+    /// Does something about a letter, after what is done about those before it in its session. What may take a while is not waited
+    /// for.
+    async fn in_order(
+        &mut self,
+        key: SessionKey,
+        takes_a_while: bool,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.hearing.retain(|_, done| done.try_recv() == Err(TryRecvError::Empty));
+        let before = self.hearing.remove(&key);
+        if before.is_none() && !takes_a_while {
+            return work.await;
+        }
+        let (end, done) = oneshot::channel();
+        self.hearing.insert(key, done);
+        self.shared.aside(async move {
+            if let Some(before) = before {
+                before.await.ok();
+            }
+            work.await;
+            drop(end);
+        });
     }
 }
 
@@ -402,11 +428,9 @@ impl Shared {
         }
     }
 
-    /// Tells whoever used a command that it is heard, unless they know. False where they were told that it failed: then nothing is
-    /// done.
+    /// Tells whoever used a command that it is heard. False where they were told that it failed: then nothing is done.
     async fn is_heard(self: &Arc<Self>, id: LetterId, key: &SessionKey, letter: &mut Letter) -> bool {
-        let unheard = letter.interaction.as_mut().filter(|command| !command.is_heard);
-        let Some(command) = unheard else { return true };
+        let Some(command) = &mut letter.interaction else { return true };
         if !self.channel.hear(command).await {
             self.done(id).await;
             return false;

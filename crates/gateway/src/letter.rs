@@ -179,8 +179,20 @@ pub struct Interaction {
     /// Proves that we were asked.
     pub token: String,
     /// Whether whoever used a command knows that it is heard.
-    #[serde(default)]
+    #[serde(default = "yes")]
     pub is_heard: bool,
+}
+
+/// Letters that do not say so were kept when everybody was told first.
+fn yes() -> bool {
+    true
+}
+
+impl Letter {
+    /// Whether it is a command, and whoever used it does not know yet that it is heard.
+    pub(crate) fn is_unheard(&self) -> bool {
+        self.interaction.as_ref().is_some_and(|command| !command.is_heard)
+    }
 }
 
 /// A button under one of our messages that was pressed.

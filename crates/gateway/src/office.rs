@@ -165,7 +165,7 @@ impl Office {
         let mut doubtful = part.doubtful.is_some();
         let mut pause = PAUSE;
         loop {
-            let mut said = post.clone();
+            let (mut said, mut is_told_after) = (post.clone(), false);
             if doubtful && replaced.is_none() {
                 match self.channel.find(chat, &post, &mark).await {
                     Found::There(message) => return self.end(&part, &post, Delivery::Sent(message)).await,
@@ -175,7 +175,7 @@ impl Office {
                             (format!("{}\n{PERHAPS_TWICE}", post.text), self.channel.manners());
                         match manners.unit.length(&text) <= manners.longest {
                             true => said.text = text,
-                            false => self.add(&part, &post, "twice", PERHAPS_TWICE).await,
+                            false => is_told_after = true,
                         }
                     }
                     Found::Unclear => {}
@@ -193,6 +193,10 @@ impl Office {
             };
             match sent {
                 Ok(message) => {
+                    if is_told_after {
+                        let chat = self.channel.after(chat, &message);
+                        self.add(&part, chat, &post, "twice", PERHAPS_TWICE.to_owned()).await;
+                    }
                     if replaced.is_some() {
                         // Nothing waits for it, and it ends soon by itself.
                         let (channel, chat, said) =
@@ -251,15 +255,15 @@ impl Office {
     /// Says once that files cannot be sent, where they should be.
     async fn tell_unsent(&self, part: &Outgoing, post: &Post, why: &str) {
         let names: Vec<&str> = post.files.iter().map(|file| file.name.as_str()).collect();
-        self.add(part, post, "unsent", format!("({} was not sent: {why})", names.join(", "))).await;
+        let text = format!("({} was not sent: {why})", names.join(", "));
+        self.add(part, &part.chat, post, "unsent", text).await;
     }
 
     /// Says something about a part in a message of its own, once.
-    async fn add(&self, part: &Outgoing, post: &Post, what: &str, text: impl Into<String>) {
-        let (reply_to, after) = (post.reply_to.clone(), post.after.clone());
-        let word = Post { text: text.into(), reply_to, after, ..Post::default() };
+    async fn add(&self, part: &Outgoing, chat: &str, post: &Post, what: &str, text: String) {
+        let word = Post { text, reply_to: post.reply_to.clone(), ..Post::default() };
         let mark = Some(format!("{what}-{:x}-{:x}", part.created.seconds(), part.id.number()));
-        let word = session::part(&self.channel, &part.key, &part.chat, mark, &word);
+        let word = session::part(&self.channel, &part.key, chat, mark, &word);
         if let Err(error) = self.store.reply(Vec::new(), vec![word], now()).await {
             tracing::error!(%error, what, "nobody can be told what became of a message");
         }

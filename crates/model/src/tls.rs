@@ -39,6 +39,17 @@ pub fn roots() -> Result<RootCertStore, String> {
     }
 }
 
+/// What went wrong first, and what its owner can do about it.
+pub fn why_and_remedy(error: &(dyn Error + 'static)) -> String {
+    use CertificateError as Bad;
+    match deepest(error) {
+        Ok(rustls::Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature)) => {
+            format!("{}; {TRUST}", why(error))
+        }
+        _ => why(error),
+    }
+}
+
 /// What went wrong first, of all that went wrong because of it.
 pub fn why(error: &(dyn Error + 'static)) -> String {
     match deepest(error) {
@@ -79,7 +90,7 @@ fn in_words(error: &rustls::Error) -> String {
     };
     match certificate {
         Bad::UnknownIssuer | Bad::BadSignature => {
-            format!("its certificate is from nobody this machine trusts; {TRUST}")
+            "its certificate is from nobody this machine trusts".to_owned()
         }
         Bad::Expired | Bad::ExpiredContext { .. } => {
             "its certificate has expired; if it has not, the clock of this machine is wrong".to_owned()

@@ -81,7 +81,7 @@ pub(crate) fn fault(error: reqwest::Error) -> Fault {
     };
     let host = error.url().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
     let error = error.without_url();
-    let why = tls::why(&error);
+    let why = tls::why_and_remedy(&error);
     let message = match class {
         Class::Unreachable | Class::Untrusted => format!("{host} cannot be reached: {why}"),
         Class::Timeout => format!("{host} did not answer in time"),

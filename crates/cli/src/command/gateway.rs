@@ -204,15 +204,14 @@ async fn prune(
     now: Timestamp,
 ) -> Result<usize, hermes_store::Error> {
     for session in store.idle(before).await? {
-        // The place of a chat is its conversation's; others may be shared by several.
-        if Platform::from_word(&session.source).is_some()
-            && let Err(why) = house.close(&session.key).await
+        // The place of a chat is that of its current conversation; others may be shared by several.
+        let current = store.current(&session.key).await?;
+        let is_current = current.is_some_and(|current| current.id == session.id && current.touched < before);
+        if is_current
+            && Platform::from_word(&session.source).is_some()
+            && let Err(why) = house.close_if_idle(&session.key).await
         {
-            tracing::warn!(
-                session = session.id.as_str(),
-                why,
-                "the place of a conversation of long ago stays"
-            );
+            tracing::warn!(session = session.id.as_str(), why, "a conversation of long ago stays");
             continue;
         }
         store.retire(&session.id, before, now).await?;

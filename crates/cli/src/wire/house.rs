@@ -160,9 +160,12 @@ impl ChatHouse {
         })
     }
 
-    /// As [`close`].
-    pub(crate) async fn close(&self, key: &SessionKey) -> Result<(), String> {
-        close(&self.context, &self.config, &self.store, key).await
+    /// As [`close`], unless something runs there.
+    pub(crate) async fn close_if_idle(&self, key: &SessionKey) -> Result<(), String> {
+        match is_busy(&places_of(&self.context, &self.config, key).await?).await {
+            true => Err("something runs in its place".to_owned()),
+            false => close(&self.context, &self.config, &self.store, key).await,
+        }
     }
 
     /// Why nobody could be answered now, if so. The model may come later.
@@ -260,15 +263,7 @@ impl House for ChatHouse {
                         return true;
                     }
                 };
-            for place in places.iter().filter(|place| matches!(place.state, State::Live(_))) {
-                // A place that ended just now has nothing that runs.
-                let Ok(processes) = place.processes().await else { continue };
-                let Ok(views) = processes.list().await else { continue };
-                if views.iter().any(|view| view.tree == Tree::Alive) {
-                    return true;
-                }
-            }
-            false
+            is_busy(&places).await
         })
     }
 
@@ -295,6 +290,19 @@ async fn places_of(context: &Context, config: &Config, key: &SessionKey) -> Resu
     let places = super::places(context, config);
     let found = places.find(key.as_str()).await.map_err(|error| error.to_string())?;
     Ok(found.into_iter().filter(|place| place.record.session == key.as_str()).collect())
+}
+
+/// Whether something runs in places.
+async fn is_busy(places: &[Found]) -> bool {
+    for place in places.iter().filter(|place| matches!(place.state, State::Live(_))) {
+        // A place that ended just now has nothing that runs.
+        let Ok(processes) = place.processes().await else { continue };
+        let Ok(views) = processes.list().await else { continue };
+        if views.iter().any(|view| view.tree == Tree::Alive) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Ends what belongs to a conversation of a chat and outlives it: what was allowed in it, and its place.

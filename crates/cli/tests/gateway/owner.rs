@@ -3,9 +3,9 @@
 use std::fs;
 
 use hermes_testkit::discord::Trouble;
-use hermes_testkit::{Step, peers};
+use hermes_testkit::{Said, Step, peers};
 use rustix::process::{Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::hall::{Hall, runs, until};
 
@@ -201,18 +201,26 @@ fn left(hall: &Hall) -> (usize, usize) {
 
 #[tokio::test]
 async fn a_conversation_of_long_ago_is_removed_with_its_place() {
-    let steps = [runs("c1", "echo mine >~/note"), Step::text("kept")];
+    let asleep = json!({ "command": "sleep 600", "background": true });
+    let asleep = Said::Call { id: "c2".to_owned(), name: "terminal".to_owned(), arguments: asleep };
+    let steps =
+        [runs("c1", "echo mine >~/note"), Step::text("kept"), Step::says([asleep]), Step::text("so be it")];
     let mut hall = Hall::new(steps).await.tell("HERMES_SESSIONS_AUTO_PRUNE", true).open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.say(hall.ann, dm, "note it");
-    hall.said(dm, 1).await;
-    assert_eq!(left(&hall), (1, 1));
+    let (ann, bob) = (hall.server.dm(hall.ann), hall.server.dm(hall.bob));
+    hall.say(hall.ann, ann, "note it");
+    hall.said(ann, 1).await;
+    hall.say(hall.bob, bob, "sleep");
+    hall.said(bob, 1).await;
+    assert_eq!(left(&hall), (2, 2));
     hall.stop();
     let database = rusqlite::Connection::open(hall.path("home").join(hermes_store::FILE_NAME)).unwrap();
     let aged = "UPDATE sessions SET started = started - 91 * 86400, touched = touched - 91 * 86400";
-    assert_eq!(database.execute(aged, []).unwrap(), 1);
+    assert_eq!(database.execute(aged, []).unwrap(), 2);
     drop(database);
     hall.start().await;
-    until("both are gone", || left(&hall) == (0, 0));
+    // What runs is not ended because nobody talks.
+    until("one is gone", || left(&hall) == (1, 1));
+    until("it is told", || hall.log().contains("conversations of long ago are removed"));
+    assert_eq!(left(&hall), (1, 1));
     hall.close().await;
 }

@@ -80,7 +80,7 @@ async fn a_model_sees_the_pictures_of_a_conversation_until_it_is_over() {
 
 #[tokio::test]
 async fn a_model_without_eyes_is_answered_for_and_asked_with_pictures_only_once() {
-    let refusal = json!({"error": {"message": "messages[1].content must be a string", "code": 400}});
+    let refusal = json!({"error": {"message": "m is not a multimodal model", "code": 400}});
     let hall = Hall::then_echo([Step::error(400, refusal)]).await.open().await;
     let dm = hall.server.dm(hall.ann);
     post(&hall, dm, "what is it?", vec![file("cat.png", PNG)]);

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hermes_store::{FILE_NAME, NewSession, Prompt, SessionId, Step as Kept, Store};
 use hermes_testkit::Said;
 use hermes_testkit::Step;
-use hermes_testkit::discord::Id;
+use hermes_testkit::discord::{Id, Trouble};
 use hermes_testkit::model::{Answer, Delivery, Script};
 use hermes_types::{Message, Part, Person, SessionKey, Timestamp};
 use rustix::process::{Signal, kill_process};
@@ -392,5 +392,36 @@ async fn whoever_says_too_much_can_still_end_what_is_under_way() {
     let mut said = hall.said(dm, 3).await.split_off(1);
     said.sort();
     assert_eq!(said, ["interrupted", "stopped"]);
+    hall.close().await;
+}
+
+#[tokio::test]
+async fn what_is_said_after_a_command_comes_after_it_however_slow_the_command_is_heard() {
+    let hall = Hall::with(echo(Vec::new()), OPEN).await.open().await;
+    hall.wait("the commands are there", |server| {
+        server.look(|world| (world.commands.len() == 18).then_some(()))
+    })
+    .await;
+    let dm = hall.server.dm(hall.ann);
+    hall.server.say(hall.ann, dm, "the old");
+    hall.said(dm, 1).await;
+    let slow = Trouble::RateLimit { retry_after: 1.0, global: false };
+    hall.server.trouble("POST /interactions/*/*/callback", 1, slow);
+    let begun = hall.server.invoke(hall.ann, dm, "new", json!([]));
+    let said = async {
+        hall.wait("somebody is being told", |server| {
+            server.look(|world| {
+                let is_callback = |line: &str| line.starts_with("POST /interactions/");
+                world.requests.iter().any(|request| is_callback(&request.line)).then_some(())
+            })
+        })
+        .await;
+        hall.server.say(hall.ann, dm, "the new");
+    };
+    let (begun, ()) = tokio::join!(begun, said);
+    begun.unwrap();
+    hall.saw(dm, "the answer", |seen| seen.text == "echo: the new").await;
+    let told = hall.told().pop().unwrap()["messages"].to_string();
+    assert!(!told.contains("the old"), "{told}");
     hall.close().await;
 }

@@ -188,7 +188,7 @@ impl Keeper<'_> {
                 if let Some(session) = &mut self.session {
                     session.url = None;
                 }
-                return End::Lost(self.account.rest.road.unreached(&tls::why(&*error)));
+                return End::Lost(self.account.rest.road.unreached(&tls::why_and_remedy(&*error)));
             }
         };
         let end = self.listen(&mut socket).await;

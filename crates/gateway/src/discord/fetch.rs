@@ -47,7 +47,7 @@ impl Account {
     }
 
     async fn stream(&self, url: Url, into: &Path, most: u64) -> Result<u64, Unfetched> {
-        let broke = |error: reqwest::Error| Unfetched::Failed(self.rest.broken(error));
+        let broke = |error: reqwest::Error| Unfetched::Failed(self.rest.broken_plainly(error));
         let unkept = |error: std::io::Error| Unfetched::Failed(format!("it cannot be kept: {error}"));
         let slow = |_| Unfetched::Failed("it comes too slowly".to_owned());
         let client = self.rest.client().map_err(Unfetched::Failed)?;

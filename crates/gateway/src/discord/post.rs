@@ -134,7 +134,13 @@ impl Account {
         // An answer is later than its question, whatever the clocks say.
         let question: Option<u64> = post.reply_to.as_ref().and_then(|id| id.parse().ok());
         let after = earliest(tried, question);
-        if self.known(channel).await.is_some_and(|known| known.is_forum()) {
+        let known = lock(&self.places).get(channel).cloned();
+        let known = match known {
+            None => self.rest.ask(&Call::get(format!("channels/{channel}"))).await.ok(),
+            known => known,
+        };
+        if let Some(known) = known.filter(Known::is_forum) {
+            lock(&self.places).learn(known);
             // A post may be archived by now.
             let like = self.posts_like(channel, post, after).await.unwrap_or_default();
             return match like.into_iter().find(|thread| !others.contains(thread)) {

@@ -140,12 +140,21 @@ impl Rest {
         self.client.get_or_init(|| build(&self.road)).as_ref().map_err(Clone::clone)
     }
 
-    /// Why a request has no answer, without its address.
-    pub(super) fn broken(&self, error: reqwest::Error) -> String {
+    /// Why a request has no answer, without its address, for the owner.
+    fn broken(&self, error: reqwest::Error) -> String {
+        self.why(error, tls::why_and_remedy)
+    }
+
+    /// The same for a model, which is not to change whom this machine trusts.
+    pub(super) fn broken_plainly(&self, error: reqwest::Error) -> String {
+        self.why(error, tls::why)
+    }
+
+    fn why(&self, error: reqwest::Error, why: fn(&(dyn std::error::Error + 'static)) -> String) -> String {
         match (error.is_connect(), error.is_timeout()) {
             (true, true) => self.road.unreached(SLOW),
-            (true, false) => self.road.unreached(&tls::why(&error.without_url())),
-            (false, _) => tls::why(&error.without_url()),
+            (true, false) => self.road.unreached(&why(&error.without_url())),
+            (false, _) => why(&error.without_url()),
         }
     }
 
