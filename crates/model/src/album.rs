@@ -10,21 +10,14 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hermes_types::{Digest, Image, ImageKind, Message};
+use hermes_types::{Digest, Image, ImageKind};
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
 
-use crate::endpoint::{Api, Endpoint};
-use crate::wire::Manner;
+use crate::eyes;
 
 /// Bytes of one picture, and of all pictures of one request: in base64 they are less than the 32 MB that Anthropic takes.
 pub const LARGEST: u64 = 20 << 20;
-/// The same of one picture for Anthropic, which counts 5 MiB in base64.
-const LARGEST_AT_ANTHROPIC: u64 = (5 << 20) / 4 * 3;
-/// The last messages with pictures whose pictures are sent.
-const RECENT: usize = 8;
-/// About what a picture costs.
-pub(crate) const TOKENS: usize = 1_500;
 /// How long a picture that nobody uses is kept.
 const KEPT: Duration = Duration::from_secs(24 * 3_600);
 /// Digits of a digest, which the names of all files here begin with.
@@ -158,50 +151,38 @@ impl Sight {
     }
 
     /// The bytes of pictures, for one request.
-    pub(crate) async fn load(&self, images: &[&Image]) -> Pictures {
+    pub(crate) async fn load<'a>(&self, images: &[&'a Image]) -> Pictures<'a> {
         let Some(album) = self.album().filter(|_| !images.is_empty()).cloned() else {
             return Pictures::default();
         };
-        let images: Vec<Image> = images.iter().copied().cloned().collect();
+        let wanted: BTreeMap<Digest, Image> =
+            images.iter().map(|image| (image.sha256.clone(), (*image).clone())).collect();
         let read = move || {
-            let read = |image: Image| Some((STANDARD.encode(album.read(&image)?), image.sha256));
-            Pictures(images.into_iter().filter_map(read).map(|(data, digest)| (digest, data)).collect())
+            let read = |(digest, image)| Some((digest, STANDARD.encode(album.read(&image)?)));
+            wanted.into_iter().filter_map(read).collect()
         };
-        spawn_blocking(read).await.unwrap_or_default()
+        let data: BTreeMap<Digest, String> = spawn_blocking(read).await.unwrap_or_default();
+        let shown = images.iter().copied().filter(|image| data.contains_key(&image.sha256)).collect();
+        Pictures { shown, data }
     }
 }
 
 /// Pictures in base64.
 #[derive(Debug, Default)]
-pub(crate) struct Pictures(BTreeMap<Digest, String>);
+pub(crate) struct Pictures<'a> {
+    /// Those whose bytes are here, each at its place in the conversation.
+    pub(crate) shown: Vec<&'a Image>,
+    data: BTreeMap<Digest, String>,
+}
 
-impl Pictures {
+impl Pictures<'_> {
     /// The media types and the base64 of those of these pictures that are sent.
-    pub(crate) fn of<'a>(&'a self, images: &[&Image]) -> Vec<(&'static str, &'a str)> {
-        let found = |image: &&Image| Some((image.kind.media_type(), self.0.get(&image.sha256)?.as_str()));
-        images.iter().filter_map(found).collect()
+    pub(crate) fn of(&self, images: &[&Image]) -> Vec<(&'static str, &str)> {
+        let shown = images.iter().filter(|image| eyes::has(&self.shown, image));
+        shown
+            .filter_map(|image| Some((image.kind.media_type(), self.data.get(&image.sha256)?.as_str())))
+            .collect()
     }
-}
-
-/// The pictures of a conversation that may be sent, the newest message first.
-pub(crate) fn recent(messages: &[Message]) -> impl Iterator<Item = &Image> {
-    let images = messages.iter().rev().map(Message::images);
-    images.filter(|images| !images.is_empty()).take(RECENT).flatten()
-}
-
-/// Those of them that this server takes.
-pub(crate) fn shown<'a>(endpoint: &Endpoint, messages: &'a [Message], manner: &Manner) -> Vec<&'a Image> {
-    let most = match endpoint.api {
-        Api::AnthropicMessages => LARGEST_AT_ANTHROPIC,
-        Api::ChatCompletions | Api::Responses => LARGEST,
-    };
-    let mut left = if manner.is_blind { 0 } else { LARGEST };
-    let taken = recent(messages).filter(|image| image.size <= most && !manner.unseen.contains(&image.sha256));
-    let fitting = taken.map_while(|image| {
-        left = left.checked_sub(image.size)?;
-        Some(image)
-    });
-    fitting.collect()
 }
 
 #[cfg(test)]
@@ -272,28 +253,5 @@ mod tests {
         album.forget();
         assert_eq!(album.read(&image), None);
         assert!(other.exists());
-    }
-
-    #[test]
-    fn only_what_is_recent_and_fits_is_shown() {
-        let image =
-            |number: u8, size: u64| Image { sha256: Digest::new([number; 32]), kind: ImageKind::Gif, size };
-        let said = |images: Vec<Image>| Message::User { text: String::new(), images };
-        let messages: Vec<Message> =
-            (0..10).flat_map(|number| [said(vec![image(number, 1)]), Message::user("more")]).collect();
-        let at = |api| Endpoint::new("x", api, "http://h/v1".parse().unwrap(), "m");
-        let first = |images: &[&Image]| images.iter().map(|image| image.sha256.clone()).collect::<Vec<_>>();
-        let digests =
-            |numbers: &[u8]| numbers.iter().map(|number| Digest::new([*number; 32])).collect::<Vec<_>>();
-        let (chat, claude) = (at(Api::ChatCompletions), at(Api::AnthropicMessages));
-        let plain = Manner::default();
-        assert_eq!(first(&shown(&chat, &messages, &plain)), digests(&[9, 8, 7, 6, 5, 4, 3, 2]));
-        let unseen = Manner { unseen: [Digest::new([8; 32])].into(), ..Manner::default() };
-        assert_eq!(first(&shown(&chat, &messages, &unseen)), digests(&[9, 7, 6, 5, 4, 3, 2]));
-        let blind = Manner { is_blind: true, ..Manner::default() };
-        assert!(shown(&chat, &messages, &blind).is_empty());
-        let large = [said(vec![image(1, LARGEST)]), said(vec![image(2, 4 << 20), image(3, 1)])];
-        assert_eq!(first(&shown(&chat, &large, &plain)), digests(&[2, 3]));
-        assert_eq!(first(&shown(&claude, &large, &plain)), digests(&[3]));
     }
 }

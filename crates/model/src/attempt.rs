@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use hermes_types::Image;
 use reqwest::Response;
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
@@ -12,6 +11,7 @@ use reqwest::header::{
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
+use crate::album::Pictures;
 use crate::claude_code;
 use crate::draft::{Draft, Listener};
 use crate::endpoint::{Api, Credentials, Endpoint};
@@ -76,11 +76,10 @@ pub(crate) async fn attempt(
     endpoint: &Endpoint,
     prompt: &Prompt<'_>,
     manner: &Manner,
-    images: &[&Image],
+    pictures: Pictures<'_>,
     muted: bool,
     listener: Listener<'_>,
 ) -> Result<Reply, Failed> {
-    let pictures = prompt.sight.load(images).await;
     let request = Request { endpoint, prompt, manner, pictures: &pictures };
     let url = endpoint.url(request.path());
     let patience = Patience {

@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hermes_types::Image;
-
-use crate::album::{self, Sight};
+use crate::album::Sight;
 use crate::attempt::{Failed, attempt};
 use crate::draft::Listener;
 use crate::endpoint::{Endpoint, Retries};
 use crate::error::{Class, Error, Fault};
+use crate::eyes::{Eyes, View};
 use crate::reply::{Event, Prompt, Reply};
 use crate::transport::{Proxy, Transport};
 use crate::wire::Manner;
@@ -32,6 +31,7 @@ pub struct Client {
 pub(crate) struct Shared {
     pub(crate) transport: Transport,
     manners: Mutex<HashMap<String, Manner>>,
+    eyes: Mutex<HashMap<String, Eyes>>,
     /// Sessions whose earlier thoughts a server refused, which it would do again.
     forgetful: Mutex<Vec<String>>,
     pub(crate) windows: Mutex<HashMap<String, crate::window::Window>>,
@@ -85,18 +85,19 @@ impl Client {
         event: Listener<'_>,
     ) -> Result<Reply, Fault> {
         let mut manner = self.manner(endpoint, prompt.session);
-        let mut images = album::shown(endpoint, prompt.messages, &manner);
-        let mut refused = None;
+        let mut view = self.eyes(endpoint, |eyes| View::new(endpoint, prompt.messages, eyes));
+        let is_auto = matches!(prompt.sight, Sight::Auto(_));
         let mut failed = 0;
         let mut reconnects = 0;
         let mut partial = None;
         loop {
             let muted = partial.is_some();
+            let pictures = view.load(prompt.sight).await;
             let tried =
-                attempt(&self.shared.transport, endpoint, prompt, &manner, &images, muted, event).await;
+                attempt(&self.shared.transport, endpoint, prompt, &manner, pictures, muted, event).await;
             let Failed { fault, partial: shown } = match tried {
                 Ok(reply) => {
-                    self.saw(endpoint, &images, refused);
+                    self.eyes(endpoint, |eyes| eyes.learn(&view));
                     return Ok(reply);
                 }
                 Err(failed) => failed,
@@ -115,9 +116,8 @@ impl Client {
                 manner = better;
                 continue;
             }
-            if matches!(prompt.sight, Sight::Auto(_)) && !images.is_empty() && fault.may_be_about_images() {
-                tracing::info!(provider = endpoint.provider, "asking without pictures: {fault}");
-                refused = Some((std::mem::take(&mut images), fault.class));
+            if is_auto && fault.may_be_about_images() && view.narrow(fault.class) {
+                tracing::info!(provider = endpoint.provider, "asking with fewer pictures: {fault}");
                 continue;
             }
             if fault.class == Class::Dropped && reconnects < RECONNECTS {
@@ -130,7 +130,14 @@ impl Client {
             failed += 1;
             let again = fault.class.is_passing() && failed < endpoint.retries.attempts;
             if !again || (fault.class.falls_back_at_once() && !is_last) {
-                return Err(settled(fault));
+                let fault = settled(fault);
+                // Another model may see what this one cannot answer.
+                let is_final = is_last || !fault.class.falls_back();
+                if is_auto && is_final && fault.may_pass_without_images() && view.close() {
+                    tracing::info!(provider = endpoint.provider, "asking without pictures: {fault}");
+                    continue;
+                }
+                return Err(fault);
             }
             let wait = wait(&endpoint.retries, &fault, failed);
             event(Event::Retrying { why: fault.message.clone(), wait, attempt: failed });
@@ -160,21 +167,13 @@ impl Client {
         self.remember(endpoint, |known| *known = lasting);
     }
 
-    /// Remembers what came of showing pictures, once there is an answer. A server has no eyes if it says so, or if it refused
-    /// twice and never took any; otherwise it did not like these.
-    fn saw(&self, endpoint: &Endpoint, shown: &[&Image], refused: Option<(Vec<&Image>, Class)>) {
-        match refused {
-            None if shown.is_empty() => {}
-            None => self.remember(endpoint, |known| known.sees = true),
-            Some((images, class)) => self.remember(endpoint, |known| {
-                let says_so = class == Class::ImagesUnsupported;
-                known.is_blind = !known.sees && (says_so || !known.unseen.is_empty());
-                known.unseen.extend(images.iter().map(|image| image.sha256.clone()));
-                while known.unseen.len() > MOST_REMEMBERED {
-                    known.unseen.pop_first();
-                }
-            }),
+    /// Looks at what is known of a server's eyes, or changes it.
+    fn eyes<T>(&self, endpoint: &Endpoint, with: impl FnOnce(&mut Eyes) -> T) -> T {
+        let mut eyes = self.shared.eyes.lock().unwrap_or_else(PoisonError::into_inner);
+        if eyes.len() >= MOST_REMEMBERED {
+            eyes.clear();
         }
+        with(eyes.entry(key(endpoint)).or_default())
     }
 
     /// Changes what is known about a server.
@@ -259,7 +258,10 @@ fn wait(retries: &Retries, fault: &Fault, failed: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use hermes_types::{Digest, Image, ImageKind, Message};
+
     use super::*;
+    use crate::endpoint::Api;
 
     #[test]
     fn waits_double_up_to_the_longest_with_half_left_to_chance() {
@@ -294,5 +296,21 @@ mod tests {
         assert_eq!(recovered(&Manner::default(), &fault(Class::Format)), None);
         let essential = Fault { parameter: Some("messages".to_owned()), ..fault(Class::Parameter) };
         assert_eq!(recovered(&Manner::default(), &essential), None);
+    }
+
+    #[test]
+    fn what_others_learned_about_pictures_meanwhile_is_kept() {
+        let client = Client::default();
+        let endpoint = Endpoint::new("x", Api::ChatCompletions, "http://h/v1".parse().unwrap(), "m");
+        let image = Image { sha256: Digest::new([1; 32]), kind: ImageKind::Gif, size: 1 };
+        let messages = [Message::User { text: String::new(), images: vec![image] }];
+        let view = || client.eyes(&endpoint, |eyes| View::new(&endpoint, &messages, eyes));
+        let manner = client.manner(&endpoint, "one");
+        let mut other = view();
+        assert!(other.narrow(Class::Format));
+        client.eyes(&endpoint, |eyes| eyes.learn(&other));
+        client.learn(&endpoint, "one", &Manner { whole: true, ..manner });
+        assert!(client.manner(&endpoint, "one").whole);
+        assert!(!view().narrow(Class::Format), "it is shown again");
     }
 }

@@ -75,6 +75,11 @@ impl Fault {
         }
     }
 
+    /// Whether the same conversation may be answered if it is asked without pictures, after all else failed.
+    pub(crate) fn may_pass_without_images(&self) -> bool {
+        matches!(self.class, Class::ContextOverflow | Class::ContentPolicy | Class::Server)
+    }
+
     pub(crate) fn malformed(message: impl Into<String>) -> Self {
         Self::new(Class::Malformed, message)
     }

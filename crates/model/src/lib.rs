@@ -14,7 +14,8 @@
 //! - Everything that comes is bounded, and nothing that comes can make us panic: the decoders are fuzzed.
 //!
 //! Start with [`reply`] for what is asked and answered and [`endpoint`] for whom. `draft.rs` is an answer as it comes together,
-//! `wire/` the protocols, `error/parse.rs` what providers say when they refuse, `client.rs` retries and fallbacks.
+//! `wire/` the protocols, `error/parse.rs` what providers say when they refuse, `client.rs` retries and fallbacks, `eyes.rs`
+//! which pictures are shown.
 
 pub mod album;
 pub mod arguments;
@@ -24,6 +25,7 @@ mod client;
 mod draft;
 pub mod endpoint;
 pub mod error;
+mod eyes;
 mod history;
 mod json;
 mod names;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use hermes_types::{Message, Part, ToolSpec, Usage};
 
-use crate::album::{self, Sight};
+use crate::album::Sight;
 use crate::endpoint::Effort;
+use crate::eyes;
 
 /// A conversation to be continued.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +32,7 @@ impl Prompt<'_> {
     pub(crate) fn size(&self) -> usize {
         let messages: usize = self.messages.iter().map(|message| message.text().len()).sum();
         let tools: usize = self.tools.iter().map(|tool| tool.description.len() + 400).sum();
-        (self.system.len() + messages + tools) / 4 + album::recent(self.messages).count() * album::TOKENS
+        (self.system.len() + messages + tools) / 4 + eyes::recent(self.messages).count() * eyes::TOKENS
     }
 }
 

@@ -6,7 +6,6 @@ pub(crate) mod responses;
 
 use std::collections::BTreeSet;
 
-use hermes_types::Digest;
 use serde_json::{Map, Value};
 
 use crate::album::Pictures;
@@ -22,7 +21,7 @@ pub(crate) struct Request<'a> {
     pub(crate) prompt: &'a Prompt<'a>,
     pub(crate) manner: &'a Manner,
     /// The pictures in it that are sent.
-    pub(crate) pictures: &'a Pictures,
+    pub(crate) pictures: &'a Pictures<'a>,
 }
 
 /// How a server wants to be spoken to, as far as we had to learn it from what it refused.
@@ -36,12 +35,6 @@ pub(crate) struct Manner {
     pub(crate) without: BTreeSet<String>,
     /// The window that Ollama is to load the model with.
     pub(crate) num_ctx: Option<u64>,
-    /// It was shown pictures, and took them.
-    pub(crate) sees: bool,
-    /// It takes no pictures.
-    pub(crate) is_blind: bool,
-    /// Pictures that it did not take although it sees.
-    pub(crate) unseen: BTreeSet<Digest>,
     /// For this call: thoughts are not sent back.
     pub(crate) forget_thoughts: bool,
     /// For this call: a smaller output cap.

@@ -275,7 +275,7 @@ fn by_words(status: Option<u16>, told: &Told, room: Option<u64>) -> Option<Class
     None
 }
 
-/// No eyes, in the words of llama.cpp, OpenRouter, Ollama, OpenAI and vLLM.
+/// No eyes, in the words of llama.cpp, OpenRouter, Ollama, OpenAI, vLLM, LM Studio, DeepSeek and Groq.
 const SIGHTLESS: &[&str] = &[
     "image input is not supported",
     "support image input",
@@ -283,6 +283,9 @@ const SIGHTLESS: &[&str] = &[
     "unsupported content part type",
     "image_url is only supported",
     "is not a multimodal model",
+    "model does not support images",
+    "unknown variant `image_url`",
+    "content must be a string",
 ];
 
 /// A window that is too small, in the words of those who have no code for it.

@@ -1,11 +1,12 @@
 //! What is special about single vendors in what is sent to them.
 
-use hermes_types::{Arguments, Call, CallId, Image, Message, Part, Reasoning, ToolSpec};
+use hermes_types::{Arguments, Call, CallId, Digest, Image, Message, Part, Reasoning, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::album::{Album, Sight};
 use crate::endpoint::Effort;
+use crate::eyes::recent;
 
 fn at(provider: &str, api: Api, base: &str, model: &str) -> Endpoint {
     Endpoint::new(provider, api, base.parse().unwrap(), model)
@@ -30,7 +31,7 @@ fn sent(endpoint: &Endpoint, messages: &[Message], manner: &Manner) -> Value {
     sent_with(endpoint, messages, manner, &Pictures::default())
 }
 
-fn sent_with(endpoint: &Endpoint, messages: &[Message], manner: &Manner, pictures: &Pictures) -> Value {
+fn sent_with(endpoint: &Endpoint, messages: &[Message], manner: &Manner, pictures: &Pictures<'_>) -> Value {
     let tools = [ToolSpec {
         name: "t".to_owned(),
         description: String::new(),
@@ -104,13 +105,15 @@ async fn pictures_are_sent_as_each_vendor_wants_them() {
     let file = home.path().join("a");
     std::fs::write(&file, b"GIF89a").unwrap();
     let image = Album::new(home.path()).keep(&file).await.unwrap();
-    let pictures = sight.load(&[&image]).await;
     let gone = Image { sha256: Digest::new([0; 32]), ..image.clone() };
     let said = |text: &str, images: &[&Image]| Message::User {
         text: text.to_owned(),
         images: images.iter().copied().cloned().collect(),
     };
     let messages = [said("look", &[&gone, &image]), said("and this", &[&image]), said("", &[])];
+    let (wordless, unseen) = ([said(" ", &[&image])], [said("look", &[&gone])]);
+    let all = [&messages[..], &wordless, &unseen];
+    let pictures = sight.load(&all.into_iter().flat_map(recent).collect::<Vec<_>>()).await;
     let sent = |api, base: &str, model: &str, messages: &[Message]| {
         sent_with(&at("x", api, base, model), messages, &Manner::default(), &pictures)
     };
@@ -120,9 +123,9 @@ async fn pictures_are_sent_as_each_vendor_wants_them() {
     let chat = sent(Api::ChatCompletions, "http://h/v1", "m", &messages);
     let content = json!([{"type": "text", "text": words}, part, part]);
     assert_eq!(chat["messages"][1], json!({"role": "user", "content": content}));
-    let wordless = sent(Api::ChatCompletions, "http://h/v1", "m", &[said(" ", &[&image])]);
+    let wordless = sent(Api::ChatCompletions, "http://h/v1", "m", &wordless);
     assert_eq!(wordless["messages"][1]["content"], json!([part]));
-    let unseen = sent(Api::ChatCompletions, "http://h/v1", "m", &[said("look", &[&gone])]);
+    let unseen = sent(Api::ChatCompletions, "http://h/v1", "m", &unseen);
     assert_eq!(unseen["messages"][1]["content"], "look");
     let marked =
         sent(Api::ChatCompletions, "https://openrouter.ai/api/v1", "anthropic/claude-opus-4.6", &messages);

@@ -70,6 +70,21 @@ fn refusals_are_told_apart_by_the_providers_own_fields() {
             json!({"error": "failed to process inputs: this model is missing data required for image input"}),
             Class::ImagesUnsupported,
         ),
+        (
+            400,
+            json!({"error": "Model does not support images. Please use a model that does."}),
+            Class::ImagesUnsupported,
+        ),
+        (400, openai("", "this model does not support image input (ref: 1)"), Class::ImagesUnsupported),
+        (
+            400,
+            openai(
+                "invalid_request_error",
+                "Failed to deserialize the JSON body into the target type: messages[1]: unknown variant `image_url`, expected `text` at line 1 column 9",
+            ),
+            Class::ImagesUnsupported,
+        ),
+        (400, openai("", "message[4].content must be a string"), Class::ImagesUnsupported),
         // Anthropic.
         (401, anthropic("authentication_error", "invalid x-api-key"), Class::Auth),
         (403, anthropic("permission_error", "Your API key does not have permission"), Class::Auth),
