@@ -17,15 +17,15 @@ mod wire;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
+use crate::aside::Aside;
 use gateway::Out;
 pub use people::{File, Post, Reply};
 pub use state::{Attachment, Channel, Guild, Id, Interaction, Kind, Manner, Message, Request, User, World};
@@ -89,8 +89,7 @@ pub struct Server {
     address: SocketAddr,
     bot: Id,
     shared: Arc<Shared>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _aside: Aside,
 }
 
 /// What the server, its connections and the test share.
@@ -128,18 +127,9 @@ impl Server {
         world.users.insert(bot, User { id: bot, name: options.bot.clone(), bot: true });
         let shared =
             Arc::new(Shared { options, world: Mutex::new(world), changed: watch::Sender::default() });
-        let (stop, stopped) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let served = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("discord".to_owned()).spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    () = serve(listener, served) => {}
-                    _ = stopped => {}
-                }
-            });
-        })?;
-        Ok(Self { address, bot, shared, stop: Some(stop), thread: Some(thread) })
+        let aside = Aside::begin("discord", move || serve(listener, served))?;
+        Ok(Self { address, bot, shared, _aside: aside })
     }
 
     /// Where it listens.
@@ -301,17 +291,6 @@ impl Server {
 
     fn tell_all(&self, out: impl Fn() -> Out) {
         self.shared.with(|world| world.sessions.values().for_each(|session| session.tell(out())));
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            stop.send(()).ok();
-        }
-        if let Some(thread) = self.thread.take() {
-            thread.join().ok();
-        }
     }
 }
 

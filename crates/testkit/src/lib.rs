@@ -7,6 +7,7 @@
 //! Start with [`ScriptedModel`] and [`discord::Server`]; [`Venue`] is what all platforms have in common, and [`tls::Front`] stands before
 //! any of them.
 
+mod aside;
 pub mod discord;
 pub mod model;
 pub mod peers;

@@ -11,7 +11,6 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,7 +24,8 @@ use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+
+use crate::aside::Aside;
 
 pub use picture::Picture;
 pub use script::{Answer, Delivery, Said, Script, Step};
@@ -38,8 +38,7 @@ const LONGEST: usize = 64 << 20;
 pub struct ScriptedModel {
     address: SocketAddr,
     state: Arc<State>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _aside: Aside,
 }
 
 /// A request as it came.
@@ -92,18 +91,9 @@ impl ScriptedModel {
             received: Mutex::default(),
             failures: Mutex::default(),
         });
-        let (stop, stopped) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let served = Arc::clone(&state);
-        let thread = std::thread::Builder::new().name("scripted-model".to_owned()).spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    () = serve(listener, served) => {}
-                    _ = stopped => {}
-                }
-            });
-        })?;
-        Ok(Self { address, state, stop: Some(stop), thread: Some(thread) })
+        let aside = Aside::begin("scripted-model", move || serve(listener, served))?;
+        Ok(Self { address, state, _aside: aside })
     }
 
     /// Where it listens.
@@ -134,17 +124,6 @@ impl ScriptedModel {
     /// How many steps were not asked for.
     pub fn left(&self) -> usize {
         locked(&self.state.steps).len()
-    }
-}
-
-impl Drop for ScriptedModel {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            stop.send(()).ok();
-        }
-        if let Some(thread) = self.thread.take() {
-            thread.join().ok();
-        }
     }
 }
 

@@ -4,15 +4,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy, copy_bidirectional, split};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+
+use crate::aside::Aside;
 
 /// How the answer to a handshake begins.
 const BEGINNING: &[u8] = &[0x16, 0x03, 0x03];
@@ -49,8 +50,7 @@ pub enum Manner {
 pub struct Front {
     address: SocketAddr,
     shared: Arc<Shared>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _aside: Aside,
 }
 
 #[derive(Debug)]
@@ -120,18 +120,9 @@ impl Front {
             taken: watch::Sender::default(),
             cuts: watch::Sender::default(),
         });
-        let (stop, stopped) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let served = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("tls".to_owned()).spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    () = serve(listener, served) => {}
-                    _ = stopped => {}
-                }
-            });
-        })?;
-        Ok(Self { address, shared, stop: Some(stop), thread: Some(thread) })
+        let aside = Aside::begin("tls", move || serve(listener, served))?;
+        Ok(Self { address, shared, _aside: aside })
     }
 
     /// Where it listens.
@@ -152,17 +143,6 @@ impl Front {
     /// How often a connection was made, and when that changes.
     pub fn taken(&self) -> watch::Receiver<u32> {
         self.shared.taken.subscribe()
-    }
-}
-
-impl Drop for Front {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            stop.send(()).ok();
-        }
-        if let Some(thread) = self.thread.take() {
-            thread.join().ok();
-        }
     }
 }
 
