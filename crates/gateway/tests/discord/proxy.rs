@@ -116,7 +116,8 @@ fn mute(client: TcpStream, _server: String) -> tokio::task::JoinHandle<()> {
     })
 }
 
-async fn goes_through(world: World, mut chosen: Settings, gate: Gate, proxy: String) {
+/// Gives how many connections came to the server, and how many to the proxy.
+async fn goes_through(world: World, mut chosen: Settings, gate: Gate, proxy: String) -> (u32, u32) {
     let (api_base, gateway_url) = (world.server.api_base(), world.server.gateway_url());
     chosen.api_base = Some(api_base.replace(&gate.server, NAME));
     chosen.gateway_url = Some(gateway_url.replace(&gate.server, NAME));
@@ -150,9 +151,10 @@ async fn goes_through(world: World, mut chosen: Settings, gate: Gate, proxy: Str
     let mut bed = Bed::start(world, again, Past::default());
     bed.until(|health| *health == Health::Up).await;
     bed.nothing().await;
-    let taken = bed.server.look(|world| world.connections);
-    assert!(taken >= 8 && taken <= gate.count.load(Ordering::SeqCst), "something went around the proxy");
+    let (taken, through) = (bed.server.look(|world| world.connections), gate.count.load(Ordering::SeqCst));
+    assert!(taken >= 8, "{taken}");
     bed.end().await;
+    (taken, through)
 }
 
 #[tokio::test]
@@ -160,7 +162,8 @@ async fn everything_goes_through_an_http_proxy() {
     let world = world(wide()).await;
     let gate = Gate::open(world.server.address(), http).await;
     let (chosen, proxy) = (settings(&world.server), format!("http://me:hush@{}", gate.address));
-    goes_through(world, chosen, gate, proxy).await;
+    let (taken, through) = goes_through(world, chosen, gate, proxy).await;
+    assert_eq!(taken, through, "something went around the proxy");
 }
 
 #[tokio::test]
@@ -168,7 +171,8 @@ async fn everything_goes_through_a_socks_proxy() {
     let world = world(wide()).await;
     let gate = Gate::open(world.server.address(), socks).await;
     let (chosen, proxy) = (settings(&world.server), format!("socks5://{}", gate.address));
-    goes_through(world, chosen, gate, proxy).await;
+    let (taken, through) = goes_through(world, chosen, gate, proxy).await;
+    assert_eq!(taken, through, "something went around the proxy");
 }
 
 #[tokio::test]
@@ -177,7 +181,9 @@ async fn what_goes_through_a_proxy_is_secret_to_it() {
         let (world, front, chosen) = behind(NAME).await;
         let gate = Gate::open(front.address(), serve).await;
         let proxy = format!("{scheme}{}", gate.address);
-        goes_through(world, chosen, gate, proxy).await;
+        let (taken, through) = goes_through(world, chosen, gate, proxy).await;
+        // A handshake may break before the server hears of it.
+        assert!(taken <= through, "something went around the proxy");
     }
 }
 
