@@ -16,11 +16,7 @@ const WITHOUT_UNWINDING: &str =
 
 fn main() -> Result<(), Box<dyn Error>> {
     for path in [
-        "../guest/src",
-        "../guest/Cargo.toml",
-        "../types/src",
-        "../../Cargo.lock",
-        "../../Cargo.toml",
+        "../guest/src", "../guest/Cargo.toml", "../types/src", "../../Cargo.lock", "../../Cargo.toml",
         "build.rs",
     ] {
         println!("cargo::rerun-if-changed={path}");
@@ -31,14 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let work = out.join("guest-target");
     let status = Command::new(env::var("CARGO")?)
         .args([
-            "build",
-            "--locked",
-            "--package",
-            "hermes-guest",
-            "--bin",
-            "hermes-guest",
-            "--profile",
-            "guest",
+            "build", "--locked", "--package", "hermes-guest", "--bin", "hermes-guest", "--profile", "guest",
         ])
         .args(["--target", &target, "--target-dir"])
         .arg(&work)

@@ -136,11 +136,7 @@ mod tests {
         assert_eq!(handle.to_string(), "proc_1a2b3c4d_12_345");
         assert_eq!("proc_1a2b3c4d_12_345".parse(), Ok(handle));
         for wrong in [
-            "",
-            "12.345",
-            "proc_1a2b3c4_12_345",
-            "proc_1a2b3c4d_12",
-            "proc_../../x_1_2",
+            "", "12.345", "proc_1a2b3c4_12_345", "proc_1a2b3c4d_12", "proc_../../x_1_2",
             "proc_1a2b3c4d_12_345_6",
         ] {
             assert_eq!(wrong.parse::<Handle>(), Err(NotAHandle), "{wrong}");

@@ -33,14 +33,7 @@ mod tests {
             assert!(is_silence(reply), "{reply:?}");
         }
         for reply in [
-            "",
-            " ",
-            "silent",
-            "[SILENT].",
-            "[silent]",
-            "NO  REPLY",
-            "SILENT SILENT",
-            "I say [SILENT]",
+            "", " ", "silent", "[SILENT].", "[silent]", "NO  REPLY", "SILENT SILENT", "I say [SILENT]",
             "`SILENT`",
         ] {
             assert!(!is_silence(reply), "{reply:?}");

@@ -104,15 +104,8 @@ mod tests {
         assert_eq!(read("attach --socket /run/s"), Some(Command::Attach { socket }));
         assert_eq!(read("empty /d"), Some(Command::Empty { directory: PathBuf::from("/d") }));
         for wrong in [
-            "",
-            "empty",
-            "empty /d /e",
-            "serve",
-            "attach",
-            "serve --socket",
-            "serve --socket /s --idle x",
-            "x --socket /s",
-            "serve -v",
+            "", "empty", "empty /d /e", "serve", "attach", "serve --socket", "serve --socket /s --idle x",
+            "x --socket /s", "serve -v",
         ] {
             assert_eq!(read(wrong), None, "{wrong}");
         }

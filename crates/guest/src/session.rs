@@ -171,11 +171,7 @@ mod tests {
         let second = [("KEPT", "1"), ("RENEWED", "2"), ("CHANGED", "2"), ("NEW", "2"), ("OWN", "2")];
         assert_eq!(open(&second).1, Origin::Found);
         let expected = [
-            "BASE=of the place",
-            "CHANGED=by the session",
-            "KEPT=1",
-            "NEW=2",
-            "OWN=of the session",
+            "BASE=of the place", "CHANGED=by the session", "KEPT=1", "NEW=2", "OWN=of the session",
             "RENEWED=2",
         ];
         assert_eq!(seen(), expected);

@@ -219,18 +219,8 @@ fn recovered(manner: &Manner, fault: &Fault) -> Option<Manner> {
 
 /// The fields that a request can do without, or has another name for.
 const OPTIONAL: &[&str] = &[
-    "include",
-    "max_completion_tokens",
-    "max_tokens",
-    "options",
-    "output_config",
-    "parallel_tool_calls",
-    "prompt_cache_key",
-    "reasoning",
-    "reasoning_effort",
-    "stream_options",
-    "thinking",
-    "usage",
+    "include", "max_completion_tokens", "max_tokens", "options", "output_config", "parallel_tool_calls",
+    "prompt_cache_key", "reasoning", "reasoning_effort", "stream_options", "thinking", "usage",
 ];
 
 /// No room for an answer means that the conversation is too long.

@@ -60,19 +60,8 @@ pub enum BadVolume {
 }
 
 const OPTIONS: [&str; 13] = [
-    "z",
-    "Z",
-    "U",
-    "shared",
-    "rshared",
-    "slave",
-    "rslave",
-    "private",
-    "rprivate",
-    "nocopy",
-    "cached",
-    "delegated",
-    "consistent",
+    "z", "Z", "U", "shared", "rshared", "slave", "rslave", "private", "rprivate", "nocopy", "cached",
+    "delegated", "consistent",
 ];
 
 impl Volume {

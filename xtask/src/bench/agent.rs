@@ -74,13 +74,7 @@ impl Bench {
         let ours = release_build()?;
         let status = Command::new(env!("CARGO"))
             .args([
-                "build",
-                "--release",
-                "--quiet",
-                "--package",
-                "hermes-testkit",
-                "--example",
-                "scripted-model",
+                "build", "--release", "--quiet", "--package", "hermes-testkit", "--example", "scripted-model",
             ])
             .current_dir(root())
             .status()
@@ -161,14 +155,7 @@ impl Bench {
             peers::docker().context("the peer `docker`; start it with: cargo xtask peers up docker")?;
         let mut command = Command::new(env!("CARGO"));
         command.args([
-            "run",
-            "--release",
-            "--quiet",
-            "--package",
-            "hermes-agent",
-            "--example",
-            "code_speed",
-            "--",
+            "run", "--release", "--quiet", "--package", "hermes-agent", "--example", "code_speed", "--",
         ]);
         let output = command.arg(socket).arg(image).current_dir(root()).stderr(Stdio::inherit()).output()?;
         ensure!(output.status.success(), "{command:?} ended with {}", output.status);

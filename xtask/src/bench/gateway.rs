@@ -45,14 +45,7 @@ fn measure(ours: &std::path::Path, folder: &std::path::Path) -> Result<Value> {
     let mut command = Command::new(env!("CARGO"));
     command
         .args([
-            "run",
-            "--release",
-            "--quiet",
-            "--package",
-            "hermes-testkit",
-            "--example",
-            "gateway_speed",
-            "--",
+            "run", "--release", "--quiet", "--package", "hermes-testkit", "--example", "gateway_speed", "--",
         ])
         .arg(ours)
         .arg(folder)

@@ -39,14 +39,9 @@ pub(crate) fn online(command: &mut Command) -> &mut Command {
 /// build leaves no mount behind that a later removal of the tree would follow into the machine's real `/dev`.
 pub(crate) fn contained(program: &str) -> Command {
     let mut command = command("setpriv");
-    command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"]).args([
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-        "--",
-        program,
-    ]);
+    command
+        .args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"])
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc", "--", program]);
     command
 }
 

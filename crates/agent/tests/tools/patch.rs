@@ -65,17 +65,8 @@ pub(crate) async fn a_patch_changes_all_of_its_files_or_none(ground: &Ground) {
     let s = ground.hands().await;
     s.shell("printf '1\\n2\\n3\\n' > a; echo old > b; echo gone > c; printf 'm\\n' > d; ln -s a link").await;
     let lines = [
-        "*** Add File: new/deep.txt",
-        "+hello",
-        "*** Update File: a",
-        " 1",
-        "-2",
-        "+two",
-        "*** Delete File: c",
-        "*** Move File: d -> moved/e",
-        "***Update File: b",
-        "-old",
-        "+new",
+        "*** Add File: new/deep.txt", "+hello", "*** Update File: a", " 1", "-2", "+two",
+        "*** Delete File: c", "*** Move File: d -> moved/e", "***Update File: b", "-old", "+new",
     ];
     let told = s.told(Tool::Patch, patch(&lines)).await;
     let count = |name: &str| told[name].as_array().unwrap().len();
@@ -90,14 +81,7 @@ pub(crate) async fn a_patch_changes_all_of_its_files_or_none(ground: &Ground) {
     );
     // One that fails is told with all others that do, and nothing is written.
     let lines = [
-        "*** Update File: a",
-        "-1",
-        "+x",
-        "*** Update File: b",
-        "-not there",
-        "+y",
-        "*** Add File: a",
-        "+z",
+        "*** Update File: a", "-1", "+x", "*** Update File: b", "-not there", "+y", "*** Add File: a", "+z",
         "*** Delete File: zzz",
     ];
     let why = s.error(Tool::Patch, patch(&lines)).await;

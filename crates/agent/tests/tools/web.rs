@@ -155,13 +155,8 @@ async fn nothing_but_the_public_web_is_reached() {
         assert!(matches!(fault, Fault::Host { why: Unreached::NotPublic(_), .. }), "{address}: {fault}");
     }
     for address in [
-        "file:///etc/passwd",
-        "ftp://example.org/",
-        "javascript:1",
-        "http://",
-        "nonsense",
-        "http://u:p@example.org/",
-        "http://u@example.org/",
+        "file:///etc/passwd", "ftp://example.org/", "javascript:1", "http://", "nonsense",
+        "http://u:p@example.org/", "http://u@example.org/",
     ] {
         let fault = web.get(address).await.unwrap_err();
         assert!(matches!(fault, Fault::Address(_)), "{address}: {fault}");
@@ -177,12 +172,8 @@ async fn a_redirect_is_judged_like_any_address() {
     .await;
     let web = web(USUAL);
     for inside in [
-        "http://127.0.0.1:1/",
-        "http://169.254.169.254/",
-        "http://[::1]/",
-        "http://2130706433/",
-        "//localhost/",
-        "http://0x7f000001/",
+        "http://127.0.0.1:1/", "http://169.254.169.254/", "http://[::1]/", "http://2130706433/",
+        "//localhost/", "http://0x7f000001/",
     ] {
         let fault = web.get(&server.url(&format!("/to/{inside}"))).await.unwrap_err();
         assert!(matches!(fault, Fault::Host { why: Unreached::NotPublic(_), .. }), "{inside}: {fault}");

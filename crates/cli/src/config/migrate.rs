@@ -209,25 +209,9 @@ fn host(url: &str) -> &str {
 }
 
 const WHISPER_MODELS: &[&str] = &[
-    "tiny.en",
-    "tiny",
-    "base.en",
-    "base",
-    "small.en",
-    "small",
-    "medium.en",
-    "medium",
-    "large-v1",
-    "large-v2",
-    "large-v3",
-    "large",
-    "distil-large-v2",
-    "distil-medium.en",
-    "distil-small.en",
-    "distil-large-v3",
-    "distil-large-v3.5",
-    "large-v3-turbo",
-    "turbo",
+    "tiny.en", "tiny", "base.en", "base", "small.en", "small", "medium.en", "medium", "large-v1", "large-v2",
+    "large-v3", "large", "distil-large-v2", "distil-medium.en", "distil-small.en", "distil-large-v3",
+    "distil-large-v3.5", "large-v3-turbo", "turbo",
 ];
 
 /// The one `stt.model` goes to the provider it was for; a cloud model's name means nothing to a local one.

@@ -313,10 +313,7 @@ fn sizes_are_checked_and_shown_as_they_are_written() {
     assert_eq!(get("terminal.docker_shm_size"), "1m");
     assert_eq!(get("terminal.docker_tmpfs"), json!({"/tmp": "1g"}));
     for wrong in [
-        "docker_shm_size: 0",
-        "docker_shm_size: big",
-        "docker_gpus: 0",
-        "docker_tmpfs: {/etc: 1m}",
+        "docker_shm_size: 0", "docker_shm_size: big", "docker_gpus: 0", "docker_tmpfs: {/etc: 1m}",
         "docker_tmpfs: {/tmp: x}",
     ] {
         let checked = Home::with_config(&format!("terminal: {{{wrong}}}\n")).run(&["config", "check"]);
@@ -336,15 +333,8 @@ fn an_option_cannot_give_more_network_than_the_setting() {
         ("full", "--network=mine", false),
     ] {
         let settings = format!("  network: {network}\n  docker_extra_args: ['{option}']\n");
-        let dry = Yard::new("docker", &settings).run(&[
-            "exec",
-            "--dry-run",
-            "--session",
-            "s",
-            "--json",
-            "--",
-            "true",
-        ]);
+        let dry = Yard::new("docker", &settings)
+            .run(&["exec", "--dry-run", "--session", "s", "--json", "--", "true"]);
         if refused {
             assert_eq!(dry.code, Some(3), "{network} {option}: {dry:?}");
             let message = dry.json()["error"]["message"].as_str().unwrap().to_owned();

@@ -27,14 +27,7 @@ fn tools_are_listed_as_a_model_is_told_of_them() {
     let names: Vec<&str> =
         listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     for name in [
-        "terminal",
-        "process",
-        "read_file",
-        "write_file",
-        "patch",
-        "search_files",
-        "web_fetch",
-        "todo",
+        "terminal", "process", "read_file", "write_file", "patch", "search_files", "web_fetch", "todo",
         "clarify",
     ] {
         assert!(names.contains(&name), "{names:?}");

@@ -158,15 +158,8 @@ mod tests {
     #[tokio::test]
     async fn what_may_not_be_reached_is_refused_however_it_is_addressed() {
         let names: [&[u8]; 9] = [
-            b"localhost",
-            b"127.0.0.1",
-            b"2130706433",
-            b"example.com\0.localhost",
-            b"127.0.0.1\0.example.com",
-            b"\0",
-            b"",
-            b"\xff\xfe",
-            b"[::1]",
+            b"localhost", b"127.0.0.1", b"2130706433", b"example.com\0.localhost",
+            b"127.0.0.1\0.example.com", b"\0", b"", b"\xff\xfe", b"[::1]",
         ];
         for name in names {
             assert_eq!(answer(&named(name)).await, replied(Code::NotAllowed), "{name:?}");

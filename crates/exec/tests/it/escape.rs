@@ -98,12 +98,8 @@ pub(crate) async fn devices_and_the_kernel_are_out_of_reach(ground: &Ground) {
         os.mknod('/tmp/pipe', stat.S_IFIFO | 0o600); print('a pipe can be made')";
     assert_eq!(python(&s, attempts).await, "a pipe can be made\n");
     for path in [
-        "/proc/sysrq-trigger",
-        "/proc/sys/kernel/core_pattern",
-        "/proc/sys/kernel/modprobe",
-        "/proc/sys/vm/drop_caches",
-        "/sys/kernel/uevent_helper",
-        "/sys/power/state",
+        "/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe",
+        "/proc/sys/vm/drop_caches", "/sys/kernel/uevent_helper", "/sys/power/state",
     ] {
         assert_ne!(s.run(&format!("echo 1 >{path}")).await.code, 0, "{path}");
     }

@@ -266,9 +266,7 @@ fn a_redirect_leads_nowhere_that_could_not_be_asked_for() {
     alone("proxy::a_redirect_leads_nowhere_that_could_not_be_asked_for", async |world| {
         let jail = world.jail().await;
         let targets = [
-            "http://127.0.0.1/hello",
-            "http://mine.example.org/hello",
-            "http://10.66.0.1/hello",
+            "http://127.0.0.1/hello", "http://mine.example.org/hello", "http://10.66.0.1/hello",
             "http://2130706433/hello",
         ];
         for target in targets {

@@ -13,9 +13,7 @@ const COPIES: &str = "HERMES_TEST_COPIES";
 pub(crate) const HELPER: &str = "exec-jailer";
 /// Tests that are only run there. Each has one of these in its name.
 const ROWS: [&str; 4] = [
-    "podman_rootless::",
-    "podman_rootless_busybox::",
-    "podman_rootless_read_only::",
+    "podman_rootless::", "podman_rootless_busybox::", "podman_rootless_read_only::",
     "podman_rootless_users::",
 ];
 

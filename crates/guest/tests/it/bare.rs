@@ -40,14 +40,7 @@ async fn bare(take_away: &str) -> Bare {
     );
     let outside = Command::new("unshare")
         .args([
-            "--user",
-            "--map-root-user",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-            "sh",
+            "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh",
             "-c",
         ])
         .arg(script)

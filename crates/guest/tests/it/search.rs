@@ -210,22 +210,8 @@ async fn each_line_is_a_text_of_its_own() {
     let text = text + "the last one";
     std::fs::write(place.work().join("file"), &text).unwrap();
     for pattern in [
-        "line 7[0-9]$",
-        r"^begin",
-        r"\Abegin",
-        r"end\z",
-        r"(?-m:^)\)",
-        "^$",
-        r"\(\s+\)",
-        "(?s)open.*closed",
-        "[^l]ine",
-        r"closed\r$",
-        r"(?R)closed$",
-        r"(?R)\r$",
-        "nowhere",
-        "",
-        "(?i)LAST ONE$",
-        r"\bend\b",
+        "line 7[0-9]$", r"^begin", r"\Abegin", r"end\z", r"(?-m:^)\)", "^$", r"\(\s+\)", "(?s)open.*closed",
+        "[^l]ine", r"closed\r$", r"(?R)closed$", r"(?R)\r$", "nowhere", "", "(?i)LAST ONE$", r"\bend\b",
         r"line \d+\n",
     ] {
         let regex = Regex::new(&format!("(?m){pattern}")).unwrap();

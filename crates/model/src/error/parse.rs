@@ -201,12 +201,8 @@ fn by_words(status: Option<u16>, told: &Told, room: Option<u64>) -> Option<Class
         return Some(Class::OutputCap);
     }
     if told.says_any(&[
-        "credit balance is too low",
-        "insufficient credits",
-        "insufficient balance",
-        "requires more credits",
-        "exceeded your current quota",
-        "payment required",
+        "credit balance is too low", "insufficient credits", "insufficient balance", "requires more credits",
+        "exceeded your current quota", "payment required",
     ]) {
         return Some(Class::Billing);
     }
@@ -226,9 +222,7 @@ fn by_words(status: Option<u16>, told: &Told, room: Option<u64>) -> Option<Class
         return Some(Class::ReasoningRejected);
     }
     if told.says_any(&[
-        "failed to parse grammar",
-        "error parsing grammar",
-        "unable to generate parser",
+        "failed to parse grammar", "error parsing grammar", "unable to generate parser",
         "json schema conversion failed",
     ]) {
         return Some(Class::Grammar);
@@ -236,33 +230,18 @@ fn by_words(status: Option<u16>, told: &Told, room: Option<u64>) -> Option<Class
     if told.says_any(SIGHTLESS) {
         return Some(Class::ImagesUnsupported);
     }
-    let refuses = told.says_any(&[
-        "not support",
-        "unsupported",
-        "not available",
-        "not allowed",
-        "unrecognized",
-        "unknown",
-    ]);
+    let refuses = told
+        .says_any(&["not support", "unsupported", "not available", "not allowed", "unrecognized", "unknown"]);
     if told.says(&["stream"]) && refuses && !told.says(&["stream_options"]) {
         return Some(Class::StreamUnsupported);
     }
-    let is_model = told.says_any(&[
-        "does not exist",
-        "not found",
-        "not a valid model",
-        "no such model",
-        "unknown model",
-    ]);
+    let is_model = told
+        .says_any(&["does not exist", "not found", "not a valid model", "no such model", "unknown model"]);
     if told.says(&["model"]) && is_model {
         return Some(Class::ModelNotFound);
     }
     if told.says_any(&[
-        "flagged by",
-        "content policy",
-        "content management policy",
-        "safety system",
-        "usage policies",
+        "flagged by", "content policy", "content management policy", "safety system", "usage policies",
     ]) {
         return Some(Class::ContentPolicy);
     }
@@ -277,64 +256,33 @@ fn by_words(status: Option<u16>, told: &Told, room: Option<u64>) -> Option<Class
 
 /// No eyes, in the words of llama.cpp, OpenRouter, Ollama, OpenAI, vLLM, LM Studio, DeepSeek and Groq.
 const SIGHTLESS: &[&str] = &[
-    "image input is not supported",
-    "support image input",
-    "required for image input",
-    "unsupported content part type",
-    "image_url is only supported",
-    "is not a multimodal model",
-    "model does not support images",
-    "unknown variant `image_url`",
-    "content must be a string",
+    "image input is not supported", "support image input", "required for image input",
+    "unsupported content part type", "image_url is only supported", "is not a multimodal model",
+    "model does not support images", "unknown variant `image_url`", "content must be a string",
 ];
 
 /// A window that is too small, in the words of those who have no code for it.
 const OVERFLOW: &[&str] = &[
-    "maximum context length",
-    "context length exceeded",
-    "context_length_exceeded",
-    "exceeds the available context size",
-    "exceed context limit",
-    "exceeds the context window",
-    "exceed context window",
-    "context window exceeds",
-    "context size has been exceeded",
-    "prompt is too long",
-    "input is too long for requested model",
-    "input token count",
-    "longer than the model's context length",
-    "longer than the maximum model length",
-    "exceeds the maximum number of tokens",
-    "exceeds model's maximum context",
-    "reduce the length of the messages",
-    "prompt too long",
-    "超过最大长度",
-    "上下文长度",
+    "maximum context length", "context length exceeded", "context_length_exceeded",
+    "exceeds the available context size", "exceed context limit", "exceeds the context window",
+    "exceed context window", "context window exceeds", "context size has been exceeded",
+    "prompt is too long", "input is too long for requested model", "input token count",
+    "longer than the model's context length", "longer than the maximum model length",
+    "exceeds the maximum number of tokens", "exceeds model's maximum context",
+    "reduce the length of the messages", "prompt too long", "超过最大长度", "上下文长度",
 ];
 
 /// The field in messages that name one, in the words of Pydantic (`body.stream_options: Extra inputs…`) and of OpenAI's older
 /// ones (`Unrecognized request argument supplied: …`).
 fn unexpected(message: &str) -> String {
     let candidates = [
-        "reasoning_effort",
-        "stream_options",
-        "prompt_cache_key",
-        "max_completion_tokens",
-        "reasoning",
-        "usage",
-        "options",
-        "think",
+        "reasoning_effort", "stream_options", "prompt_cache_key", "max_completion_tokens", "reasoning",
+        "usage", "options", "think",
     ];
     let lower = message.to_lowercase();
     let complains = [
-        "extra inputs",
-        "extra fields",
-        "unrecognized request argument",
-        "unknown field",
-        "unsupported parameter",
-        "unknown parameter",
-        "not supported",
-        "unexpected keyword",
+        "extra inputs", "extra fields", "unrecognized request argument", "unknown field",
+        "unsupported parameter", "unknown parameter", "not supported", "unexpected keyword",
     ];
     match complains.iter().any(|phrase| lower.contains(phrase)) {
         true => candidates.iter().find(|name| lower.contains(**name)).copied().unwrap_or_default().to_owned(),

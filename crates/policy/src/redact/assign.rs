@@ -281,20 +281,8 @@ pub(super) fn address(view: &View<'_>, start: usize) -> Option<(usize, Rest)> {
 }
 
 const SCHEMES: &[&str] = &[
-    "apikey",
-    "api-key",
-    "aws4-hmac-sha256",
-    "basic",
-    "bearer",
-    "bot",
-    "digest",
-    "geniekey",
-    "key",
-    "negotiate",
-    "ntlm",
-    "sharedkey",
-    "signature",
-    "token",
+    "apikey", "api-key", "aws4-hmac-sha256", "basic", "bearer", "bot", "digest", "geniekey", "key",
+    "negotiate", "ntlm", "sharedkey", "signature", "token",
 ];
 
 /// The value of an `Authorization` header, wherever it is written; `here` is behind the name.

@@ -168,20 +168,10 @@ mod tests {
     fn a_value_with_odd_characters_has_all_the_forms() {
         let forms = written("p/w \"é+1");
         for expected in [
-            "p/w \"é+1",
-            "702f772022c3a92b31",
-            "702F772022C3A92B31",
-            "p%2Fw%20%22%C3%A9%2B1",
-            "p%2fw%20%22%c3%a9%2b1",
-            "p/w%20%22%C3%A9%2B1",
-            "p/w%20%22%C3%A9+1",
-            "p%2Fw+%22%C3%A9%2B1",
-            "%70%2F%77%20%22%C3%A9%2B%31",
-            "p/w \\\"é+1",
-            "p\\/w \\\"é+1",
-            "p/w \\\"\\u00e9+1",
-            "p/w \\\"\\u00E9+1",
-            "cC93ICLDqSsx",
+            "p/w \"é+1", "702f772022c3a92b31", "702F772022C3A92B31", "p%2Fw%20%22%C3%A9%2B1",
+            "p%2fw%20%22%c3%a9%2b1", "p/w%20%22%C3%A9%2B1", "p/w%20%22%C3%A9+1", "p%2Fw+%22%C3%A9%2B1",
+            "%70%2F%77%20%22%C3%A9%2B%31", "p/w \\\"é+1", "p\\/w \\\"é+1", "p/w \\\"\\u00e9+1",
+            "p/w \\\"\\u00E9+1", "cC93ICLDqSsx",
         ] {
             assert!(forms.iter().any(|form| form == expected), "{expected} is missing from {forms:?}");
         }

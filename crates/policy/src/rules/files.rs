@@ -44,20 +44,14 @@ pub(super) const RULES: &[Rule] = &[
     })
     .examples(
         &[
-            "dd if=/dev/zero of=/dev/sda",
-            "cat x > /dev/nvme0n1",
-            "echo x | tee /dev/sdb",
-            "shred /dev/sda",
+            "dd if=/dev/zero of=/dev/sda", "cat x > /dev/nvme0n1", "echo x | tee /dev/sdb", "shred /dev/sda",
             "cp img /dev/mmcblk0",
         ],
         &["dd if=/dev/sda of=disk.img", "echo x > /dev/null", "echo x > dev/sda"],
     ),
     Rule::floor("format", "formats or wipes a disk", On::Every, formats).examples(
         &[
-            "mkfs.ext4 /dev/sda1",
-            "mkfs -t ext4 /dev/sdb",
-            "wipefs -a /dev/sda",
-            "blkdiscard /dev/nvme0n1",
+            "mkfs.ext4 /dev/sda1", "mkfs -t ext4 /dev/sdb", "wipefs -a /dev/sda", "blkdiscard /dev/nvme0n1",
             "mkswap /dev/sdb2",
         ],
         &["grep -r mkfs .", "man mkfs.ext4", "mkfs.ext4 --help"],
@@ -67,9 +61,7 @@ pub(super) const RULES: &[Rule] = &[
     })
     .examples(
         &[
-            "parted /dev/sda mklabel gpt",
-            "lvremove -f vg0/root",
-            "zfs destroy -r tank/home",
+            "parted /dev/sda mklabel gpt", "lvremove -f vg0/root", "zfs destroy -r tank/home",
             "fdisk /dev/sda",
         ],
         &["fdisk -l", "zfs list", "lsblk"],
@@ -80,12 +72,8 @@ pub(super) const RULES: &[Rule] = &[
     .inside()
     .examples(
         &[
-            "rm -f /srv/x",
-            "unlink /etc/passwd",
-            "rm -rf ~/Documents",
-            "rm -rf ../other",
-            "shred -u ~/.bashrc",
-            "rsync -a --delete empty/ ../",
+            "rm -f /srv/x", "unlink /etc/passwd", "rm -rf ~/Documents", "rm -rf ../other",
+            "shred -u ~/.bashrc", "rsync -a --delete empty/ ../",
         ],
         &["rm out.txt", "rm -rf /tmp/work", "rm -rf ~/.cache/pip", "rm -rf build"],
     ),
@@ -120,11 +108,8 @@ pub(super) const RULES: &[Rule] = &[
     })
     .examples(
         &[
-            "echo x > /etc/hosts",
-            "cp a /usr/local/bin/a",
-            "sed -i s/a/b/ /etc/fstab",
-            "cd /etc; sed -i s/a/b/ passwd",
-            "ln -sf /tmp/x /usr/bin/python3",
+            "echo x > /etc/hosts", "cp a /usr/local/bin/a", "sed -i s/a/b/ /etc/fstab",
+            "cd /etc; sed -i s/a/b/ passwd", "ln -sf /tmp/x /usr/bin/python3",
         ],
         &["echo x > etc/hosts", "cp /etc/hosts .", "echo x > /dev/null", "echo x > /tmp/x"],
     ),
@@ -140,11 +125,8 @@ pub(super) const RULES: &[Rule] = &[
     )
     .examples(
         &[
-            "echo x >> ~/.bashrc",
-            "cp k ~/.ssh/authorized_keys",
-            "ln -sf x ~/.zshenv",
-            "cp h .git/hooks/pre-commit",
-            "cd; echo x >> .profile",
+            "echo x >> ~/.bashrc", "cp k ~/.ssh/authorized_keys", "ln -sf x ~/.zshenv",
+            "cp h .git/hooks/pre-commit", "cd; echo x >> .profile",
         ],
         &["cp fixtures/.bashrc out/.bashrc", "cat ~/.bashrc", "ls ~/.ssh"],
     ),
@@ -231,15 +213,8 @@ pub(super) const RULES: &[Rule] = &[
     )
     .examples(
         &[
-            "chmod 777 f",
-            "chmod 0777 f",
-            "chmod a=rwx f",
-            "chmod o+w f",
-            "chmod -R 666 d",
-            "chown -R root d",
-            "chown root:root -R d",
-            "chmod 4755 x",
-            "chmod u+s x",
+            "chmod 777 f", "chmod 0777 f", "chmod a=rwx f", "chmod o+w f", "chmod -R 666 d",
+            "chown -R root d", "chown root:root -R d", "chmod 4755 x", "chmod u+s x",
         ],
         &["chmod +x run.sh", "chmod 755 bin/run", "chmod 644 f", "chmod u+w f"],
     ),
@@ -257,53 +232,11 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 const DISK_TOOLS: &[&str] = &[
-    "parted",
-    "fdisk",
-    "sfdisk",
-    "cfdisk",
-    "gdisk",
-    "sgdisk",
-    "lvremove",
-    "vgremove",
-    "pvremove",
-    "lvreduce",
-    "lvresize",
-    "pvcreate",
-    "vgcreate",
-    "lvcreate",
-    "zpool",
-    "zfs",
-    "btrfs",
-    "cryptsetup",
-    "mdadm",
-    "hdparm",
-    "nvme",
-    "losetup",
-    "dmsetup",
-    "swapoff",
-    "swapon",
-    "umount",
-    "mount",
-    "resize2fs",
-    "tune2fs",
-    "e2fsck",
-    "fsck",
-    "xfs_repair",
-    "debugfs",
-    "badblocks",
-    "diskutil",
-    "partprobe",
-    "kpartx",
-    "growpart",
-    "sdparm",
-    "sg_format",
-    "fstrim",
-    "udisksctl",
-    "flashrom",
-    "fwupdmgr",
-    "efibootmgr",
-    "grub-install",
-    "update-grub",
+    "parted", "fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "lvremove", "vgremove", "pvremove", "lvreduce",
+    "lvresize", "pvcreate", "vgcreate", "lvcreate", "zpool", "zfs", "btrfs", "cryptsetup", "mdadm", "hdparm",
+    "nvme", "losetup", "dmsetup", "swapoff", "swapon", "umount", "mount", "resize2fs", "tune2fs", "e2fsck",
+    "fsck", "xfs_repair", "debugfs", "badblocks", "diskutil", "partprobe", "kpartx", "growpart", "sdparm",
+    "sg_format", "fstrim", "udisksctl", "flashrom", "fwupdmgr", "efibootmgr", "grub-install", "update-grub",
 ];
 
 /// Whether a disk tool is only asked to show something.

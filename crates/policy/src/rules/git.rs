@@ -12,24 +12,12 @@ pub(super) const RULES: &[Rule] = &[
     )
     .examples(
         &[
-            "git reset --hard",
-            "git push --force",
-            "git push -fu origin main",
-            "git push origin +main",
-            "git clean -fd",
-            "git branch -D x",
-            "git -C d reset --hard",
-            "git checkout .",
-            "git stash clear",
+            "git reset --hard", "git push --force", "git push -fu origin main", "git push origin +main",
+            "git clean -fd", "git branch -D x", "git -C d reset --hard", "git checkout .", "git stash clear",
         ],
         &[
-            "git push",
-            "git reset HEAD~1",
-            "git clean -n",
-            "git branch -d x",
-            "git checkout main",
-            "git stash",
-            "git push --dry-run --force",
+            "git push", "git reset HEAD~1", "git clean -n", "git branch -d x", "git checkout main",
+            "git stash", "git push --dry-run --force",
         ],
     ),
     Rule::ask(

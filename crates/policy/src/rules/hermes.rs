@@ -21,9 +21,7 @@ pub(super) const RULES: &[Rule] = &[
             "rm -rf ~/.hermes/home",
         ],
         &[
-            "ls -la ~/.hermes",
-            "cat tests/home/.hermes/config.yaml",
-            "cat ~/.hermes/config.yaml",
+            "ls -la ~/.hermes", "cat tests/home/.hermes/config.yaml", "cat ~/.hermes/config.yaml",
             "touch ~/.hermes/home/notes",
         ],
     ),
@@ -50,9 +48,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .examples(
         &[
-            "hermes config set approvals.mode off",
-            "hermes approvals allow 'rm *'",
-            "hermes --yolo",
+            "hermes config set approvals.mode off", "hermes approvals allow 'rm *'", "hermes --yolo",
             "hermes pairing approve telegram X",
         ],
         &["hermes --version", "hermes config get approvals.mode", "hermes approvals ls"],

@@ -146,25 +146,10 @@ fn packages(view: &View<'_>) -> bool {
         }
         "dpkg" => {
             view.has(&[
-                "-i",
-                "-r",
-                "-P",
-                "--install",
-                "--remove",
-                "--purge",
-                "--unpack",
-                "--configure",
-                "--set-selections",
-                "--force-all",
+                "-i", "-r", "-P", "--install", "--remove", "--purge", "--unpack", "--configure",
+                "--set-selections", "--force-all",
             ]) && !view.has(&[
-                "-l",
-                "-L",
-                "-S",
-                "-s",
-                "--list",
-                "--listfiles",
-                "--search",
-                "--print-architecture",
+                "-l", "-L", "-S", "-s", "--list", "--listfiles", "--search", "--print-architecture",
                 "--print-avail",
             ])
         }
@@ -189,42 +174,12 @@ fn packages(view: &View<'_>) -> bool {
 
 /// Variables that make other programs load or run something.
 const LOADERS: &[&str] = &[
-    "LD_PRELOAD",
-    "LD_AUDIT",
-    "DYLD_INSERT_LIBRARIES",
-    "DYLD_LIBRARY_PATH",
-    "BASH_ENV",
-    "ENV",
-    "PERL5OPT",
-    "PERL5DB",
-    "RUBYOPT",
-    "PYTHONSTARTUP",
-    "PYTHONHOME",
-    "PYTHONINSPECT",
-    "JAVA_TOOL_OPTIONS",
-    "_JAVA_OPTIONS",
-    "GCONV_PATH",
-    "SHELLOPTS",
-    "BASHOPTS",
-    "PS4",
-    "GIT_EXEC_PATH",
-    "GIT_TEMPLATE_DIR",
-    "GIT_CONFIG_GLOBAL",
-    "GIT_CONFIG_SYSTEM",
-    "GIT_CONFIG_COUNT",
-    "GIT_CONFIG_PARAMETERS",
-    "PYTHONBREAKPOINT",
-    "LUA_INIT",
-    "OPENSSL_CONF",
-    "GTK_MODULES",
-    "NODE_REPL_EXTERNAL_MODULE",
-    "RUSTC",
-    "GLIBC_TUNABLES",
-    "EXINIT",
-    "VIMINIT",
-    "SSLKEYLOGFILE",
-    "PIP_INDEX_URL",
-    "NPM_CONFIG_SCRIPT_SHELL",
+    "LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH", "BASH_ENV", "ENV", "PERL5OPT",
+    "PERL5DB", "RUBYOPT", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONINSPECT", "JAVA_TOOL_OPTIONS",
+    "_JAVA_OPTIONS", "GCONV_PATH", "SHELLOPTS", "BASHOPTS", "PS4", "GIT_EXEC_PATH", "GIT_TEMPLATE_DIR",
+    "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS",
+    "PYTHONBREAKPOINT", "LUA_INIT", "OPENSSL_CONF", "GTK_MODULES", "NODE_REPL_EXTERNAL_MODULE", "RUSTC",
+    "GLIBC_TUNABLES", "EXINIT", "VIMINIT", "SSLKEYLOGFILE", "PIP_INDEX_URL", "NPM_CONFIG_SCRIPT_SHELL",
     "npm_config_script_shell",
 ];
 
@@ -278,13 +233,7 @@ fn tool_settings(view: &View<'_>) -> bool {
                 return false;
             }
             let reads = view.has(&[
-                "--get",
-                "--list",
-                "-l",
-                "--get-all",
-                "--get-regexp",
-                "--show-origin",
-                "--get-urlmatch",
+                "--get", "--list", "-l", "--get-all", "--get-regexp", "--show-origin", "--get-urlmatch",
             ]) || matches!(words.get(1).copied(), Some("get" | "list"));
             let key = words
                 .iter()
@@ -326,14 +275,8 @@ fn tool_settings(view: &View<'_>) -> bool {
                 );
             let writes = words.len() > 2
                 || view.has(&[
-                    "--unset",
-                    "--unset-all",
-                    "--edit",
-                    "-e",
-                    "--remove-section",
-                    "--rename-section",
-                    "--add",
-                    "--replace-all",
+                    "--unset", "--unset-all", "--edit", "-e", "--remove-section", "--rename-section",
+                    "--add", "--replace-all",
                 ]);
             let everywhere = view.has(&["--global", "--system"]);
             !reads && writes && (everywhere || !harmless)
@@ -352,28 +295,10 @@ fn tool_settings(view: &View<'_>) -> bool {
                 && matches!(words.get(1).copied(), Some("set" | "add" | "edit"));
             sets && words.iter().skip(2).any(|word| {
                 [
-                    "script-shell",
-                    "prefix",
-                    "ignore-scripts",
-                    "registry",
-                    "shell",
-                    "onload-script",
-                    "git",
-                    "globalconfig",
-                    "userconfig",
-                    "_auth",
-                    "index-url",
-                    "extra-index-url",
-                    "trusted-host",
-                    "yarnpath",
-                    "plugins",
-                    "token",
-                    "node-options",
-                    "editor",
-                    "viewer",
-                    "init-module",
-                    "cafile",
-                    "strict-ssl",
+                    "script-shell", "prefix", "ignore-scripts", "registry", "shell", "onload-script", "git",
+                    "globalconfig", "userconfig", "_auth", "index-url", "extra-index-url", "trusted-host",
+                    "yarnpath", "plugins", "token", "node-options", "editor", "viewer", "init-module",
+                    "cafile", "strict-ssl",
                 ]
                 .iter()
                 .any(|key| word.to_lowercase().contains(key))

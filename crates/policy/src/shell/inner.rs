@@ -18,15 +18,7 @@ pub(super) const STATE_KEEPERS: &[&str] = &["command", "builtin", "eval", "sourc
 
 /// Programs whose inner command runs in a container of its own.
 pub(crate) const CONTAINERS: &[&str] = &[
-    "docker",
-    "podman",
-    "nerdctl",
-    "kubectl",
-    "oc",
-    "apptainer",
-    "singularity",
-    "lxc",
-    "incus",
+    "docker", "podman", "nerdctl", "kubectl", "oc", "apptainer", "singularity", "lxc", "incus",
     "docker-compose",
 ];
 

@@ -324,13 +324,7 @@ impl Connection {
     fn identify(&mut self, data: &Value) -> Result<(), End> {
         let privileged = self.shared.options.privileged;
         let fields = [
-            "token",
-            "properties",
-            "compress",
-            "large_threshold",
-            "shard",
-            "presence",
-            "intents",
+            "token", "properties", "compress", "large_threshold", "shard", "presence", "intents",
             "capabilities",
         ];
         let close = |code: u16, why: String| Err(End::Close(code, why));

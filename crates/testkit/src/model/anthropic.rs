@@ -9,21 +9,8 @@ use super::picture;
 use super::script::{Answer, Said, argument_text, pieces};
 
 const FIELDS: &[&str] = &[
-    "max_tokens",
-    "messages",
-    "metadata",
-    "model",
-    "output_config",
-    "service_tier",
-    "stop_sequences",
-    "stream",
-    "system",
-    "temperature",
-    "thinking",
-    "tool_choice",
-    "tools",
-    "top_k",
-    "top_p",
+    "max_tokens", "messages", "metadata", "model", "output_config", "service_tier", "stop_sequences",
+    "stream", "system", "temperature", "thinking", "tool_choice", "tools", "top_k", "top_p",
 ];
 
 pub(super) fn check(body: &Value) -> Result<(), String> {

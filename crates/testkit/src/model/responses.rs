@@ -9,25 +9,9 @@ use super::picture;
 use super::script::{Answer, Said, argument_text, pieces};
 
 const FIELDS: &[&str] = &[
-    "include",
-    "input",
-    "instructions",
-    "max_output_tokens",
-    "metadata",
-    "model",
-    "parallel_tool_calls",
-    "prompt_cache_key",
-    "reasoning",
-    "service_tier",
-    "store",
-    "stream",
-    "temperature",
-    "text",
-    "tool_choice",
-    "tools",
-    "top_p",
-    "truncation",
-    "user",
+    "include", "input", "instructions", "max_output_tokens", "metadata", "model", "parallel_tool_calls",
+    "prompt_cache_key", "reasoning", "service_tier", "store", "stream", "temperature", "text", "tool_choice",
+    "tools", "top_p", "truncation", "user",
 ];
 
 pub(super) fn check(body: &Value) -> Result<(), String> {

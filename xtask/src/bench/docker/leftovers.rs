@@ -69,16 +69,8 @@ pub(super) fn rows(bench: &mut Bench) -> Result<Vec<Row>> {
     );
     ensure!(running > 0 && seen > 0, "nothing was killed, so nothing is proved");
     for session in LIVE {
-        hermes.run(&[
-            "exec",
-            "--backend",
-            "docker",
-            "--session",
-            session,
-            "--background",
-            "--",
-            "sleep 600",
-        ])?;
+        hermes
+            .run(&["exec", "--backend", "docker", "--session", session, "--background", "--", "sleep 600"])?;
     }
     let (left, missing) = hermes.settle()?;
     left.iter().for_each(|one| eprintln!("left: {one}"));

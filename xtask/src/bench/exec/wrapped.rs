@@ -8,21 +8,8 @@ pub(super) const NOTE: &str = "bwrap, alike: the same paths hidden, the same nam
 
 /// The namespaces and mounts that everybody asks for.
 const BASE: [&str; 15] = [
-    "spawn",
-    "bwrap",
-    "--unshare-all",
-    "--die-with-parent",
-    "--new-session",
-    "--ro-bind",
-    "/",
-    "/",
-    "--dev",
-    "/dev",
-    "--proc",
-    "/proc",
-    "--tmpfs",
-    "/tmp",
-    "--bind",
+    "spawn", "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/", "--dev",
+    "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--bind",
 ];
 
 /// What a jail hides in its `/proc`.
@@ -44,14 +31,7 @@ pub(super) fn alike(workspace: &str, masked: &[String]) -> Vec<String> {
     let mut words = owned(&BASE);
     words.extend(owned(&[workspace, "/tmp/workspace"]));
     words.extend(owned(&[
-        "--hostname",
-        "sandbox",
-        "--cap-drop",
-        "ALL",
-        "--tmpfs",
-        "/var/tmp",
-        "--tmpfs",
-        "/sys",
+        "--hostname", "sandbox", "--cap-drop", "ALL", "--tmpfs", "/var/tmp", "--tmpfs", "/sys",
     ]));
     words.extend(owned(&["--ro-bind", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]));
     let proc = PROC_MASKS.map(|name| format!("/proc/{name}"));

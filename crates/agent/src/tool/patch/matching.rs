@@ -439,11 +439,8 @@ mod tests {
             ("say(one)", "\n\n  say(one)\n\n", "say(two)", "trimmed_boundary", "say(two)"),
             ("it\u{2019}s \u{201c}so\u{201d}", "it's \"so\"", "x", "unicode_normalized", "x"),
             (
-                "begin\n  let alpha = one;\nend\n",
-                "begin\n  let alpha = two;\nend",
-                "begin\nend",
-                "block_anchor",
-                "begin\nend\n",
+                "begin\n  let alpha = one;\nend\n", "begin\n  let alpha = two;\nend", "begin\nend",
+                "block_anchor", "begin\nend\n",
             ),
             (
                 "fn total(a, b)\nsum up everything\nreturn it\nlast line here\n",

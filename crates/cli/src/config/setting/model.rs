@@ -126,16 +126,8 @@ impl Setting for Servers {
 }
 
 const FIELDS: &[&str] = &[
-    "api",
-    "api_key",
-    "base_url",
-    "default_model",
-    "key_env",
-    "models",
-    "name",
-    "request_timeout_seconds",
-    "stale_timeout_seconds",
-    "transport",
+    "api", "api_key", "base_url", "default_model", "key_env", "models", "name", "request_timeout_seconds",
+    "stale_timeout_seconds", "transport",
 ];
 
 fn server(node: &Node, notes: &mut Vec<Note>) -> Result<Server, Wrong> {

@@ -28,17 +28,8 @@ const KINDS: [&str; 6] =
     [SKILLS[0], "cache/documents", "cache/images", "cache/audio", "cache/videos", "cache/screenshots"];
 /// What in the hermes home is never shown: everything whose name begins so.
 const OWN: [&str; 11] = [
-    ".env",
-    "auth.json",
-    "config.yaml",
-    "state.db",
-    "sessions",
-    ".install-id",
-    "logs",
-    "pairing",
-    "profiles",
-    "cron",
-    "mcp-tokens",
+    ".env", "auth.json", "config.yaml", "state.db", "sessions", ".install-id", "logs", "pairing", "profiles",
+    "cron", "mcp-tokens",
 ];
 /// How much of a tree is looked through for links.
 const MOST_ENTRIES: usize = 100_000;

@@ -18,25 +18,9 @@ use value::{Device, Gpus, Mounted, Port, Ulimit, scaled, size};
 
 /// Rights that reach nothing outside of the container's own namespaces.
 const HARMLESS: [&str; 19] = [
-    "AUDIT_WRITE",
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "FSETID",
-    "IPC_LOCK",
-    "KILL",
-    "LEASE",
-    "MKNOD",
-    "NET_ADMIN",
-    "NET_BIND_SERVICE",
-    "NET_BROADCAST",
-    "NET_RAW",
-    "SETFCAP",
-    "SETGID",
-    "SETPCAP",
-    "SETUID",
-    "SYS_CHROOT",
-    "SYS_NICE",
+    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "IPC_LOCK", "KILL", "LEASE", "MKNOD",
+    "NET_ADMIN", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_RAW", "SETFCAP", "SETGID", "SETPCAP", "SETUID",
+    "SYS_CHROOT", "SYS_NICE",
 ];
 
 /// Options with a known meaning.

@@ -413,13 +413,9 @@ mod tests {
     fn the_sockets_are_those_of_the_engine_that_is_meant() {
         let clues = Clues { run: "/run/user/7".into(), home: "/home/me".into(), ..Clues::default() };
         let docker = [
-            "/var/run/docker.sock",
-            "/run/docker.sock",
-            "/run/user/7/docker.sock",
-            "/home/me/.docker/run/docker.sock",
-            "/home/me/.docker/desktop/docker.sock",
-            "/home/me/.colima/default/docker.sock",
-            "/home/me/.rd/docker.sock",
+            "/var/run/docker.sock", "/run/docker.sock", "/run/user/7/docker.sock",
+            "/home/me/.docker/run/docker.sock", "/home/me/.docker/desktop/docker.sock",
+            "/home/me/.colima/default/docker.sock", "/home/me/.rd/docker.sock",
         ]
         .map(PathBuf::from);
         let podman = ["/run/podman/podman.sock", "/run/user/7/podman/podman.sock"].map(PathBuf::from);

@@ -347,32 +347,21 @@ impl Fault {
         } else if says(&["no space left on device"]) {
             Self::Full
         } else if says(&[
-            "no matching manifest for",
-            "no image found in manifest list for",
+            "no matching manifest for", "no image found in manifest list for",
             "no image found in image index for",
         ]) {
             Self::Platform
         } else if says(&[
-            "pull access denied",
-            "no basic auth credentials",
-            "authentication required",
+            "pull access denied", "no basic auth credentials", "authentication required",
             "access to the resource is denied",
         ]) {
             Self::Denied
         } else if says(&["manifest unknown", "name unknown", "repository name not known to registry"]) {
             Self::Missing
         } else if says(&[
-            "connection refused",
-            "no such host",
-            "network is unreachable",
-            "no route to host",
-            "i/o timeout",
-            "TLS handshake timeout",
-            "Client.Timeout exceeded",
-            "context deadline exceeded",
-            "server misbehaving",
-            "emporary failure in name resolution",
-            "x509:",
+            "connection refused", "no such host", "network is unreachable", "no route to host",
+            "i/o timeout", "TLS handshake timeout", "Client.Timeout exceeded", "context deadline exceeded",
+            "server misbehaving", "emporary failure in name resolution", "x509:",
         ]) {
             Self::Unreachable(said.clone())
         } else {

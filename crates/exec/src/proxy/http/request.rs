@@ -144,11 +144,7 @@ impl Plain {
 /// Whether a header is for the next station only and not for the end.
 pub(super) fn is_about_the_connection(name: &[u8]) -> bool {
     const NAMES: [&str; 6] = [
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "proxy-authenticate",
-        "proxy-authorization",
+        "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization",
         "upgrade",
     ];
     NAMES.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))

@@ -40,14 +40,8 @@ pub(super) fn runs(args: &[Word], found: &mut Vec<Inner>) {
         }
         "filter-branch" => {
             let filters = [
-                "--env-filter",
-                "--tree-filter",
-                "--index-filter",
-                "--parent-filter",
-                "--msg-filter",
-                "--commit-filter",
-                "--tag-name-filter",
-                "--setup",
+                "--env-filter", "--tree-filter", "--index-filter", "--parent-filter", "--msg-filter",
+                "--commit-filter", "--tag-name-filter", "--setup",
             ];
             found.extend(values(rest, &filters).into_iter().map(Inner::text));
         }

@@ -6,24 +6,10 @@ use super::super::form::{Call, Outcome, Refusal, invalid, only, own, refuse, sno
 use super::super::state::{Id, World};
 
 const FIELDS: &[&str] = &[
-    "name",
-    "name_localizations",
-    "description",
-    "description_localizations",
-    "options",
-    "default_member_permissions",
-    "dm_permission",
-    "default_permission",
-    "integration_types",
-    "contexts",
-    "type",
-    "nsfw",
-    "handler",
-    // Clients send a command back as they got it.
-    "id",
-    "application_id",
-    "guild_id",
-    "version",
+    "name", "name_localizations", "description", "description_localizations", "options",
+    "default_member_permissions", "dm_permission", "default_permission", "integration_types", "contexts",
+    "type", "nsfw", "handler", // Clients send a command back as they got it.
+    "id", "application_id", "guild_id", "version",
 ];
 
 /// Everything below `/applications/{id}`.
@@ -174,21 +160,9 @@ fn options(options: &Value) -> Result<(), Refusal> {
         return Err(invalid("options", "BASE_TYPE_MAX_LENGTH", "Must be 25 or fewer in length."));
     }
     let known = [
-        "type",
-        "name",
-        "name_localizations",
-        "description",
-        "description_localizations",
-        "required",
-        "choices",
-        "options",
-        "channel_types",
-        "min_value",
-        "max_value",
-        "min_length",
-        "max_length",
-        "autocomplete",
-        "file_types",
+        "type", "name", "name_localizations", "description", "description_localizations", "required",
+        "choices", "options", "channel_types", "min_value", "max_value", "min_length", "max_length",
+        "autocomplete", "file_types",
     ];
     let mut optional = false;
     for option in options {
@@ -206,9 +180,7 @@ fn options(options: &Value) -> Result<(), Refusal> {
         }
         if option["choices"].as_array().is_some_and(|choices| choices.len() > 25) {
             return Err(invalid(
-                "options.0.choices",
-                "BASE_TYPE_MAX_LENGTH",
-                "Must be 25 or fewer in length.",
+                "options.0.choices", "BASE_TYPE_MAX_LENGTH", "Must be 25 or fewer in length.",
             ));
         }
         self::options(&option["options"])?;

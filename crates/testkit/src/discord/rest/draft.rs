@@ -153,19 +153,8 @@ fn embeds(list: &Value) -> Result<(), Refusal> {
     }
     for embed in list {
         let known = [
-            "title",
-            "type",
-            "description",
-            "url",
-            "timestamp",
-            "color",
-            "footer",
-            "image",
-            "thumbnail",
-            "video",
-            "provider",
-            "author",
-            "fields",
+            "title", "type", "description", "url", "timestamp", "color", "footer", "image", "thumbnail",
+            "video", "provider", "author", "fields",
         ];
         only(embed, "embeds.0", &known)?;
         for (field, most) in [("title", 256), ("description", 4096)] {
@@ -191,9 +180,7 @@ fn rows(rows: &Value) -> Result<(), Refusal> {
         let inside = row["components"].as_array().filter(|inside| (1..=5).contains(&inside.len()));
         let Some(inside) = inside.filter(|_| row["type"] == 1) else {
             return Err(invalid(
-                "components.0.components",
-                "BASE_TYPE_BAD_LENGTH",
-                "Must be between 1 and 5 in length.",
+                "components.0.components", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 5 in length.",
             ));
         };
         for component in inside {
@@ -220,9 +207,7 @@ fn component_id(component: &Value) -> Result<Option<String>, Refusal> {
                 text(component, "label", 0, 80)?;
             } else if component["emoji"].is_null() {
                 return Err(invalid(
-                    at,
-                    "BUTTON_COMPONENT_INVALID_EMOJI_LABEL",
-                    "A button needs a label or an emoji",
+                    at, "BUTTON_COMPONENT_INVALID_EMOJI_LABEL", "A button needs a label or an emoji",
                 ));
             }
             match component["style"].as_u64() {
@@ -237,17 +222,8 @@ fn component_id(component: &Value) -> Result<Option<String>, Refusal> {
         }
         Some(3 | 5..=8) => {
             let known = [
-                "type",
-                "custom_id",
-                "options",
-                "channel_types",
-                "placeholder",
-                "default_values",
-                "min_values",
-                "max_values",
-                "disabled",
-                "required",
-                "id",
+                "type", "custom_id", "options", "channel_types", "placeholder", "default_values",
+                "min_values", "max_values", "disabled", "required", "id",
             ];
             only(component, at, &known)?;
             if component["options"].as_array().is_some_and(|options| options.len() > 25) {
@@ -274,21 +250,8 @@ fn attachments(
     kept: &[Attachment],
 ) -> Result<Vec<Attachment>, Refusal> {
     let known = [
-        "id",
-        "filename",
-        "description",
-        "title",
-        "duration_secs",
-        "waveform",
-        "is_spoiler",
-        "size",
-        "url",
-        "proxy_url",
-        "content_type",
-        "height",
-        "width",
-        "spoiler",
-        "ephemeral",
+        "id", "filename", "description", "title", "duration_secs", "waveform", "is_spoiler", "size", "url",
+        "proxy_url", "content_type", "height", "width", "spoiler", "ephemeral",
     ];
     let mut result = Vec::new();
     let mut listed = Vec::new();

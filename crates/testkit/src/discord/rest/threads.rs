@@ -56,15 +56,8 @@ fn modify(world: &mut World, call: &Call<'_>, place: &str) -> Outcome {
     let id = channel(world, place)?.id;
     let body = &call.body;
     let known = [
-        "name",
-        "topic",
-        "archived",
-        "locked",
-        "auto_archive_duration",
-        "rate_limit_per_user",
-        "invitable",
-        "flags",
-        "applied_tags",
+        "name", "topic", "archived", "locked", "auto_archive_duration", "rate_limit_per_user", "invitable",
+        "flags", "applied_tags",
     ];
     only(body, "_", &known)?;
     let name = if body["name"].is_null() { None } else { Some(text(body, "name", 1, 100)?.to_owned()) };

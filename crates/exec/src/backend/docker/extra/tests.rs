@@ -302,24 +302,11 @@ fn what_cannot_be_meant_is_refused_by_name() {
 #[test]
 fn what_gives_the_host_away_is_known_and_what_does_not_is_shown_only() {
     for option in [
-        "--privileged",
-        "--network host",
-        "--network container:other",
-        "--pid host",
-        "--pid container:other",
-        "--ipc host",
-        "--uts host",
-        "--userns host",
-        "--device /dev/fuse",
-        "--cap-add ALL",
-        "--cap-add SYS_ADMIN",
-        "--cap-add SYS_PTRACE",
-        "--cap-add SYS_MODULE",
-        "--cap-add SYS_RAWIO",
-        "--cap-add DAC_READ_SEARCH",
-        "--security-opt seccomp=unconfined",
-        "--security-opt apparmor=unconfined",
-        "--security-opt label=disable",
+        "--privileged", "--network host", "--network container:other", "--pid host", "--pid container:other",
+        "--ipc host", "--uts host", "--userns host", "--device /dev/fuse", "--cap-add ALL",
+        "--cap-add SYS_ADMIN", "--cap-add SYS_PTRACE", "--cap-add SYS_MODULE", "--cap-add SYS_RAWIO",
+        "--cap-add DAC_READ_SEARCH", "--security-opt seccomp=unconfined",
+        "--security-opt apparmor=unconfined", "--security-opt label=disable",
         "--security-opt label=type:spc_t",
     ] {
         let extra = parse(&[option]);
