@@ -6,7 +6,7 @@
 
 use hermes_policy::{Gate, Moment};
 use hermes_types::{
-    Attendance, BackendName, Door, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp, Work,
+    Attendance, BackendName, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp, Work,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let origin = Origin {
         person: Person::new("cli:ada"),
-        door: Door::Cli,
+        entry_point: EntryPoint::Cli,
         session: SessionKey::new("s"),
         attendance: Attendance::Attended(vec![Person::new("cli:ada")]),
         place: Place {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use hermes_model::{Client, Effort, Endpoint, Sight};
 use hermes_store::{Clash, LetterId, NewPart, NewSession, Prompt, SessionId, Store, TurnId};
-use hermes_types::{CallId, Door, Image, Message, Usage};
+use hermes_types::{CallId, EntryPoint, Image, Message, Timestamp, Usage};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::hands::{lock, now};
+use crate::hands::lock;
 use crate::prompt::{Told, shared};
 use crate::{GuardRules, Hands, Setup};
 
@@ -329,7 +329,7 @@ impl Conversation {
             cwd: Some(setup.plan.directory().to_owned()),
             parent: None,
         };
-        let id = store.create(new, now()).await?;
+        let id = store.create(new, Timestamp::now()).await?;
         let title: String = first.lines().next().unwrap_or_default().chars().take(TITLE).collect();
         if !title.trim().is_empty() {
             store.set_title(&id, title.trim(), Clash::Number).await?;
@@ -393,14 +393,14 @@ impl Conversation {
 
     /// Ends it, for a reason in a word. It can be resumed.
     pub async fn end(self, reason: &str) -> Result<(), Error> {
-        Ok(self.store.end(&self.id, reason, now()).await?)
+        Ok(self.store.end(&self.id, reason, Timestamp::now()).await?)
     }
 }
 
 /// Where a conversation comes from: the door, and for chats the platform, by which the people of it are called.
 fn source(setup: &Setup) -> String {
     match (setup.door, setup.person.as_str().split_once(':')) {
-        (Door::Chat, Some((platform, _))) => platform.to_owned(),
+        (EntryPoint::Chat, Some((platform, _))) => platform.to_owned(),
         (door, _) => serde_json::to_value(door)
             .ok()
             .and_then(|word| word.as_str().map(str::to_owned))

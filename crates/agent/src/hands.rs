@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use hermes_exec::backend::docker::pull::{Means, Progress};
 use hermes_exec::{Error, Plan, Sandbox};
@@ -15,7 +15,7 @@ use hermes_store::{
     Answer as KeptAnswer, Answering, AskedBy, Choice as KeptChoice, GrantScope as Lasting, NewGrant,
     NewQuestion, QuestionState, Store,
 };
-use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
+use hermes_types::{Attendance, EntryPoint, Job, Origin, Person, SessionKey, Timestamp};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -62,7 +62,7 @@ pub struct Setup {
     /// Who asks.
     pub person: Person,
     /// By which door.
-    pub door: Door,
+    pub door: EntryPoint,
     /// Who may answer questions.
     pub attendance: Attendance,
     /// How they are asked.
@@ -215,7 +215,7 @@ impl Hands {
 
     /// The same, and whose word it took.
     pub(crate) async fn decide(&self, job: Job, scene: Scene<'_>) -> Result<Granted, No> {
-        let moment = Moment { now: now(), seed: seed().map_err(No::NoChance)? };
+        let moment = Moment { now: Timestamp::now(), seed: seed().map_err(No::NoChance)? };
         let asked = self.asked_before(&job, scene).await?;
         let mut origin = self.origin();
         if let Some((_, Some(answer))) = &asked {
@@ -246,7 +246,7 @@ impl Hands {
 
     /// What the gate says about a job, with all that was allowed to happen again.
     pub async fn judge(&self, job: Job) -> Result<Verdict, No> {
-        let moment = Moment { now: now(), seed: seed().map_err(No::NoChance)? };
+        let moment = Moment { now: Timestamp::now(), seed: seed().map_err(No::NoChance)? };
         let origin = self.origin();
         Ok(self.judged(|gate| gate.judge(job.clone(), &origin, moment)).await?)
     }
@@ -298,7 +298,7 @@ impl Hands {
                 continue;
             }
             match kept.state {
-                QuestionState::Open if stored.expires > now() => return Ok(Some((stored, None))),
+                QuestionState::Open if stored.expires > Timestamp::now() => return Ok(Some((stored, None))),
                 QuestionState::Answered(answer) if !kept.is_used => {
                     let answer = given(&stored.id, answer);
                     return Ok(Some((stored, Some(answer))));
@@ -325,11 +325,11 @@ impl Hands {
                 "text": question.shown().plain(),
                 "parts": question.shown().parts,
                 "reasons": question.matches().iter().map(|found| found.reason).collect::<Vec<_>>(),
-                "backend": self.setup.plan.backend().word(),
+                "backend": self.setup.plan.backend().as_str(),
                 "cwd": question.job().cwd,
             }),
             approvers: question.approvers().to_vec(),
-            created: now(),
+            created: Timestamp::now(),
             expires: question.expires(),
         })
     }
@@ -344,20 +344,21 @@ impl Hands {
     async fn put(&self, question: &Question, scene: Scene<'_>) -> Result<Option<Answer>, No> {
         let store = &self.setup.store;
         let id = question.id().as_str();
-        let patience = Duration::from_secs(question.expires().seconds().saturating_sub(now().seconds()));
+        let patience =
+            Duration::from_secs(question.expires().seconds().saturating_sub(Timestamp::now().seconds()));
         let state = tokio::select! {
             biased;
-            () = scene.stop.cancelled() => store.withdraw(id, now()).await?,
+            () = scene.stop.cancelled() => store.withdraw(id, Timestamp::now()).await?,
             answer = self.setup.ask.permission(question) => match answer {
                 Some(answer) => match store.answer(id, taken(&answer)).await? {
                     Answering::Counts => return Ok(Some(answer)),
                     Answering::TooLate(state) => Some(state),
                     Answering::NotAsked | Answering::Unknown => None,
                 },
-                None => store.expire(id, now()).await?,
+                None => store.expire(id, Timestamp::now()).await?,
             },
             state = store.decided(id) => state?,
-            () = tokio::time::sleep(patience) => store.expire(id, now()).await?,
+            () = tokio::time::sleep(patience) => store.expire(id, Timestamp::now()).await?,
         };
         Ok(match state {
             Some(QuestionState::Answered(answer)) => Some(given(question.id(), answer)),
@@ -370,7 +371,7 @@ impl Hands {
         let Some(answer) = answer else { return Err(No::Refused(Refusal::Expired)) };
         if matches!(answer.choice, Choice::Deny(_)) {
             lock(&self.denied).denied(&question);
-        } else if !self.setup.store.use_answer(question.id().as_str(), now()).await? {
+        } else if !self.setup.store.use_answer(question.id().as_str(), Timestamp::now()).await? {
             return Err(No::Unkept("its answer was used already".to_owned()));
         }
         let by = Some(answer.by.clone());
@@ -399,7 +400,7 @@ impl Hands {
         let (person, attendance) = lock(&self.served).clone();
         Origin {
             person,
-            door: self.setup.door,
+            entry_point: self.setup.door,
             session: self.setup.session.clone(),
             attendance,
             place: self.setup.plan.place(),
@@ -444,11 +445,6 @@ fn taken(answer: &Answer) -> KeptAnswer {
         Choice::Deny(reason) => KeptChoice::Deny { reason: reason.clone() },
     };
     KeptAnswer { by: answer.by.clone(), at: answer.at, choice }
-}
-
-pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_seconds(since.as_secs())
 }
 
 /// Bytes that nobody can guess, for the name of a question.

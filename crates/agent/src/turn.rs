@@ -10,13 +10,12 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use hermes_model::{Event as Heard, Finish, Prompt, Reply};
 use hermes_store::{Cost, Entry, LetterId, OpenTurn, QuestionState, Spent, Step, TurnId};
-use hermes_types::{Call, CallId, Message, Part, ToolSpec, Usage};
+use hermes_types::{Call, CallId, Message, Part, Timestamp, ToolSpec, Usage};
 use serde_json::{Value, json};
 
 use crate::batch::{Ready, Wanted, groups};
 use crate::conversation::{Control, Conversation, Ended, Error, Event, Exit, Saying, Watch};
 use crate::guard::{Guard, Remark};
-use crate::hands::now;
 use crate::tool::spill;
 use crate::{Done, Effects, Occasion, Scene, notice, preview};
 
@@ -83,7 +82,7 @@ impl Conversation {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let Saying { text, images } = saying.into();
-        let (message, at) = (Message::User { text, images }, now());
+        let (message, at) = (Message::User { text, images }, Timestamp::now());
         let opening = vec![Entry::new(message.clone(), at)];
         let turn = self.store.open_turn(&self.id, opening, control.mail.letters.clone(), at).await?;
         self.history.push(message);
@@ -260,7 +259,7 @@ impl Turn<'_> {
                     purpose: "turn".to_owned(),
                     usage: reply.usage,
                     cost: reply.cost.map_or(Cost::Unknown, |dollars| Cost::Actual(millionths(dollars))),
-                    at: now(),
+                    at: Timestamp::now(),
                 });
                 Asked::Reply(reply)
             }
@@ -485,7 +484,7 @@ impl Turn<'_> {
     async fn keep(&mut self, message: Message, reply: Option<&Reply>) -> Result<(), Error> {
         let entry = Entry {
             message: message.clone(),
-            at: now(),
+            at: Timestamp::now(),
             finish: reply.map(|reply| finish_word(&reply.finish).to_owned()),
             usage: reply.map(|reply| reply.usage),
         };
@@ -504,7 +503,7 @@ impl Turn<'_> {
             Some(reply) => reply(&exit, &text).await,
             None => Vec::new(),
         };
-        self.of.store.close_turn(self.occasion.turn, exit.word(), parts, now()).await?;
+        self.of.store.close_turn(self.occasion.turn, exit.word(), parts, Timestamp::now()).await?;
         tracing::info!(session = self.of.id.as_str(), exit = exit.word(), asked = self.asked, "turn ended");
         Ok(Ended {
             exit,

@@ -362,8 +362,8 @@ pub struct ExecArgs {
 /// The names of backends, for completions and help to list.
 fn backend() -> impl TypedValueParser<Value = BackendName> {
     let names = BackendName::ALL.map(|backend| match backend {
-        BackendName::Singularity => PossibleValue::new(backend.word()).alias("apptainer"),
-        backend => PossibleValue::new(backend.word()),
+        BackendName::Singularity => PossibleValue::new(backend.as_str()).alias("apptainer"),
+        backend => PossibleValue::new(backend.as_str()),
     });
     PossibleValuesParser::new(names).try_map(|word| word.parse::<BackendName>())
 }

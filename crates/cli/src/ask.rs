@@ -3,14 +3,13 @@
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use hermes_agent::tool::Scene;
 use hermes_agent::{Ask, Hands, No};
 use hermes_exec::Plan;
 use hermes_policy::visible::visible;
 use hermes_policy::{Answer, Choice, Moment, Permit, Question, Refusal, Verdict};
-use hermes_types::{Attendance, CallId, Door, Job, Origin, Person, Place, SessionKey, Timestamp};
+use hermes_types::{Attendance, CallId, EntryPoint, Job, Origin, Person, Place, SessionKey, Timestamp};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -114,15 +113,15 @@ pub(crate) fn ask(
         }
     };
     let asked = Asked::of(&question);
-    let answer = Answer { question: question.id().clone(), by: owner(), at: now(), choice };
+    let answer = Answer { question: question.id().clone(), by: owner(), at: Timestamp::now(), choice };
     Ok(question.answered(answer).map_err(|refusal| asked.refused(&refusal)))
 }
 
 fn judge(config: &Config, place: Place, session: &SessionKey, job: Job) -> Result<Verdict, Failure> {
     let person = owner();
     let attendance = Attendance::Attended(vec![person.clone()]);
-    let origin = Origin { attendance, person, door: Door::Cli, session: session.clone(), place };
-    Ok(wire::gate(config).judge(job, &origin, Moment { now: now(), seed: random()? }))
+    let origin = Origin { attendance, person, entry_point: EntryPoint::Cli, session: session.clone(), place };
+    Ok(wire::gate(config).judge(job, &origin, Moment { now: Timestamp::now(), seed: random()? }))
 }
 
 /// What came of a question that is kept.
@@ -152,8 +151,12 @@ pub(crate) async fn ask_anywhere(
     }
     let desk = Arc::new(Desk::new(context.screen, Arc::new(Stage::plain(context.screen)), consent));
     let attendance = Attendance::Attended(vec![owner()]);
-    let visitor =
-        Visitor { person: owner(), door: Door::Cli, attendance, ask: Arc::clone(&desk) as Arc<dyn Ask> };
+    let visitor = Visitor {
+        person: owner(),
+        door: EntryPoint::Cli,
+        attendance,
+        ask: Arc::clone(&desk) as Arc<dyn Ask>,
+    };
     let store = wire::store::open(context).await?;
     let hands = Hands::new(agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store));
     let fault = |no: No| Failure::new(Kind::Failed, no.to_string());
@@ -214,12 +217,6 @@ pub(crate) fn refuse(context: &Context, refused: &Refused) -> Result<ExitCode, F
 /// Whoever sits at this terminal.
 pub(crate) fn owner() -> Person {
     Person::new("cli")
-}
-
-/// The time of this machine.
-pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_seconds(since.as_secs())
 }
 
 /// Sixteen bytes that nobody can guess.

@@ -171,7 +171,7 @@ mod tests {
         Record {
             place: PlaceId::new("1a2b3c4d"),
             name: "hermes-1a2b3c4d".to_owned(),
-            backend: spec.backend.name().word().to_owned(),
+            backend: spec.backend.name().as_str().to_owned(),
             session: "s".to_owned(),
             created: 0,
             lifetime: 1,

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hermes_agent::{Ask, Asking, Clarification};
 use hermes_policy::visible::visible;
 use hermes_policy::{Answer, Choice, Question};
+use hermes_types::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::ask::{Consent, NO_TERMINAL, now, owner, reasons};
+use crate::ask::{Consent, NO_TERMINAL, owner, reasons};
 use crate::keyboard::{Keyboard, next_line};
 use crate::screen::{Format, Screen, Tone, one_line};
 use crate::stage::{Stage, Typed};
@@ -139,7 +140,7 @@ impl Ask for Desk {
                 }
                 Choice::Deny(Some(NO_TERMINAL.to_owned()))
             };
-            Some(Answer { question: question.id().clone(), by: owner(), at: now(), choice })
+            Some(Answer { question: question.id().clone(), by: owner(), at: Timestamp::now(), choice })
         })
     }
 

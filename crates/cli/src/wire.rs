@@ -23,7 +23,7 @@ use hermes_exec::backend::{self, bind};
 use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandbox, Sandboxed, Spec, WorksFor, Writable};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
 use hermes_sandbox::Limits;
-use hermes_types::{Access, BackendName, Network, Place, PlaceId, Reach, SessionKey, Volume};
+use hermes_types::{BackendName, MountAccess, Network, Place, PlaceId, Reach, SessionKey, Volume};
 
 use crate::Context;
 use crate::args::PlaceArgs;
@@ -257,7 +257,7 @@ pub(crate) async fn warn_of_limits(context: &Context, sandbox: &Sandbox) {
 
 /// A confinement that cannot be given is refused.
 fn unconfined(network: Network) -> Failure {
-    let word = network.word();
+    let word = network.as_str();
     Failure::new(
         Kind::Configuration,
         format!("terminal.network is {word}, but the local backend cannot confine the network"),
@@ -374,7 +374,7 @@ fn binds(volumes: &[Volume], home: &str) -> Result<Vec<Bind>, Failure> {
     let base = here()?;
     let bind = |volume: &Volume| {
         let source = volume.source.resolve(Path::new(home), &base)?;
-        let writable = if volume.access == Access::ReadWrite { Writable::Yes } else { Writable::No };
+        let writable = if volume.access == MountAccess::ReadWrite { Writable::Yes } else { Writable::No };
         Some(Bind { source, target: PathBuf::from(&volume.target), writable })
     };
     Ok(volumes.iter().filter_map(bind).collect())

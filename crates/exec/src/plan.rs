@@ -72,7 +72,7 @@ impl Plan {
     /// Gives the place its identity. Nothing is made yet.
     pub fn new(host: Host, spec: Spec, session: SessionKey) -> Self {
         let uid = rustix::process::getuid().as_raw().to_string();
-        let whose = [host.install.as_str(), &uid, session.as_str(), spec.backend.name().word()];
+        let whose = [host.install.as_str(), &uid, session.as_str(), spec.backend.name().as_str()];
         // Enough of it that nobody finds a session whose place has the name of another's.
         let name = format!("hermes-{}", hash(&whose, 8));
         let identity = Spec { env: Vec::new(), ..spec.clone() };

@@ -277,7 +277,7 @@ impl Plan {
         Record {
             place: self.id().clone(),
             name: self.name(),
-            backend: self.backend().word().to_owned(),
+            backend: self.backend().as_str().to_owned(),
             session: self.whose().as_str().to_owned(),
             created: now.as_secs(),
             lifetime: self.spec.lifetime.as_secs(),

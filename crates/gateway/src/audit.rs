@@ -6,10 +6,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hermes_types::Timestamp;
 use hermes_types::text::is_hidden;
 use serde_json::{Value, json};
-
-use crate::clock::now;
 
 /// The file. What cannot be written to it is a warning: a full disk does not end a conversation.
 #[derive(Debug, Clone)]
@@ -24,7 +23,7 @@ impl Audit {
 
     /// Adds a line.
     pub(crate) fn note(&self, what: &str, about: &Value) {
-        let mut line = plain(&json!({ "at": now(), "what": what, "about": about }).to_string());
+        let mut line = plain(&json!({ "at": Timestamp::now(), "what": what, "about": about }).to_string());
         line.push('\n');
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = file.write_all(line.as_bytes()) {

@@ -16,7 +16,6 @@ use tokio_util::task::TaskTracker;
 use crate::audit::Audit;
 use crate::beside::Beside;
 use crate::channel::{Arrival, Channel, Desk, Health, Incoming, Post, Sign, Unfit, Waiting};
-use crate::clock::now;
 use crate::command::Command;
 use crate::depot::{self, Depot};
 use crate::house::House;
@@ -305,7 +304,7 @@ fn broken(error: &tokio::task::JoinError) -> Unfit {
 /// Removes what nobody needs any more, however long the gateway runs.
 async fn keep_tidy(store: Store, depot: Arc<Depot>) {
     loop {
-        let before = Timestamp::from_seconds(now().seconds().saturating_sub(REMEMBERED));
+        let before = Timestamp::from_seconds(Timestamp::now().seconds().saturating_sub(REMEMBERED));
         if let Err(error) = store.forget_mail(before).await {
             tracing::warn!(%error, "old letters cannot be forgotten");
         }
@@ -339,7 +338,7 @@ async fn keep_bookmarks(shared: Arc<Shared>, mut bookmarks: watch::Receiver<Opti
     while bookmarks.changed().await.is_ok() {
         let place = bookmarks.borrow_and_update().clone();
         if let Some(place) = place
-            && let Err(error) = shared.store.set_bookmark(word, &place, now()).await
+            && let Err(error) = shared.store.set_bookmark(word, &place, Timestamp::now()).await
         {
             tracing::warn!(%error, "how far a platform was heard cannot be kept");
         }
@@ -379,11 +378,11 @@ impl Shared {
             return Ok(None);
         }
         let person = letter.room.platform.person(&letter.sender.id);
-        if self.strangers.take(&person, now()).is_ok() {
+        if self.strangers.take(&person, Timestamp::now()).is_ok() {
             self.audit.note("stranger", &json!({ "person": person, "room": letter.room.chat }));
         }
         if behavior == Behavior::Pair
-            && let Some(text) = self.people.greet(&letter.room, &letter.sender, now()).await?
+            && let Some(text) = self.people.greet(&letter.room, &letter.sender, Timestamp::now()).await?
         {
             self.tell(&letter.room, &text).await;
         }
@@ -459,7 +458,7 @@ impl Shared {
             message: letter.message.clone(),
             key: self.key(letter),
             person: letter.room.platform.person(&letter.sender.id),
-            at: now(),
+            at: Timestamp::now(),
             event: json!(letter),
         }
     }
@@ -487,13 +486,13 @@ impl Shared {
 
     /// Says something in chats, and is done with the letters it answers. What cannot be kept now is kept as soon as it can be.
     pub(crate) async fn put(self: &Arc<Self>, letters: Vec<LetterId>, parts: Vec<NewPart>) {
-        if let Err(error) = self.store.reply(letters.clone(), parts.clone(), now()).await {
+        if let Err(error) = self.store.reply(letters.clone(), parts.clone(), Timestamp::now()).await {
             tracing::error!(%error, "what is said cannot be kept yet");
             let shared = Arc::clone(self);
             self.aside(async move {
                 loop {
                     tokio::time::sleep(STORE_PAUSE).await;
-                    match shared.store.reply(letters.clone(), parts.clone(), now()).await {
+                    match shared.store.reply(letters.clone(), parts.clone(), Timestamp::now()).await {
                         Ok(_) => break shared.office.wake(),
                         // Whoever comes next finds the letters.
                         Err(hermes_store::Error::Closed | hermes_store::Error::TooLarge { .. }) => break,
@@ -563,7 +562,7 @@ impl Shared {
     pub(crate) async fn joined(&self, room: &Room) {
         let Some(thread) = &room.thread else { return };
         self.channel.joined(thread);
-        if let Err(error) = self.store.take_part(room.platform.word(), thread, now()).await {
+        if let Err(error) = self.store.take_part(room.platform.word(), thread, Timestamp::now()).await {
             tracing::warn!(%error, "a thread cannot be remembered");
         }
     }
@@ -643,7 +642,7 @@ impl Shared {
                     can allow this once, or for this session"
                 .to_owned();
         }
-        let answer = Answer { by: person.clone(), at: now(), choice: choice.clone() };
+        let answer = Answer { by: person.clone(), at: Timestamp::now(), choice: choice.clone() };
         match self.store.answer(id, answer).await {
             Ok(answering) => {
                 let text = session::answered(&answering, &choice);

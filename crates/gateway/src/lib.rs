@@ -14,7 +14,6 @@
 pub mod audit;
 mod beside;
 pub mod channel;
-mod clock;
 pub mod command;
 mod depot;
 pub mod discord;

@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hermes_store::{Delivery, Fate, Outgoing, Store};
-use hermes_types::SessionKey;
+use hermes_types::{SessionKey, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::channel::{Channel, Found, Post, Sign, Undelivered};
-use crate::clock::now;
 use crate::depot;
 use crate::gateway::STORE_PAUSE;
 use crate::letter::Letter;
@@ -181,7 +180,7 @@ impl Office {
                     Found::Unclear => {}
                 }
             }
-            if let Err(error) = self.store.delivering(part.id, now()).await {
+            if let Err(error) = self.store.delivering(part.id, Timestamp::now()).await {
                 // What cannot be noted is not sent: nobody could tell later that it was.
                 tracing::error!(%error, "nothing can be delivered");
                 tokio::time::sleep(STORE_PAUSE).await;
@@ -243,7 +242,8 @@ impl Office {
         }
         if let Delivery::Sent(message) = &delivery
             && self.channel.after(&part.chat, message) != part.chat
-            && let Err(error) = self.store.take_part(self.channel.platform().word(), message, now()).await
+            && let Err(error) =
+                self.store.take_part(self.channel.platform().word(), message, Timestamp::now()).await
         {
             tracing::error!(%error, "it cannot be noted that a thread was begun");
         }
@@ -264,7 +264,7 @@ impl Office {
         let word = Post { text, reply_to: post.reply_to.clone(), ..Post::default() };
         let mark = Some(format!("{what}-{:x}-{:x}", part.created.seconds(), part.id.number()));
         let word = session::part(&self.channel, &part.key, chat, mark, &word);
-        if let Err(error) = self.store.reply(Vec::new(), vec![word], now()).await {
+        if let Err(error) = self.store.reply(Vec::new(), vec![word], Timestamp::now()).await {
             tracing::error!(%error, what, "nobody can be told what became of a message");
         }
     }
@@ -285,7 +285,7 @@ impl Office {
 
     /// Keeps what is known about a part; says whether that was done.
     async fn note(&self, part: &Outgoing, delivery: Delivery) -> bool {
-        while let Err(error) = self.store.delivered(part.id, delivery.clone(), now()).await {
+        while let Err(error) = self.store.delivered(part.id, delivery.clone(), Timestamp::now()).await {
             tracing::error!(%error, "what became of a message cannot be kept");
             if matches!(error, hermes_store::Error::Closed) {
                 return false;

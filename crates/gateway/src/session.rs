@@ -13,12 +13,11 @@ use std::time::Duration;
 
 use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying, Saying, Untold};
 use hermes_store::{LetterId, Store, TurnId};
-use hermes_types::{Attendance, Image, Message, Person, SessionKey};
+use hermes_types::{Attendance, Image, Message, Person, SessionKey, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::beside::Task;
 use crate::channel::{Channel, Sign, Waiting};
-use crate::clock::now;
 use crate::command::{self, Command};
 use crate::gateway::Shared;
 use crate::house::Visit;
@@ -242,7 +241,10 @@ impl Session {
     /// Ends a conversation that nobody went on with, before a letter is answered in it.
     async fn begin_anew_if_due(&mut self, item: &mut Item) {
         let Ok(Some(current)) = self.store().current(&self.key).await else { return };
-        let Some(over) = self.shared.reset.over(current.touched, item.letter.sent.min(now())) else { return };
+        let Some(over) = self.shared.reset.over(current.touched, item.letter.sent.min(Timestamp::now()))
+        else {
+            return;
+        };
         // What is not done is gone on with first, whoever began it.
         let is_done = item.turn.is_none() && matches!(self.store().turn(&current.id).await, Ok(None));
         let room = &item.letter.room;
@@ -401,7 +403,8 @@ impl Session {
                     // Whatever is kept of the turn says where the files are: they are fetched once.
                     let files = files::come(&shared, &hands, &item.letter, &control.stop).await;
                     let remarks = remarks(&shared, &own_key, &item.letter).await;
-                    let text = words::told(&item.letter, &remarks, &files.lines, shared.sharing, now());
+                    let text =
+                        words::told(&item.letter, &remarks, &files.lines, shared.sharing, Timestamp::now());
                     let saying = Saying { text, images: [item.images.clone(), files.images].concat() };
                     conversation.say(saying, &control, &watch).await.map(Some)
                 }),
@@ -445,7 +448,7 @@ impl Session {
             Begin::Left => self.store().turn(conversation.id()).await.ok().flatten(),
         };
         let past = open.map_or_else(
-            || (now(), Vec::new()),
+            || (Timestamp::now(), Vec::new()),
             |open| {
                 let since = conversation.history().iter().rev();
                 let since = since.take_while(|message| !matches!(message, Message::User { .. }));
@@ -464,7 +467,7 @@ impl Session {
 
     /// What is written back when a turn ends.
     fn reply(&self, item: &Item, live: Arc<Live>, carrier: Carrier) -> Replying {
-        let late = words::lateness(&item.letter, now(), LATE);
+        let late = words::lateness(&item.letter, Timestamp::now(), LATE);
         let notes: Vec<String> = late.into_iter().chain(item.notes.iter().cloned()).collect();
         let how = Arc::new((live, notes, carrier));
         Arc::new(move |exit: &Exit, text: &str| {
@@ -564,7 +567,7 @@ impl Session {
         if self.steering.len() >= MAILBOX || !item.letter.files.is_empty() {
             return self.wait(item).await;
         }
-        let text = words::told(&item.letter, &[], &[], self.shared.sharing, now());
+        let text = words::told(&item.letter, &[], &[], self.shared.sharing, Timestamp::now());
         control.steer_by(item.id, text);
         self.steering.push(item);
     }

@@ -63,7 +63,7 @@ impl Album {
         let size = file.metadata()?.len();
         let mut first = Vec::new();
         (&mut file).take(16).read_to_end(&mut first)?;
-        let kind = ImageKind::of(&first).ok_or(Unkept::NoPicture)?;
+        let kind = ImageKind::detect(&first).ok_or(Unkept::NoPicture)?;
         let mut bytes = first;
         if size <= LARGEST {
             file.take(LARGEST).read_to_end(&mut bytes)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hermes_policy::{Gate, Moment};
 use hermes_types::{
-    Attendance, BackendName, Door, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp,
+    Attendance, BackendName, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp,
 };
 
 const TYPICAL: &[&str] = &[
@@ -36,7 +36,7 @@ const UNITS: &[&str] = &[
 fn main() {
     let origin = Origin {
         person: Person::new("cli:ada"),
-        door: Door::Cli,
+        entry_point: EntryPoint::Cli,
         session: SessionKey::new("s"),
         attendance: Attendance::Attended(vec![Person::new("cli:ada")]),
         place: Place {

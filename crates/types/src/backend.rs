@@ -1,4 +1,4 @@
-//! The words an owner writes to say where commands run and what network they get.
+//! Backend and network names as written in the configuration.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,16 +6,16 @@ use std::str::FromStr;
 use serde::Serialize;
 use thiserror::Error;
 
-/// A kind of place, by the word used in the configuration.
+/// A kind of execution environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BackendName {
-    /// This machine, unconfined.
+    /// This machine, without confinement.
     Local,
-    /// The built-in jail on this machine.
+    /// The built-in Linux sandbox.
     Sandbox,
-    /// A container of Docker or Podman.
+    /// A Docker or Podman container.
     Docker,
-    /// Another host, over the owner's own `ssh`.
+    /// Another host, through the owner's `ssh` client.
     Ssh,
     /// An Apptainer or Singularity instance.
     Singularity,
@@ -28,7 +28,7 @@ pub enum BackendName {
 }
 
 impl BackendName {
-    /// Every backend, in the order they are listed to people.
+    /// Every backend, in display order.
     pub const ALL: [Self; 8] = [
         Self::Local,
         Self::Sandbox,
@@ -40,8 +40,8 @@ impl BackendName {
         Self::Kubernetes,
     ];
 
-    /// The word in the configuration.
-    pub const fn word(self) -> &'static str {
+    /// The configuration keyword.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Local => "local",
             Self::Sandbox => "sandbox",
@@ -57,52 +57,50 @@ impl BackendName {
 
 impl fmt::Display for BackendName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
-/// A word that names no backend.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("unknown backend `{word}`; known are {}", known_backends())]
+#[error("unknown backend `{name}`; known are {}", known_backends())]
 pub struct UnknownBackend {
-    /// The word as it was written.
-    pub word: String,
+    pub name: String,
 }
 
 fn known_backends() -> String {
-    BackendName::ALL.map(BackendName::word).join(", ")
+    BackendName::ALL.map(BackendName::as_str).join(", ")
 }
 
 impl FromStr for BackendName {
     type Err = UnknownBackend;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let word = text.trim();
-        if word == "apptainer" {
+        let name = text.trim();
+        if name == "apptainer" {
             return Ok(Self::Singularity);
         }
         Self::ALL
             .into_iter()
-            .find(|name| name.word() == word)
-            .ok_or_else(|| UnknownBackend { word: word.to_owned() })
+            .find(|backend| backend.as_str() == name)
+            .ok_or_else(|| UnknownBackend { name: name.to_owned() })
     }
 }
 
-/// What a place can reach over the network.
+/// The network access of an environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
-    /// The backend's ordinary network.
+    /// The backend's default network.
     Full,
-    /// Loopback inside the place and nothing else.
+    /// Loopback only.
     None,
-    /// Public hosts only, through a proxy in the host process.
+    /// Public hosts only, through a proxy in the Hermes process.
     Proxy,
 }
 
 impl Network {
-    /// The word in the configuration.
-    pub const fn word(self) -> &'static str {
+    /// The configuration keyword.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
             Self::None => "none",
@@ -116,15 +114,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_reads_back_as_itself() {
+    fn every_name_parses_back_to_its_backend() {
         for name in BackendName::ALL {
-            assert_eq!(name.word().parse(), Ok(name));
+            assert_eq!(name.as_str().parse(), Ok(name));
         }
         assert_eq!(" apptainer ".parse(), Ok(BackendName::Singularity));
     }
 
     #[test]
-    fn an_unknown_word_lists_the_known_ones() {
+    fn an_unknown_name_lists_the_known_backends() {
         let error = "dokcer".parse::<BackendName>().unwrap_err();
         assert_eq!(
             error.to_string(),

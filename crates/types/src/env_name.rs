@@ -1,4 +1,4 @@
-//! Names of environment variables.
+//! Environment variable names.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -11,7 +11,6 @@ use thiserror::Error;
 pub struct EnvName(String);
 
 impl EnvName {
-    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -29,18 +28,16 @@ impl fmt::Display for EnvName {
     }
 }
 
-/// Text that cannot name a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{text}` is not a variable name (letters, digits and `_`, not starting with a digit)")]
-pub struct BadEnvName {
-    /// The text as it was written.
+pub struct InvalidEnvName {
     pub text: String,
 }
 
 impl FromStr for EnvName {
-    type Err = BadEnvName;
+    type Err = InvalidEnvName;
 
-    /// Accepts the name with white space around it.
+    /// Ignores surrounding white space.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let name = text.trim();
         let mut bytes = name.bytes();
@@ -48,7 +45,7 @@ impl FromStr for EnvName {
         if starts_well && bytes.all(|b| b == b'_' || b.is_ascii_alphanumeric()) {
             Ok(Self(name.to_owned()))
         } else {
-            Err(BadEnvName { text: text.to_owned() })
+            Err(InvalidEnvName { text: text.to_owned() })
         }
     }
 }

@@ -1,45 +1,41 @@
-//! Pictures that people show to a model.
+//! References to images in user messages.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A picture. Its bytes are kept elsewhere, under this name.
+/// An image. Its bytes are stored separately, under [`Image::file_name`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
-    /// The SHA-256 of its bytes.
     pub sha256: Digest,
-    /// What it is.
     pub kind: ImageKind,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
 }
 
 impl Image {
-    /// The name of the file that its bytes are kept in.
+    /// The name of the file that holds its bytes.
     pub fn file_name(&self) -> String {
-        format!("{}.{}", self.sha256.as_str(), self.kind.word())
+        format!("{}.{}", self.sha256.as_str(), self.kind.as_str())
     }
 }
 
 impl fmt::Display for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[image: {}, {} bytes]", self.kind.word(), self.size)
+        write!(f, "[image: {}, {} bytes]", self.kind.as_str(), self.size)
     }
 }
 
-/// A SHA-256, in hexadecimal digits.
+/// A SHA-256 digest in lowercase hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
 
 impl Digest {
-    /// The digest with these bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// Its digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -52,7 +48,7 @@ impl TryFrom<String> for Digest {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         match text.len() == 64 && text.bytes().all(is_digit) {
             true => Ok(Self(text)),
-            false => Err(format!("`{text}` is no SHA-256")),
+            false => Err(format!("`{text}` is not a SHA-256 digest")),
         }
     }
 }
@@ -63,23 +59,19 @@ impl From<Digest> for String {
     }
 }
 
-/// What a picture is. These are the kinds that every vendor takes.
+/// An image format. Every model vendor accepts these four.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageKind {
-    /// PNG.
     Png,
-    /// JPEG.
     Jpeg,
-    /// GIF.
     Gif,
-    /// WebP.
     Webp,
 }
 
 impl ImageKind {
-    /// What begins with these bytes, whatever anybody calls it.
-    pub fn of(bytes: &[u8]) -> Option<Self> {
+    /// Detects the format from the first bytes, ignoring file name and declared type.
+    pub fn detect(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(Self::Png),
             [0xff, 0xd8, 0xff, ..] => Some(Self::Jpeg),
@@ -89,8 +81,8 @@ impl ImageKind {
         }
     }
 
-    /// Its word, which files of it end with.
-    pub const fn word(self) -> &'static str {
+    /// The format name, also used as file extension.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Png => "png",
             Self::Jpeg => "jpeg",
@@ -99,7 +91,6 @@ impl ImageKind {
         }
     }
 
-    /// Its media type.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Png => "image/png",
@@ -115,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_known_by_their_first_bytes() {
+    fn formats_are_detected_from_the_first_bytes() {
         let cases: [(&[u8], _); 7] = [
             (b"\x89PNG\r\n\x1a\nrest", Some(ImageKind::Png)),
             (b"\xff\xd8\xff\xe0", Some(ImageKind::Jpeg)),
@@ -126,12 +117,12 @@ mod tests {
             (b"", None),
         ];
         for (bytes, expected) in cases {
-            assert_eq!(ImageKind::of(bytes), expected, "{bytes:?}");
+            assert_eq!(ImageKind::detect(bytes), expected, "{bytes:?}");
         }
     }
 
     #[test]
-    fn a_digest_is_never_a_path() {
+    fn a_digest_rejects_everything_but_hex() {
         let image = Image { sha256: Digest::new([0xab; 32]), kind: ImageKind::Jpeg, size: 7 };
         let text = serde_json::to_string(&image).unwrap();
         assert_eq!(serde_json::from_str::<Image>(&text).unwrap(), image);

@@ -1,57 +1,52 @@
-//! What is to be run, or touched.
+//! Work to run in an environment.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// One thing to run, and the directory to run it in.
+/// One piece of work and its working directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// The text, by what will read it.
     pub work: Work,
-    /// The absolute working directory inside the place.
+    /// The absolute working directory inside the environment.
     pub cwd: String,
 }
 
-/// A text and its reader.
+/// The text to run, by the program that interprets it, or a file access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Work {
-    /// A script for bash.
+    /// A bash script.
     Shell(String),
     /// A Python program.
     Python(String),
-    /// Lines typed into a program that is already running, which may be a shell.
+    /// Lines sent to the standard input of a running program, which may be a shell.
     Input(String),
-    /// One file that a tool touches without a command.
+    /// A file that a tool accesses without running a command.
     File(FileUse),
 }
 
-/// What is done to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileAccess {
-    /// Its content is read.
     Read,
-    /// It is made, changed or replaced.
+    /// Creates, changes or replaces the file.
     Write,
-    /// It is removed.
     Delete,
 }
 
-/// A file and what is done to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileUse {
-    /// What is done.
     pub access: FileAccess,
-    /// The path that was asked for.
+    /// The requested path.
     pub path: String,
-    /// The absolute path it comes to inside the place, every symbolic link followed there. Both are judged.
+    /// The absolute path inside the environment after following all symbolic links. The gate judges
+    /// both paths.
     pub real: String,
 }
 
 impl Work {
-    /// The text itself, or what is done to the file in words.
+    /// The text, or a description of the file access.
     pub fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Shell(text) | Self::Python(text) | Self::Input(text) => Cow::Borrowed(text),
@@ -69,7 +64,6 @@ impl Work {
 }
 
 impl Job {
-    /// A bash script in a directory.
     pub fn shell(text: impl Into<String>, cwd: impl Into<String>) -> Self {
         Self { work: Work::Shell(text.into()), cwd: cwd.into() }
     }

@@ -1,16 +1,16 @@
-//! The nouns every other crate shares.
+//! Types shared by all crates.
 //!
-//! Nothing here does I/O, reads a clock or waits: a type lives in this crate when two crates must agree on
-//! what a word means. Each one can only hold a valid value, so the code that receives it has nothing left
-//! to check: a [`BackendName`] is a backend that exists, an [`EnvName`] is a name a shell accepts, a
-//! [`Volume`] has an absolute target, and a [`Secret`] cannot be printed by accident.
+//! A type belongs here when two crates must agree on its meaning. Each type holds only valid values, so
+//! its users need no further checks: a [`BackendName`] is an existing backend, an [`EnvName`] is a name
+//! that every shell accepts, a [`Volume`] has an absolute target, and a [`Secret`] cannot be printed by
+//! accident.
 //!
-//! Start with [`backend`] for where commands run, [`volume`] for what such a place may see of the host, and
-//! [`origin`] for who asks for a [`Job`], from where, and what it could hurt.
+//! Start with [`backend`] for execution environments, [`volume`] for mounts, and [`origin`] for who
+//! requests a [`Job`], through which entry point, and who can approve it.
 
 pub mod backend;
 pub mod chat;
-pub mod door;
+pub mod entry_point;
 pub mod env_name;
 pub mod image;
 pub mod job;
@@ -26,7 +26,7 @@ pub mod volume;
 
 pub use backend::{BackendName, Network};
 pub use chat::{Arguments, Call, CallId, Message, Part, Reasoning, ToolSpec, Usage};
-pub use door::Door;
+pub use entry_point::EntryPoint;
 pub use env_name::EnvName;
 pub use image::{Digest, Image, ImageKind};
 pub use job::{FileAccess, FileUse, Job, Work};
@@ -37,4 +37,4 @@ pub use reach::Reach;
 pub use secret::Secret;
 pub use session::SessionKey;
 pub use timestamp::Timestamp;
-pub use volume::{Access, Volume, VolumeSource};
+pub use volume::{MountAccess, Volume, VolumeSource};

@@ -1,27 +1,23 @@
-//! Who wants something run, from where, and whether anyone can be asked.
+//! Who requests a job, through which entry point, and who can approve it.
 
-use crate::{Door, Person, Place, SessionKey};
+use crate::{EntryPoint, Person, Place, SessionKey};
 
-/// The circumstances of one request. It travels with the request as a value; no process-wide flag describes a session.
+/// The origin of one request. It is passed along as a value; there is no process-wide session state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// Who asked.
     pub person: Person,
-    /// By which door.
-    pub door: Door,
-    /// In which conversation.
+    pub entry_point: EntryPoint,
     pub session: SessionKey,
-    /// Whether somebody is there to answer a question.
     pub attendance: Attendance,
-    /// Where the job would run.
+    /// The environment the job would run in.
     pub place: Place,
 }
 
-/// Whether a question can be put to somebody.
+/// Whether a question can be answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attendance {
     /// These people may answer.
     Attended(Vec<Person>),
-    /// Nobody is there: the verdict must be final at once.
+    /// There is no approver, so the gate must decide at once.
     Unattended,
 }

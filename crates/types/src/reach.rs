@@ -1,15 +1,16 @@
-//! What a place can touch outside itself.
+//! What an environment can reach of the host.
 
 use serde::{Deserialize, Serialize};
 
-/// What a command in a place can hurt, computed from the final creation request and never from the backend's name.
+/// What a command in an environment can damage. Computed from the final creation request, never from
+/// the backend name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {
-    /// Nothing of the owner's: the place can only hurt itself.
+    /// Only the environment itself.
     Nothing,
-    /// Only these directories of the owner, by their paths inside the place.
+    /// These directories of the owner, by their paths inside the environment.
     Directories(Vec<String>),
-    /// The host itself, or enough of it that no smaller promise can be made.
+    /// The host, or so much of it that no narrower limit can be guaranteed.
     Host,
 }

@@ -1,18 +1,17 @@
-//! Values that must not be shown.
+//! Values that must not be printed.
 
 use std::fmt;
 
-/// A secret text. Formatting it shows a placeholder; only [`Secret::expose`] gives the value.
+/// A secret. Formatting prints a placeholder; only [`Secret::expose`] returns the value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a value.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
 
-    /// The value itself, for the one place that must send it.
+    /// The value, for the code that must send it.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,6 +1,7 @@
-//! What text looks like.
+//! Character classes.
 
-/// Whether a character is not seen, or changes how its neighbors are seen. Blanks and ends of lines are not.
+/// Whether a character is invisible or changes how its neighbors are displayed. Blanks and line ends
+/// are not hidden.
 pub fn is_hidden(char: char) -> bool {
     matches!(char,
         '\u{0}'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}'..='\u{9f}'
@@ -14,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_is_not_hidden() {
+    fn ordinary_text_is_not_hidden() {
         assert!(!"a b\tc\r\nÄ 文 é 👍 ’".chars().any(is_hidden));
         let hidden = "\u{0}\u{1b}\u{7f}\u{85}\u{ad}\u{200b}\u{202e}\u{2066}\u{3164}\u{feff}\u{e0041}";
         assert!(hidden.chars().all(is_hidden));

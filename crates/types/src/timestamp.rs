@@ -1,4 +1,6 @@
-//! Moments, as values that are handed in.
+//! Points in time.
+
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,12 +10,16 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The moment this many seconds after 1970 began.
+    /// Reads the system clock.
+    pub fn now() -> Self {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self(since_epoch.as_secs())
+    }
+
     pub const fn from_seconds(seconds: u64) -> Self {
         Self(seconds)
     }
 
-    /// The seconds since 1970 began.
     pub const fn seconds(self) -> u64 {
         self.0
     }
@@ -32,7 +38,6 @@ impl Timestamp {
         (year_of_era + era * 400 + (month <= 2) as u64, month, day)
     }
 
-    /// The moment this many seconds later.
     pub const fn plus(self, seconds: u64) -> Self {
         Self(self.0.saturating_add(seconds))
     }

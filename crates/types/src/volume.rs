@@ -1,60 +1,48 @@
-//! Directories and files of the host that a place may see: `source:target[:options]`.
+//! Mounts of host files or engine volumes: `source:target[:options]`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// One mount, as the owner listed it.
+/// A mount as configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// What is mounted.
     pub source: VolumeSource,
-    /// The absolute path inside the place, without `.`, `..`, doubled or trailing slashes.
+    /// The absolute path inside the environment, without `.`, `..`, doubled or trailing slashes.
     pub target: String,
-    /// Whether the place may write there.
-    pub access: Access,
-    /// The other options, in the order they were written (`z`, `rshared`, …).
+    pub access: MountAccess,
+    /// The other options in the order written (`z`, `rshared`, …).
     pub options: Vec<String>,
 }
 
-/// What a mount brings in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeSource {
     /// A path on the host, as written: absolute, relative, or below `~`.
     Path(String),
-    /// A volume kept by the engine under this name.
+    /// A volume managed by the container engine.
     Named(String),
 }
 
-/// Whether a mount can be written from inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// The place can only read.
+pub enum MountAccess {
     ReadOnly,
-    /// The place can read and write.
     ReadWrite,
 }
 
-/// Why an entry is not a mount.
+/// Why an entry is not a valid mount.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum BadVolume {
-    /// There is no `:` in it.
-    #[error("no `:` between what is mounted and where")]
+pub enum VolumeError {
+    #[error("no `:` between source and target")]
     NoTarget,
-    /// There are more than three parts.
-    #[error("more than three parts between `:`")]
+    #[error("more than three parts separated by `:`")]
     TooManyParts,
-    /// The source is empty or cannot be a name.
     #[error("`{0}` is neither a path nor a volume name")]
     Source(String),
-    /// The target is not an absolute path below the root.
     #[error("the target `{0}` is not an absolute path below `/`")]
     Target(String),
-    /// The option is not known.
     #[error("unknown option `{0}`")]
     Option(String),
-    /// Both `ro` and `rw` are there.
     #[error("both `ro` and `rw`")]
     Conflict,
 }
@@ -65,37 +53,37 @@ const OPTIONS: [&str; 13] = [
 ];
 
 impl Volume {
-    /// Reads `source:target[:options]`. Spaces inside a path belong to it; spaces around the entry do not.
-    pub fn parse(entry: &str) -> Result<Self, BadVolume> {
+    /// Parses `source:target[:options]`. Spaces around the entry are ignored; spaces inside a path are kept.
+    pub fn parse(entry: &str) -> Result<Self, VolumeError> {
         let mut parts = entry.trim().split(':');
         let source = parts.next().unwrap_or_default();
-        let target = parts.next().ok_or(BadVolume::NoTarget)?;
+        let target = parts.next().ok_or(VolumeError::NoTarget)?;
         let options = parts.next().unwrap_or_default();
         if parts.next().is_some() {
-            return Err(BadVolume::TooManyParts);
+            return Err(VolumeError::TooManyParts);
         }
         let mut access = None;
-        let mut kept = Vec::new();
+        let mut other = Vec::new();
         for option in options.split(',').map(str::trim).filter(|option| !option.is_empty()) {
-            let asked = match option {
-                "ro" => Access::ReadOnly,
-                "rw" => Access::ReadWrite,
+            let requested = match option {
+                "ro" => MountAccess::ReadOnly,
+                "rw" => MountAccess::ReadWrite,
                 known if OPTIONS.contains(&known) => {
-                    kept.push(known.to_owned());
+                    other.push(known.to_owned());
                     continue;
                 }
-                unknown => return Err(BadVolume::Option(unknown.to_owned())),
+                unknown => return Err(VolumeError::Option(unknown.to_owned())),
             };
-            if access.is_some_and(|before| before != asked) {
-                return Err(BadVolume::Conflict);
+            if access.is_some_and(|before| before != requested) {
+                return Err(VolumeError::Conflict);
             }
-            access = Some(asked);
+            access = Some(requested);
         }
         Ok(Self {
             source: VolumeSource::parse(source)?,
-            target: normal_target(target)?,
-            access: access.unwrap_or(Access::ReadWrite),
-            options: kept,
+            target: normalize_target(target)?,
+            access: access.unwrap_or(MountAccess::ReadWrite),
+            options: other,
         })
     }
 }
@@ -104,7 +92,7 @@ impl fmt::Display for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (VolumeSource::Path(source) | VolumeSource::Named(source)) = &self.source;
         write!(f, "{source}:{}", self.target)?;
-        let read_only = (self.access == Access::ReadOnly).then_some("ro");
+        let read_only = (self.access == MountAccess::ReadOnly).then_some("ro");
         let options: Vec<&str> =
             read_only.into_iter().chain(self.options.iter().map(String::as_str)).collect();
         if options.is_empty() { Ok(()) } else { write!(f, ":{}", options.join(",")) }
@@ -112,22 +100,23 @@ impl fmt::Display for Volume {
 }
 
 impl VolumeSource {
-    fn parse(text: &str) -> Result<Self, BadVolume> {
+    fn parse(text: &str) -> Result<Self, VolumeError> {
         let is_path = text.starts_with(['/', '.']) || text == "~" || text.contains('/');
         let is_name = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
         if text.trim().is_empty() || text.contains('\0') {
-            Err(BadVolume::Source(text.to_owned()))
+            Err(VolumeError::Source(text.to_owned()))
         } else if is_path {
             Ok(Self::Path(text.to_owned()))
         } else if is_name {
             Ok(Self::Named(text.to_owned()))
         } else {
-            Err(BadVolume::Source(text.to_owned()))
+            Err(VolumeError::Source(text.to_owned()))
         }
     }
 
-    /// The path on the host: `~` is `home`, a relative path starts at `base`. `None` for a named volume.
+    /// The path on the host, with `~` as `home` and relative paths below `base`. `None` for a named
+    /// volume.
     pub fn resolve(&self, home: &Path, base: &Path) -> Option<PathBuf> {
         match self {
             Self::Named(_) => None,
@@ -140,8 +129,8 @@ impl VolumeSource {
     }
 }
 
-fn normal_target(text: &str) -> Result<String, BadVolume> {
-    let bad = || BadVolume::Target(text.to_owned());
+fn normalize_target(text: &str) -> Result<String, VolumeError> {
+    let bad = || VolumeError::Target(text.to_owned());
     let rest = text.strip_prefix('/').ok_or_else(bad)?;
     let mut normal = String::new();
     for part in rest.split('/') {
@@ -162,24 +151,29 @@ fn normal_target(text: &str) -> Result<String, BadVolume> {
 mod tests {
     use super::*;
 
-    fn volume(source: VolumeSource, target: &str, access: Access, options: &[&str]) -> Volume {
+    fn volume(source: VolumeSource, target: &str, access: MountAccess, options: &[&str]) -> Volume {
         Volume { source, target: target.into(), access, options: options.iter().map(|&o| o.into()).collect() }
     }
 
     #[test]
-    fn entries_become_structures() {
+    fn entries_are_parsed() {
         let path = |text: &str| VolumeSource::Path(text.into());
         let cases = [
-            ("/data:/data", volume(path("/data"), "/data", Access::ReadWrite, &[])),
+            ("/data:/data", volume(path("/data"), "/data", MountAccess::ReadWrite, &[])),
             (
                 "~/my projects:/workspace/projects:ro",
-                volume(path("~/my projects"), "/workspace/projects", Access::ReadOnly, &[]),
+                volume(path("~/my projects"), "/workspace/projects", MountAccess::ReadOnly, &[]),
             ),
-            (" ./src:/src//app/:rw,z ", volume(path("./src"), "/src/app", Access::ReadWrite, &["z"])),
-            ("a/b:/x", volume(path("a/b"), "/x", Access::ReadWrite, &[])),
+            (" ./src:/src//app/:rw,z ", volume(path("./src"), "/src/app", MountAccess::ReadWrite, &["z"])),
+            ("a/b:/x", volume(path("a/b"), "/x", MountAccess::ReadWrite, &[])),
             (
                 "cache-1:/root/.cache:nocopy",
-                volume(VolumeSource::Named("cache-1".into()), "/root/.cache", Access::ReadWrite, &["nocopy"]),
+                volume(
+                    VolumeSource::Named("cache-1".into()),
+                    "/root/.cache",
+                    MountAccess::ReadWrite,
+                    &["nocopy"],
+                ),
             ),
         ];
         for (entry, expected) in cases {
@@ -188,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shown_entry_reads_back_as_itself() {
+    fn a_displayed_entry_parses_back() {
         for entry in ["/data:/data", "~/a b:/w:ro", "cache:/c:ro,z,nocopy", "./x:/y:rshared"] {
             let volume = Volume::parse(entry).unwrap();
             assert_eq!(volume.to_string(), entry);
@@ -197,17 +191,17 @@ mod tests {
     }
 
     #[test]
-    fn bad_entries_say_why() {
+    fn invalid_entries_report_the_reason() {
         let cases = [
-            ("/data", BadVolume::NoTarget),
-            ("/a:/b:ro:extra", BadVolume::TooManyParts),
-            (":/b", BadVolume::Source(String::new())),
-            ("my volume:/b", BadVolume::Source("my volume".into())),
-            ("/a:b", BadVolume::Target("b".into())),
-            ("/a:/", BadVolume::Target("/".into())),
-            ("/a:/b/../etc", BadVolume::Target("/b/../etc".into())),
-            ("/a:/b:readonly", BadVolume::Option("readonly".into())),
-            ("/a:/b:ro,rw", BadVolume::Conflict),
+            ("/data", VolumeError::NoTarget),
+            ("/a:/b:ro:extra", VolumeError::TooManyParts),
+            (":/b", VolumeError::Source(String::new())),
+            ("my volume:/b", VolumeError::Source("my volume".into())),
+            ("/a:b", VolumeError::Target("b".into())),
+            ("/a:/", VolumeError::Target("/".into())),
+            ("/a:/b/../etc", VolumeError::Target("/b/../etc".into())),
+            ("/a:/b:readonly", VolumeError::Option("readonly".into())),
+            ("/a:/b:ro,rw", VolumeError::Conflict),
         ];
         for (entry, expected) in cases {
             assert_eq!(Volume::parse(entry), Err(expected), "{entry}");

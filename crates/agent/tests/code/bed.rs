@@ -14,7 +14,7 @@ use hermes_exec::{Backend, Docker, Host, Local, Plan, Sandboxed, Spec, backend};
 use hermes_policy::redact::Redactor;
 use hermes_policy::{Answer, Choice, Gate, Mode, Question};
 use hermes_store::Store;
-use hermes_types::{Attendance, CallId, Door, Network, Person, SessionKey, Timestamp};
+use hermes_types::{Attendance, CallId, EntryPoint, Network, Person, SessionKey, Timestamp};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -157,7 +157,7 @@ impl Bed {
             plan: self.plan(),
             gate: Arc::new(Gate { mode: self.mode, ..Gate::default() }),
             person: owner.clone(),
-            door: Door::Cli,
+            door: EntryPoint::Cli,
             attendance: Attendance::Attended(vec![owner]),
             ask: person.clone(),
             redactor: Redactor::new([]),

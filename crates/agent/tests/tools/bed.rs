@@ -12,7 +12,7 @@ use hermes_exec::{Backend, Host, Local, Plan, Sandboxed, Spec, backend};
 use hermes_policy::redact::Redactor;
 use hermes_policy::{Answer, Choice, Gate, Mode, Question};
 use hermes_store::Store;
-use hermes_types::{Attendance, CallId, Door, Network, Person, Secret, SessionKey, Timestamp};
+use hermes_types::{Attendance, CallId, EntryPoint, Network, Person, Secret, SessionKey, Timestamp};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -163,7 +163,7 @@ impl Bed {
             plan: self.plan(),
             gate: Arc::new(Gate { mode: self.mode, ..Gate::default() }),
             person: Person::new("cli"),
-            door: Door::Cli,
+            door: EntryPoint::Cli,
             attendance: self.attendance.clone(),
             ask: person.clone(),
             redactor: Redactor::new(&self.secrets),

@@ -15,7 +15,7 @@ use hermes_policy::redact::Redactor;
 use hermes_policy::{Answer, Choice, Gate, Question};
 use hermes_store::Store;
 use hermes_testkit::{ScriptedModel, Step};
-use hermes_types::{Attendance, BackendName, Door, Message, Person, SessionKey, Timestamp};
+use hermes_types::{Attendance, BackendName, EntryPoint, Message, Person, SessionKey, Timestamp};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -128,7 +128,7 @@ impl Bed {
             gate: Arc::new(Gate::default()),
             attendance: Attendance::Attended(vec![person.clone()]),
             person,
-            door: Door::Cli,
+            door: EntryPoint::Cli,
             ask: self.people.clone(),
             redactor: Redactor::new([]),
             limits,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use hermes_policy::{Gate, Moment, Report};
 use hermes_store::Choice;
-use hermes_types::{Attendance, BackendName, Door, Job, Origin, SessionKey, Timestamp};
+use hermes_types::{Attendance, BackendName, EntryPoint, Job, Origin, SessionKey, Timestamp};
 use serde_json::json;
 
 use crate::Context;
@@ -51,7 +51,7 @@ fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Resul
     let origin = Origin {
         attendance: Attendance::Attended(vec![owner.clone()]),
         person: owner,
-        door: Door::Cli,
+        entry_point: EntryPoint::Cli,
         session: SessionKey::new(""),
         place: wire::place(context, config, backend)?,
     };

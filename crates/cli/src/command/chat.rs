@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use hermes_agent::{Album, Ask, Exit, Hands, Saying};
 use hermes_store::{Reader, Session as Kept};
-use hermes_types::{Attendance, BackendName, Door};
+use hermes_types::{Attendance, BackendName, EntryPoint};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Context;
@@ -89,7 +89,7 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
         false => Attendance::Unattended,
     };
     let ask = Arc::clone(&desk) as Arc<dyn Ask>;
-    let visitor = Visitor { person: owner(), door: Door::Cli, attendance, ask };
+    let visitor = Visitor { person: owner(), door: EntryPoint::Cli, attendance, ask };
     let setup = agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store.clone());
     let ears = if matches!(task, Task::Talk) { Ears::Open } else { Ears::ForAnswers };
     let seat = Seat::new(context, stage, desk, ears);

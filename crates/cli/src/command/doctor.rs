@@ -235,7 +235,7 @@ fn check_space(home: &Path) -> Option<Finding> {
 }
 
 fn check_backend(standing: &Standing) -> Vec<Finding> {
-    let name = standing.backend.word();
+    let name = standing.backend.as_str();
     match &standing.usable {
         Usable::Yes => {}
         Usable::No(trouble) => {

@@ -80,7 +80,7 @@ async fn dry_run(
     }
     if screen.format == Format::Json {
         screen.json(&json!({
-            "backend": plan.backend().word(),
+            "backend": plan.backend().as_str(),
             "place": plan.name(),
             "session": session.key.as_str(),
             "reach": plan.place().reach,
@@ -93,7 +93,7 @@ async fn dry_run(
     }
     let backend = plan.backend();
     let rows = [
-        ("backend", Some(backend.word().to_owned())),
+        ("backend", Some(backend.as_str().to_owned())),
         ("place", Some(plan.name())),
         ("engine", request.engine),
         ("container", request.container),
@@ -248,7 +248,7 @@ fn report(
             "duration_ms": outcome.duration.as_secs_f64() * 1000.0,
             "cwd": outcome.cwd,
             "session": session.as_str(),
-            "backend": plan.backend().word(),
+            "backend": plan.backend().as_str(),
             "place": plan.name(),
             "place_reset": outcome.reset == Reset::Yes,
             "process": process,

@@ -17,7 +17,7 @@ pub(crate) fn start(context: &Context, args: &PlaceArgs, plan: &Plan) -> Result<
     }
     #[expect(clippy::disallowed_methods, reason = "this program in another role")]
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("--home").arg(context.home.path()).args(["fill-pool", "--backend", plan.backend().word()]);
+    command.arg("--home").arg(context.home.path()).args(["fill-pool", "--backend", plan.backend().as_str()]);
     if let Some(image) = &args.image {
         command.args(["--image", image]);
     }

@@ -23,7 +23,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Context;
 use crate::args::GatewayAction;
-use crate::ask::now;
 use crate::command::config::settings;
 use crate::config::file::make_home;
 use crate::config::keys::{BusyInput, Config, ResetMode};
@@ -187,7 +186,7 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
 /// Removes conversations that nobody went on with for so many seconds, with their places.
 async fn prune_daily(house: Arc<ChatHouse>, store: Store, kept: u64) {
     loop {
-        let now = now();
+        let now = Timestamp::now();
         let before = Timestamp::from_seconds(now.seconds().saturating_sub(kept));
         match prune(&house, &store, before, now).await {
             Ok(removed) => tracing::info!(removed, "conversations of long ago are removed"),

@@ -10,7 +10,6 @@ use serde_json::json;
 
 use crate::Context;
 use crate::args::PairingAction;
-use crate::ask::now;
 use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone, age, one_line};
 use crate::wire::store::{find, told};
@@ -39,7 +38,9 @@ async fn act(action: PairingAction, context: &Context, store: Option<&Store>) ->
 
 async fn list(context: &Context, store: Option<&Store>) -> Result<(), Failure> {
     let (pending, paired) = match store {
-        Some(store) => (store.pending(now()).await.map_err(told)?, store.paired().await.map_err(told)?),
+        Some(store) => {
+            (store.pending(Timestamp::now()).await.map_err(told)?, store.paired().await.map_err(told)?)
+        }
         None => (Vec::new(), Vec::new()),
     };
     if context.screen.format == Format::Json {
@@ -54,7 +55,7 @@ async fn list(context: &Context, store: Option<&Store>) -> Result<(), Failure> {
         vec![one.platform.clone(), one_line(&one.user, 40), state, one_line(&one.name, 60)]
     };
     let is_in = |one: &Paired| {
-        let since = Duration::from_secs(now().seconds().saturating_sub(one.approved.seconds()));
+        let since = Duration::from_secs(Timestamp::now().seconds().saturating_sub(one.approved.seconds()));
         vec![
             one.platform.clone(),
             one_line(&one.user, 40),
@@ -78,7 +79,7 @@ async fn approve(
             .hint("`hermes pairing ls` lists who waits; a code ends after an hour, and writing to the bot gives a new one")
     };
     let Some(store) = store else { return Err(nobody()) };
-    match store.approve(word, code, now()).await.map_err(told)? {
+    match store.approve(word, code, Timestamp::now()).await.map_err(told)? {
         Approving::In(paired) if context.screen.format == Format::Json => context.screen.json(&json!(paired)),
         Approving::In(paired) => {
             let name = one_line(&format!("{} ({})", paired.name, paired.user), 120);
@@ -124,7 +125,9 @@ async fn revoke(
 
 async fn clear(context: &Context, store: Option<&Store>, platform: Option<Platform>) -> Result<(), Failure> {
     let cleared = match store {
-        Some(store) => store.clear_pending(platform.map(Platform::word), now()).await.map_err(told)?,
+        Some(store) => {
+            store.clear_pending(platform.map(Platform::word), Timestamp::now()).await.map_err(told)?
+        }
         None => 0,
     };
     match (context.screen.format, cleared) {
@@ -139,5 +142,5 @@ async fn clear(context: &Context, store: Option<&Store>, platform: Option<Platfo
 }
 
 fn left(until: Timestamp) -> Duration {
-    Duration::from_secs(until.seconds().saturating_sub(now().seconds()))
+    Duration::from_secs(until.seconds().saturating_sub(Timestamp::now().seconds()))
 }

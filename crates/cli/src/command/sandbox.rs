@@ -3,9 +3,10 @@
 mod pull;
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hermes_exec::{Found, Places, Record, State};
+use hermes_types::Timestamp;
 use serde_json::{Value, json};
 
 use crate::Context;
@@ -239,8 +240,7 @@ fn is_watched(found: &Found) -> bool {
 }
 
 fn since(found: &Found) -> Duration {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(Duration::from_secs(found.record.created))
+    Duration::from_secs(Timestamp::now().seconds().saturating_sub(found.record.created))
 }
 
 fn state(found: &Found) -> String {

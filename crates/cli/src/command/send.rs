@@ -5,11 +5,12 @@ use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 
 use hermes_gateway::{Address, NoWay, Target};
+use hermes_types::Timestamp;
 use serde_json::{Value, json};
 
 use crate::Context;
 use crate::args::SendArgs;
-use crate::ask::{now, random};
+use crate::ask::random;
 use crate::command::config::settings;
 use crate::command::gateway;
 use crate::config::keys::Config;
@@ -38,7 +39,7 @@ pub(crate) fn run(args: SendArgs, context: &Context) -> Result<ExitCode, Failure
         let mark = |address: &Address| format!("send:{random:x}:{}", address.chat);
         let parts: Vec<_> = chats.iter().flat_map(|address| address.parts(&text, &mark(address))).collect();
         let queued = parts.len();
-        store.reply(Vec::new(), parts, now()).await.map_err(wire::store::told)?;
+        store.reply(Vec::new(), parts, Timestamp::now()).await.map_err(wire::store::told)?;
         store.close().await;
         said(context, &args, &text, &chats, queued)
     })

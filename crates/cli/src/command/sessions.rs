@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::Context;
 use crate::args::SessionsAction;
-use crate::ask::{Consent, confirm, now};
+use crate::ask::{Consent, confirm};
 use crate::command::config::settings;
 use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone, age, one_line};
@@ -75,11 +75,11 @@ async fn act(action: SessionsAction, context: &Context, store: Option<&Store>) -
 }
 
 fn before(days: u32) -> Timestamp {
-    Timestamp::from_seconds(now().seconds().saturating_sub(u64::from(days) * 86_400))
+    Timestamp::from_seconds(Timestamp::now().seconds().saturating_sub(u64::from(days) * 86_400))
 }
 
 fn since(at: Timestamp) -> Duration {
-    Duration::from_secs(now().seconds().saturating_sub(at.seconds()))
+    Duration::from_secs(Timestamp::now().seconds().saturating_sub(at.seconds()))
 }
 
 async fn one(store: Option<&Store>, word: &str) -> Result<Session, Failure> {

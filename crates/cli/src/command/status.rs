@@ -3,16 +3,15 @@
 mod text;
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hermes_exec::{Found, Handle, ProcessView, State, Tree};
-use hermes_types::{BackendName, EnvName};
+use hermes_types::{BackendName, EnvName, Timestamp};
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::Context;
-use crate::ask::now;
 use crate::backends::{self, Standing, Usable};
 use crate::command::config::usable;
 use crate::config::Loaded;
@@ -58,14 +57,14 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
 /// The questions that wait for somebody.
 async fn questions(context: &Context) -> Result<Value, Failure> {
     let Some(store) = wire::store::find(context).await? else { return Ok(json!([])) };
-    let open = store.open_questions(now()).await.map_err(wire::store::told)?;
+    let open = store.open_questions(Timestamp::now()).await.map_err(wire::store::told)?;
     store.close().await;
     let row = |question: &hermes_store::Question| {
         json!({
             "id": question.id,
             "session": question.key.as_str(),
             "text": question.shown["text"],
-            "expires_seconds": question.expires.seconds().saturating_sub(now().seconds()),
+            "expires_seconds": question.expires.seconds().saturating_sub(Timestamp::now().seconds()),
         })
     };
     Ok(open.iter().map(row).collect())
@@ -126,7 +125,7 @@ fn settings(
             "problems": loaded.problems,
         },
         "terminal": {
-            "backend": terminal.backend.word(),
+            "backend": terminal.backend.as_str(),
             "source": source("terminal.backend"),
             "image": image(config, terminal.backend),
             "lifetime_seconds": terminal.lifetime_seconds,
@@ -134,8 +133,8 @@ fn settings(
             "forwarded": forwarded(loaded, config),
         },
         "gateway": {
-            "backend": config.gateway.terminal_backend.map(BackendName::word),
-            "effective": chats.map(BackendName::word),
+            "backend": config.gateway.terminal_backend.map(BackendName::as_str),
+            "effective": chats.map(BackendName::as_str),
             "source": source("gateway.terminal_backend"),
             "image": config.gateway.sandbox_image,
             "lifetime_seconds": config.gateway.sandbox_lifetime,
@@ -223,12 +222,11 @@ fn standing(standing: &Standing) -> (String, Value) {
     if let Some(engine) = &standing.engine {
         facts["engine"] = json!(engine);
     }
-    (standing.backend.word().to_owned(), facts)
+    (standing.backend.as_str().to_owned(), facts)
 }
 
 fn place(found: &Found) -> Value {
     let record = &found.record;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (state, stats) = match found.state {
         State::Live(stats) => ("live", Some(stats)),
         State::Silent => ("silent", None),
@@ -241,7 +239,7 @@ fn place(found: &Found) -> Value {
         "backend": record.backend,
         "session": record.session,
         "state": state,
-        "age_seconds": now.as_secs().saturating_sub(record.created),
+        "age_seconds": Timestamp::now().seconds().saturating_sub(record.created),
         "idle_seconds": stats.map(|stats| stats.idle.as_secs()),
         "lifetime_seconds": record.lifetime,
         // One of them is this program, looking.

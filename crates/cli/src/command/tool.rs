@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hermes_agent::tool::Scene;
 use hermes_agent::{Ask, Done, Event, Hands, Tool, Watch};
-use hermes_types::{Attendance, CallId, Door};
+use hermes_types::{Attendance, CallId, EntryPoint};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -101,8 +101,12 @@ async fn call(
     let stage = Arc::new(Stage::plain(context.screen));
     let desk = Arc::new(Desk::new(context.screen, Arc::clone(&stage), consent));
     let attendance = Attendance::Attended(vec![owner()]);
-    let visitor =
-        Visitor { person: owner(), door: Door::Cli, attendance, ask: Arc::clone(&desk) as Arc<dyn Ask> };
+    let visitor = Visitor {
+        person: owner(),
+        door: EntryPoint::Cli,
+        attendance,
+        ask: Arc::clone(&desk) as Arc<dyn Ask>,
+    };
     let store = wire::store::open(context).await?;
     let watch = {
         let stage = Arc::clone(&stage);

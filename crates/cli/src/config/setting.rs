@@ -263,16 +263,16 @@ impl Setting for BackendName {
     }
 
     fn show(&self) -> Value {
-        Value::from(self.word())
+        Value::from(self.as_str())
     }
 
     fn schema() -> Value {
-        let words: Vec<&str> = Self::ALL.iter().map(|name| name.word()).chain(["apptainer"]).collect();
+        let words: Vec<&str> = Self::ALL.iter().map(|name| name.as_str()).chain(["apptainer"]).collect();
         json!({"type": "string", "enum": words})
     }
 
     fn expected() -> String {
-        format!("one of {}", Self::ALL.map(Self::word).join(", "))
+        format!("one of {}", Self::ALL.map(Self::as_str).join(", "))
     }
 }
 

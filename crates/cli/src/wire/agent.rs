@@ -10,13 +10,12 @@ use hermes_exec::{Plan, Tree};
 use hermes_policy::Gate;
 use hermes_policy::redact::Redactor;
 use hermes_store::Store;
-use hermes_types::{Attendance, Door, Person, Secret};
+use hermes_types::{Attendance, EntryPoint, Person, Secret, Timestamp};
 
 use super::image::Pulls;
 use super::{Keep, Session};
 use crate::Context;
 use crate::args::PlaceArgs;
-use crate::ask::now;
 use crate::command::{fill_pool, keep_proxy};
 use crate::config::keys::{self, Config};
 use crate::failure::Failure;
@@ -30,7 +29,7 @@ pub(crate) struct Visitor {
     /// Who it is.
     pub(crate) person: Person,
     /// By which door.
-    pub(crate) door: Door,
+    pub(crate) door: EntryPoint,
     /// Who may answer questions.
     pub(crate) attendance: Attendance,
     /// How they are asked.
@@ -140,7 +139,7 @@ pub(crate) fn opening_of(context: &Context, setup: &Setup, model: &str) -> Told 
         context.screen.warn(&format!("SOUL.md is left out: {error}"));
         soul.clear();
     }
-    let (year, month, day) = now().date();
+    let (year, month, day) = Timestamp::now().date();
     Opening {
         soul: Some(&soul),
         tools: &setup.tools,

@@ -110,7 +110,7 @@ fn network(allowed: Option<Network>, extra: &Extra) -> Result<Network, Failure> 
     match option {
         Some(option) if network != Network::Full => Err(Failure::new(
             Kind::Configuration,
-            format!("terminal.docker_extra_args has `{option}`, but the network is {}", network.word()),
+            format!("terminal.docker_extra_args has `{option}`, but the network is {}", network.as_str()),
         )
         .hint("nothing was run; leave the option out, or set terminal.network to full")),
         _ => Ok(network),

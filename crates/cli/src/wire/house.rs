@@ -10,14 +10,16 @@ use hermes_gateway::key::is_shared;
 use hermes_gateway::{House, Platform, Room, RoomKind, Sharing, Visit};
 use hermes_model::Client;
 use hermes_store::Store;
-use hermes_types::{Access, BackendName, Door, Person, SessionKey, Volume, VolumeSource};
+use hermes_types::{
+    BackendName, EntryPoint, MountAccess, Person, SessionKey, Timestamp, Volume, VolumeSource,
+};
 use tokio::sync::Notify;
 
 use super::agent::{self, Stock, Visitor};
 use super::{Keep, Making, Session, engine, model};
 use crate::Context;
 use crate::args::PlaceArgs;
-use crate::ask::{now, owner};
+use crate::ask::owner;
 use crate::backends::{self, Usable};
 use crate::command::config::refuse_managed;
 use crate::command::gateway::anew;
@@ -94,7 +96,7 @@ fn shared(context: &Context, config: &Config) -> Result<Option<Volume>, Failure>
     Ok(Some(Volume {
         source: VolumeSource::Path(path.to_owned()),
         target: SHARED.to_owned(),
-        access: Access::ReadWrite,
+        access: MountAccess::ReadWrite,
         options: Vec::new(),
     }))
 }
@@ -183,8 +185,12 @@ impl ChatHouse {
         let session = Session { key: place, keep: Keep::Everything };
         let plan = super::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
         let plan = plan.shared_by(visit.key);
-        let visitor =
-            Visitor { person: visit.person, door: Door::Chat, attendance: visit.attendance, ask: visit.ask };
+        let visitor = Visitor {
+            person: visit.person,
+            door: EntryPoint::Chat,
+            attendance: visit.attendance,
+            ask: visit.ask,
+        };
         Ok(agent::setup(&self.stock, &self.config, plan, visitor, self.store.clone()))
     }
 
@@ -312,7 +318,7 @@ pub(crate) async fn close(
     store: &Store,
     key: &SessionKey,
 ) -> Result<(), String> {
-    store.end_grants(key, &owner(), now()).await.map_err(|error| error.to_string())?;
+    store.end_grants(key, &owner(), Timestamp::now()).await.map_err(|error| error.to_string())?;
     clear(context, config, key).await
 }
 

@@ -73,7 +73,7 @@ fn a_blank_variable_is_no_variable_except_for_the_sudo_password() {
     let loaded = home.load(&[("TERMINAL_TIMEOUT", "  ")]);
     let config = loaded.config.unwrap();
     assert_eq!(config.terminal.timeout, 5);
-    assert_eq!(config.terminal.backend.word(), "local");
+    assert_eq!(config.terminal.backend.as_str(), "local");
     assert_eq!(config.terminal.sudo_password.map(|s| s.expose().to_owned()), Some(String::new()));
 }
 
@@ -93,7 +93,7 @@ fn the_variables_of_the_python_program_work() {
     ]);
     assert_eq!(loaded.problems, []);
     let config = loaded.config.unwrap();
-    assert_eq!(config.terminal.backend.word(), "docker");
+    assert_eq!(config.terminal.backend.as_str(), "docker");
     let names: Vec<_> = config.terminal.docker_forward_env.iter().map(|name| name.as_str()).collect();
     assert_eq!(names, ["GITHUB_TOKEN", "NPM_TOKEN"]);
     let values: Vec<_> = config.terminal.docker_env.0.values().map(String::as_str).collect();
@@ -115,7 +115,7 @@ fn the_file_of_a_python_user_loads() {
     let note = |key: &str, line| (Severity::Note, key.to_owned(), line);
     assert_eq!(noted, [note("display.skin", 88), note("quick_commands", 89), note("mcp_servers", 94)]);
     let config = loaded.config.unwrap();
-    assert_eq!(config.terminal.backend.word(), "docker");
+    assert_eq!(config.terminal.backend.as_str(), "docker");
     assert_eq!(config.model.default, "anthropic/claude-opus-4.6");
     assert_eq!(config.terminal.docker_volumes.len(), 2);
     assert_eq!(config.discord.free_response_channels.0, ["123456789012345678"]);
@@ -231,7 +231,7 @@ fn bad_entries_are_dropped_one_by_one_with_a_warning_each() {
                 3,
                 "`D E` is not a variable name (letters, digits and `_`, not starting with a digit); ignored"
             ),
-            warn(6, "entry 1 (`nothing`): no `:` between what is mounted and where; ignored"),
+            warn(6, "entry 1 (`nothing`): no `:` between source and target; ignored"),
             warn(7, "entry 2 (`/b:/x`): `/x` is mounted by an earlier entry; ignored"),
             warn(9, "entry 4 (a map): not text; ignored"),
         ]
@@ -273,7 +273,7 @@ fn older_names_count_until_the_present_one_is_there() {
     let loaded = home.load(&[]);
     assert_eq!(loaded.problems, []);
     let config = loaded.config.unwrap();
-    assert_eq!((config.terminal.backend.word(), config.model.default.as_str()), ("ssh", "old"));
+    assert_eq!((config.terminal.backend.as_str(), config.model.default.as_str()), ("ssh", "old"));
 
     let home = Home::with_config("terminal: {env_type: ssh, backend: docker}\n");
     let loaded = home.load(&[]);

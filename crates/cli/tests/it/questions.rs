@@ -3,7 +3,7 @@
 use hermes_policy::{Gate, Moment, StoredQuestion, Verdict};
 use hermes_store::{Answer, Choice, GrantScope, NewGrant, NewQuestion, QuestionState};
 use hermes_types::{
-    Attendance, BackendName, Door, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp,
+    Attendance, BackendName, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn origin(approvers: &[&str]) -> Origin {
     let people: Vec<Person> = approvers.iter().map(|name| Person::new(*name)).collect();
     Origin {
         person: people[0].clone(),
-        door: Door::Cli,
+        entry_point: EntryPoint::Cli,
         session: SessionKey::new("work"),
         attendance: Attendance::Attended(people),
         place: Place {

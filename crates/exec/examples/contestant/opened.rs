@@ -12,7 +12,7 @@ use hermes_exec::{
 };
 use hermes_policy::{Answer, Choice, Gate, Moment, Permit, Verdict};
 use hermes_sandbox::Limits;
-use hermes_types::{Attendance, Door, Job, Origin, Person, SessionKey, Timestamp};
+use hermes_types::{Attendance, EntryPoint, Job, Origin, Person, SessionKey, Timestamp};
 use serde_json::Value;
 
 /// Whose credentials are hidden.
@@ -66,7 +66,7 @@ impl Opened {
         let owner = Person::new("cli");
         let origin = Origin {
             person: owner.clone(),
-            door: Door::Cli,
+            entry_point: EntryPoint::Cli,
             session: self.session.clone(),
             attendance: Attendance::Attended(vec![owner.clone()]),
             place: self.plan.place(),

@@ -11,7 +11,7 @@ use hermes_exec::{
 use hermes_policy::{Gate, Mode, Moment, Permit, Verdict};
 use hermes_sandbox::Limits;
 use hermes_types::{
-    Attendance, BackendName, Door, Job, Network, Origin, Person, SessionKey, Timestamp, Work,
+    Attendance, BackendName, EntryPoint, Job, Network, Origin, Person, SessionKey, Timestamp, Work,
 };
 
 /// An engine, and what its containers are made of.
@@ -80,7 +80,7 @@ impl Bed {
                 let (cwd, home) = (docker::WORKSPACE, docker::HOME);
                 (Backend::Docker(self.docker()), cwd.to_owned(), home.to_owned())
             }
-            other => panic!("there is no bed for {}", other.word()),
+            other => panic!("there is no bed for {}", other.as_str()),
         };
         let env = vec![("GIVEN".to_owned(), "value".to_owned())];
         Spec { backend, cwd, home, env, init: Vec::new(), lifetime: self.lifetime }
@@ -124,7 +124,7 @@ pub(crate) fn judge(gate: &Gate, plan: &Plan, session: &str, job: Job) -> Verdic
     let owner = Person::new("cli");
     let origin = Origin {
         person: owner.clone(),
-        door: Door::Cli,
+        entry_point: EntryPoint::Cli,
         session: SessionKey::new(session),
         attendance: Attendance::Attended(vec![owner]),
         place: plan.place(),

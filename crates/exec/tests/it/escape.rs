@@ -297,7 +297,7 @@ pub(crate) async fn without_a_network_there_is_only_loopback(ground: &Ground) {
         )
     };
     for network in [Network::None, Network::Proxy] {
-        let s = ground.open_with(network.word(), |docker| docker.network = network).await;
+        let s = ground.open_with(network.as_str(), |docker| docker.network = network).await;
         assert_eq!(s.out("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '").await, "lo\n", "{network:?}");
         let elsewhere = ["169.254.169.254", "10.0.2.2", "172.17.0.1"];
         for address in addresses.iter().map(String::as_str).chain(elsewhere) {

@@ -318,7 +318,7 @@ pub(crate) async fn a_place_that_was_removed_leaves_nothing(ground: &Ground) {
     s.out("mkdir locked; touch locked/file; chmod 0 locked; sleep 1000 &").await;
     s.sandbox.remove().await.unwrap();
     ground.nothing_is_left().await;
-    let kept = fs::read_dir(ground.kept().join(ground.backend.word()));
+    let kept = fs::read_dir(ground.kept().join(ground.backend.as_str()));
     assert_eq!(kept.into_iter().flatten().count(), 0);
     if ground.backend == BackendName::Local {
         fs::set_permissions(ground.folder.join("work/locked"), readable()).unwrap();

@@ -139,7 +139,7 @@ impl Bed {
     }
 
     pub(crate) fn places(&self) -> Places {
-        Places { run: self.folder.join("run"), kept: vec![self.kept().join(self.backend.word())] }
+        Places { run: self.folder.join("run"), kept: vec![self.kept().join(self.backend.as_str())] }
     }
 
     /// Where a confined place has the socket of its guest, by the name that it has there.
@@ -151,7 +151,7 @@ impl Bed {
     #[expect(clippy::disallowed_methods, reason = "what is killed here must be another process")]
     pub(crate) fn another_hermes(&self, session: &str, acts: &[(&str, &str)]) -> Child {
         let mut program = Program::new(&self.helper);
-        program.arg(self.backend.word()).arg(&self.folder);
+        program.arg(self.backend.as_str()).arg(&self.folder);
         match &self.peer {
             Some(peer) => program.arg(&peer.socket).arg(&peer.image).arg(peer.options.join("\n")),
             None => program.args(["", "", ""]),

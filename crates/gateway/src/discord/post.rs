@@ -18,7 +18,6 @@ use super::rest::{Call, Fault};
 use super::settings::ReplyTo;
 use super::{Account, lock};
 use crate::channel::{Enclosure, Found, Look, Post, Sign, Undelivered};
-use crate::clock;
 use crate::letter::{Interaction, Letter, Platform, Room, RoomKind};
 
 /// The longest text of a message.
@@ -436,7 +435,7 @@ pub(super) fn snowflake(at: SystemTime) -> u64 {
 pub(super) fn made_at(id: u64) -> Timestamp {
     match tells_time(id) {
         true => Timestamp::from_seconds(((id >> 22) + EPOCH) / 1000),
-        false => clock::now(),
+        false => Timestamp::now(),
     }
 }
 

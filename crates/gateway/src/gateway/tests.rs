@@ -144,7 +144,7 @@ fn letter(message: &str) -> Letter {
         },
         sender: Sender { id: "1".to_owned(), name: "ann".to_owned(), is_bot: false, roles: Vec::new() },
         message: message.to_owned(),
-        sent: now(),
+        sent: Timestamp::now(),
         text: "hello".to_owned(),
         files: Vec::new(),
         quote: None,
@@ -211,7 +211,7 @@ async fn a_doubt_is_not_forgotten_while_nothing_can_be_reached() {
     let channel: Arc<dyn Channel> = Arc::clone(&wall) as Arc<dyn Channel>;
     let post = Post { text: "hello".to_owned(), ..Post::default() };
     let part = session::part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &post);
-    store.reply(Vec::new(), vec![part], now()).await.unwrap();
+    store.reply(Vec::new(), vec![part], Timestamp::now()).await.unwrap();
     let stop = CancellationToken::new();
     let office = tokio::spawn(Arc::new(Office::new(channel, store.clone())).run(stop.clone()));
     while store.fate("m1").await.unwrap() != Some(Fate::Sent("7".to_owned())) {
@@ -234,7 +234,7 @@ async fn a_doubt_that_has_no_room_in_a_message_is_a_message_of_its_own() {
     let long = "a".repeat(channel.manners().longest);
     let post = Post { text: long.clone(), ..Post::default() };
     let part = session::part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &post);
-    store.reply(Vec::new(), vec![part], now()).await.unwrap();
+    store.reply(Vec::new(), vec![part], Timestamp::now()).await.unwrap();
     let stop = CancellationToken::new();
     let office = tokio::spawn(Arc::new(Office::new(channel, store.clone())).run(stop.clone()));
     let mut sent = wall.sent.subscribe();

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use hermes_agent::{Answer, Ask, Asking, Clarification, Question};
 use hermes_store::{Answer as Kept, Answering, Choice, QuestionState};
-use hermes_types::{Person, SessionKey};
+use hermes_types::{Person, SessionKey, Timestamp};
 use tokio::sync::oneshot;
 
 use super::{Item, words};
 use crate::channel::{Button, Look, Manners, Post};
-use crate::clock::now;
 use crate::gateway::Shared;
 use crate::key::chat_of;
 use crate::letter::Room;
@@ -91,7 +90,7 @@ impl ChatAsk {
 
     /// Answers a question by its name, or the only one that waits here. Gives words about it.
     pub(super) async fn decide(&self, item: &Item, id: Option<&str>, choice: Choice) -> String {
-        let open = match self.shared.store.open_questions(now()).await {
+        let open = match self.shared.store.open_questions(Timestamp::now()).await {
             Ok(open) => open,
             Err(error) => return error.to_string(),
         };

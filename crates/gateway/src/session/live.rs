@@ -22,7 +22,6 @@ use super::files::Carrier;
 use super::words;
 use crate::beside::Task;
 use crate::channel::Post;
-use crate::clock::now;
 use crate::gateway::Shared;
 use crate::letter::Letter;
 use crate::silence::may_be_silence;
@@ -251,7 +250,7 @@ impl Live {
 
     /// For how many seconds it has been worked.
     fn lasted(&self) -> u64 {
-        now().seconds().saturating_sub(self.started.seconds())
+        Timestamp::now().seconds().saturating_sub(self.started.seconds())
     }
 }
 

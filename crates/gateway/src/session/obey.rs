@@ -2,12 +2,11 @@
 
 use hermes_agent::{Questions, Saying};
 use hermes_store::{Clash, Listing, Reader};
-use hermes_types::Person;
+use hermes_types::{Person, Timestamp};
 
 use super::{Item, Session, words};
 use crate::beside::MOST;
 use crate::channel::Post;
-use crate::clock::now;
 use crate::command::{self, Command, Extent, Model, Reach, Scope};
 use crate::key::task_key;
 use crate::letter::Room;
@@ -63,7 +62,11 @@ impl Session {
             }
             Command::Sethome => {
                 let room = &item.letter.room;
-                match self.store().set_home(room.platform.word(), &room.chat, &item.person, now()).await {
+                match self
+                    .store()
+                    .set_home(room.platform.word(), &room.chat, &item.person, Timestamp::now())
+                    .await
+                {
                     Ok(()) => "this is the home channel now".to_owned(),
                     Err(error) => error.to_string(),
                 }
@@ -155,7 +158,7 @@ impl Session {
         };
         self.hands = None;
         if let Some(id) = current
-            && let Err(error) = self.store().end(&id, reason, now()).await
+            && let Err(error) = self.store().end(&id, reason, Timestamp::now()).await
         {
             return Err(format!("the conversation could not be ended: {error}"));
         }
@@ -166,7 +169,7 @@ impl Session {
     /// Asks about everything again: what was allowed for one conversation is not allowed for the next.
     async fn ask_again(&self, by: &Person) -> Result<(), hermes_store::Error> {
         self.shared.ask_again(&self.key);
-        self.store().end_grants(&self.key, by, now()).await.map(drop)
+        self.store().end_grants(&self.key, by, Timestamp::now()).await.map(drop)
     }
 
     /// Shows the title of the conversation, or changes it.
@@ -199,7 +202,7 @@ impl Session {
         }
         let current = self.store().current(&self.key).await?;
         if let Some(current) = current.filter(|current| current.id != meant.id) {
-            self.store().end(&current.id, "resume", now()).await?;
+            self.store().end(&current.id, "resume", Timestamp::now()).await?;
         }
         self.store().reopen(&meant.id).await?;
         self.conversation = None;

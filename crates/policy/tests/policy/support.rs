@@ -2,7 +2,7 @@
 
 use hermes_policy::{Gate, Moment, Report};
 use hermes_types::{
-    Attendance, BackendName, Door, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp,
+    Attendance, BackendName, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp,
 };
 
 pub(crate) const CWD: &str = "/home/ada/work";
@@ -20,7 +20,7 @@ pub(crate) fn origin(reach: Reach) -> Origin {
     let backend = if reach == Reach::Host { BackendName::Local } else { BackendName::Docker };
     Origin {
         person: person(),
-        door: Door::Cli,
+        entry_point: EntryPoint::Cli,
         session: SessionKey::new("s1"),
         attendance: Attendance::Attended(vec![person()]),
         place: Place {

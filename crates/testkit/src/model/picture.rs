@@ -76,7 +76,7 @@ fn in_url(url: &Value) -> Result<Picture, String> {
 
 fn decoded(media_type: &str, data: &str) -> Result<Picture, String> {
     let bytes = STANDARD.decode(data).map_err(|error| format!("Invalid base64 image data: {error}"))?;
-    match ImageKind::of(&bytes).map(ImageKind::media_type) {
+    match ImageKind::detect(&bytes).map(ImageKind::media_type) {
         Some(kind) if kind == media_type => Ok(Picture { media_type: media_type.to_owned(), bytes }),
         found => Err(format!("The image was specified as {media_type}, but appears to be {found:?}")),
     }

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use hermes_policy::visible::{Shown, visible};
 use hermes_store::{Answer, Answering, Choice, Grant, GrantScope, Question, QuestionState, Store};
-use hermes_types::Person;
+use hermes_types::{Person, Timestamp};
 use serde_json::{Value, json};
 
 use crate::Context;
-use crate::ask::{now, owner};
+use crate::ask::owner;
 use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone, age, one_line};
 use crate::wire::store::{find, told};
 
 pub(super) async fn list(context: &Context) -> Result<ExitCode, Failure> {
     let open = match find(context).await? {
-        Some(store) => store.open_questions(now()).await.map_err(told)?,
+        Some(store) => store.open_questions(Timestamp::now()).await.map_err(told)?,
         None => Vec::new(),
     };
     if context.screen.format == Format::Json {
@@ -28,7 +28,8 @@ pub(super) async fn list(context: &Context) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     for question in &open {
-        let left = age(Duration::from_secs(question.expires.seconds().saturating_sub(now().seconds())));
+        let left =
+            age(Duration::from_secs(question.expires.seconds().saturating_sub(Timestamp::now().seconds())));
         let who: Vec<&str> = question.approvers.iter().map(Person::as_str).collect();
         let place = format!("session {}, asks {}, {left} left", question.key.as_str(), who.join(", "));
         let id = context.screen.paint(Tone::Strong, &question.id);
@@ -43,7 +44,7 @@ pub(super) async fn list(context: &Context) -> Result<ExitCode, Failure> {
 pub(crate) async fn answer(context: &Context, id: &str, choice: Choice) -> Result<ExitCode, Failure> {
     let store = find(context).await?.ok_or_else(|| unknown(id))?;
     let question = one(&store, id).await?;
-    let given = Answer { by: owner(), at: now(), choice };
+    let given = Answer { by: owner(), at: Timestamp::now(), choice };
     let refused = |text: String| Err(Failure::new(Kind::Refused, text));
     match store.answer(&question.id, given.clone()).await.map_err(told)? {
         Answering::Counts => {}
@@ -94,7 +95,7 @@ pub(super) async fn grants(context: &Context) -> Result<ExitCode, Failure> {
             GrantScope::Session(key) => one_line(key.as_str(), 30),
             GrantScope::Always => "always".to_owned(),
         };
-        let since = Duration::from_secs(now().seconds().saturating_sub(grant.given_at.seconds()));
+        let since = Duration::from_secs(Timestamp::now().seconds().saturating_sub(grant.given_at.seconds()));
         vec![grant.id.clone(), scope, one_line(grant.given_by.as_str(), 24), age(since), covers(grant)]
     };
     let rows: Vec<_> = grants.iter().map(row).collect();
@@ -124,7 +125,8 @@ pub(super) async fn revoke(context: &Context, id: &str) -> Result<ExitCode, Fail
             .hint("`hermes approvals grants` lists them"));
         }
     };
-    let revoked = store.revoke(&meant.id, &owner(), now()).await.map_err(told)?.ok_or_else(gone)?;
+    let revoked =
+        store.revoke(&meant.id, &owner(), Timestamp::now()).await.map_err(told)?.ok_or_else(gone)?;
     match context.screen.format {
         Format::Json => context.screen.json(&grant_facts(&revoked))?,
         Format::Text => context.screen.line(&format!("taken back: {}", covers(&revoked)))?,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hermes_agent::{Control, Conversation, Ended, Error, Exit, Hands, Mind, Saying, Setup};
 use hermes_store::{Choice, Session as Kept};
+use hermes_types::Timestamp;
 
 use super::opening;
 use super::seat::{Seat, kept};
@@ -227,7 +228,7 @@ impl<'a> Talk<'a> {
 
     /// Answers the one question that waits anywhere.
     async fn answer_last(&self, choice: Choice) -> Result<(), Failure> {
-        let open = self.hands.setup().store.open_questions(crate::ask::now()).await.map_err(told)?;
+        let open = self.hands.setup().store.open_questions(Timestamp::now()).await.map_err(told)?;
         match open.as_slice() {
             [] => self.seat.quiet("nothing waits for an answer"),
             [one] => self.seat.answer(&one.id, choice).await,

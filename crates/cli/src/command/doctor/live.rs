@@ -52,7 +52,7 @@ async fn in_a_place(
     backend: BackendName,
     consent: Consent,
 ) -> Result<Vec<Finding>, Failure> {
-    let name = backend.word();
+    let name = backend.as_str();
     let args = PlaceArgs { backend: Some(backend), session: Some(String::new()), ..PlaceArgs::default() };
     let session = Session::new(&args, config)?;
     let plan = match wire::plan(context, config, &args, &session, Making::Later) {

@@ -9,10 +9,10 @@ use std::thread;
 
 use hermes_gateway::{Address, Room};
 use hermes_store::Store;
+use hermes_types::Timestamp;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use serde::{Deserialize, Serialize};
 
-use crate::ask::now;
 use crate::failure::Failure;
 use crate::wire::store::told;
 
@@ -44,7 +44,7 @@ pub(super) async fn tell(home: &Path, store: &Store) -> Result<(), Failure> {
             let address = Address { platform, chat };
             let mark = format!("restarted:{}:{message}", platform.word());
             let parts = address.parts("back again", &mark);
-            store.reply(Vec::new(), parts, now()).await.map_err(told)?;
+            store.reply(Vec::new(), parts, Timestamp::now()).await.map_err(told)?;
         }
         Err(error) => tracing::warn!(%error, "whoever asked for a restart cannot be told of it"),
     }

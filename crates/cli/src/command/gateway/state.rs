@@ -11,7 +11,6 @@ use hermes_types::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 
-use crate::ask::now;
 use crate::screen::age;
 
 const FILE: &str = "gateway_state.json";
@@ -39,13 +38,13 @@ struct Watched {
 
 impl State {
     pub(super) fn new(home: PathBuf) -> Self {
-        Self { path: home.join(FILE), started: now(), platforms: Vec::new(), news: Arc::default() }
+        Self { path: home.join(FILE), started: Timestamp::now(), platforms: Vec::new(), news: Arc::default() }
     }
 
     pub(super) fn watch(&mut self, platform: Platform, health: watch::Receiver<Health>) {
         let (news, mut watched) = (Arc::clone(&self.news), health.clone());
         let known = health.borrow().clone();
-        self.platforms.push(Watched { platform, health, known, since: now(), told: None });
+        self.platforms.push(Watched { platform, health, known, since: Timestamp::now(), told: None });
         tokio::spawn(async move {
             news.notify_one();
             while watched.changed().await.is_ok() {
@@ -78,7 +77,7 @@ impl State {
         let facts = json!({
             "pid": std::process::id(),
             "started": self.started,
-            "updated": now(),
+            "updated": Timestamp::now(),
             "platforms": platforms,
         });
         let whole = self.path.with_extension("json.new");
@@ -98,7 +97,7 @@ impl Watched {
     fn tell(&mut self) {
         let health = self.health.borrow().clone();
         if matches!(health, Health::Up) != matches!(self.known, Health::Up) {
-            self.since = now();
+            self.since = Timestamp::now();
         }
         self.known = health;
         if self.known == Health::Connecting || self.told.as_ref() == Some(&self.known) {
@@ -146,7 +145,7 @@ pub(super) fn text(facts: &Value) -> String {
 pub(crate) fn in_words(health: &Value) -> String {
     let state = health["state"].as_str().unwrap_or("unknown");
     let since = health["since"].as_u64().unwrap_or_default();
-    let lasted = age(Duration::from_secs(now().seconds().saturating_sub(since)));
+    let lasted = age(Duration::from_secs(Timestamp::now().seconds().saturating_sub(since)));
     match health["why"].as_str() {
         Some(why) => format!("{state} for {lasted}: {}", visible(why)),
         None => format!("{state} for {lasted}"),
@@ -159,7 +158,8 @@ mod tests {
 
     #[test]
     fn what_a_platform_says_is_only_read() {
-        let said = in_words(&json!({ "state": "down", "since": now(), "why": "bye\u{1b}[2J\u{202e}" }));
+        let said =
+            in_words(&json!({ "state": "down", "since": Timestamp::now(), "why": "bye\u{1b}[2J\u{202e}" }));
         assert!(said.starts_with("down for ") && said.ends_with(": bye⟨U+001B⟩[2J⟨U+202E⟩"), "{said}");
     }
 }

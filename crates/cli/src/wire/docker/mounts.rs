@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use hermes_exec::backend::docker::{HOME, Volume, WORKSPACE};
 use hermes_exec::{Bind, Writable};
-use hermes_types::{Access, VolumeSource};
+use hermes_types::{MountAccess, VolumeSource};
 
 use crate::Context;
 use crate::config::keys::Config;
@@ -86,7 +86,7 @@ fn listed(config: &Config, owner_home: &str, own: &Own) -> Result<(Vec<Bind>, Ve
         if target.starts_with(RESERVED) {
             return Err(refused(format!("{RESERVED} is where hermes puts its own things inside")));
         }
-        let writable = if volume.access == Access::ReadWrite { Writable::Yes } else { Writable::No };
+        let writable = if volume.access == MountAccess::ReadWrite { Writable::Yes } else { Writable::No };
         let mut options = volume.options.clone();
         let source = match &volume.source {
             VolumeSource::Named(name) => name.clone(),

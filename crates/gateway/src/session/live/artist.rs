@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_store::{Fate, TurnId};
+use hermes_types::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::work::lasting;
 use super::{Answer, Live, Stays, line_mark, lock, mark};
 use crate::channel::{Post, Undelivered};
-use crate::clock::now;
 use crate::media;
 use crate::silence::{is_silence, may_be_silence};
 use crate::split::{split, split_draft};
@@ -211,7 +211,8 @@ impl Artist {
                 Ok(Some(Fate::Waits)) => self.awaits = true,
                 Ok(None) => {
                     let part = self.live.part(Some(mark.to_owned()), &post);
-                    drawn.is_lost = shared.store.reply(Vec::new(), vec![part], now()).await.is_err();
+                    drawn.is_lost =
+                        shared.store.reply(Vec::new(), vec![part], Timestamp::now()).await.is_err();
                     shared.office.wake();
                     text.clone_into(&mut drawn.text);
                     self.awaits = !drawn.is_lost;

@@ -1,19 +1,18 @@
-//! The ways in.
+//! How a request reaches Hermes.
 
 use serde::{Deserialize, Serialize};
 
-/// By which door a request came.
+/// The interface a request came through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Door {
-    /// The terminal of the owner.
+pub enum EntryPoint {
+    /// The owner's terminal.
     Cli,
     /// A chat platform.
     Chat,
-    /// The HTTP API.
     Api,
     /// A scheduled task.
     Cron,
-    /// A client of the MCP server.
+    /// A client of the Hermes MCP server.
     Mcp,
 }
