@@ -76,7 +76,9 @@ async fn measure(name: &str, kind: Kind) {
         json!({"backend": name, "script": scripts, "bare": bares, "direct": direct, "inside": inside})
     );
     session.hands.sandbox(&|_| {}).await.unwrap();
-    let places =
-        hermes_exec::Places { run: folder.path().join("run"), kept: vec![folder.path().join("kept")] };
-    assert!(places.end(places.list().await.unwrap()).await.is_empty());
+    let places = hermes_exec::Places {
+        run_dir: folder.path().join("run"),
+        kept_dirs: vec![folder.path().join("kept")],
+    };
+    assert!(places.end_all(places.list().await.unwrap()).await.is_empty());
 }

@@ -326,7 +326,7 @@ impl Conversation {
             model,
             provider,
             prompt: kept(&told)?,
-            cwd: Some(setup.plan.directory().to_owned()),
+            cwd: Some(setup.plan.initial_cwd().to_owned()),
             parent: None,
         };
         let id = store.create(new, Timestamp::now()).await?;

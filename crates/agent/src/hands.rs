@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hermes_exec::backend::docker::pull::{Means, Progress};
-use hermes_exec::{Error, Plan, Sandbox};
+use hermes_exec::backend::docker::pull::{PullOptions, PullProgress};
+use hermes_exec::{Error, OpenPlace, ResolvedPlace};
 use hermes_policy::redact::Redactor;
 use hermes_policy::{
     Answer, Choice, Considered, Gate, GrantScope, Mode, Moment, Permit, Question, QuestionId, Refusal,
@@ -48,7 +48,7 @@ pub struct Limits {
 }
 
 /// What a pull of an image is allowed, found out when one is needed.
-pub type MeansOf = Arc<dyn Fn(String) -> Asking<'static, Means> + Send + Sync>;
+pub type MeansOf = Arc<dyn Fn(String) -> Asking<'static, PullOptions> + Send + Sync>;
 
 /// What hands are made of. The door that opens a session decides all of it.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ pub struct Setup {
     /// The session, which may share its place with others.
     pub session: SessionKey,
     /// Where commands run.
-    pub plan: Plan,
+    pub plan: ResolvedPlace,
     /// What the owner has decided. What people have allowed is in the store.
     pub gate: Arc<Gate>,
     /// Who asks.
@@ -100,7 +100,7 @@ pub enum Questions {
 #[derive(Debug)]
 pub struct Hands {
     setup: Setup,
-    sandbox: OnceCell<Sandbox>,
+    sandbox: OnceCell<OpenPlace>,
     /// Who is served now, and who may answer questions.
     served: Mutex<(Person, Attendance)>,
     denied: Mutex<Turn>,
@@ -167,12 +167,12 @@ impl Hands {
     }
 
     /// The place, if any tool needed it.
-    pub(crate) fn opened(&self) -> Option<&Sandbox> {
+    pub(crate) fn opened(&self) -> Option<&OpenPlace> {
         self.sandbox.get()
     }
 
     /// The place that was opened, if any tool needed it, for whoever is to end it.
-    pub fn into_sandbox(self) -> Option<Sandbox> {
+    pub fn into_sandbox(self) -> Option<OpenPlace> {
         self.sandbox.into_inner()
     }
 
@@ -192,13 +192,13 @@ impl Hands {
     }
 
     /// The place, open. An image that is missing is pulled first, and `watch` is told how far that is.
-    pub async fn sandbox(&self, watch: Watch<'_>) -> Result<&Sandbox, Error> {
+    pub async fn sandbox(&self, watch: Watch<'_>) -> Result<&OpenPlace, Error> {
         let plan = &self.setup.plan;
         let open = || async {
             match plan.open().await {
-                Err(Error::NoImage { image }) => {
+                Err(Error::ImageMissing { image }) => {
                     let means = (self.setup.means)(image.clone()).await;
-                    pulled(image, watch, |told| plan.pull(&means, told)).await?;
+                    pulled(image, watch, |told| plan.pull_image(&means, told)).await?;
                     plan.open().await
                 }
                 opened => opened,
@@ -325,7 +325,7 @@ impl Hands {
                 "text": question.shown().plain(),
                 "parts": question.shown().parts,
                 "reasons": question.matches().iter().map(|found| found.reason).collect::<Vec<_>>(),
-                "backend": self.setup.plan.backend().as_str(),
+                "backend": self.setup.plan.backend_name().as_str(),
                 "cwd": question.job().cwd,
             }),
             approvers: question.approvers().to_vec(),
@@ -412,7 +412,7 @@ impl Hands {
 async fn pulled<'a, P: Future<Output = Result<(), Error>>>(
     image: String,
     watch: Watch<'a>,
-    pull: impl FnOnce(Box<dyn FnMut(&Progress) + Send + 'a>) -> P,
+    pull: impl FnOnce(Box<dyn FnMut(&PullProgress) + Send + 'a>) -> P,
 ) -> Result<(), Error> {
     let began = Instant::now();
     let tell = {
@@ -420,7 +420,8 @@ async fn pulled<'a, P: Future<Output = Result<(), Error>>>(
         move |bytes, total| watch(Event::Pulling { image: image.clone(), bytes, total })
     };
     tell(0, 0);
-    let done = pull(Box::new(move |progress| tell(progress.bytes(), progress.total()))).await;
+    let done =
+        pull(Box::new(move |progress| tell(progress.downloaded_bytes(), progress.total_bytes()))).await;
     watch(Event::Pulled { image, worked: done.is_ok(), took: began.elapsed() });
     done
 }
@@ -460,14 +461,19 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use hermes_exec::backend::docker::pull::{Fault, Layer, Step};
+    use hermes_exec::backend::docker::pull::{LayerStep, PullError, PullLayer};
 
     use super::*;
 
     #[tokio::test]
     async fn a_pull_is_told_from_its_beginning_to_its_end() {
-        let progress = |bytes| Progress {
-            layers: vec![Layer { id: "1".to_owned(), step: Step::Fetching, bytes, total: Some(10) }],
+        let progress = |bytes| PullProgress {
+            layers: vec![PullLayer {
+                id: "1".to_owned(),
+                step: LayerStep::Downloading,
+                bytes,
+                total: Some(10),
+            }],
         };
         for works in [true, false] {
             let told = Mutex::new(Vec::new());
@@ -478,10 +484,10 @@ mod tests {
                 Event::Pulled { image, worked, .. } => lock(&told).push(format!("{image} {worked}")),
                 other => panic!("{other:?}"),
             };
-            let pull = |mut tell: Box<dyn FnMut(&Progress) + Send>| async move {
+            let pull = |mut tell: Box<dyn FnMut(&PullProgress) + Send>| async move {
                 tell(&progress(3));
                 tell(&progress(10));
-                let fault = Error::Pull { image: "i".to_owned(), fault: Fault::Missing };
+                let fault = Error::Pull { image: "i".to_owned(), error: PullError::NotFound };
                 if works { Ok(()) } else { Err(fault) }
             };
             assert_eq!(pulled("i:1".to_owned(), &watch, pull).await.is_ok(), works);

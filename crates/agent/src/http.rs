@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use flate2::write::MultiGzDecoder;
-use hermes_exec::proxy::{self, Unreached};
+use hermes_exec::proxy::{self, HostError};
 pub use hermes_model::tls;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Client, Response, Url, redirect};
@@ -30,7 +30,7 @@ const REDIRECTS: usize = 5;
 const LONGEST_ADDRESS: usize = 8_000;
 
 /// Gives the addresses of a host that may be connected to, or says why there are none.
-pub type Reach = Arc<dyn Fn(String) -> Asking<'static, Result<Vec<IpAddr>, Unreached>> + Send + Sync>;
+pub type Reach = Arc<dyn Fn(String) -> Asking<'static, Result<Vec<IpAddr>, HostError>> + Send + Sync>;
 
 /// How much a page may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub enum Fault {
         /// Which one.
         host: String,
         /// Why.
-        why: Unreached,
+        why: HostError,
     },
     /// It was sent from one address to the next.
     #[error("more than {REDIRECTS} redirects")]
@@ -120,7 +120,7 @@ impl fmt::Debug for Web {
 impl Default for Web {
     /// Reaches public hosts and nothing else.
     fn default() -> Self {
-        let reach: Reach = Arc::new(|host| Box::pin(async move { proxy::addresses(&host).await }));
+        let reach: Reach = Arc::new(|host| Box::pin(async move { proxy::resolve_public(&host).await }));
         Self::new(reach, Bounds { time: Duration::from_secs(30), bytes: 5 << 20 })
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use hermes_exec::process::{Handle, Happening, Notice, Notices as Stream};
+use hermes_exec::process::{Happening, Notice, Notices as Stream, ProcessHandle};
 use hermes_exec::{Error, ProcessId};
 use hermes_types::{Arguments, Message};
 use serde_json::Value;
@@ -212,9 +212,9 @@ impl Hands {
 
     /// The process that an answer names, if it is one of this place.
     fn here(&self, answer: &Value) -> Option<ProcessId> {
-        let handle: Handle = answer.get("session_id")?.as_str()?.parse().ok()?;
+        let handle: ProcessHandle = answer.get("session_id")?.as_str()?.parse().ok()?;
         let place = self.setup().plan.id();
-        (Handle::new(place, handle.process) == handle).then_some(handle.process)
+        (ProcessHandle::new(place, handle.process) == handle).then_some(handle.process)
     }
 
     async fn listen(&self) -> Result<Option<Stream>, Error> {
@@ -245,7 +245,7 @@ impl Hands {
             return None;
         }
         process.next = notice.number.saturating_add(1);
-        let handle = Handle::new(self.setup().plan.id(), notice.process);
+        let handle = ProcessHandle::new(self.setup().plan.id(), notice.process);
         let command = shown(self, &process.command);
         let command = cut(&command, COMMAND);
         let text = match &notice.what {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use hermes_exec::WorksFor;
+use hermes_exec::Audience;
 use hermes_gateway::{Platform, Target};
 use hermes_types::{BackendName, EnvName};
 
@@ -184,7 +184,7 @@ pub struct PlaceArgs {
     pub session: Option<String>,
     /// Whom it is for
     #[arg(skip)]
-    pub works_for: WorksFor,
+    pub works_for: Audience,
 }
 
 /// A message and where it goes.

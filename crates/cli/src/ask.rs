@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hermes_agent::tool::Scene;
 use hermes_agent::{Ask, Hands, No};
-use hermes_exec::Plan;
+use hermes_exec::ResolvedPlace;
 use hermes_policy::visible::visible;
 use hermes_policy::{Answer, Choice, Moment, Permit, Question, Refusal, Verdict};
 use hermes_types::{Attendance, CallId, EntryPoint, Job, Origin, Person, Place, SessionKey, Timestamp};
@@ -139,7 +139,7 @@ pub(crate) enum Answered {
 pub(crate) async fn ask_anywhere(
     context: &Context,
     config: &Config,
-    plan: &Plan,
+    plan: &ResolvedPlace,
     job: Job,
     consent: Consent,
 ) -> Result<Answered, Failure> {

@@ -2,7 +2,7 @@
 
 mod docker;
 
-use hermes_exec::{Bind, Sandboxed};
+use hermes_exec::{BindMount, SandboxBackend};
 use hermes_sandbox::probe::{Probe, Verdict};
 use hermes_sandbox::{Launcher, Limits};
 use hermes_types::{BackendName, Network};
@@ -123,7 +123,7 @@ fn jail(context: &Context, config: &Config) -> Standing {
 }
 
 /// A mount whose source is missing stops every place.
-fn check(binds: &[Bind]) -> Result<(), Trouble> {
+fn check(binds: &[BindMount]) -> Result<(), Trouble> {
     match binds.iter().find(|bind| !bind.source.exists()) {
         None => Ok(()),
         Some(bind) => Err(Trouble {
@@ -188,7 +188,7 @@ impl Confines {
         }
     }
 
-    fn of_jail(settings: &Sandboxed, probe: Probe) -> Self {
+    fn of_jail(settings: &SandboxBackend, probe: Probe) -> Self {
         let files = "reads all but secrets and other homes; writes its own";
         let network = match settings.network {
             Network::None => Hold::of(probe.network, "nothing but a loopback of its own"),

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use hermes_exec::Record;
-use hermes_exec::backend::docker::extra::Extra;
+use hermes_exec::PlaceRecord;
+use hermes_exec::backend::docker::run_args::RunArgs;
 use hermes_policy::visible::visible;
 use hermes_types::Reach;
 use serde::de::IgnoredAny;
@@ -60,7 +60,7 @@ pub(crate) enum Access {
 }
 
 /// All holes of the place that a record is about.
-pub(crate) fn holes(record: &Record) -> Vec<Hole> {
+pub(crate) fn holes(record: &PlaceRecord) -> Vec<Hole> {
     let host = (record.reach == Reach::Host).then_some(Hole::Host);
     let spec = match Spec::deserialize(&record.spec) {
         Ok(spec) => spec,
@@ -72,7 +72,7 @@ pub(crate) fn holes(record: &Record) -> Vec<Hole> {
     };
     let network = network.map(|network| network.to_lowercase()).filter(|network| network != "none");
     let network = network.map(|network| Hole::Network { network });
-    let options = extra.openings().into_iter().map(|opening| Hole::Option { option: opening.option });
+    let options = extra.exposures().into_iter().map(|opening| Hole::Option { option: opening.option });
     let mounts = binds.into_iter().map(|bind| Hole::Mount {
         source: bind.source,
         target: bind.target,
@@ -124,7 +124,7 @@ struct Confined {
     network: String,
     binds: Vec<Bind>,
     #[serde(default)]
-    extra: Box<Extra>,
+    extra: Box<RunArgs>,
 }
 
 #[derive(Deserialize)]
@@ -151,13 +151,13 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use hermes_exec::backend::docker::{self, engine::Address};
+    use hermes_exec::backend::docker::{self, engine::EngineAddress};
     use hermes_sandbox::Limits;
     use hermes_types::{Network, PlaceId};
 
     use super::*;
 
-    fn record(backend: hermes_exec::Backend) -> Record {
+    fn record(backend: hermes_exec::Backend) -> PlaceRecord {
         let env = vec![("TOKEN".to_owned(), "hunter2".to_owned()), ("BLANK".to_owned(), String::new())];
         let reach = backend.reach();
         let spec = hermes_exec::Spec {
@@ -168,7 +168,7 @@ mod tests {
             init: Vec::new(),
             lifetime: Duration::from_secs(1),
         };
-        Record {
+        PlaceRecord {
             place: PlaceId::new("1a2b3c4d"),
             name: "hermes-1a2b3c4d".to_owned(),
             backend: spec.backend.name().as_str().to_owned(),
@@ -178,19 +178,19 @@ mod tests {
             reach,
             spec: serde_json::to_value(&spec).unwrap(),
             files: None,
-            anchor: None,
+            process: None,
             container: None,
             request: None,
             unenforced: Vec::new(),
         }
     }
 
-    fn jail(network: Network, binds: Vec<hermes_exec::Bind>) -> hermes_exec::Backend {
-        hermes_exec::Backend::Sandbox(hermes_exec::Sandboxed {
+    fn jail(network: Network, binds: Vec<hermes_exec::BindMount>) -> hermes_exec::Backend {
+        hermes_exec::Backend::Sandbox(hermes_exec::SandboxBackend {
             helper: PathBuf::new(),
             files: Some(PathBuf::from("/kept")),
             owner_home: PathBuf::from("/home/me"),
-            works_for: hermes_exec::WorksFor::Owner,
+            audience: hermes_exec::Audience::Owner,
             binds,
             network,
             limits: Limits::default(),
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn every_hole_of_a_jail_is_found_in_what_was_written_down() {
-        let bind = |source: &str, writable| hermes_exec::Bind {
+        let bind = |source: &str, writable| hermes_exec::BindMount {
             source: source.into(),
             target: "/in".into(),
             writable,
@@ -236,21 +236,21 @@ mod tests {
     fn every_hole_of_a_container_is_found_in_what_was_written_down() {
         let container = |options: &[&str], binds| {
             let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-            hermes_exec::Backend::Docker(hermes_exec::Docker {
-                engine: Address::Unix("/engine".into()),
+            hermes_exec::Backend::Docker(hermes_exec::DockerBackend {
+                engine: EngineAddress::Unix("/engine".into()),
                 image: "image".to_owned(),
                 files: None,
                 binds,
                 volumes: Vec::new(),
                 network: Network::Full,
-                limits: docker::Limits::default(),
-                user: docker::User::Image,
-                extra: Box::new(Extra::parse(&options).unwrap()),
-                pool: 0,
-                reaps_orphans: false,
+                limits: docker::ContainerLimits::default(),
+                user: docker::RunAs::Image,
+                run_args: Box::new(RunArgs::parse(&options).unwrap()),
+                warm_count: 0,
+                remove_orphans: false,
             })
         };
-        let data = hermes_exec::Bind {
+        let data = hermes_exec::BindMount {
             source: "/nowhere/a".into(),
             target: "/in".into(),
             writable: hermes_exec::Writable::Yes,
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_place_on_this_machine_is_a_hole_as_a_whole() {
-        let local = hermes_exec::Backend::Local(hermes_exec::Local::default());
+        let local = hermes_exec::Backend::Local(hermes_exec::LocalBackend::default());
         let [token, blank] = variables();
         assert_eq!(holes(&record(local)), [Hole::Host, token, blank]);
     }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use hermes_exec::backend::docker::pull::{Progress, Step};
+use hermes_exec::backend::docker::pull::{LayerStep, PullProgress};
 use rustix::termios::tcgetwinsize;
 
 /// How often the line is drawn.
@@ -46,14 +46,14 @@ impl<'a> Watched<'a> {
         watched
     }
 
-    pub(crate) fn show(&mut self, progress: &Progress) {
+    pub(crate) fn show(&mut self, progress: &PullProgress) {
         if self.is_terminal {
             if self.drawn.is_none_or(|drawn| drawn.elapsed() >= PAUSE) {
                 self.drawn = Some(Instant::now());
                 self.say(&format!("{ERASE}{}", clipped(&line(self.image, progress))));
             }
-        } else if self.plain == Plain::Steps && progress.fetched() > self.told {
-            self.told = progress.fetched();
+        } else if self.plain == Plain::Steps && progress.downloaded_layers() > self.told {
+            self.told = progress.downloaded_layers();
             self.say(&format!("{}\n", counts(progress)));
         }
     }
@@ -78,18 +78,18 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{}.{} MB", tenths / 10, tenths % 10)
 }
 
-fn line(image: &str, progress: &Progress) -> String {
-    let (bytes, total) = (progress.bytes(), progress.total().max(1));
+fn line(image: &str, progress: &PullProgress) -> String {
+    let (bytes, total) = (progress.downloaded_bytes(), progress.total_bytes().max(1));
     let full = usize::try_from(u128::from(bytes) * BAR as u128 / u128::from(total)).unwrap_or(BAR).min(BAR);
-    let unpacking = progress.layers.iter().any(|layer| layer.step == Step::Unpacking);
+    let unpacking = progress.layers.iter().any(|layer| layer.step == LayerStep::Extracting);
     let bar = format!("{}{}", "#".repeat(full), ".".repeat(BAR - full));
     let what = if unpacking { ", unpacking" } else { "" };
     format!("[{bar}] {}{what}  {image}", counts(progress))
 }
 
-fn counts(progress: &Progress) -> String {
-    let (bytes, total) = (size(progress.bytes()), size(progress.total()));
-    format!("{} of {} layers, {bytes} of {total}", progress.fetched(), progress.layers.len())
+fn counts(progress: &PullProgress) -> String {
+    let (bytes, total) = (size(progress.downloaded_bytes()), size(progress.total_bytes()));
+    format!("{} of {} layers, {bytes} of {total}", progress.downloaded_layers(), progress.layers.len())
 }
 
 /// As much of a line as does not wrap.
@@ -100,25 +100,25 @@ fn clipped(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hermes_exec::backend::docker::pull::Layer;
+    use hermes_exec::backend::docker::pull::PullLayer;
 
     use super::*;
 
     #[test]
     fn a_line_tells_layers_bytes_and_what_is_done() {
-        let layer = |step, bytes, total| Layer { id: "1".to_owned(), step, bytes, total };
-        let mut progress = Progress { layers: vec![layer(Step::Waiting, 0, None)] };
+        let layer = |step, bytes, total| PullLayer { id: "1".to_owned(), step, bytes, total };
+        let mut progress = PullProgress { layers: vec![layer(LayerStep::Waiting, 0, None)] };
         assert_eq!(line("i", &progress), "[........................] 0 of 1 layers, 0.0 MB of 0.0 MB  i");
         progress.layers = vec![
-            layer(Step::Fetching, 3_100_000, Some(10_000_000)),
-            layer(Step::Unpacking, 2_000_000, Some(2_000_000)),
+            layer(LayerStep::Downloading, 3_100_000, Some(10_000_000)),
+            layer(LayerStep::Extracting, 2_000_000, Some(2_000_000)),
         ];
         assert_eq!(
             line("i", &progress),
             "[##########..............] 1 of 2 layers, 5.1 MB of 12.0 MB, unpacking  i"
         );
         // More than was announced does not make the bar longer.
-        progress.layers = vec![layer(Step::Done, u64::from(u32::MAX), Some(1))];
+        progress.layers = vec![layer(LayerStep::Done, u64::from(u32::MAX), Some(1))];
         assert!(line("i", &progress).starts_with(&format!("[{}] ", "#".repeat(BAR))));
     }
 }

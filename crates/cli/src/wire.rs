@@ -17,10 +17,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hermes_exec::backend::docker::NO_DISK_LIMIT;
-use hermes_exec::backend::docker::pull::Fault;
-use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
+use hermes_exec::backend::docker::pull::PullError;
+use hermes_exec::backend::sandbox::{HOME_DIR, WORKSPACE_DIR};
 use hermes_exec::backend::{self, bind};
-use hermes_exec::{Backend, Bind, Host, Local, Places, Plan, Sandbox, Sandboxed, Spec, WorksFor, Writable};
+use hermes_exec::{
+    Audience, Backend, BindMount, Installation, LocalBackend, OpenPlace, Places, ResolvedPlace,
+    SandboxBackend, Spec, Writable,
+};
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
 use hermes_sandbox::Limits;
 use hermes_types::{BackendName, MountAccess, Network, Place, PlaceId, Reach, SessionKey, Volume};
@@ -127,7 +130,12 @@ pub(crate) fn places(context: &Context, config: &Config) -> Places {
         None => install_path(context),
     };
     let kept = kept(context, config);
-    Places { run, kept: [backend::sandbox::KEPT, backend::docker::KEPT].map(|word| kept.join(word)).to_vec() }
+    Places {
+        run_dir: run,
+        kept_dirs: [backend::sandbox::KEPT_SUBDIR, backend::docker::KEPT_SUBDIR]
+            .map(|word| kept.join(word))
+            .to_vec(),
+    }
 }
 
 /// Something about a place did not work.
@@ -135,20 +143,20 @@ pub(crate) fn fault(error: hermes_exec::Error) -> Failure {
     let failure = Failure::new(Kind::Unavailable, error.to_string());
     match &error {
         hermes_exec::Error::Engine(fault) => engine::told(fault),
-        hermes_exec::Error::Full { .. } => failure
+        hermes_exec::Error::TooManyPlaces { .. } => failure
             .hint("`hermes sandbox prune` ends those that nobody uses")
             .hint("`terminal.max_places` says how many there may be"),
-        hermes_exec::Error::Changed { name } => failure
+        hermes_exec::Error::SettingsChanged { name } => failure
             .hint(format!("`hermes sandbox show {name}` says what; it is made anew when that has ended"))
             .hint(format!("`hermes sandbox rm --force {name}` ends it, with its files")),
         hermes_exec::Error::InUseElsewhere { .. } => {
             failure.hint("XDG_RUNTIME_DIR was another one when it was made; use that, or end it from there")
         }
-        hermes_exec::Error::NoImage { image } => image::advise(failure, image, None),
-        hermes_exec::Error::OtherPlatform { image, .. } => {
-            image::advise(failure, image, Some(&Fault::Platform))
+        hermes_exec::Error::ImageMissing { image } => image::advise(failure, image, None),
+        hermes_exec::Error::WrongPlatform { image, .. } => {
+            image::advise(failure, image, Some(&PullError::WrongPlatform))
         }
-        hermes_exec::Error::Pull { image, fault } => image::advise(failure, image, Some(fault)),
+        hermes_exec::Error::Pull { image, error: fault } => image::advise(failure, image, Some(fault)),
         _ => failure,
     }
 }
@@ -160,7 +168,7 @@ pub(crate) fn plan(
     args: &PlaceArgs,
     session: &Session,
     making: Making,
-) -> Result<Plan, Failure> {
+) -> Result<ResolvedPlace, Failure> {
     let backend = args.backend.unwrap_or(config.terminal.backend);
     if let (Some(_), BackendName::Local | BackendName::Sandbox | BackendName::Ssh) = (&args.image, backend) {
         return Err(Failure::new(Kind::Usage, format!("the {backend} backend uses no image"))
@@ -201,22 +209,22 @@ pub(crate) fn plan(
             }
             let cwd = local::directory(&terminal.cwd, &owner_home)?;
             let init = local::init_files(terminal, &owner_home);
-            (Backend::Local(Local { base_env }), cwd, home.path().to_owned(), init)
+            (Backend::Local(LocalBackend { base_env }), cwd, home.path().to_owned(), init)
         }
         BackendName::Sandbox => {
             let jail = sandboxed(context, config, &owner_home)?;
-            let sandboxed = Sandboxed { works_for: args.works_for, ..jail };
+            let sandboxed = SandboxBackend { audience: args.works_for, ..jail };
             let cwd = directory_inside(&terminal.cwd, &owner_home, &sandboxed.binds);
-            (Backend::Sandbox(sandboxed), cwd, HOME.to_owned(), Vec::new())
+            (Backend::Sandbox(sandboxed), cwd, HOME_DIR.to_owned(), Vec::new())
         }
         BackendName::Docker => {
             let docker = docker(context, config, args.image.as_deref(), &owner_home)?;
             let cwd = docker::mounted_directory(config)
                 .unwrap_or_else(|| directory_inside(&terminal.cwd, &owner_home, &docker.binds));
-            let given = docker.extra.env.iter().map(|(name, value)| (name.to_string(), value.clone()));
+            let given = docker.run_args.env.iter().map(|(name, value)| (name.to_string(), value.clone()));
             env.extend(given);
             env.extend(docker::variables(context, config));
-            (Backend::Docker(docker), cwd, backend::docker::HOME.to_owned(), Vec::new())
+            (Backend::Docker(docker), cwd, backend::docker::HOME_DIR.to_owned(), Vec::new())
         }
         other => {
             return Err(Failure::new(
@@ -230,24 +238,24 @@ pub(crate) fn plan(
         Making::Later => install_id(context)?,
         Making::Never => known_install(context).unwrap_or_else(|| NO_INSTALL.to_owned()),
     };
-    let host = Host {
-        run: run_directory(context, &install),
-        cache: context.home.path().join("cache").join("guest"),
+    let host = Installation {
+        run_dir: run_directory(context, &install),
+        cache_dir: context.home.path().join("cache").join("guest"),
         home: context.home.path().to_owned(),
-        most_places: usize::try_from(config.terminal.max_places).unwrap_or(usize::MAX),
-        install,
+        max_places: usize::try_from(config.terminal.max_places).unwrap_or(usize::MAX),
+        install_id: install,
     };
     let spec = Spec { backend: kind, cwd, home, env, init, lifetime };
-    Ok(Plan::new(host, spec, session.key.clone()))
+    Ok(ResolvedPlace::new(host, spec, session.key.clone()))
 }
 
 /// Tells of limits that a place was made without, each once per process. That few engines limit the disk is told to
 /// those who asked for a limit; `hermes status` tells everybody.
-pub(crate) async fn warn_of_limits(context: &Context, sandbox: &Sandbox) {
+pub(crate) async fn warn_of_limits(context: &Context, sandbox: &OpenPlace) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let disk = context.loaded.resolved("terminal.container_disk");
     let is_disk_wanted = disk.is_some_and(|disk| disk.source != Source::Default);
-    for limit in sandbox.unenforced().await {
+    for limit in sandbox.take_unenforced_limits().await {
         let is_wanted = limit != NO_DISK_LIMIT || is_disk_wanted;
         if is_wanted && TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(limit.clone()) {
             context.screen.warn(&limit);
@@ -266,28 +274,28 @@ fn unconfined(network: Network) -> Failure {
 }
 
 /// The directory a session in a jail starts in. One of the owner's own is not there, unless it was mounted.
-fn directory_inside(chosen: &str, owner_home: &str, binds: &[Bind]) -> String {
+fn directory_inside(chosen: &str, owner_home: &str, binds: &[BindMount]) -> String {
     let path = Path::new(chosen);
     let homes = ["/home", "/Users", owner_home].into_iter().filter(|home| *home != "/");
     let mounted = binds.iter().any(|bind| path.starts_with(&bind.target));
     if path.is_absolute() && (mounted || !homes.into_iter().any(|home| path.starts_with(home))) {
         chosen.to_owned()
     } else {
-        WORKSPACE.to_owned()
+        WORKSPACE_DIR.to_owned()
     }
 }
 
 /// The jail's settings.
-pub(crate) fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<Sandboxed, Failure> {
+pub(crate) fn sandboxed(context: &Context, config: &Config, home: &str) -> Result<SandboxBackend, Failure> {
     let terminal = &config.terminal;
     let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
     let names = ["PATH", "LANG", "TERM", "TZ"];
     let variable = |name: &str| context.variable(name).map(str::to_owned);
-    Ok(Sandboxed {
+    Ok(SandboxBackend {
         helper: std::env::current_exe()?,
         files: terminal.container_persistent.then(|| kept(context, config)),
         owner_home: PathBuf::from(home),
-        works_for: WorksFor::default(),
+        audience: Audience::default(),
         binds: binds(&terminal.docker_volumes, home)?,
         network: terminal.network.unwrap_or(Network::Proxy),
         limits: Limits {
@@ -367,7 +375,7 @@ fn run_directory(context: &Context, install: &str) -> PathBuf {
 }
 
 /// The owner's directories and files that places of this machine see.
-fn binds(volumes: &[Volume], home: &str) -> Result<Vec<Bind>, Failure> {
+fn binds(volumes: &[Volume], home: &str) -> Result<Vec<BindMount>, Failure> {
     if volumes.is_empty() {
         return Ok(Vec::new());
     }
@@ -375,7 +383,7 @@ fn binds(volumes: &[Volume], home: &str) -> Result<Vec<Bind>, Failure> {
     let bind = |volume: &Volume| {
         let source = volume.source.resolve(Path::new(home), &base)?;
         let writable = if volume.access == MountAccess::ReadWrite { Writable::Yes } else { Writable::No };
-        Some(Bind { source, target: PathBuf::from(&volume.target), writable })
+        Some(BindMount { source, target: PathBuf::from(&volume.target), writable })
     };
     Ok(volumes.iter().filter_map(bind).collect())
 }
@@ -386,7 +394,7 @@ pub(crate) fn place(context: &Context, config: &Config, backend: BackendName) ->
     let home = match backend {
         BackendName::Local => local::command_home(context, config.terminal.home_mode).path().to_owned(),
         BackendName::Ssh => owner_home.clone(),
-        BackendName::Sandbox => HOME.to_owned(),
+        BackendName::Sandbox => HOME_DIR.to_owned(),
         _ => "/root".to_owned(),
     };
     Ok(Place {
@@ -408,8 +416,8 @@ fn reach(context: &Context, config: &Config, backend: BackendName, home: &str) -
         }
         // The machine's own services listen on its loopback.
         BackendName::Sandbox if terminal.network == Some(Network::Full) => Reach::Host,
-        BackendName::Sandbox => bind::reach(&binds(&terminal.docker_volumes, home)?),
+        BackendName::Sandbox => bind::binds_reach(&binds(&terminal.docker_volumes, home)?),
         BackendName::Docker if terminal.docker_extra_args.meaning.reaches_host() => Reach::Host,
-        BackendName::Docker => bind::reach(&docker::binds(context, config, home)?),
+        BackendName::Docker => bind::binds_reach(&docker::binds(context, config, home)?),
     })
 }

@@ -6,7 +6,7 @@ use hermes_guest::client::{Event, Running};
 use hermes_guest::protocol::message::{Cause, Ended, ProcessId, Size, Tree};
 use tokio::time::Instant;
 
-use crate::{Error, Reset};
+use crate::{Error, StateLoss};
 
 /// The end of a command. A failure of the command is an outcome, not an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,30 +14,30 @@ pub struct Outcome {
     /// What a shell would report: 124 deadline, 126 bad directory, 130 interrupt, 128+n signal.
     pub code: i32,
     /// How it ended.
-    pub ending: Ending,
+    pub end_reason: EndReason,
     /// The output, or its beginning and its end.
     pub output: Vec<u8>,
     /// How many bytes of it are the beginning, if something is left out.
-    pub head: usize,
+    pub head_len: usize,
     /// How many bytes in the middle of the output are left out.
-    pub omitted: u64,
+    pub omitted_bytes: u64,
     /// Bytes of output in all.
-    pub total: u64,
+    pub total_bytes: u64,
     /// Where all of it is, if some was left out: a path inside the place, for as long as the command is remembered.
-    pub spool: Option<String>,
+    pub spool_path: Option<String>,
     /// From start to end.
     pub duration: Duration,
     /// Where the session is now.
     pub cwd: String,
     /// Whether the state of an earlier place was lost before this command ran.
-    pub reset: Reset,
+    pub state_loss: StateLoss,
     /// What it started and left running, to be found under this id.
-    pub left: Option<ProcessId>,
+    pub leftover: Option<ProcessId>,
 }
 
 /// How a command ended, or that it did not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum EndReason {
     /// By itself, or by a signal that was not ours.
     Exited,
     /// At its deadline.
@@ -52,7 +52,7 @@ pub enum Ending {
 
 /// What comes from a running command.
 #[derive(Debug)]
-pub enum Happening {
+pub enum CommandEvent {
     /// Some of its output.
     Output(Vec<u8>),
     /// Its end.
@@ -61,45 +61,45 @@ pub enum Happening {
 
 /// A command that runs. Dropping it kills its whole tree, unless it is in the background.
 #[derive(Debug)]
-pub struct Command {
+pub struct RunningCommand {
     running: Running,
     started: Instant,
     cwd: String,
-    reset: Reset,
-    kind: Kind,
+    state_loss: StateLoss,
+    mode: CommandMode,
 }
 
 /// What was asked of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CommandMode {
     Live,
     Summary,
     Background,
 }
 
-impl Command {
-    pub(crate) fn new(running: Running, cwd: String, reset: Reset, kind: Kind) -> Self {
-        Self { running, started: Instant::now(), cwd, reset, kind }
+impl RunningCommand {
+    pub(crate) fn new(running: Running, cwd: String, reset: StateLoss, kind: CommandMode) -> Self {
+        Self { running, started: Instant::now(), cwd, state_loss: reset, mode: kind }
     }
 
     /// The next thing that comes from it. Can be cancelled without losing anything.
-    pub async fn next(&mut self) -> Result<Happening, Error> {
-        if self.kind == Kind::Background
+    pub async fn next_event(&mut self) -> Result<CommandEvent, Error> {
+        if self.mode == CommandMode::Background
             && let Some(id) = self.running.id()
         {
-            return Ok(Happening::End(self.in_background(id)));
+            return Ok(CommandEvent::End(self.background_outcome(id)));
         }
         Ok(match self.running.next().await? {
-            Event::Output(page) => Happening::Output(page.data.into_vec()),
-            Event::Moved(id) => Happening::End(self.in_background(id)),
-            Event::Ended(ended) => Happening::End(self.ended(*ended)),
+            Event::Output(page) => CommandEvent::Output(page.data.into_vec()),
+            Event::Moved(id) => CommandEvent::End(self.background_outcome(id)),
+            Event::Ended(ended) => CommandEvent::End(self.outcome(*ended)),
         })
     }
 
     /// Waits for its end, or until it is in the background.
-    pub async fn end(&mut self) -> Result<Outcome, Error> {
+    pub async fn wait(&mut self) -> Result<Outcome, Error> {
         loop {
-            if let Happening::End(outcome) = self.next().await? {
+            if let CommandEvent::End(outcome) = self.next_event().await? {
                 return Ok(outcome);
             }
         }
@@ -111,47 +111,47 @@ impl Command {
     }
 
     /// Lets it go on in the background, which is then its end here.
-    pub async fn background(&mut self) -> Result<(), Error> {
+    pub async fn move_to_background(&mut self) -> Result<(), Error> {
         Ok(self.running.background().await?)
     }
 
-    fn ended(&mut self, ended: Ended) -> Outcome {
+    fn outcome(&mut self, ended: Ended) -> Outcome {
         let kept = (ended.head.len() + ended.tail.len()) as u64;
         // What came live was seen.
-        let omitted = if self.kind == Kind::Summary { ended.total.saturating_sub(kept) } else { 0 };
+        let omitted = if self.mode == CommandMode::Summary { ended.total.saturating_sub(kept) } else { 0 };
         Outcome {
             code: ended.code,
-            ending: match ended.cause {
-                Cause::Exited | Cause::Signaled(_) | Cause::Killed => Ending::Exited,
-                Cause::Deadline => Ending::TimedOut,
-                Cause::Interrupted => Ending::Interrupted,
-                Cause::BadDirectory => Ending::BadDirectory,
+            end_reason: match ended.cause {
+                Cause::Exited | Cause::Signaled(_) | Cause::Killed => EndReason::Exited,
+                Cause::Deadline => EndReason::TimedOut,
+                Cause::Interrupted => EndReason::Interrupted,
+                Cause::BadDirectory => EndReason::BadDirectory,
             },
-            head: ended.head.len(),
+            head_len: ended.head.len(),
             output: [ended.head.into_vec(), ended.tail.into_vec()].concat(),
-            omitted,
-            total: ended.total,
-            spool: ended.spool.map(|path| String::from_utf8_lossy(&path).into_owned()),
+            omitted_bytes: omitted,
+            total_bytes: ended.total,
+            spool_path: ended.spool.map(|path| String::from_utf8_lossy(&path).into_owned()),
             duration: self.started.elapsed(),
             cwd: String::from_utf8_lossy(&ended.cwd).into_owned(),
-            reset: self.reset,
-            left: (ended.tree == Tree::Alive).then_some(ended.process),
+            state_loss: self.state_loss,
+            leftover: (ended.tree == Tree::Alive).then_some(ended.process),
         }
     }
 
-    fn in_background(&self, id: ProcessId) -> Outcome {
+    fn background_outcome(&self, id: ProcessId) -> Outcome {
         Outcome {
             code: 0,
-            ending: Ending::Background(id),
+            end_reason: EndReason::Background(id),
             output: Vec::new(),
-            head: 0,
-            omitted: 0,
-            total: 0,
-            spool: None,
+            head_len: 0,
+            omitted_bytes: 0,
+            total_bytes: 0,
+            spool_path: None,
             duration: self.started.elapsed(),
             cwd: self.cwd.clone(),
-            reset: self.reset,
-            left: Some(id),
+            state_loss: self.state_loss,
+            leftover: Some(id),
         }
     }
 }
@@ -164,11 +164,11 @@ pub struct Terminal {
 
 /// What comes from a terminal.
 #[derive(Debug)]
-pub enum Shown {
+pub enum TerminalEvent {
     /// Bytes for the screen.
-    Bytes(Vec<u8>),
+    Output(Vec<u8>),
     /// Its program ended with this code.
-    End(i32),
+    Exit(i32),
 }
 
 impl Terminal {
@@ -177,11 +177,11 @@ impl Terminal {
     }
 
     /// The next thing that comes from it. Can be cancelled without losing anything.
-    pub async fn next(&mut self) -> Result<Shown, Error> {
+    pub async fn next_event(&mut self) -> Result<TerminalEvent, Error> {
         Ok(match self.running.next().await? {
-            Event::Output(page) => Shown::Bytes(page.data.into_vec()),
-            Event::Ended(ended) => Shown::End(ended.code),
-            Event::Moved(_) => Shown::End(0),
+            Event::Output(page) => TerminalEvent::Output(page.data.into_vec()),
+            Event::Ended(ended) => TerminalEvent::Exit(ended.code),
+            Event::Moved(_) => TerminalEvent::Exit(0),
         })
     }
 

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-const GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hermes-guest"));
+const GUEST_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hermes-guest"));
 
 /// Where the guest is, once it is written.
-pub(crate) fn path(cache: &Path) -> PathBuf {
+pub(crate) fn guest_path(cache: &Path) -> PathBuf {
     cache.join(concat!("hermes-guest-", env!("HERMES_GUEST_HASH")))
 }
 
 /// The path of the guest, which is written there if it is not there yet.
-pub(crate) fn guest(cache: &Path) -> Result<PathBuf, Error> {
-    let path = path(cache);
+pub(crate) fn install_guest(cache: &Path) -> Result<PathBuf, Error> {
+    let path = guest_path(cache);
     let ours = |meta: fs::Metadata| -> bool {
-        meta.len() == GUEST.len() as u64 && meta.uid() == rustix::process::geteuid().as_raw()
+        meta.len() == GUEST_PROGRAM.len() as u64 && meta.uid() == rustix::process::geteuid().as_raw()
     };
     if fs::symlink_metadata(&path).is_ok_and(ours) {
         return Ok(path);
@@ -36,7 +36,7 @@ pub(crate) fn guest(cache: &Path) -> Result<PathBuf, Error> {
     let written = (|| {
         // Its directory is ours alone; in a container it may be started by anybody.
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o755).open(&fresh)?;
-        file.write_all(GUEST)?;
+        file.write_all(GUEST_PROGRAM)?;
         file.sync_all()?;
         drop(file);
         fs::rename(&fresh, &path)
@@ -52,15 +52,15 @@ mod tests {
     #[test]
     fn the_guest_is_written_once_and_small() {
         let cache = tempfile::tempdir().unwrap();
-        let first = guest(cache.path()).unwrap();
+        let first = install_guest(cache.path()).unwrap();
         let made = fs::metadata(&first).unwrap();
-        assert_eq!(guest(cache.path()).unwrap(), first);
+        assert_eq!(install_guest(cache.path()).unwrap(), first);
         assert_eq!(fs::metadata(&first).unwrap().ino(), made.ino());
         // A third of the one with glibc is glibc.
         let most = if env!("HERMES_GUEST_TARGET").contains("-musl") { 2 << 20 } else { 9 << 18 };
         assert!(made.len() < most, "{} bytes for {}", made.len(), env!("HERMES_GUEST_TARGET"));
         fs::write(&first, "damaged").unwrap();
-        guest(cache.path()).unwrap();
+        install_guest(cache.path()).unwrap();
         assert_eq!(fs::metadata(&first).unwrap().len(), made.len());
         assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 2);
     }

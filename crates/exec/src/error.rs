@@ -8,7 +8,7 @@ use hermes_guest::protocol::file::FileFault;
 use hermes_types::{BackendName, FileAccess};
 use thiserror::Error;
 
-use crate::backend::docker::fault::EngineFault;
+use crate::backend::docker::engine_error::EngineError;
 use crate::backend::docker::pull;
 
 /// A fault of our plumbing.
@@ -24,7 +24,7 @@ pub enum Error {
     },
     /// There is no engine that could make a container.
     #[error("the docker backend cannot be used: {0}")]
-    Engine(#[from] EngineFault),
+    Engine(#[from] EngineError),
     /// A file of ours could not be read or written.
     #[error("{}: {error}", path.display())]
     File {
@@ -58,18 +58,18 @@ pub enum Error {
     },
     /// The session is no longer in the directory that the job was judged by. Nothing ran; look and ask again.
     #[error("the session has moved to another directory meanwhile; nothing was run")]
-    Moved,
+    SessionMoved,
     /// There are as many places as there may be, and none of them ended in time.
-    #[error("there are {most} places already, and none of them became idle")]
-    Full {
+    #[error("there are {max} places already, and none of them became idle")]
+    TooManyPlaces {
         /// How many there may be.
-        most: usize,
+        max: usize,
     },
     /// The session has a place with other settings, in which something runs.
     #[error(
         "the place of this session, {name}, was made with other settings, and something still runs there"
     )]
-    Changed {
+    SettingsChanged {
         /// Which one.
         name: String,
     },
@@ -81,7 +81,7 @@ pub enum Error {
     },
     /// A place could not be ended.
     #[error("the place cannot be ended: {0}")]
-    Ending(io::Error),
+    EndPlace(io::Error),
     /// A container that is not ours has the name that ours would get.
     #[error("there is a container {name} that is not of this place")]
     NameTaken {
@@ -90,7 +90,7 @@ pub enum Error {
     },
     /// The engine did not remove a container.
     #[error("the engine has not removed the container {name}: {why}")]
-    Lingering {
+    ContainerNotRemoved {
         /// Which one.
         name: String,
         /// What it says.
@@ -98,13 +98,13 @@ pub enum Error {
     },
     /// The engine does not have the image.
     #[error("the engine has no image {image}")]
-    NoImage {
+    ImageMissing {
         /// Which one.
         image: String,
     },
     /// The image is for machines of another kind.
     #[error("the image {image} is built for {built}, but the engine runs {wanted}")]
-    OtherPlatform {
+    WrongPlatform {
         /// Which one.
         image: String,
         /// What it is for.
@@ -113,16 +113,16 @@ pub enum Error {
         wanted: String,
     },
     /// An image could not be pulled.
-    #[error("the image {image} could not be pulled: {fault}")]
+    #[error("the image {image} could not be pulled: {error}")]
     Pull {
         /// Which one.
         image: String,
         /// Why.
-        fault: pull::Fault,
+        error: pull::PullError,
     },
     /// Files of another user, which only a container of the same image could remove.
     #[error("{} has files that users of the container own, and no container to remove them: {reason}", path.display())]
-    Uncleared {
+    FilesNotRemoved {
         /// Where they are.
         path: PathBuf,
         /// Why there is no container.
@@ -134,7 +134,7 @@ pub enum Error {
          {} on the engine's machine is another one",
         path.display(), path.display()
     )]
-    Unseen {
+    PathNotVisible {
         /// The path, as hermes sees it.
         path: PathBuf,
         /// The container of hermes.
@@ -145,22 +145,22 @@ pub enum Error {
     Interrupted,
     /// The permit is not for this use of a file. Nothing was done.
     #[error("the permit is not to {} a file", access_word(.0))]
-    NotThisUse(FileAccess),
+    WrongFileAccess(FileAccess),
     /// The path leads to another one than it was judged by. Nothing was done; it can be judged again by this one.
     #[error("the path leads to {0}, by which it was not judged; nothing was done")]
-    Elsewhere(String),
+    PathElsewhere(String),
     /// The path leads to a name that cannot be judged, because it is no text. Nothing was done.
     #[error("the path leads to a name that is not text, so it cannot be judged; a command can rename it")]
-    NotText,
+    PathNotUtf8,
     /// It could not be done to the file. The file is as it was.
     #[error("{0}")]
-    NotDone(FileFault),
+    FileFailed(FileFault),
     /// There is more to read than was wanted.
     #[error("there are more than {0} bytes to read")]
-    TooMuch(usize),
+    TooLarge(usize),
     /// What was to be written could not be read.
     #[error("the content to write: {0}")]
-    Content(io::Error),
+    ReadContent(io::Error),
 }
 
 fn access_word(access: &FileAccess) -> &'static str {

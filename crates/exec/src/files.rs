@@ -26,20 +26,20 @@ use crate::Error;
 
 /// The files of a place, for one session.
 #[derive(Debug)]
-pub struct Files {
+pub struct GuestFiles {
     pub(crate) client: Client,
     pub(crate) place: PlaceId,
     pub(crate) session: SessionKey,
     pub(crate) guest_session: GuestSession,
 }
 
-impl Files {
+impl GuestFiles {
     /// Begins to read a file.
-    pub async fn read(&self, permit: Permit, part: Part) -> Result<Reader, Error> {
+    pub async fn read(&self, permit: Permit, part: Part) -> Result<PlaceFileReader, Error> {
         let mut reader = self.client.read(self.redeem(permit, FileAccess::Read)?, part).await?;
         // Only with the first piece is it known that there is something to read.
-        let first = reader.next().await.map_err(refused)?;
-        Ok(Reader { reader, first: Some(first) })
+        let first = reader.next().await.map_err(map_file_error)?;
+        Ok(PlaceFileReader { reader, first: Some(first) })
     }
 
     /// Writes a file: all of the content, or nothing happens. What is refused is refused before all of the content is
@@ -53,37 +53,37 @@ impl Files {
         let mut writer = self.client.write(self.redeem(permit, FileAccess::Write)?, how).await?;
         let mut buffer = vec![0; limit::CHUNK];
         loop {
-            let count = content.read(&mut buffer).await.map_err(Error::Content)?;
+            let count = content.read(&mut buffer).await.map_err(Error::ReadContent)?;
             if count == 0 {
-                return writer.finish().await.map_err(refused);
+                return writer.finish().await.map_err(map_file_error);
             }
-            writer.write(buffer.split_at(count).0).await.map_err(refused)?;
+            writer.write(buffer.split_at(count).0).await.map_err(map_file_error)?;
         }
     }
 
     /// Makes all edits to a file, or none. Gives the number of replacements for each edit.
     pub async fn patch(&self, permit: Permit, edits: Vec<Edit>) -> Result<(Vec<u64>, Written), Error> {
-        self.client.patch(self.redeem(permit, FileAccess::Write)?, edits).await.map_err(refused)
+        self.client.patch(self.redeem(permit, FileAccess::Write)?, edits).await.map_err(map_file_error)
     }
 
     /// Describes a file. A symbolic link at the end of the path is described itself.
     pub async fn stat(&self, permit: Permit) -> Result<Stat, Error> {
-        self.client.stat(self.redeem(permit, FileAccess::Read)?).await.map_err(refused)
+        self.client.stat(self.redeem(permit, FileAccess::Read)?).await.map_err(map_file_error)
     }
 
     /// Lists a directory, sorted by name, and says how many entries there are in all.
     pub async fn list(&self, permit: Permit) -> Result<Listing<Entry, u64>, Error> {
-        self.client.list(self.redeem(permit, FileAccess::Read)?).await.map_err(refused)
+        self.client.list(self.redeem(permit, FileAccess::Read)?).await.map_err(map_file_error)
     }
 
     /// Searches a file, or the files below a directory.
     pub async fn search(&self, permit: Permit, search: Search) -> Result<Listing<Hit, Found>, Error> {
-        self.client.search(self.redeem(permit, FileAccess::Read)?, search).await.map_err(refused)
+        self.client.search(self.redeem(permit, FileAccess::Read)?, search).await.map_err(map_file_error)
     }
 
     /// Removes a file, an empty directory, or a symbolic link itself.
     pub async fn remove(&self, permit: Permit) -> Result<(), Error> {
-        self.client.remove(self.redeem(permit, FileAccess::Delete)?).await.map_err(refused)
+        self.client.remove(self.redeem(permit, FileAccess::Delete)?).await.map_err(map_file_error)
     }
 
     /// What the guest is told about the file of a permit, if the permit is for this use of it.
@@ -94,33 +94,33 @@ impl Files {
                 path: ByteBuf::from(file.path),
                 judged: ByteBuf::from(file.real),
             }),
-            _ => Err(Error::NotThisUse(access)),
+            _ => Err(Error::WrongFileAccess(access)),
         }
     }
 }
 
 /// A file that is being read, at the pace of whoever reads it.
 #[derive(Debug)]
-pub struct Reader {
+pub struct PlaceFileReader {
     reader: FileReader,
     first: Option<Piece>,
 }
 
-impl Reader {
+impl PlaceFileReader {
     /// The next piece.
     pub async fn next(&mut self) -> Result<Piece, Error> {
         match self.first.take() {
             Some(piece) => Ok(piece),
-            None => self.reader.next().await.map_err(refused),
+            None => self.reader.next().await.map_err(map_file_error),
         }
     }
 
     /// Everything, if it is not more than this many bytes.
-    pub async fn all(mut self, most: usize) -> Result<(Vec<u8>, ReadEnd), Error> {
+    pub async fn read_to_end(mut self, most: usize) -> Result<(Vec<u8>, ReadEnd), Error> {
         let mut all = Vec::new();
         loop {
             match self.next().await? {
-                Piece::Data(data) if all.len() + data.len() > most => return Err(Error::TooMuch(most)),
+                Piece::Data(data) if all.len() + data.len() > most => return Err(Error::TooLarge(most)),
                 Piece::Data(data) => all.extend_from_slice(&data),
                 Piece::End(end) => return Ok((all, end)),
             }
@@ -130,7 +130,7 @@ impl Reader {
 
 /// The absolute path that a path comes to unless there are symbolic links in it: `~` is the home, and what is
 /// relative starts at the directory of the session.
-pub fn lexical(path: &str, cwd: &str, home: &str) -> String {
+pub fn resolve_lexically(path: &str, cwd: &str, home: &str) -> String {
     let at_home = path.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let (start, rest) = match at_home {
         Some(rest) => (home, rest),
@@ -149,16 +149,16 @@ pub fn lexical(path: &str, cwd: &str, home: &str) -> String {
 }
 
 /// What the guest said about a file, apart from what is wrong with the guest.
-fn refused(error: client::Error) -> Error {
+fn map_file_error(error: client::Error) -> Error {
     match error {
         client::Error::Refused(Fault::File(FileFault::Elsewhere { real })) => {
             match String::from_utf8(real.into_vec()) {
-                Ok(real) if real.starts_with('/') => Error::Elsewhere(real),
+                Ok(real) if real.starts_with('/') => Error::PathElsewhere(real),
                 Ok(_nowhere) => Error::Guest(client::Error::Breach(client::Breach::Unexpected)),
-                Err(_) => Error::NotText,
+                Err(_) => Error::PathNotUtf8,
             }
         }
-        client::Error::Refused(Fault::File(fault)) => Error::NotDone(fault),
+        client::Error::Refused(Fault::File(fault)) => Error::FileFailed(fault),
         other => Error::Guest(other),
     }
 }
@@ -171,10 +171,10 @@ mod tests {
     fn where_a_path_leads_is_believed_only_if_it_can_be_judged() {
         let said = |real: &[u8]| {
             let real = ByteBuf::from(real);
-            refused(client::Error::Refused(Fault::File(FileFault::Elsewhere { real })))
+            map_file_error(client::Error::Refused(Fault::File(FileFault::Elsewhere { real })))
         };
-        assert!(matches!(said(b"/a"), Error::Elsewhere(real) if real == "/a"));
-        assert!(matches!(said(b"/\xff"), Error::NotText));
+        assert!(matches!(said(b"/a"), Error::PathElsewhere(real) if real == "/a"));
+        assert!(matches!(said(b"/\xff"), Error::PathNotUtf8));
         assert!(matches!(said(b""), Error::Guest(client::Error::Breach(_))));
         assert!(matches!(said(b"a"), Error::Guest(client::Error::Breach(_))));
     }
@@ -197,7 +197,7 @@ mod tests {
             ("ä b\n", "/work/dir/ä b\n"),
         ];
         for (path, expected) in cases {
-            assert_eq!(lexical(path, "/work/dir", "/home/ada/"), expected, "{path:?}");
+            assert_eq!(resolve_lexically(path, "/work/dir", "/home/ada/"), expected, "{path:?}");
         }
     }
 }

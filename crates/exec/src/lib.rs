@@ -13,31 +13,33 @@
 //! [`places`] for the list of them, `backend/` for one file per kind of place, [`proxy`] for the way out of those that
 //! have no network.
 
-mod admission;
-mod anchor;
 pub mod backend;
+mod capacity;
 pub mod command;
 mod embed;
 mod error;
 pub mod files;
+mod pidfd;
+pub mod place;
 pub mod places;
-mod plan;
-mod pool;
 pub mod process;
 pub mod proxy;
 mod registry;
-pub mod sandbox;
+mod resolved_place;
+mod warm_pool;
 
-pub use backend::{Backend, Bind, Docker, Local, Request, Sandboxed, WorksFor, Writable};
-pub use command::{Command, Ending, Happening, Outcome, Shown, Terminal};
+pub use backend::{
+    Audience, Backend, BindMount, CreateRequest, DockerBackend, LocalBackend, SandboxBackend, Writable,
+};
+pub use command::{CommandEvent, EndReason, Outcome, RunningCommand, Terminal, TerminalEvent};
 pub use error::Error;
-pub use files::Files;
+pub use files::GuestFiles;
 pub use hermes_guest::protocol::message::{
     AtDeadline, AtEnd, Cause, ProcessId, ProcessView, Size, Stats, Tree,
 };
-pub use places::{Found, Places, Reaper, State};
-pub use plan::{Host, Plan, Spec};
-pub use process::{Handle, Processes};
-pub use registry::{Engines, Record};
-pub use sandbox::script::{Calls, Script, ScriptDirectory, ScriptOutcome, ScriptWish, Tunnel};
-pub use sandbox::{Attention, Directory, Input, Reset, Sandbox, Wish};
+pub use place::script::{Calls, RunningScript, ScriptDirectory, ScriptOptions, ScriptOutcome, Tunnel};
+pub use place::{CommandInput, OpenPlace, OutputMode, RunOptions, StateLoss, WorkingDirectory};
+pub use places::{ListedPlace, PlaceState, Places, Reaper};
+pub use process::{ProcessHandle, Processes};
+pub use registry::{EngineAccess, PlaceRecord};
+pub use resolved_place::{Installation, ResolvedPlace, Spec};

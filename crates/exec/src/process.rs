@@ -16,7 +16,7 @@ use crate::Error;
 
 /// Names a background process on this machine: the place and the process in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Handle {
+pub struct ProcessHandle {
     /// The beginning of the place's identity.
     pub place: String,
     /// The process in it.
@@ -26,37 +26,37 @@ pub struct Handle {
 /// Not the name of a process.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error("not the id of a process; `hermes process ls` lists them")]
-pub struct NotAHandle;
+pub struct InvalidHandle;
 
-impl Handle {
+impl ProcessHandle {
     /// The handle of a process in a place.
     pub fn new(place: &PlaceId, process: ProcessId) -> Self {
         Self { place: place.as_str().chars().take(8).collect(), process }
     }
 }
 
-impl fmt::Display for Handle {
+impl fmt::Display for ProcessHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "proc_{}_{}_{}", self.place, self.process.pid, self.process.started)
     }
 }
 
-impl FromStr for Handle {
-    type Err = NotAHandle;
+impl FromStr for ProcessHandle {
+    type Err = InvalidHandle;
 
-    fn from_str(text: &str) -> Result<Self, NotAHandle> {
+    fn from_str(text: &str) -> Result<Self, InvalidHandle> {
         let mut parts = text.split('_');
         let (Some("proc"), Some(place), Some(pid), Some(started), None) =
             (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(NotAHandle);
+            return Err(InvalidHandle);
         };
         let is_hash = place.len() == 8 && place.bytes().all(|byte| byte.is_ascii_hexdigit());
         let process = ProcessId {
-            pid: pid.parse().map_err(|_not_a_number| NotAHandle)?,
-            started: started.parse().map_err(|_not_a_number| NotAHandle)?,
+            pid: pid.parse().map_err(|_not_a_number| InvalidHandle)?,
+            started: started.parse().map_err(|_not_a_number| InvalidHandle)?,
         };
-        if is_hash { Ok(Self { place: place.to_owned(), process }) } else { Err(NotAHandle) }
+        if is_hash { Ok(Self { place: place.to_owned(), process }) } else { Err(InvalidHandle) }
     }
 }
 
@@ -132,14 +132,14 @@ mod tests {
 
     #[test]
     fn a_handle_is_read_back_and_anything_else_is_none() {
-        let handle = Handle::new(&PlaceId::new("1a2b3c4d5e6f"), ProcessId { pid: 12, started: 345 });
+        let handle = ProcessHandle::new(&PlaceId::new("1a2b3c4d5e6f"), ProcessId { pid: 12, started: 345 });
         assert_eq!(handle.to_string(), "proc_1a2b3c4d_12_345");
         assert_eq!("proc_1a2b3c4d_12_345".parse(), Ok(handle));
         for wrong in [
             "", "12.345", "proc_1a2b3c4_12_345", "proc_1a2b3c4d_12", "proc_../../x_1_2",
             "proc_1a2b3c4d_12_345_6",
         ] {
-            assert_eq!(wrong.parse::<Handle>(), Err(NotAHandle), "{wrong}");
+            assert_eq!(wrong.parse::<ProcessHandle>(), Err(InvalidHandle), "{wrong}");
         }
     }
 }

@@ -17,11 +17,11 @@
 //! may open streams as it likes.
 
 mod http;
-mod reach;
 mod relay;
 mod socks;
+mod target;
 
-pub use reach::{Unreached, addresses};
+pub use target::{HostError, resolve_public};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,20 +36,20 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
 use crate::Error;
-use crate::registry::Room;
+use crate::registry::PlaceDir;
 
 /// The port of the proxy on the loopback of every place that has one. Fixed, so that the environment of a session
 /// stays right whoever is attached; the network is the place's own, so it is free.
 pub const PORT: u16 = 13128;
 
 /// How long a connection may take to say what it wants.
-const HANDSHAKE: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often a process that serves by itself looks whether anything runs.
-pub(crate) const LOOK: Duration = Duration::from_secs(1);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The variables that make programs use the proxy.
-pub fn environment() -> Vec<(String, String)> {
+pub fn proxy_env() -> Vec<(String, String)> {
     // Not a `socks5:` address, though the port speaks that too: some clients refuse to start with one.
     let proxy = format!("http://127.0.0.1:{PORT}");
     let away = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
@@ -62,46 +62,46 @@ pub fn environment() -> Vec<(String, String)> {
 
 /// A proxy that serves a place. Dropping it ends it with every connection.
 #[derive(Debug)]
-pub struct Attached {
+pub struct ProxyTask {
     task: JoinHandle<()>,
 }
 
-impl Drop for Attached {
+impl Drop for ProxyTask {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 /// Serves the place at the other end. Several may serve one place at once.
-pub async fn attach(client: &Client) -> Result<Attached, Error> {
+pub async fn attach(client: &Client) -> Result<ProxyTask, Error> {
     let listener = client.listen(Address::Loopback(PORT)).await?;
-    Ok(Attached { task: tokio::spawn(accept(listener)) })
+    Ok(ProxyTask { task: tokio::spawn(accept_connections(listener)) })
 }
 
 /// Serves a place by itself, for as long as something runs there: what was left in the background when whoever
 /// started it has ended. Returns at once if another process does this already.
-pub async fn keep(run: &Path, name: &str) -> Result<(), Error> {
-    let room = Room::named(run, name);
-    let Some(turn) = room.proxy_turn().await? else { return Ok(()) };
-    let kept = keep_served(&room).await;
+pub async fn serve_while_running(run: &Path, name: &str) -> Result<(), Error> {
+    let room = PlaceDir::named(run, name);
+    let Some(turn) = room.lock_proxy().await? else { return Ok(()) };
+    let kept = serve_until_idle(&room).await;
     turn.discard()?;
     kept
 }
 
-async fn keep_served(room: &Room) -> Result<(), Error> {
-    let stream = room.knock().await.map_err(Error::file(&room.socket()))?;
+async fn serve_until_idle(room: &PlaceDir) -> Result<(), Error> {
+    let stream = room.connect().await.map_err(Error::file(&room.socket()))?;
     let client = Client::connect(stream).await?;
     let _proxy = attach(&client).await?;
     while client.stats().await.is_ok_and(|stats| stats.running > 0) {
         tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
             () = client.closed() => {}
         }
     }
     Ok(())
 }
 
-async fn accept(mut listener: Listener) {
+async fn accept_connections(mut listener: Listener) {
     let slots = Arc::new(Semaphore::new(limit::CARRIED));
     let mut served = JoinSet::new();
     // The semaphore is never closed.
@@ -109,19 +109,19 @@ async fn accept(mut listener: Listener) {
         let Some(connection) = listener.accept().await else { return };
         while served.try_join_next().is_some() {}
         served.spawn(async move {
-            serve(connection).await;
+            serve_connection(connection).await;
             drop(slot);
         });
     }
 }
 
 /// Serves one connection to its end.
-pub async fn serve<S>(connection: S)
+pub async fn serve_connection<S>(connection: S)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let deadline = Instant::now() + HANDSHAKE;
-    let mut client = BufReader::with_capacity(relay::BUFFER, connection);
+    let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
+    let mut client = BufReader::with_capacity(relay::BUFFER_BYTES, connection);
     let Ok(Ok(first)) = timeout_at(deadline, client.fill_buf()).await else { return };
     let served = match first.first() {
         None => return,

@@ -20,29 +20,29 @@ use tokio::net::UnixStream;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-use crate::anchor::Anchor;
 use crate::backend::docker::container::Container;
-use crate::backend::docker::road::Road;
-use crate::pool::READY;
-use crate::{Error, Plan, proxy};
+use crate::backend::docker::transport::GuestTransport;
+use crate::pidfd::ProcessRef;
+use crate::warm_pool::WARM_KEY_PREFIX;
+use crate::{Error, ResolvedPlace, proxy};
 
 /// How often whoever makes a place also sweeps away what is left of others.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// How long an engine may take to make a container that nobody waits for any more.
-const COMES: Duration = Duration::from_secs(10);
+const CREATION_GRACE: Duration = Duration::from_secs(10);
 /// The file whose age tells when that was done last.
-const SWEPT: &str = ".swept";
-const RECORD: &str = "place.json";
+const SWEPT_FILE: &str = ".swept";
+const RECORD_FILE: &str = "place.json";
 /// How often is looked whether it is one's turn.
-const TURN: Duration = Duration::from_millis(50);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The directory beside kept files that a place shares with us.
-pub(crate) const SHARED: &str = "run";
+pub(crate) const SHARED_DIR: &str = "run";
 /// What the socket of a guest is called.
-pub(crate) const SOCKET: &str = "sock";
+pub(crate) const SOCKET_NAME: &str = "sock";
 
 /// What is written down about a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct PlaceRecord {
     /// Its identity.
     pub place: PlaceId,
     /// What people call it.
@@ -62,7 +62,8 @@ pub struct Record {
     /// Its files on this machine that outlive it.
     pub files: Option<PathBuf>,
     /// The process that holds it up.
-    pub anchor: Option<Anchor>,
+    #[serde(rename = "anchor")]
+    pub process: Option<ProcessRef>,
     /// The container that holds it up.
     #[serde(default)]
     pub container: Option<Container>,
@@ -74,17 +75,18 @@ pub struct Record {
     pub unenforced: Vec<String>,
 }
 
-impl Record {
+impl PlaceRecord {
     /// Whether it is nobody's yet.
-    pub fn is_ready(&self) -> bool {
-        self.session.starts_with(READY)
+    pub fn is_warm(&self) -> bool {
+        self.session.starts_with(WARM_KEY_PREFIX)
     }
 
     /// Whether an engine may still be making its container for a hermes that was killed: who looked now would find
     /// nothing, and nobody would look again.
-    fn may_still_come(&self) -> bool {
+    fn may_be_creating(&self) -> bool {
         let asked = SystemTime::UNIX_EPOCH + Duration::from_secs(self.created);
-        self.request.is_none() && SystemTime::now().duration_since(asked).is_ok_and(|age| age < COMES)
+        self.request.is_none()
+            && SystemTime::now().duration_since(asked).is_ok_and(|age| age < CREATION_GRACE)
     }
 
     /// What the gate must know of the place; nothing if another version of hermes made it.
@@ -99,13 +101,13 @@ impl Record {
     }
 
     /// The record that lies beside the files of a place, if there is one.
-    pub(crate) fn beside(files: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(files.join(RECORD)).ok()?).ok()
+    pub(crate) fn read_from(files: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(files.join(RECORD_FILE)).ok()?).ok()
     }
 
     /// Writes it into a directory.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), Error> {
-        let path = directory.join(RECORD);
+        let path = directory.join(RECORD_FILE);
         let fresh = directory.join(".place.json.new");
         let text = serde_json::to_vec(self).map_err(io::Error::other).map_err(Error::file(&path))?;
         fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &path)).map_err(Error::file(&path))
@@ -114,13 +116,13 @@ impl Record {
 
 /// The directory of one place.
 #[derive(Debug, Clone)]
-pub(crate) struct Room {
+pub(crate) struct PlaceDir {
     path: PathBuf,
 }
 
-impl Room {
-    pub(crate) fn of(plan: &Plan) -> Self {
-        Self { path: plan.host.run.join(plan.name()) }
+impl PlaceDir {
+    pub(crate) fn for_place(plan: &ResolvedPlace) -> Self {
+        Self { path: plan.installation.run_dir.join(plan.name()) }
     }
 
     /// The room of the place with this name.
@@ -133,199 +135,203 @@ impl Room {
     }
 
     /// The directory of all rooms.
-    fn run(&self) -> &Path {
+    fn run_dir(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
     /// The part of it that the place itself sees, and may write. Nothing in there is believed.
-    pub(crate) fn inside(&self) -> PathBuf {
+    pub(crate) fn guest_dir(&self) -> PathBuf {
         self.path.join("guest")
     }
 
     /// Makes that part anew and says where it really is: beside the kept files that commands may write, so that whoever
     /// fills that disk does not fill the small one on which the rooms of all places are.
-    pub(crate) fn share(&self, kept: Option<&Path>, container: Option<&Container>) -> Result<PathBuf, Error> {
-        let shared = self.shared(kept);
+    pub(crate) fn create_shared(
+        &self,
+        kept: Option<&Path>,
+        container: Option<&Container>,
+    ) -> Result<PathBuf, Error> {
+        let shared = self.shared_dir(kept);
         remove(&shared, container)?;
         fs::DirBuilder::new().mode(0o700).create(&shared).map_err(Error::file(&shared))?;
-        kept.map(|kept| self.lead(kept)).transpose()?;
+        kept.map(|kept| self.link_shared(kept)).transpose()?;
         Ok(shared)
     }
 
     /// Where it really is, once it is made.
-    pub(crate) fn shared(&self, kept: Option<&Path>) -> PathBuf {
-        kept.map_or_else(|| self.inside(), |kept| kept.join(SHARED))
+    pub(crate) fn shared_dir(&self, kept: Option<&Path>) -> PathBuf {
+        kept.map_or_else(|| self.guest_dir(), |kept| kept.join(SHARED_DIR))
     }
 
     /// Makes that part lead to where it really is.
-    pub(crate) fn lead(&self, kept: &Path) -> Result<(), Error> {
-        let inside = self.inside();
+    pub(crate) fn link_shared(&self, kept: &Path) -> Result<(), Error> {
+        let inside = self.guest_dir();
         match fs::remove_file(&inside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => std::os::unix::fs::symlink(kept.join(SHARED), &inside),
+            _ => std::os::unix::fs::symlink(kept.join(SHARED_DIR), &inside),
         }
         .map_err(Error::file(&inside))
     }
 
     /// Where its guest listens.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.inside().join(SOCKET)
+        self.guest_dir().join(SOCKET_NAME)
     }
 
     /// A stream to its guest.
-    pub(crate) async fn knock(&self) -> io::Result<UnixStream> {
-        if let Some(container) = self.far() {
-            return container.attach().await;
+    pub(crate) async fn connect(&self) -> io::Result<UnixStream> {
+        if let Some(container) = self.remote_container() {
+            return container.connect_through_engine().await;
         }
-        let door = self.door()?;
+        let door = self.open_socket()?;
         UnixStream::connect(through(&door)).await
     }
 
     /// The container that holds its place where no directory of ours can be seen.
-    fn far(&self) -> Option<Container> {
-        self.record()?.container.filter(|container| container.road == Road::Exec)
+    fn remote_container(&self) -> Option<Container> {
+        self.record()?.container.filter(|container| container.transport == GuestTransport::EngineExec)
     }
 
-    fn door(&self) -> io::Result<OwnedFd> {
-        is_ours(self.run())?;
-        open_door(&self.socket())
+    fn open_socket(&self) -> io::Result<OwnedFd> {
+        check_private_dir(self.run_dir())?;
+        open_socket_file(&self.socket())
     }
 
     /// What is written down about it, if anything is.
-    pub(crate) fn record(&self) -> Option<Record> {
-        Record::beside(&self.path)
+    pub(crate) fn record(&self) -> Option<PlaceRecord> {
+        PlaceRecord::read_from(&self.path)
     }
 
     /// Whether its guest is there. One that is about to end counts as gone.
     ///
     /// For a thread that may wait.
-    pub(crate) fn lives(&self) -> bool {
-        if let Some(container) = self.far() {
+    pub(crate) fn is_alive(&self) -> bool {
+        if let Some(container) = self.remote_container() {
             // One whose engine does not answer is left alone.
-            return Handle::current().block_on(container.runs()).unwrap_or(true);
+            return Handle::current().block_on(container.is_running()).unwrap_or(true);
         }
-        match self.record().and_then(|record| record.anchor) {
-            Some(anchor) => anchor.lives() && self.socket().exists(),
-            None => self.answers(),
+        match self.record().and_then(|record| record.process) {
+            Some(anchor) => anchor.is_alive() && self.socket().exists(),
+            None => self.accepts_connections(),
         }
     }
 
     /// The same for those who can wait.
-    pub(crate) fn knock_now(&self) -> io::Result<net::UnixStream> {
-        net::UnixStream::connect(through(&self.door()?))
+    pub(crate) fn connect_blocking(&self) -> io::Result<net::UnixStream> {
+        net::UnixStream::connect(through(&self.open_socket()?))
     }
 
     /// Whether somebody listens there.
-    pub(crate) fn answers(&self) -> bool {
-        self.knock_now().is_ok()
+    pub(crate) fn accepts_connections(&self) -> bool {
+        self.connect_blocking().is_ok()
     }
 
     /// Makes the directory, for this user alone.
-    pub(crate) fn make(&self) -> Result<(), Error> {
+    pub(crate) fn create(&self) -> Result<(), Error> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(Error::file(&self.path))
     }
 
     /// Ends its place, if there is one, and removes the directory. Whoever does this holds the lock.
-    pub(crate) async fn end(&self) -> Result<(), Error> {
+    pub(crate) async fn end_place(&self) -> Result<(), Error> {
         let room = self.clone();
-        blocking(move || room.end_now()).await
+        run_blocking(move || room.end_place_blocking()).await
     }
 
-    fn end_now(&self) -> Result<(), Error> {
+    fn end_place_blocking(&self) -> Result<(), Error> {
         let record = self.record();
         if let Some(container) = record.as_ref().and_then(|record| record.container.clone()) {
             // This is a thread that may wait.
             Handle::current().block_on(container.remove())?;
-            return self.clear();
+            return self.remove();
         }
-        let written = record.and_then(|record| record.anchor);
-        if let Some(anchor) = written.or_else(|| self.listener()) {
-            anchor.end().map_err(Error::Ending)?;
+        let written = record.and_then(|record| record.process);
+        if let Some(anchor) = written.or_else(|| self.listener_process()) {
+            anchor.terminate().map_err(Error::EndPlace)?;
         }
-        self.clear()
+        self.remove()
     }
 
     /// Who listens there, for a place that was never written down.
-    fn listener(&self) -> Option<Anchor> {
-        let door = self.door().ok()?;
-        Anchor::of(std::os::unix::net::UnixStream::connect(through(&door)).ok()?)
+    fn listener_process(&self) -> Option<ProcessRef> {
+        let door = self.open_socket().ok()?;
+        ProcessRef::of_peer(std::os::unix::net::UnixStream::connect(through(&door)).ok()?)
     }
 
     /// Removes the directory with everything in it. The record goes last: it says how the rest can be removed.
-    pub(crate) fn clear(&self) -> Result<(), Error> {
+    pub(crate) fn remove(&self) -> Result<(), Error> {
         let container = self.record().and_then(|record| record.container);
-        remove(&self.inside(), container.as_ref())?;
+        remove(&self.guest_dir(), container.as_ref())?;
         remove(&self.path, None)
     }
 
     /// Waits until nobody else makes or removes this place.
-    pub(crate) async fn lock(&self) -> Result<Lock, Error> {
+    pub(crate) async fn lock(&self) -> Result<PlaceLock, Error> {
         let room = self.clone();
-        blocking(move || room.lock_now()).await
+        run_blocking(move || room.lock_blocking()).await
     }
 
     /// The right to be the one that serves the proxy of what runs on by itself. None if another process has it and will
     /// see that something runs: it looks more than once in the time that is waited here.
-    pub(crate) async fn proxy_turn(&self) -> Result<Option<Lock>, Error> {
-        let path = self.proxy_path();
-        let deadline = Instant::now() + 3 * proxy::LOOK;
+    pub(crate) async fn lock_proxy(&self) -> Result<Option<PlaceLock>, Error> {
+        let path = self.proxy_lock_path();
+        let deadline = Instant::now() + 3 * proxy::POLL_INTERVAL;
         loop {
             let file = open_lock(&path).map_err(Error::file(&path))?;
             match file.try_lock() {
-                Ok(()) => return Ok(Some(Lock { file, path })),
+                Ok(()) => return Ok(Some(PlaceLock { file, path })),
                 Err(TryLockError::Error(error)) => return Err(Error::file(&path)(error)),
                 Err(TryLockError::WouldBlock) if Instant::now() > deadline => return Ok(None),
-                Err(TryLockError::WouldBlock) => sleep(proxy::LOOK / 10).await,
+                Err(TryLockError::WouldBlock) => sleep(proxy::POLL_INTERVAL / 10).await,
             }
         }
     }
 
-    fn proxy_path(&self) -> PathBuf {
+    fn proxy_lock_path(&self) -> PathBuf {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         self.path.with_file_name(format!(".proxy-{name}"))
     }
 
     /// The lock, unless somebody else has it right now.
-    pub(crate) fn try_lock(&self) -> Option<Lock> {
+    pub(crate) fn try_lock(&self) -> Option<PlaceLock> {
         let path = self.path.with_extension("lock");
         let file = open_lock(&path).ok()?;
         file.try_lock().ok()?;
-        protects(&file, &path).then_some(Lock { file, path })
+        is_current_lock(&file, &path).then_some(PlaceLock { file, path })
     }
 
-    fn lock_now(&self) -> Result<Lock, Error> {
-        private(self.run())?;
+    fn lock_blocking(&self) -> Result<PlaceLock, Error> {
+        create_private_dir(self.run_dir())?;
         let path = self.path.with_extension("lock");
         loop {
             let file = open_lock(&path).map_err(Error::file(&path))?;
             file.lock().map_err(Error::file(&path))?;
-            if protects(&file, &path) {
-                return Ok(Lock { file, path });
+            if is_current_lock(&file, &path) {
+                return Ok(PlaceLock { file, path });
             }
         }
     }
 }
 
 /// The socket itself: a link would lead to the guest of another place, with another's rights.
-fn open_door(socket: &Path) -> io::Result<OwnedFd> {
+fn open_socket_file(socket: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(socket, flags, Mode::empty())?)
 }
 
 /// Whether somebody listens at a socket.
-pub(crate) fn answers(socket: &Path) -> bool {
-    open_door(socket).and_then(|door| net::UnixStream::connect(through(&door))).is_ok()
+pub(crate) fn accepts_connections(socket: &Path) -> bool {
+    open_socket_file(socket).and_then(|door| net::UnixStream::connect(through(&door))).is_ok()
 }
 
 /// The right to make or remove one place.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct PlaceLock {
     #[expect(dead_code, reason = "it is held by being open")]
     file: File,
     path: PathBuf,
 }
 
-impl Lock {
+impl PlaceLock {
     /// Gives the right back and takes its file away. Whoever waits for it finds that it is gone and makes another.
     pub(crate) fn discard(self) -> Result<(), Error> {
         fs::remove_file(&self.path).map_err(Error::file(&self.path))
@@ -333,24 +339,24 @@ impl Lock {
 }
 
 /// The right to do what one does for all, once nobody else has it.
-pub(crate) async fn turn(run: &Path, name: &str) -> Result<Lock, Error> {
-    private(run)?;
+pub(crate) async fn lock_exclusive(run: &Path, name: &str) -> Result<PlaceLock, Error> {
+    create_private_dir(run)?;
     let path = run.join(name);
     loop {
         let file = open_lock(&path).map_err(Error::file(&path))?;
         match file.try_lock() {
-            Ok(()) if protects(&file, &path) => return Ok(Lock { file, path }),
+            Ok(()) if is_current_lock(&file, &path) => return Ok(PlaceLock { file, path }),
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(Error::file(&path)(error)),
             // Whoever waits may go away at any time, which a thread that waits for the lock could not.
-            Err(TryLockError::WouldBlock) => sleep(TURN).await,
+            Err(TryLockError::WouldBlock) => sleep(LOCK_POLL_INTERVAL).await,
         }
     }
 }
 
 /// All rooms, whether anybody is in or not.
-pub(crate) fn rooms(run: &Path) -> Result<Vec<Room>, Error> {
-    let listed = match is_ours(run).and_then(|()| fs::read_dir(run)) {
+pub(crate) fn place_dirs(run: &Path) -> Result<Vec<PlaceDir>, Error> {
+    let listed = match check_private_dir(run).and_then(|()| fs::read_dir(run)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         listed => listed.map_err(Error::file(run))?,
     };
@@ -360,7 +366,7 @@ pub(crate) fn rooms(run: &Path) -> Result<Vec<Room>, Error> {
         let is_ours = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("hermes-"));
         // A lock alone is what is left of a room too.
         if is_ours && (path.extension().is_none() || !path.with_extension("").exists()) {
-            rooms.push(Room { path: path.with_extension("") });
+            rooms.push(PlaceDir { path: path.with_extension("") });
         }
     }
     rooms.sort_by(|one, other| one.path.cmp(&other.path));
@@ -370,29 +376,29 @@ pub(crate) fn rooms(run: &Path) -> Result<Vec<Room>, Error> {
 
 /// Whether those who make containers may be asked to remove one. Whoever chose another backend does not speak to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engines {
+pub enum EngineAccess {
     /// They may.
-    Ask,
+    Allowed,
     /// What they made is left to others.
-    Leave,
+    Denied,
 }
 
 /// Removes what is left of places that are gone. A place that somebody is making right now is left alone.
-pub(crate) fn sweep(run: &Path, engines: Engines) -> Result<(), Error> {
-    for room in rooms(run)? {
+pub(crate) fn remove_stale(run: &Path, engines: EngineAccess) -> Result<(), Error> {
+    for room in place_dirs(run)? {
         let in_container = room.record().filter(|record| record.container.is_some());
-        if in_container.is_some_and(|record| engines == Engines::Leave || record.may_still_come()) {
+        if in_container.is_some_and(|record| engines == EngineAccess::Denied || record.may_be_creating()) {
             continue;
         }
-        if room.lives() {
+        if room.is_alive() {
             continue;
         }
         let Some(lock) = room.try_lock() else { continue };
         // Now that nobody else can make it, it may be there after all. What has no socket may still run: it ends. What
         // cannot be removed is in nobody else's way.
-        if !room.lives() && room.end_now().is_ok() {
+        if !room.is_alive() && room.end_place_blocking().is_ok() {
             // There is none unless whoever served it was killed.
-            fs::remove_file(room.proxy_path()).ok();
+            fs::remove_file(room.proxy_lock_path()).ok();
             lock.discard()?;
         }
     }
@@ -402,20 +408,20 @@ pub(crate) fn sweep(run: &Path, engines: Engines) -> Result<(), Error> {
 }
 
 /// Sweeps, unless somebody just did: with a thousand places each new one would look at all others.
-pub(crate) fn sweep_now_and_then(run: &Path, engines: Engines) -> Result<(), Error> {
-    if is_swept(run) {
+pub(crate) fn remove_stale_if_due(run: &Path, engines: EngineAccess) -> Result<(), Error> {
+    if is_recently_swept(run) {
         return Ok(());
     }
-    private(run)?;
-    let path = run.join(SWEPT);
+    create_private_dir(run)?;
+    let path = run.join(SWEPT_FILE);
     fs::write(&path, "").map_err(Error::file(&path))?;
-    sweep(run, engines)
+    remove_stale(run, engines)
 }
 
 /// Whether somebody swept just now.
-pub(crate) fn is_swept(run: &Path) -> bool {
-    let swept = fs::metadata(run.join(SWEPT)).and_then(|meta| meta.modified());
-    let recent = |at: SystemTime| SystemTime::now().duration_since(at).is_ok_and(|age| age < SWEEP_EVERY);
+pub(crate) fn is_recently_swept(run: &Path) -> bool {
+    let swept = fs::metadata(run.join(SWEPT_FILE)).and_then(|meta| meta.modified());
+    let recent = |at: SystemTime| SystemTime::now().duration_since(at).is_ok_and(|age| age < SWEEP_INTERVAL);
     swept.is_ok_and(recent)
 }
 
@@ -425,7 +431,7 @@ pub(crate) fn remove(path: &Path, container: Option<&Container>) -> Result<(), E
     let removed = removal::remove(path);
     match (&removed, container) {
         (Err(error), Some(container)) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Handle::current().block_on(container.empty(path))?;
+            Handle::current().block_on(container.empty_directory(path))?;
             removal::remove(path).map_err(Error::file(path))
         }
         _ => removed.map_err(Error::file(path)),
@@ -433,7 +439,7 @@ pub(crate) fn remove(path: &Path, container: Option<&Container>) -> Result<(), E
 }
 
 /// Work that waits for the disk or for others, on a thread of its own.
-pub(crate) async fn blocking<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;
@@ -441,7 +447,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 /// Whether the lock is still the one that others look at. It may have been swept away before we got it.
-fn protects(lock: &File, path: &Path) -> bool {
+fn is_current_lock(lock: &File, path: &Path) -> bool {
     match (lock.metadata(), fs::metadata(path)) {
         (Ok(held), Ok(now)) => held.ino() == now.ino(),
         _ => false,
@@ -450,19 +456,19 @@ fn protects(lock: &File, path: &Path) -> bool {
 
 /// Opens a lock beside the rooms.
 fn open_lock(path: &Path) -> io::Result<File> {
-    is_ours(path.parent().unwrap_or(Path::new("/")))?;
+    check_private_dir(path.parent().unwrap_or(Path::new("/")))?;
     OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
 /// Makes a directory that only this user can look into, if it is not there.
-fn private(path: &Path) -> Result<(), Error> {
+fn create_private_dir(path: &Path) -> Result<(), Error> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::file(path))?;
-    is_ours(path).map_err(Error::file(path))
+    check_private_dir(path).map_err(Error::file(path))
 }
 
 /// Refuses a directory that somebody else prepared or can change: it says which processes to end, which directories to
 /// remove and who is told the owner's secrets.
-fn is_ours(path: &Path) -> io::Result<()> {
+fn check_private_dir(path: &Path) -> io::Result<()> {
     let meta = fs::symlink_metadata(path)?;
     if meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o077 == 0 {
         return Ok(());

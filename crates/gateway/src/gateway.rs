@@ -615,7 +615,7 @@ impl Shared {
     /// Hears what happens in a turn of a session that is furnished so.
     pub(crate) fn heard(&self, key: &SessionKey, person: &Person, setup: &Setup, event: &Event) {
         if let Event::Calling { tool, preview, .. } = event {
-            let (name, backend) = (setup.plan.name(), setup.plan.backend().to_string());
+            let (name, backend) = (setup.plan.name(), setup.plan.backend_name().to_string());
             let what = json!({
                 "person": person, "session": key, "tool": tool, "what": preview, "place": name, "backend": backend,
             });

@@ -59,15 +59,15 @@ impl Hands {
         let scene = Scene { call: &call, stop, occasion: None, watch };
         let shelf = Shelf::open(self, watch).await.map_err(stopped)?;
         let plan = &self.setup().plan;
-        let path = match plan.backend() {
+        let path = match plan.backend_name() {
             BackendName::Local => format!("{}/{BROUGHT}/{below}", plan.place().hermes_home),
             BackendName::Ssh => format!("{FOLDER_ON_MACHINES}/{below}"),
-            _ => format!("{}/{FOLDER}/{below}", plan.directory()),
+            _ => format!("{}/{FOLDER}/{below}", plan.initial_cwd()),
         };
         let path = shelf.lexical(&path);
         let how = Write { expect: Expect::Anything, parents: Parents::Create };
         let act = |permit| async {
-            let mut content = File::open(from).await.map_err(Error::Content)?;
+            let mut content = File::open(from).await.map_err(Error::ReadContent)?;
             shelf.files.write(permit, &mut content, how).await
         };
         let touched = shelf.touch(FileAccess::Write, &path, scene, act).await.map_err(stopped)?;
@@ -92,7 +92,7 @@ impl Hands {
         checked(path).map_err(told)?;
         let shelf = Shelf::open(self, watch).await.map_err(stopped)?;
         let fences = resolved(&shelf, &self.fences()).await;
-        let workspace = [self.setup().plan.directory().to_owned()];
+        let workspace = [self.setup().plan.initial_cwd().to_owned()];
         let roots = resolved(&shelf, &[takeable.besides, &workspace].concat()).await;
         let mut real = shelf.lexical(path);
         let mut attempts = 0;
@@ -105,7 +105,7 @@ impl Hands {
             attempts += 1;
             match shelf.files.read(permit, part).await {
                 Ok(reader) => break reader,
-                Err(Error::Elsewhere(other)) if attempts < ATTEMPTS => real = other,
+                Err(Error::PathElsewhere(other)) if attempts < ATTEMPTS => real = other,
                 Err(error) => return Err(faulty(&error)),
             }
         };
@@ -175,7 +175,7 @@ fn is_below(path: &str, directory: &str) -> bool {
 fn faulty(error: &Error) -> Uncarried {
     Uncarried::Failed(match error {
         error if shelf::is_missing(error) => "there is no such file".to_owned(),
-        Error::NotDone(FileFault::NotRegular) => "it is not a regular file".to_owned(),
+        Error::FileFailed(FileFault::NotRegular) => "it is not a regular file".to_owned(),
         error => shelf::fault("it", error),
     })
 }

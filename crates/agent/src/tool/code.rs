@@ -12,8 +12,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use hermes_exec::sandbox::script::PRIVATE;
-use hermes_exec::{Calls, Ending, Error, Reset, Sandbox, Script, ScriptDirectory, ScriptOutcome, ScriptWish};
+use hermes_exec::place::script::PRIVATE_DIR;
+use hermes_exec::{
+    Calls, EndReason, Error, OpenPlace, RunningScript, ScriptDirectory, ScriptOptions, ScriptOutcome,
+    StateLoss,
+};
 use hermes_types::{Job, Work};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -115,34 +118,34 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
 
 async fn start(
     hands: &Hands,
-    sandbox: &Sandbox,
+    sandbox: &OpenPlace,
     code: &str,
     module: &str,
     desk: &Desk<'_>,
     scene: Scene<'_>,
-) -> Result<(Script, Calls), Stopped> {
+) -> Result<(RunningScript, Calls), Stopped> {
     let limits = hands.setup().limits.code_execution;
     let mut attempts = 0;
     loop {
         let (directory, cwd) = match limits.mode {
             CodeMode::Project => (ScriptDirectory::Session, sandbox.cwd().await.map_err(Stopped::Fault)?),
-            CodeMode::Strict => (ScriptDirectory::Private, PRIVATE.to_owned()),
+            CodeMode::Strict => (ScriptDirectory::Private, PRIVATE_DIR.to_owned()),
         };
         let job = Job { work: Work::Python(code.to_owned()), cwd };
         let permit = hands.permit(job, scene).await.map_err(Stopped::No)?;
-        let wish = ScriptWish {
+        let wish = ScriptOptions {
             timeout: limits.timeout,
-            keep: OUTPUT,
-            keep_errors: ERRORS,
+            keep_bytes: OUTPUT,
+            keep_stderr_bytes: ERRORS,
             env: vec![("HERMES_RPC_TOKEN".to_owned(), desk.token.clone())],
-            module: module::NAME.to_owned(),
+            module_name: module::NAME.to_owned(),
             module_text: module.to_owned(),
             directory,
         };
         attempts += 1;
-        match sandbox.python(permit, wish).await {
+        match sandbox.start_python(permit, wish).await {
             // A command of the session was faster; the gate must hear of the new directory.
-            Err(Error::Moved) if attempts < ATTEMPTS => {}
+            Err(Error::SessionMoved) if attempts < ATTEMPTS => {}
             started => return started.map_err(Stopped::Fault),
         }
     }
@@ -150,7 +153,7 @@ async fn start(
 
 /// Serves the calls of a program until it has ended. When this returns, no call is under way.
 async fn see_through(
-    mut script: Script,
+    mut script: RunningScript,
     mut calls: Calls,
     desk: &Desk<'_>,
     scene: Scene<'_>,
@@ -160,7 +163,7 @@ async fn see_through(
     let outcome = loop {
         tokio::select! {
             biased;
-            outcome = script.end() => break outcome,
+            outcome = script.wait() => break outcome,
             () = async { tokio::select! { () = scene.stop.cancelled() => {}, () = desk.over.notified() => {} } },
                 if goes_on =>
             {
@@ -183,24 +186,26 @@ async fn see_through(
 }
 
 fn told(hands: &Hands, desk: &Desk<'_>, outcome: &ScriptOutcome) -> Done {
-    let errors = String::from_utf8_lossy(&outcome.errors);
+    let errors = String::from_utf8_lossy(&outcome.stderr);
     let errors = ansi::stripped(&errors);
     let limit = hands.setup().limits.code_execution.timeout.as_secs();
-    let (status, error) = match outcome.ending {
-        Ending::Exited | Ending::Background(_) if outcome.code == 0 => ("success", None),
-        Ending::Exited | Ending::Background(_) if errors.trim().is_empty() => {
+    let (status, error) = match outcome.end_reason {
+        EndReason::Exited | EndReason::Background(_) if outcome.code == 0 => ("success", None),
+        EndReason::Exited | EndReason::Background(_) if errors.trim().is_empty() => {
             ("error", Some(format!("the script ended with code {}", outcome.code)))
         }
         // The last line says what it was; all of it is in the output.
-        Ending::Exited | Ending::Background(_) => ("error", errors.trim().lines().last().map(str::to_owned)),
-        Ending::BadDirectory => ("error", Some("its directory is not there; nothing was run".to_owned())),
-        Ending::TimedOut => {
+        EndReason::Exited | EndReason::Background(_) => {
+            ("error", errors.trim().lines().last().map(str::to_owned))
+        }
+        EndReason::BadDirectory => ("error", Some("its directory is not there; nothing was run".to_owned())),
+        EndReason::TimedOut => {
             ("timeout", Some(format!("stopped after {limit} seconds; all it started is gone")))
         }
-        Ending::Interrupted if desk.ends_turn() => {
+        EndReason::Interrupted if desk.ends_turn() => {
             ("error", Some("stopped, because what it tried was denied before".to_owned()))
         }
-        Ending::Interrupted => ("interrupted", Some("interrupted; all it started is gone".to_owned())),
+        EndReason::Interrupted => ("interrupted", Some("interrupted; all it started is gone".to_owned())),
     };
     let mut output = ansi::stripped(&shown(outcome)).into_owned();
     if outcome.code != 0 && !errors.trim().is_empty() {
@@ -220,9 +225,9 @@ fn told(hands: &Hands, desk: &Desk<'_>, outcome: &ScriptOutcome) -> Done {
         tell("error", json!(error));
     }
     if !outcome.tail.is_empty() && omitted(outcome) > 0 {
-        tell("full_output", json!(outcome.spool));
+        tell("full_output", json!(outcome.spool_path));
     }
-    if outcome.reset == Reset::Yes {
+    if outcome.state_loss == StateLoss::Yes {
         tell("note", json!("the place was made anew: its directory, variables and processes begin again"));
     }
     Done { answer: Value::Object(answer), worked: status == "success", ends_turn: desk.ends_turn() }
@@ -230,7 +235,7 @@ fn told(hands: &Hands, desk: &Desk<'_>, outcome: &ScriptOutcome) -> Done {
 
 /// Bytes of the output that are not there.
 fn omitted(outcome: &ScriptOutcome) -> u64 {
-    outcome.total.saturating_sub((outcome.head.len() + outcome.tail.len()) as u64)
+    outcome.total_bytes.saturating_sub((outcome.head.len() + outcome.tail.len()) as u64)
 }
 
 /// The output with a mark where the middle is missing.
@@ -243,7 +248,7 @@ fn shown(outcome: &ScriptOutcome) -> String {
         "{}\n[… {} of {} bytes left out …]\n{}",
         String::from_utf8_lossy(&outcome.head),
         omitted(outcome),
-        outcome.total,
+        outcome.total_bytes,
         String::from_utf8_lossy(&outcome.tail)
     )
 }

@@ -115,14 +115,14 @@ async fn replace(hands: &Hands, given: Arguments, scene: Scene<'_>) -> Result<Do
         )));
     }
     let shelf = Shelf::open(hands, scene.watch).await.map_err(Done::from)?;
-    let look = |permit| async { shelf.files.read(permit, Part::Whole).await?.all(MOST_BYTES).await };
+    let look = |permit| async { shelf.files.read(permit, Part::Whole).await?.read_to_end(MOST_BYTES).await };
     let Some(Touched { got, real }) = shelf.glance(path, look).await else {
         return unseen(&shelf, path, &old, &new, wanted, scene).await;
     };
     let (bytes, end) = match got {
         Ok(read) => read,
         Err(error) if shelf::is_missing(&error) => return Err(missing(&shelf, path).await),
-        Err(Error::TooMuch(_)) => return unseen(&shelf, path, &old, &new, wanted, scene).await,
+        Err(Error::TooLarge(_)) => return unseen(&shelf, path, &old, &new, wanted, scene).await,
         Err(error) => return Err(Done::error(shelf::fault(path, &error))),
     };
     let original = Original::new(path, &bytes, end.whole.map(|whole| whole.digest), real)?;
@@ -186,8 +186,8 @@ async fn put(
     let touched = shelf.touch(FileAccess::Write, path, scene, act).await.map_err(Done::from)?;
     match touched.got {
         Ok(_written) => Ok(()),
-        Err(Error::NotDone(FileFault::NoMatch { .. } | FileFault::Ambiguous { .. })) => {
-            Err(Done::error(shelf::fault(path, &Error::NotDone(FileFault::Changed))))
+        Err(Error::FileFailed(FileFault::NoMatch { .. } | FileFault::Ambiguous { .. })) => {
+            Err(Done::error(shelf::fault(path, &Error::FileFailed(FileFault::Changed))))
         }
         Err(error) => Err(Done::error(shelf::fault(path, &error))),
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use hermes_exec::{Cause, Error, Handle, ProcessView, Processes, Tree};
+use hermes_exec::{Cause, Error, ProcessHandle, ProcessView, Processes, Tree};
 use hermes_types::{Job, Work};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -135,7 +135,7 @@ fn find(hands: &Hands, views: &[ProcessView], id: &Value) -> Result<ProcessView,
 }
 
 fn handle(hands: &Hands, view: &ProcessView) -> String {
-    Handle::new(hands.setup().plan.id(), view.process).to_string()
+    ProcessHandle::new(hands.setup().plan.id(), view.process).to_string()
 }
 
 fn is_running(view: &ProcessView) -> bool {

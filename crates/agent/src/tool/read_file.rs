@@ -64,12 +64,12 @@ async fn read(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Res
     let count = count.clamp(1, limits.read_lines);
     let shelf = Shelf::open(hands, scene.watch).await.map_err(Done::from)?;
     let part = Part::Lines { first, count };
-    let act = |permit| async { shelf.files.read(permit, part).await?.all(MOST_BYTES).await };
+    let act = |permit| async { shelf.files.read(permit, part).await?.read_to_end(MOST_BYTES).await };
     let Touched { got, real } = shelf.touch(FileAccess::Read, path, scene, act).await.map_err(Done::from)?;
     let (bytes, end) = match got {
         Ok(read) => read,
         Err(error) if shelf::is_missing(&error) => return Err(missing(&shelf, path).await),
-        Err(Error::TooMuch(most)) => {
+        Err(Error::TooLarge(most)) => {
             let advice =
                 "these lines are longer than text; `terminal` with cut, head -c or jq shows parts of them";
             return Err(Done::error(format!("{path}: more than {most} bytes in {count} lines; {advice}")));

@@ -128,7 +128,7 @@ async fn search(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> R
     let Listing { items, end } = match got {
         Ok(listing) => listing,
         Err(error) if shelf::is_missing(&error) => return Err(missing(&shelf, path).await),
-        Err(Error::NotDone(FileFault::BadPattern { message })) => {
+        Err(Error::FileFailed(FileFault::BadPattern { message })) => {
             return Err(Done::error(format!("`{}` is no pattern: {message}", given.pattern)));
         }
         Err(error) => return Err(Done::error(shelf::fault(path, &error))),

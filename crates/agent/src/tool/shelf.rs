@@ -1,7 +1,7 @@
 //! The files of the place as the file tools use them: a path is judged, and where a link leads elsewhere, judged again.
 
-use hermes_exec::files::{FileFault, lexical};
-use hermes_exec::{Error, Files};
+use hermes_exec::files::{FileFault, resolve_lexically};
+use hermes_exec::{Error, GuestFiles};
 use hermes_policy::Permit;
 use hermes_types::{FileAccess, FileUse, Job, Work};
 
@@ -21,7 +21,7 @@ const NO_ENTRY: [i32; 2] = [1, 13];
 #[derive(Debug)]
 pub(super) struct Shelf<'a> {
     hands: &'a Hands,
-    pub(super) files: Files,
+    pub(super) files: GuestFiles,
     cwd: String,
     home: String,
 }
@@ -44,7 +44,7 @@ impl<'a> Shelf<'a> {
 
     /// What a path comes to if there are no links in it.
     pub(super) fn lexical(&self, path: &str) -> String {
-        lexical(path, &self.cwd, &self.home)
+        resolve_lexically(path, &self.cwd, &self.home)
     }
 
     /// Does something to a file, with a permit for each path that it turns out to be. Looking ends early when the
@@ -70,7 +70,7 @@ impl<'a> Shelf<'a> {
             };
             attempts += 1;
             match got {
-                Err(Error::Elsewhere(other)) if attempts < ATTEMPTS => real = other,
+                Err(Error::PathElsewhere(other)) if attempts < ATTEMPTS => real = other,
                 got => return Ok(Touched { got, real }),
             }
         }
@@ -86,7 +86,7 @@ impl<'a> Shelf<'a> {
         for _ in 0..ATTEMPTS {
             let permit = self.hands.unasked(self.job(FileAccess::Read, path, &real)).await?;
             match act(permit).await {
-                Err(Error::Elsewhere(other)) => real = other,
+                Err(Error::PathElsewhere(other)) => real = other,
                 got => return Some(Touched { got, real }),
             }
         }
@@ -118,23 +118,23 @@ impl<'a> Shelf<'a> {
 
 /// Whether there is no such file.
 pub(super) fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::NotDone(FileFault::Os { errno: NOT_FOUND | NOT_A_DIRECTORY }))
+    matches!(error, Error::FileFailed(FileFault::Os { errno: NOT_FOUND | NOT_A_DIRECTORY }))
 }
 
 /// What is wrong with a file, in words that help.
 pub(super) fn fault(path: &str, error: &Error) -> String {
     match error {
-        Error::NotDone(FileFault::NotRegular) => format!(
+        Error::FileFailed(FileFault::NotRegular) => format!(
             "{path} is not a regular file but a directory, a device or a pipe; search_files with target=files lists a \
              directory"
         ),
-        Error::NotDone(FileFault::Os { errno }) if NO_ENTRY.contains(errno) => {
+        Error::FileFailed(FileFault::Os { errno }) if NO_ENTRY.contains(errno) => {
             format!("{path}: the user of this place may not do that (permission denied)")
         }
-        Error::NotDone(FileFault::Changed) => {
+        Error::FileFailed(FileFault::Changed) => {
             format!("{path} was changed by somebody else meanwhile; nothing was written, read it again")
         }
-        Error::TooMuch(most) => format!("{path}: more than {most} bytes at once; ask for less of it"),
+        Error::TooLarge(most) => format!("{path}: more than {most} bytes at once; ask for less of it"),
         error => format!("{path}: {error}"),
     }
 }

@@ -96,7 +96,7 @@ fn readable(answer: &Value) -> String {
 async fn put(hands: &Hands, content: &[u8], scene: Scene<'_>) -> Result<String, String> {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
     let name: String = scene.call.as_str().chars().take(100).map(plain).collect();
-    let folder = match hands.setup().plan.backend() {
+    let folder = match hands.setup().plan.backend_name() {
         BackendName::Local | BackendName::Ssh => FOLDER_ON_MACHINES,
         _ => FOLDER,
     };

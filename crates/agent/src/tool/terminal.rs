@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hermes_exec::{
-    AtDeadline, AtEnd, Attention, Command, Directory, Ending, Error, Handle, Input, Outcome, Reset, Sandbox,
-    Size, Wish,
+    AtDeadline, AtEnd, CommandInput, EndReason, Error, OpenPlace, Outcome, OutputMode, ProcessHandle,
+    RunOptions, RunningCommand, Size, StateLoss, WorkingDirectory,
 };
 use hermes_policy::shell::{Surroundings, understand};
 use hermes_types::{Job, Person};
@@ -95,21 +95,25 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
         }
         wanted => wanted.unwrap_or(limits.timeout),
     };
-    let wish = Wish {
+    let wish = RunOptions {
         timeout: (!given.background).then_some(timeout),
         at_deadline: AtDeadline::Kill,
-        keep: limits.output_bytes,
-        input: if given.background { Input::Later } else { Input::Nothing },
+        keep_bytes: limits.output_bytes,
+        input: if given.background { CommandInput::Stream } else { CommandInput::None },
         env: Vec::new(),
-        attention: if given.background {
+        output: if given.background {
             let at_end = if tells(&given).is_some() { AtEnd::Notify } else { AtEnd::Quiet };
             let watch = if given.notify_on_complete { Vec::new() } else { given.watch_patterns.clone() };
-            Attention::Background { label: scene.call.as_str().to_owned(), watch, at_end }
+            OutputMode::Background { label: scene.call.as_str().to_owned(), watch, at_end }
         } else {
-            Attention::AtEnd
+            OutputMode::AtEnd
         },
-        directory: if given.workdir.is_some() { Directory::Other } else { Directory::Session },
-        terminal: (given.pty && given.background).then_some(TERMINAL),
+        directory: if given.workdir.is_some() {
+            WorkingDirectory::Override
+        } else {
+            WorkingDirectory::Session
+        },
+        terminal_size: (given.pty && given.background).then_some(TERMINAL),
     };
     let sandbox = match hands.sandbox(scene.watch).await {
         Ok(sandbox) => sandbox,
@@ -120,9 +124,9 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
         Err(stopped) => return stopped.into(),
     };
     let outcome = tokio::select! {
-        outcome = command.end() => outcome,
+        outcome = command.wait() => outcome,
         () = scene.stop.cancelled() => match command.interrupt().await {
-            Ok(()) => command.end().await,
+            Ok(()) => command.wait().await,
             Err(error) => Err(error),
         },
     };
@@ -134,27 +138,27 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
 
 async fn start(
     hands: &Hands,
-    sandbox: &Sandbox,
+    sandbox: &OpenPlace,
     given: &Arguments,
-    wish: &Wish,
+    wish: &RunOptions,
     scene: Scene<'_>,
-) -> Result<(Command, Option<Person>), Stopped> {
+) -> Result<(RunningCommand, Option<Person>), Stopped> {
     let mut attempts = 0;
     loop {
         let cwd = match &given.workdir {
             Some(directory) => {
                 let home = hands.setup().plan.place().home;
                 let here = sandbox.cwd().await.map_err(Stopped::Fault)?;
-                hermes_exec::files::lexical(directory, &here, &home)
+                hermes_exec::files::resolve_lexically(directory, &here, &home)
             }
             None => sandbox.cwd().await.map_err(Stopped::Fault)?,
         };
         let job = Job::shell(given.command.as_str(), cwd);
         let Granted { permit, by } = hands.decide(job, scene).await.map_err(Stopped::No)?;
         attempts += 1;
-        match sandbox.start(permit, wish.clone()).await {
+        match sandbox.start_command(permit, wish.clone()).await {
             // Another command of the session was faster; the gate must hear of the new directory.
-            Err(Error::Moved) if attempts < ATTEMPTS => {}
+            Err(Error::SessionMoved) if attempts < ATTEMPTS => {}
             started => return Ok((started.map_err(Stopped::Fault)?, by)),
         }
     }
@@ -169,8 +173,8 @@ fn told(hands: &Hands, given: &Arguments, outcome: &Outcome, by: Option<Person>,
     if given.pty && !given.background {
         tell("pty_note", json!("only a background command gets a terminal; this one had none"));
     }
-    if let Ending::Background(id) = outcome.ending {
-        tell("session_id", json!(Handle::new(hands.setup().plan.id(), id).to_string()));
+    if let EndReason::Background(id) = outcome.end_reason {
+        tell("session_id", json!(ProcessHandle::new(hands.setup().plan.id(), id).to_string()));
         tell("pid", json!(id.pid));
         tell("output", json!("started in the background"));
         tell("exit_code", json!(0));
@@ -197,29 +201,29 @@ fn told(hands: &Hands, given: &Arguments, outcome: &Outcome, by: Option<Person>,
     {
         tell("exit_code_meaning", json!(meaning));
     }
-    if outcome.omitted > 0 {
-        tell("total_bytes", json!(outcome.total));
-        tell("full_output", json!(outcome.spool));
+    if outcome.omitted_bytes > 0 {
+        tell("total_bytes", json!(outcome.total_bytes));
+        tell("full_output", json!(outcome.spool_path));
     }
     tell("output", json!(shown(outcome)));
-    let error = match outcome.ending {
-        Ending::TimedOut => {
+    let error = match outcome.end_reason {
+        EndReason::TimedOut => {
             Some(format!("stopped after {} seconds; all it started is gone", timeout.as_secs()))
         }
-        Ending::Interrupted => Some("interrupted; all it started is gone".to_owned()),
-        Ending::BadDirectory => {
+        EndReason::Interrupted => Some("interrupted; all it started is gone".to_owned()),
+        EndReason::BadDirectory => {
             let next = &outcome.cwd;
             Some(format!("its directory is not there, so nothing was run; the next command runs in {next}"))
         }
-        Ending::Exited | Ending::Background(_) => None,
+        EndReason::Exited | EndReason::Background(_) => None,
     };
     tell("error", json!(error));
     reset_note(outcome, &mut tell);
-    if let Some(left) = outcome.left {
-        let id = Handle::new(hands.setup().plan.id(), left).to_string();
+    if let Some(left) = outcome.leftover {
+        let id = ProcessHandle::new(hands.setup().plan.id(), left).to_string();
         tell("session_id", json!(id));
         tell("hint", json!("it left something running, which `process` can show and end"));
-    } else if outcome.ending == Ending::TimedOut && is_server(&given.command) {
+    } else if outcome.end_reason == EndReason::TimedOut && is_server(&given.command) {
         tell("hint", json!("what serves or watches does not end; run it with background=true"));
     } else if detaches(&given.command) {
         tell(
@@ -241,7 +245,7 @@ fn tells(given: &Arguments) -> Option<Tells> {
 }
 
 fn reset_note(outcome: &Outcome, tell: &mut impl FnMut(&str, Value)) {
-    if outcome.reset == Reset::Yes {
+    if outcome.state_loss == StateLoss::Yes {
         tell("note", json!("the place was made anew: its directory, variables and processes begin again"));
     }
 }
@@ -249,16 +253,16 @@ fn reset_note(outcome: &Outcome, tell: &mut impl FnMut(&str, Value)) {
 /// The output with a mark where the middle is missing, and without what only a screen understands.
 fn shown(outcome: &Outcome) -> String {
     let text = |bytes: &[u8]| ansi::stripped(&String::from_utf8_lossy(bytes)).into_owned();
-    if outcome.omitted == 0 {
+    if outcome.omitted_bytes == 0 {
         return text(&outcome.output).trim_end().to_owned();
     }
-    let (head, tail) = outcome.output.split_at(outcome.head.min(outcome.output.len()));
+    let (head, tail) = outcome.output.split_at(outcome.head_len.min(outcome.output.len()));
     let (head, tail) = whole_lines(head, tail);
-    let left_out = outcome.total.saturating_sub((head.len() + tail.len()) as u64);
+    let left_out = outcome.total_bytes.saturating_sub((head.len() + tail.len()) as u64);
     format!(
         "{}\n[… {left_out} of {} bytes left out …]\n{}",
         text(head).trim_end_matches('\n'),
-        outcome.total,
+        outcome.total_bytes,
         text(tail).trim_end()
     )
 }

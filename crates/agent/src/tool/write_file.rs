@@ -48,7 +48,7 @@ async fn write(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Re
     let path = checked(&path)?;
     let shelf = Shelf::open(hands, scene.watch).await.map_err(Done::from)?;
     let part = Part::Lines { first: 1, count: SAMPLE };
-    let look = |permit| async { shelf.files.read(permit, part).await?.all(MOST_SAMPLE).await };
+    let look = |permit| async { shelf.files.read(permit, part).await?.read_to_end(MOST_SAMPLE).await };
     // What may not be read without a question is replaced as it is asked for, so that there is one question.
     let before = shelf.glance(path, look).await.and_then(|Touched { got, real }| Some((got.ok()?, real)));
     let mut warnings = Vec::new();
@@ -77,7 +77,7 @@ async fn write(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Re
     };
     let mut dirs_created = false;
     let mut touched = put(Parents::Require).await?;
-    if matches!(touched.got, Err(Error::NotDone(FileFault::Os { errno: NOT_FOUND }))) {
+    if matches!(touched.got, Err(Error::FileFailed(FileFault::Os { errno: NOT_FOUND }))) {
         dirs_created = true;
         touched = put(Parents::Create).await?;
     }

@@ -8,9 +8,11 @@ use hermes_agent::tool::Scene;
 use hermes_agent::{
     Ask, Asking, Clarification, CodeExecution, CodeMode, Done, Hands, Limits, Setup, Tool, Web,
 };
-use hermes_exec::backend::docker::engine::Address;
-use hermes_exec::backend::docker::{self, User};
-use hermes_exec::{Backend, Docker, Host, Local, Plan, Sandboxed, Spec, backend};
+use hermes_exec::backend::docker::engine::EngineAddress;
+use hermes_exec::backend::docker::{self, RunAs};
+use hermes_exec::{
+    Backend, DockerBackend, Installation, LocalBackend, ResolvedPlace, SandboxBackend, Spec, backend,
+};
 use hermes_policy::redact::Redactor;
 use hermes_policy::{Answer, Choice, Gate, Mode, Question};
 use hermes_store::Store;
@@ -100,53 +102,53 @@ impl Bed {
         }
     }
 
-    pub(crate) fn plan(&self) -> Plan {
-        let host = Host {
-            install: self.folder.display().to_string(),
-            run: self.folder.join("run"),
-            cache: self.cache.clone(),
+    pub(crate) fn plan(&self) -> ResolvedPlace {
+        let host = Installation {
+            install_id: self.folder.display().to_string(),
+            run_dir: self.folder.join("run"),
+            cache_dir: self.cache.clone(),
             home: self.folder.join("hermes"),
-            most_places: 100,
+            max_places: 100,
         };
         let base_env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
         let work = self.folder.join("work").display().to_string();
         let kept = Some(self.folder.join("kept"));
         let (backend, cwd, home) = match &self.kind {
-            Kind::Local => (Backend::Local(Local { base_env }), work.clone(), work),
+            Kind::Local => (Backend::Local(LocalBackend { base_env }), work.clone(), work),
             Kind::Sandbox => {
-                let sandboxed = Sandboxed {
+                let sandboxed = SandboxBackend {
                     helper: self.helper.clone(),
                     files: kept,
                     owner_home: self.folder.join("owner"),
-                    works_for: hermes_exec::WorksFor::Owner,
+                    audience: hermes_exec::Audience::Owner,
                     binds: Vec::new(),
                     network: self.network,
                     limits: Default::default(),
                     base_env,
                 };
-                let (cwd, home) = (backend::sandbox::WORKSPACE, backend::sandbox::HOME);
+                let (cwd, home) = (backend::sandbox::WORKSPACE_DIR, backend::sandbox::HOME_DIR);
                 (Backend::Sandbox(sandboxed), cwd.to_owned(), home.to_owned())
             }
             Kind::Docker { socket, image } => {
-                let docker = Docker {
-                    engine: Address::Unix(socket.clone()),
+                let docker = DockerBackend {
+                    engine: EngineAddress::Unix(socket.clone()),
                     image: image.clone(),
                     files: kept,
                     volumes: Vec::new(),
                     binds: Vec::new(),
                     network: self.network,
-                    limits: docker::Limits::default(),
-                    user: User::Image,
-                    extra: Box::default(),
-                    pool: 0,
-                    reaps_orphans: false,
+                    limits: docker::ContainerLimits::default(),
+                    user: RunAs::Image,
+                    run_args: Box::default(),
+                    warm_count: 0,
+                    remove_orphans: false,
                 };
-                (Backend::Docker(docker), docker::WORKSPACE.to_owned(), docker::HOME.to_owned())
+                (Backend::Docker(docker), docker::WORKSPACE_DIR.to_owned(), docker::HOME_DIR.to_owned())
             }
         };
         let env = vec![("GIVEN".to_owned(), "value".to_owned())];
         let spec = Spec { backend, cwd, home, env, init: Vec::new(), lifetime: Duration::from_secs(60) };
-        Plan::new(host, spec, SessionKey::new("s"))
+        ResolvedPlace::new(host, spec, SessionKey::new("s"))
     }
 
     pub(crate) async fn hands(&self) -> Session {

@@ -96,8 +96,8 @@ impl Ground {
     /// Ends all places, in which nothing of a script is left.
     pub(crate) async fn leave(self) {
         assert_eq!(self.files_of_scripts(), Vec::<PathBuf>::new());
-        let places = Places { run: self.folder.join("run"), kept: vec![self.folder.join("kept")] };
-        let failed = places.end(places.list().await.unwrap()).await;
+        let places = Places { run_dir: self.folder.join("run"), kept_dirs: vec![self.folder.join("kept")] };
+        let failed = places.end_all(places.list().await.unwrap()).await;
         assert!(failed.is_empty(), "{failed:?}");
     }
 }

@@ -8,7 +8,7 @@ use hermes_agent::tool::Scene;
 use hermes_agent::{
     Ask, Asking, Clarification, CodeExecution, CodeMode, Done, Hands, Limits, Setup, Tool, Web,
 };
-use hermes_exec::{Backend, Host, Local, Plan, Sandboxed, Spec, backend};
+use hermes_exec::{Backend, Installation, LocalBackend, ResolvedPlace, SandboxBackend, Spec, backend};
 use hermes_policy::redact::Redactor;
 use hermes_policy::{Answer, Choice, Gate, Mode, Question};
 use hermes_store::Store;
@@ -109,37 +109,37 @@ impl Bed {
         }
     }
 
-    pub(crate) fn plan(&self) -> Plan {
-        let host = Host {
-            install: self.folder.display().to_string(),
-            run: self.folder.join("run"),
-            cache: self.cache.clone(),
+    pub(crate) fn plan(&self) -> ResolvedPlace {
+        let host = Installation {
+            install_id: self.folder.display().to_string(),
+            run_dir: self.folder.join("run"),
+            cache_dir: self.cache.clone(),
             home: self.hermes_home(),
-            most_places: 100,
+            max_places: 100,
         };
         let base_env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
         let work = self.work().display().to_string();
         let home = self.home().display().to_string();
         let (backend, cwd, home) = match &self.kind {
-            Kind::Local => (Backend::Local(Local { base_env }), work, home),
+            Kind::Local => (Backend::Local(LocalBackend { base_env }), work, home),
             Kind::Sandbox => {
-                let sandboxed = Sandboxed {
+                let sandboxed = SandboxBackend {
                     helper: self.helper.clone(),
                     files: Some(self.folder.join("kept")),
                     owner_home: self.home(),
-                    works_for: hermes_exec::WorksFor::Owner,
+                    audience: hermes_exec::Audience::Owner,
                     binds: Vec::new(),
                     network: Network::None,
                     limits: Default::default(),
                     base_env,
                 };
-                let (cwd, home) = (backend::sandbox::WORKSPACE, backend::sandbox::HOME);
+                let (cwd, home) = (backend::sandbox::WORKSPACE_DIR, backend::sandbox::HOME_DIR);
                 (Backend::Sandbox(sandboxed), cwd.to_owned(), home.to_owned())
             }
         };
         let env = vec![("GIVEN".to_owned(), "value".to_owned())];
         let spec = Spec { backend, cwd, home, env, init: Vec::new(), lifetime: Duration::from_secs(60) };
-        Plan::new(host, spec, SessionKey::new("s"))
+        ResolvedPlace::new(host, spec, SessionKey::new("s"))
     }
 
     /// Where a session on this machine works.

@@ -90,9 +90,9 @@ pub(crate) async fn an_interrupt_ends_a_command_and_keeps_what_it_said(ground: &
 pub(crate) async fn a_place_that_was_made_anew_says_so(ground: &Ground) {
     let s = ground.hands().await;
     s.shell("export A=1").await;
-    let places = hermes_exec::Places { run: ground.folder.join("run"), kept: Vec::new() };
+    let places = hermes_exec::Places { run_dir: ground.folder.join("run"), kept_dirs: Vec::new() };
     let found = places.list().await.unwrap();
-    assert_eq!(places.end(found).await.len(), 0);
+    assert_eq!(places.end_all(found).await.len(), 0);
     let next = s.told(Tool::Terminal, json!({"command": "echo \"[$A]\""})).await;
     assert_eq!(next["output"], "[]");
     assert!(next["note"].as_str().unwrap().contains("made anew"), "{next}");

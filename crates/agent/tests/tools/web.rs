@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hermes_agent::Tool;
 use hermes_agent::http::{Bounds, Extent, Fault, Reach, Web};
-use hermes_exec::proxy::{self, Unreached};
+use hermes_exec::proxy::{self, HostError};
 use hermes_types::Secret;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -108,7 +108,7 @@ fn reach(asked: Arc<AtomicUsize>) -> Reach {
             asked.fetch_add(1, Ordering::SeqCst);
             match host.as_str() {
                 "site.test" => Ok(vec![IpAddr::from(Ipv4Addr::LOCALHOST)]),
-                other => proxy::addresses(other).await,
+                other => proxy::resolve_public(other).await,
             }
         })
     })
@@ -152,7 +152,7 @@ async fn nothing_but_the_public_web_is_reached() {
         "http://0/",
     ] {
         let fault = web.get(address).await.unwrap_err();
-        assert!(matches!(fault, Fault::Host { why: Unreached::NotPublic(_), .. }), "{address}: {fault}");
+        assert!(matches!(fault, Fault::Host { why: HostError::NotPublic(_), .. }), "{address}: {fault}");
     }
     for address in [
         "file:///etc/passwd", "ftp://example.org/", "javascript:1", "http://", "nonsense",
@@ -176,7 +176,7 @@ async fn a_redirect_is_judged_like_any_address() {
         "//localhost/", "http://0x7f000001/",
     ] {
         let fault = web.get(&server.url(&format!("/to/{inside}"))).await.unwrap_err();
-        assert!(matches!(fault, Fault::Host { why: Unreached::NotPublic(_), .. }), "{inside}: {fault}");
+        assert!(matches!(fault, Fault::Host { why: HostError::NotPublic(_), .. }), "{inside}: {fault}");
     }
     for wrong in ["file:///etc/passwd", "http://user:password@site.test/"] {
         let fault = web.get(&server.url(&format!("/to/{wrong}"))).await.unwrap_err();

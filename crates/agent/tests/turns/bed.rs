@@ -8,8 +8,8 @@ use hermes_agent::{
     Ask, Asking, Clarification, CodeExecution, CodeMode, Control, Conversation, Ended, Event, GuardRules,
     Hands, Limits, Mind, Opening, Setup, Told, Tool,
 };
-use hermes_exec::backend::docker::pull::Means;
-use hermes_exec::{Backend, Host, Local, Plan, Spec};
+use hermes_exec::backend::docker::pull::PullOptions;
+use hermes_exec::{Backend, Installation, LocalBackend, ResolvedPlace, Spec};
 use hermes_model::{Api, Client, Endpoint, Sight};
 use hermes_policy::redact::Redactor;
 use hermes_policy::{Answer, Choice, Gate, Question};
@@ -86,25 +86,25 @@ impl Bed {
         self.folder.path().join("work")
     }
 
-    pub(crate) fn plan(&self) -> Plan {
+    pub(crate) fn plan(&self) -> ResolvedPlace {
         let work = self.work().display().to_string();
         let base_env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
-        let host = Host {
-            install: "test".to_owned(),
-            run: self.folder.path().join("run"),
-            cache: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
+        let host = Installation {
+            install_id: "test".to_owned(),
+            run_dir: self.folder.path().join("run"),
+            cache_dir: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
             home: self.folder.path().join("hermes"),
-            most_places: 10,
+            max_places: 10,
         };
         let spec = Spec {
-            backend: Backend::Local(Local { base_env }),
+            backend: Backend::Local(LocalBackend { base_env }),
             cwd: work.clone(),
             home: work,
             env: Vec::new(),
             init: Vec::new(),
             lifetime: Duration::from_secs(60),
         };
-        Plan::new(host, spec, SessionKey::new("s"))
+        ResolvedPlace::new(host, spec, SessionKey::new("s"))
     }
 
     pub(crate) fn hands(&self) -> Arc<Hands> {
@@ -135,7 +135,7 @@ impl Bed {
             tools: Tool::ALL.to_vec(),
             store: self.store.clone(),
             means: Arc::new(|_image| {
-                Box::pin(async { Means { credentials: None, timeout: Duration::from_secs(1) } })
+                Box::pin(async { PullOptions { credentials: None, timeout: Duration::from_secs(1) } })
             }),
             web: Arc::default(),
         }))

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use hermes_exec::backend::docker::Limits;
-use hermes_exec::backend::docker::engine::{Address, Description, Engine, Facts, Seccomp};
-use hermes_exec::backend::docker::fault::EngineFault;
-use hermes_exec::{Backend, Docker};
+use hermes_exec::backend::docker::ContainerLimits;
+use hermes_exec::backend::docker::engine::{Engine, EngineAddress, EngineDescription, EngineFacts, Seccomp};
+use hermes_exec::backend::docker::engine_error::EngineError;
+use hermes_exec::{Backend, DockerBackend};
 use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
 
@@ -60,13 +60,13 @@ fn examine(context: &Context, config: &Config) -> Result<(Confines, Seen), Troub
     let image =
         config.gateway.sandbox_image.as_deref().filter(|_| config.terminal.backend != BackendName::Docker);
     let settings = wire::docker(context, config, image, home)?;
-    if let Address::Unix(_) = settings.engine {
+    if let EngineAddress::Unix(_) = settings.engine {
         check(&settings.binds)?;
     }
     let asked = async {
-        let (engine, description) = Engine::examine(&settings.engine).await?;
+        let (engine, description) = Engine::describe(&settings.engine).await?;
         let image_present = engine.has_image(&settings.image).await?;
-        Ok::<_, EngineFault>((engine.facts, description, image_present))
+        Ok::<_, EngineError>((engine.facts, description, image_present))
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Trouble::from(Failure::from(error)))?;
@@ -74,7 +74,7 @@ fn examine(context: &Context, config: &Config) -> Result<(Confines, Seen), Troub
         runtime.block_on(asked).map_err(|fault| Trouble::from(&fault))?;
     let seen = Seen {
         address: found.address.to_string(),
-        why: found.why.to_string(),
+        why: found.source.to_string(),
         kind: facts.kind.to_string(),
         version: description.version.clone(),
         rootless: facts.is_rootless,
@@ -88,13 +88,13 @@ fn examine(context: &Context, config: &Config) -> Result<(Confines, Seen), Troub
     Ok((confines(&settings, &facts, &description), seen))
 }
 
-impl From<&EngineFault> for Trouble {
-    fn from(fault: &EngineFault) -> Self {
+impl From<&EngineError> for Trouble {
+    fn from(fault: &EngineError) -> Self {
         Self { what: fault.to_string(), remedy: engine::hints(fault).join("; ") }
     }
 }
 
-fn confines(settings: &Docker, facts: &Facts, description: &Description) -> Confines {
+fn confines(settings: &DockerBackend, facts: &EngineFacts, description: &EngineDescription) -> Confines {
     let hold = |state, reason: &str| Hold { state, reason: Some(reason.to_owned()) };
     let held = |reason: &str| hold(State::Held, reason);
     let not_held = |reason: &str| hold(State::NotHeld, reason);
@@ -114,7 +114,7 @@ fn confines(settings: &Docker, facts: &Facts, description: &Description) -> Conf
         Seccomp::Missing => not_held("the engine has no seccomp"),
     };
     // With an argument of the owner's own it may share what else it would not.
-    let processes = if settings.extra.reaches_host() {
+    let processes = if settings.run_args.reaches_host() {
         hold(State::Unknown, "terminal.docker_extra_args may share them")
     } else {
         held("sees and signals only its own")
@@ -129,11 +129,11 @@ fn confines(settings: &Docker, facts: &Facts, description: &Description) -> Conf
 }
 
 /// A limit holds if it is set and the engine enforces it.
-fn resources(limits: &Limits, facts: &Facts, description: &Description) -> Hold {
+fn resources(limits: &ContainerLimits, facts: &EngineFacts, description: &EngineDescription) -> Hold {
     let rows = [
-        ("memory", limits.memory.is_some(), facts.enforces.memory, "terminal.container_memory"),
-        ("processes", limits.processes.is_some(), facts.enforces.processes, "terminal"),
-        ("processor time", limits.millicpus.is_some(), facts.enforces.processor, "terminal.container_cpu"),
+        ("memory", limits.memory.is_some(), facts.enforced.memory, "terminal.container_memory"),
+        ("processes", limits.processes.is_some(), facts.enforced.processes, "terminal"),
+        ("processor time", limits.millicpus.is_some(), facts.enforced.processor, "terminal.container_cpu"),
     ];
     let (mut open, mut doubtful, mut held) = (Vec::new(), Vec::new(), Vec::new());
     for (name, is_set, enforced, key) in rows {
@@ -168,22 +168,22 @@ fn resources(limits: &Limits, facts: &Facts, description: &Description) -> Hold 
 
 #[cfg(test)]
 mod tests {
-    use hermes_exec::backend::docker::engine::{Enforces, Kind};
+    use hermes_exec::backend::docker::engine::{EnforcedLimits, EngineKind};
 
     use super::*;
 
-    fn enforcing(enforced: Option<bool>) -> Facts {
-        Facts {
-            kind: Kind::Podman,
+    fn enforcing(enforced: Option<bool>) -> EngineFacts {
+        EngineFacts {
+            kind: EngineKind::Podman,
             is_rootless: true,
             remaps_users: false,
-            enforces: Enforces { memory: enforced, processes: Some(true), processor: enforced },
+            enforced: EnforcedLimits { memory: enforced, processes: Some(true), processor: enforced },
             has_disk_quota: false,
         }
     }
 
-    fn described(cgroup: u8) -> Description {
-        Description {
+    fn described(cgroup: u8) -> EngineDescription {
+        EngineDescription {
             version: "4".to_owned(),
             cgroup: Some(cgroup),
             seccomp: Seccomp::On,
@@ -193,14 +193,14 @@ mod tests {
 
     #[test]
     fn a_limit_holds_if_it_is_set_and_enforced() {
-        let all = Limits {
+        let all = ContainerLimits {
             millicpus: Some(1),
             memory: Some(1),
             disk: Some(1),
             processes: Some(1),
-            ..Limits::default()
+            ..ContainerLimits::default()
         };
-        let told = |limits: &Limits, facts: &Facts, description: &Description| {
+        let told = |limits: &ContainerLimits, facts: &EngineFacts, description: &EngineDescription| {
             let hold = resources(limits, facts, description);
             (hold.state, hold.reason.unwrap())
         };
@@ -210,11 +210,15 @@ mod tests {
             (State::Held, format!("memory, processes, processor time; {no_quota}"))
         );
         assert_eq!(
-            told(&all, &Facts { has_disk_quota: true, ..enforcing(Some(true)) }, &described(2)),
+            told(&all, &EngineFacts { has_disk_quota: true, ..enforcing(Some(true)) }, &described(2)),
             (State::Held, "memory, processes, processor time; disk is limited".to_owned())
         );
         assert_eq!(
-            told(&Limits { memory: None, disk: None, ..all.clone() }, &enforcing(None), &described(2)),
+            told(
+                &ContainerLimits { memory: None, disk: None, ..all.clone() },
+                &enforcing(None),
+                &described(2)
+            ),
             (
                 State::NotHeld,
                 "not limited: memory (terminal.container_memory sets no limit); disk is not limited"

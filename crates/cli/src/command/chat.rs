@@ -78,7 +78,7 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
     let session = Session::new(&place, config)?;
     let plan = wire::plan(context, config, &place, &session, Making::Later)?;
     let saying = match &task {
-        Task::One(text) => Some(pictures::shown(text, &args.images, &album, plan.backend()).await?),
+        Task::One(text) => Some(pictures::shown(text, &args.images, &album, plan.backend_name()).await?),
         Task::CarryOn | Task::Talk => None,
     };
     let stage = Arc::new(Stage::new(context.screen, manner(context, config, &task)));
@@ -100,7 +100,7 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
     };
     let hands = talk.leave(done.as_ref().is_ok_and(|done| done.is_over)).await;
     if hands.as_ref().is_some_and(Hands::has_opened) {
-        let reaper = wire::places(context, config).reap(plan.engines());
+        let reaper = wire::places(context, config).start_reaper(plan.engine_access());
         agent::leave(context, &place, &plan, &session, hands).await?;
         // What it could not remove the next one tries again.
         if let Err(error) = reaper.finish().await {

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use hermes_exec::{
-    AtDeadline, AtEnd, Attention, Directory, Ending, Handle, Happening, Input, Outcome, Plan, Reset, Sandbox,
-    Wish,
+    AtDeadline, AtEnd, CommandEvent, CommandInput, EndReason, OpenPlace, Outcome, OutputMode, ProcessHandle,
+    ResolvedPlace, RunOptions, StateLoss, WorkingDirectory,
 };
 use hermes_policy::visible::visible;
 use hermes_types::{EnvName, Job, SessionKey};
@@ -39,20 +39,20 @@ async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<Exit
         return dry_run(&args, context, config, &session).await;
     }
     let plan = wire::plan(context, config, &args.place, &session, Making::Later)?;
-    let reaper = wire::places(context, config).reap(plan.engines());
+    let reaper = wire::places(context, config).start_reaper(plan.engine_access());
     let sandbox = wire::open(context, config, &plan).await?;
     wire::warn_of_limits(context, &sandbox).await;
     fill_pool::start(context, &args.place, &plan)?;
     tracing::info!(place = plan.name(), %backend, "place open");
     let done = run_in(&sandbox, &plan, &args, context, config).await;
     let goes_on =
-        matches!(&done, Ok(Done::Ended(outcome)) if matches!(outcome.ending, Ending::Background(_)));
+        matches!(&done, Ok(Done::Ended(outcome)) if matches!(outcome.end_reason, EndReason::Background(_)));
     if session.keep == Keep::Nothing && !goes_on {
         sandbox.remove().await.map_err(wire::fault)?;
-    } else if goes_on || matches!(&done, Ok(Done::Ended(outcome)) if outcome.left.is_some()) {
+    } else if goes_on || matches!(&done, Ok(Done::Ended(outcome)) if outcome.leftover.is_some()) {
         keep_proxy::start(context, &plan)?;
     } else if session.keep == Keep::Files {
-        sandbox.leave().await.map_err(wire::fault)?;
+        sandbox.end_if_unused().await.map_err(wire::fault)?;
     }
     // What it could not remove the next one tries again; the command has its own outcome.
     if let Err(error) = reaper.finish().await {
@@ -73,14 +73,14 @@ async fn dry_run(
     session: &Session,
 ) -> Result<ExitCode, Failure> {
     let plan = wire::plan(context, config, &args.place, session, Making::Never)?;
-    let request = plan.request().await.map_err(wire::fault)?;
+    let request = plan.create_request().await.map_err(wire::fault)?;
     let screen = context.screen;
     if !wire::has_identity(context) {
         screen.warn("this home is new: what is named after it will have other names");
     }
     if screen.format == Format::Json {
         screen.json(&json!({
-            "backend": plan.backend().as_str(),
+            "backend": plan.backend_name().as_str(),
             "place": plan.name(),
             "session": session.key.as_str(),
             "reach": plan.place().reach,
@@ -91,7 +91,7 @@ async fn dry_run(
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let backend = plan.backend();
+    let backend = plan.backend_name();
     let rows = [
         ("backend", Some(backend.as_str().to_owned())),
         ("place", Some(plan.name())),
@@ -119,8 +119,8 @@ enum Done {
 }
 
 async fn run_in(
-    sandbox: &Sandbox,
-    plan: &Plan,
+    sandbox: &OpenPlace,
+    plan: &ResolvedPlace,
     args: &ExecArgs,
     context: &Context,
     config: &Config,
@@ -144,18 +144,18 @@ async fn run_in(
             Answered::Left => return Ok(Done::Left),
         };
         attempts += 1;
-        match sandbox.start(permit, wish.clone()).await {
+        match sandbox.start_command(permit, wish.clone()).await {
             // Another command of the session was faster; the gate must hear of the new directory.
-            Err(hermes_exec::Error::Moved) if attempts < ATTEMPTS => {}
+            Err(hermes_exec::Error::SessionMoved) if attempts < ATTEMPTS => {}
             started => break started.map_err(wire::fault)?,
         }
     };
     let mut interrupts = signal(SignalKind::interrupt())?;
     loop {
         tokio::select! {
-            happening = command.next() => match happening.map_err(wire::fault)? {
-                Happening::Output(bytes) => context.screen.bytes(&bytes)?,
-                Happening::End(outcome) => {
+            happening = command.next_event() => match happening.map_err(wire::fault)? {
+                CommandEvent::Output(bytes) => context.screen.bytes(&bytes)?,
+                CommandEvent::End(outcome) => {
                     tracing::info!(place = plan.name(), code = outcome.code, "command ended");
                     return Ok(Done::Ended(outcome));
                 }
@@ -165,16 +165,16 @@ async fn run_in(
     }
 }
 
-fn wish(args: &ExecArgs, context: &Context, config: &Config) -> Result<Wish, Failure> {
+fn wish(args: &ExecArgs, context: &Context, config: &Config) -> Result<RunOptions, Failure> {
     let input = if args.stdin {
         let mut input = Vec::new();
         io::stdin().lock().read_to_end(&mut input)?;
-        Input::Data(input)
+        CommandInput::Data(input)
     } else if args.background {
         // What `hermes process write` types.
-        Input::Later
+        CommandInput::Stream
     } else {
-        Input::Nothing
+        CommandInput::None
     };
     let mut env = Vec::new();
     for name in args.env.iter().map(EnvName::as_str) {
@@ -184,20 +184,22 @@ fn wish(args: &ExecArgs, context: &Context, config: &Config) -> Result<Wish, Fai
         }
     }
     let attention = match (args.background, context.screen.format) {
-        (true, _) => Attention::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Notify },
-        (false, Format::Text) => Attention::Live,
-        (false, Format::Json) => Attention::AtEnd,
+        (true, _) => {
+            OutputMode::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Notify }
+        }
+        (false, Format::Text) => OutputMode::Live,
+        (false, Format::Json) => OutputMode::AtEnd,
     };
     let timeout = Duration::from_secs(args.timeout.unwrap_or(config.terminal.timeout));
-    Ok(Wish {
+    Ok(RunOptions {
         timeout: (!args.background).then_some(timeout),
         at_deadline: AtDeadline::Kill,
-        keep: u32::try_from(config.tool_output.max_bytes).unwrap_or(u32::MAX),
+        keep_bytes: u32::try_from(config.tool_output.max_bytes).unwrap_or(u32::MAX),
         input,
         env,
-        attention,
-        directory: if args.cwd.is_some() { Directory::Other } else { Directory::Session },
-        terminal: None,
+        output: attention,
+        directory: if args.cwd.is_some() { WorkingDirectory::Override } else { WorkingDirectory::Session },
+        terminal_size: None,
     })
 }
 
@@ -221,44 +223,44 @@ fn text(words: &[String]) -> String {
 
 fn report(
     context: &Context,
-    plan: &Plan,
+    plan: &ResolvedPlace,
     session: &SessionKey,
     cwd: Option<&str>,
     outcome: &Outcome,
 ) -> Result<ExitCode, Failure> {
-    if outcome.reset == Reset::Yes && context.screen.format == Format::Text {
+    if outcome.state_loss == StateLoss::Yes && context.screen.format == Format::Text {
         // Whoever set a variable a while ago must not wonder where it is.
         let note = context.screen.paint(Tone::Quiet, "note");
         let told = "the session's place had ended; its directory, variables and functions begin anew";
         context.screen.aside(&format!("{note}: {told}"));
     }
-    let process = match outcome.ending {
-        Ending::Background(id) => Some(Handle::new(plan.id(), id).to_string()),
+    let process = match outcome.end_reason {
+        EndReason::Background(id) => Some(ProcessHandle::new(plan.id(), id).to_string()),
         _ => None,
     };
     if context.screen.format == Format::Json {
         context.screen.json(&json!({
             "exit_code": outcome.code,
             "output": String::from_utf8_lossy(&outcome.output),
-            "timed_out": outcome.ending == Ending::TimedOut,
-            "interrupted": outcome.ending == Ending::Interrupted,
-            "truncated": outcome.omitted > 0,
-            "total_bytes": outcome.total,
-            "spool": outcome.spool,
+            "timed_out": outcome.end_reason == EndReason::TimedOut,
+            "interrupted": outcome.end_reason == EndReason::Interrupted,
+            "truncated": outcome.omitted_bytes > 0,
+            "total_bytes": outcome.total_bytes,
+            "spool": outcome.spool_path,
             "duration_ms": outcome.duration.as_secs_f64() * 1000.0,
             "cwd": outcome.cwd,
             "session": session.as_str(),
-            "backend": plan.backend().as_str(),
+            "backend": plan.backend_name().as_str(),
             "place": plan.name(),
-            "place_reset": outcome.reset == Reset::Yes,
+            "place_reset": outcome.state_loss == StateLoss::Yes,
             "process": process,
         }))?;
     } else if let Some(process) = process {
         context.screen.line(&process)?;
     } else {
-        match outcome.ending {
-            Ending::TimedOut => context.screen.aside("stopped at its time limit"),
-            Ending::BadDirectory => context.screen.aside(&match cwd {
+        match outcome.end_reason {
+            EndReason::TimedOut => context.screen.aside("stopped at its time limit"),
+            EndReason::BadDirectory => context.screen.aside(&match cwd {
                 Some(cwd) => format!("nothing was run: {} is not a directory there", visible(cwd)),
                 None => {
                     let next = visible(&outcome.cwd);
@@ -267,7 +269,7 @@ fn report(
                     )
                 }
             }),
-            Ending::Exited | Ending::Interrupted | Ending::Background(_) => {}
+            EndReason::Exited | EndReason::Interrupted | EndReason::Background(_) => {}
         }
     }
     Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)))

@@ -2,7 +2,7 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
-use hermes_exec::Plan;
+use hermes_exec::ResolvedPlace;
 
 use crate::Context;
 use crate::args::PlaceArgs;
@@ -11,13 +11,17 @@ use crate::failure::Failure;
 use crate::wire::{self, Making, Session};
 
 /// Lets another process make places ready, if any are wanted.
-pub(crate) fn start(context: &Context, args: &PlaceArgs, plan: &Plan) -> Result<(), Failure> {
-    if !plan.wants_pool() {
+pub(crate) fn start(context: &Context, args: &PlaceArgs, plan: &ResolvedPlace) -> Result<(), Failure> {
+    if !plan.has_warm_pool() {
         return Ok(());
     }
     #[expect(clippy::disallowed_methods, reason = "this program in another role")]
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("--home").arg(context.home.path()).args(["fill-pool", "--backend", plan.backend().as_str()]);
+    command.arg("--home").arg(context.home.path()).args([
+        "fill-pool",
+        "--backend",
+        plan.backend_name().as_str(),
+    ]);
     if let Some(image) = &args.image {
         command.args(["--image", image]);
     }
@@ -31,6 +35,6 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failu
     let config = settings(context)?;
     let plan = wire::plan(context, config, args, &Session::new(args, config)?, Making::Later)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(plan.fill_pool()).map_err(wire::fault)?;
+    runtime.block_on(plan.fill_warm_pool()).map_err(wire::fault)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
-use hermes_exec::{Plan, proxy};
+use hermes_exec::{ResolvedPlace, proxy};
 use hermes_types::Network;
 
 use crate::Context;
@@ -10,7 +10,7 @@ use crate::args::KeepProxyArgs;
 use crate::failure::{Failure, Kind};
 
 /// Lets another process serve the proxy of a place, if it has one. That process ends when nothing runs there any more.
-pub(crate) fn start(context: &Context, plan: &Plan) -> Result<(), Failure> {
+pub(crate) fn start(context: &Context, plan: &ResolvedPlace) -> Result<(), Failure> {
     if plan.network() != Network::Proxy {
         return Ok(());
     }
@@ -20,7 +20,7 @@ pub(crate) fn start(context: &Context, plan: &Plan) -> Result<(), Failure> {
         .arg("--home")
         .arg(context.home.path())
         .arg("keep-proxy")
-        .arg(plan.run())
+        .arg(plan.run_dir())
         .arg(plan.name())
         .env_clear()
         .current_dir("/")
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &KeepProxyArgs) -> Result<ExitCode, Failure> {
     // Whatever ends the terminal that this was started from does not end this.
     rustix::process::setsid().map_err(std::io::Error::from)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let kept = runtime.block_on(proxy::keep(&args.run, &args.place));
+    let kept = runtime.block_on(proxy::serve_while_running(&args.run, &args.place));
     kept.map_err(|error| Failure::new(Kind::Unavailable, error.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,7 +4,9 @@ use std::io::{self, Read};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use hermes_exec::{Found, Handle, Places, ProcessView, Processes, Record, State, Tree};
+use hermes_exec::{
+    ListedPlace, PlaceRecord, PlaceState, Places, ProcessHandle, ProcessView, Processes, Tree,
+};
 use hermes_types::{Job, SessionKey, Work};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -61,9 +63,9 @@ enum End {
 }
 
 async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
-    let mut all: Vec<(Record, ProcessView)> = Vec::new();
+    let mut all: Vec<(PlaceRecord, ProcessView)> = Vec::new();
     for found in places.list().await.map_err(wire::fault)? {
-        if matches!(found.state, State::Live(_)) {
+        if matches!(found.state, PlaceState::Running(_)) {
             // A place that ended just now has nothing that runs.
             let Ok(processes) = found.processes().await else { continue };
             let Ok(views) = processes.list().await else { continue };
@@ -79,7 +81,7 @@ async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
         context.screen.aside("nothing runs in the background; `hermes exec --background` starts something");
         return Ok(ExitCode::SUCCESS);
     }
-    let row = |(record, view): &(Record, ProcessView)| {
+    let row = |(record, view): &(PlaceRecord, ProcessView)| {
         let state = match (&view.ended, view.tree) {
             (_, Tree::Alive) => "running".to_owned(),
             (Some(ended), Tree::Gone) => format!("exit {}", ended.code),
@@ -100,14 +102,14 @@ async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
 
 /// One process that was asked for.
 struct One {
-    handle: Handle,
-    found: Found,
+    handle: ProcessHandle,
+    found: ListedPlace,
     processes: Processes,
 }
 
 impl One {
     async fn find(places: &Places, id: &str) -> Result<Self, Failure> {
-        let handle: Handle = id.parse().map_err(|error: hermes_exec::process::NotAHandle| {
+        let handle: ProcessHandle = id.parse().map_err(|error: hermes_exec::process::InvalidHandle| {
             Failure::new(Kind::Usage, format!("`{id}` is {error}"))
         })?;
         let gone = || {
@@ -116,8 +118,8 @@ impl One {
         };
         // By its identity alone: a session may be called like the place of another.
         let mut listed = places.list().await.map_err(wire::fault)?.into_iter();
-        let is_meant = |found: &Found| found.record.place.as_str().starts_with(&handle.place);
-        let found = listed.find(is_meant).filter(|found| matches!(found.state, State::Live(_)));
+        let is_meant = |found: &ListedPlace| found.record.place.as_str().starts_with(&handle.place);
+        let found = listed.find(is_meant).filter(|found| matches!(found.state, PlaceState::Running(_)));
         let found = found.ok_or_else(gone)?;
         let processes = found.processes().await.map_err(wire::fault)?;
         processes.show(handle.process).await.map_err(|_missing| gone())?;
@@ -260,12 +262,12 @@ impl One {
 const MOST_JSON: usize = 16 << 20;
 
 /// The id of a process, as people write it.
-pub(crate) fn handle(record: &Record, view: &ProcessView) -> String {
-    Handle::new(&record.place, view.process).to_string()
+pub(crate) fn handle(record: &PlaceRecord, view: &ProcessView) -> String {
+    ProcessHandle::new(&record.place, view.process).to_string()
 }
 
 /// What `--json` says about a process.
-pub(crate) fn facts(record: &Record, view: &ProcessView) -> Value {
+pub(crate) fn facts(record: &PlaceRecord, view: &ProcessView) -> Value {
     json!({
         "id": handle(record, view),
         "place": record.name,

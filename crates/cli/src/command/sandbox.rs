@@ -5,7 +5,7 @@ mod pull;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hermes_exec::{Found, Places, Record, State};
+use hermes_exec::{ListedPlace, PlaceRecord, PlaceState, Places};
 use hermes_types::Timestamp;
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
         context.screen.aside("there are no places; `hermes exec` and `hermes shell` make them");
         return Ok(ExitCode::SUCCESS);
     }
-    let row = |found: &Found| {
+    let row = |found: &ListedPlace| {
         vec![
             found.record.name.clone(),
             found.record.backend.clone(),
@@ -79,15 +79,17 @@ async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
 }
 
 /// Whose it is.
-fn session(record: &Record, most: usize) -> String {
-    if record.is_ready() { "(ready for the next)".to_owned() } else { one_line(&record.session, most) }
+fn session(record: &PlaceRecord, most: usize) -> String {
+    if record.is_warm() { "(ready for the next)".to_owned() } else { one_line(&record.session, most) }
 }
 
 async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, Failure> {
     let found = one(places, id).await?;
     let processes = match found.state {
-        State::Live(_) => found.processes().await.map_err(wire::fault)?.list().await.map_err(wire::fault)?,
-        State::Silent | State::Elsewhere | State::Asleep => Vec::new(),
+        PlaceState::Running(_) => {
+            found.processes().await.map_err(wire::fault)?.list().await.map_err(wire::fault)?
+        }
+        PlaceState::Unresponsive | PlaceState::OtherRunDir | PlaceState::Stopped => Vec::new(),
     };
     let views: Vec<Value> = processes.iter().map(|view| super::process::facts(&found.record, view)).collect();
     let mut facts = facts(&found);
@@ -143,7 +145,7 @@ async fn remove(
     use_of: InUse,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
-    let mut chosen: Vec<Found> = Vec::new();
+    let mut chosen: Vec<ListedPlace> = Vec::new();
     for id in ids {
         let mut found = one(places, id).await?;
         if is_watched(&found) {
@@ -178,12 +180,12 @@ async fn prune(places: &Places, files: Files, context: &Context) -> Result<ExitC
         tokio::time::sleep(MOMENT).await;
         all = places.list().await.map_err(wire::fault)?;
     }
-    let unused: Vec<Found> = all.into_iter().filter(|found| !is_used(found)).collect();
+    let unused: Vec<ListedPlace> = all.into_iter().filter(|found| !is_used(found)).collect();
     let (asleep, awake): (Vec<_>, Vec<_>) =
-        unused.into_iter().partition(|found| found.state == State::Asleep);
+        unused.into_iter().partition(|found| found.state == PlaceState::Stopped);
     let names: Vec<String> = awake.iter().map(|found| found.record.name.clone()).collect();
-    let failed = places.end(awake.clone()).await;
-    places.sweep().await.map_err(wire::fault)?;
+    let failed = places.end_all(awake.clone()).await;
+    places.remove_stale().await.map_err(wire::fault)?;
     let mut removed = Vec::new();
     if files == Files::Remove {
         for found in asleep.iter().chain(&awake).filter(|found| found.record.files.is_some()) {
@@ -212,7 +214,7 @@ async fn prune(places: &Places, files: Files, context: &Context) -> Result<ExitC
 }
 
 /// The one place that is meant.
-async fn one(places: &Places, id: &str) -> Result<Found, Failure> {
+async fn one(places: &Places, id: &str) -> Result<ListedPlace, Failure> {
     let mut found = places.find(id).await.map_err(wire::fault)?;
     match (found.pop(), found.len()) {
         (Some(found), 0) => Ok(found),
@@ -226,34 +228,34 @@ async fn one(places: &Places, id: &str) -> Result<Found, Failure> {
 }
 
 /// Whether something runs there or somebody besides us is connected.
-fn is_used(found: &Found) -> bool {
+fn is_used(found: &ListedPlace) -> bool {
     match found.state {
-        State::Live(stats) => stats.running > 0 || stats.clients > 1,
-        State::Elsewhere => true,
-        State::Silent | State::Asleep => false,
+        PlaceState::Running(stats) => stats.running > 0 || stats.clients > 1,
+        PlaceState::OtherRunDir => true,
+        PlaceState::Unresponsive | PlaceState::Stopped => false,
     }
 }
 
 /// Whether somebody is connected, though nothing runs.
-fn is_watched(found: &Found) -> bool {
-    matches!(found.state, State::Live(stats) if stats.running == 0 && stats.clients > 1)
+fn is_watched(found: &ListedPlace) -> bool {
+    matches!(found.state, PlaceState::Running(stats) if stats.running == 0 && stats.clients > 1)
 }
 
-fn since(found: &Found) -> Duration {
+fn since(found: &ListedPlace) -> Duration {
     Duration::from_secs(Timestamp::now().seconds().saturating_sub(found.record.created))
 }
 
-fn state(found: &Found) -> String {
+fn state(found: &ListedPlace) -> String {
     match found.state {
-        State::Live(stats) if stats.running > 0 => format!("{} running", stats.running),
-        State::Live(stats) => format!("idle {}", age(stats.idle)),
-        State::Silent => "silent".to_owned(),
-        State::Elsewhere => "elsewhere".to_owned(),
-        State::Asleep => "asleep".to_owned(),
+        PlaceState::Running(stats) if stats.running > 0 => format!("{} running", stats.running),
+        PlaceState::Running(stats) => format!("idle {}", age(stats.idle)),
+        PlaceState::Unresponsive => "silent".to_owned(),
+        PlaceState::OtherRunDir => "elsewhere".to_owned(),
+        PlaceState::Stopped => "asleep".to_owned(),
     }
 }
 
-fn reach(found: &Found) -> String {
+fn reach(found: &ListedPlace) -> String {
     use hermes_types::Reach;
     match &found.record.reach {
         Reach::Nothing => "nothing of yours".to_owned(),
@@ -263,14 +265,14 @@ fn reach(found: &Found) -> String {
 }
 
 /// What `--json` says about a place.
-fn facts(found: &Found) -> Value {
+fn facts(found: &ListedPlace) -> Value {
     let record = &found.record;
     let (word, stats) = match found.state {
-        State::Live(stats) if stats.running > 0 => ("running", Some(stats)),
-        State::Live(stats) => ("idle", Some(stats)),
-        State::Silent => ("silent", None),
-        State::Elsewhere => ("elsewhere", None),
-        State::Asleep => ("asleep", None),
+        PlaceState::Running(stats) if stats.running > 0 => ("running", Some(stats)),
+        PlaceState::Running(stats) => ("idle", Some(stats)),
+        PlaceState::Unresponsive => ("silent", None),
+        PlaceState::OtherRunDir => ("elsewhere", None),
+        PlaceState::Stopped => ("asleep", None),
     };
     json!({
         "name": record.name,

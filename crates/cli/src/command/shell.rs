@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 
-use hermes_exec::{Shown, Terminal};
+use hermes_exec::{Terminal, TerminalEvent};
 use hermes_types::Job;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failu
 async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
     let session = Session::new(args, config)?;
     let plan = wire::plan(context, config, args, &session, Making::Later)?;
-    let reaper = wire::places(context, config).reap(plan.engines());
+    let reaper = wire::places(context, config).start_reaper(plan.engine_access());
     let sandbox = wire::open(context, config, &plan).await?;
     wire::warn_of_limits(context, &sandbox).await;
     fill_pool::start(context, args, &plan)?;
@@ -51,20 +51,20 @@ async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<E
         Err(refused) => return ask::refuse(context, &refused),
     };
     let screen = context.screen;
-    let backend = plan.backend();
+    let backend = plan.backend_name();
     screen.aside(&screen.paint(Tone::Quiet, &format!("{} on {backend}; exit leaves it", plan.name())));
     let env: Vec<_> = ["TERM", "COLORTERM"]
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), context.variable(name)?.to_owned())))
         .collect();
-    let terminal = sandbox.terminal(permit, size()?, &env).await.map_err(wire::fault)?;
+    let terminal = sandbox.open_terminal(permit, size()?, &env).await.map_err(wire::fault)?;
     let code = {
         let _raw = Raw::new()?;
         attend(terminal, context).await
     };
     match session.keep {
         Keep::Nothing => sandbox.remove().await.map_err(wire::fault)?,
-        Keep::Files => sandbox.leave().await.map_err(wire::fault)?,
+        Keep::Files => sandbox.end_if_unused().await.map_err(wire::fault)?,
         // It ends at once if nothing was left running.
         Keep::Everything => keep_proxy::start(context, &plan)?,
     }
@@ -90,9 +90,9 @@ async fn attend(mut terminal: Terminal, context: &Context) -> Result<ExitCode, F
     let mut keyboard = true;
     loop {
         tokio::select! {
-            shown = terminal.next() => match shown.map_err(wire::fault)? {
-                Shown::Bytes(bytes) => context.screen.bytes(&bytes)?,
-                Shown::End(code) => return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
+            shown = terminal.next_event() => match shown.map_err(wire::fault)? {
+                TerminalEvent::Output(bytes) => context.screen.bytes(&bytes)?,
+                TerminalEvent::Exit(code) => return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
             },
             bytes = keys.recv(), if keyboard => match bytes {
                 Some(bytes) => terminal.write(&bytes).await.map_err(wire::fault)?,

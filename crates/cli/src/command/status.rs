@@ -5,7 +5,7 @@ mod text;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hermes_exec::{Found, Handle, ProcessView, State, Tree};
+use hermes_exec::{ListedPlace, PlaceState, ProcessHandle, ProcessView, Tree};
 use hermes_types::{BackendName, EnvName, Timestamp};
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
@@ -71,7 +71,7 @@ async fn questions(context: &Context) -> Result<Value, Failure> {
 }
 
 /// Every place there is, with what runs in it.
-async fn world(context: &Context, config: &Config) -> Result<Vec<(Found, Vec<ProcessView>)>, Failure> {
+async fn world(context: &Context, config: &Config) -> Result<Vec<(ListedPlace, Vec<ProcessView>)>, Failure> {
     let places = wire::places(context, config);
     let listed = places.list().await;
     let mut asked = JoinSet::new();
@@ -86,14 +86,14 @@ async fn world(context: &Context, config: &Config) -> Result<Vec<(Found, Vec<Pro
     Ok(world)
 }
 
-async fn with_processes(mut found: Found) -> (Found, Vec<ProcessView>) {
-    if !matches!(found.state, State::Live(_)) {
+async fn with_processes(mut found: ListedPlace) -> (ListedPlace, Vec<ProcessView>) {
+    if !matches!(found.state, PlaceState::Running(_)) {
         return (found, Vec::new());
     }
     let list = timeout(PATIENCE, async { found.processes().await?.list().await }).await;
     let Ok(Ok(views)) = list else {
         // It answered before and does not any more.
-        found.state = State::Silent;
+        found.state = PlaceState::Unresponsive;
         return (found, Vec::new());
     };
     (found, views)
@@ -225,13 +225,13 @@ fn standing(standing: &Standing) -> (String, Value) {
     (standing.backend.as_str().to_owned(), facts)
 }
 
-fn place(found: &Found) -> Value {
+fn place(found: &ListedPlace) -> Value {
     let record = &found.record;
     let (state, stats) = match found.state {
-        State::Live(stats) => ("live", Some(stats)),
-        State::Silent => ("silent", None),
-        State::Elsewhere => ("elsewhere", None),
-        State::Asleep => ("asleep", None),
+        PlaceState::Running(stats) => ("live", Some(stats)),
+        PlaceState::Unresponsive => ("silent", None),
+        PlaceState::OtherRunDir => ("elsewhere", None),
+        PlaceState::Stopped => ("asleep", None),
     };
     json!({
         "name": record.name,
@@ -250,10 +250,10 @@ fn place(found: &Found) -> Value {
     })
 }
 
-fn processes(found: &Found, views: &[ProcessView]) -> Vec<Value> {
+fn processes(found: &ListedPlace, views: &[ProcessView]) -> Vec<Value> {
     let row = |view: &ProcessView| {
         json!({
-            "id": Handle::new(&found.record.place, view.process).to_string(),
+            "id": ProcessHandle::new(&found.record.place, view.process).to_string(),
             "place": found.record.name,
             "command": String::from_utf8_lossy(&view.command),
             "age_seconds": view.age.as_secs(),

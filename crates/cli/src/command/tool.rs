@@ -92,7 +92,7 @@ async fn call(
 ) -> Result<ExitCode, Failure> {
     let session = Session::new(&args.place, config)?;
     let plan = wire::plan(context, config, &args.place, &session, Making::Later)?;
-    let reaper = wire::places(context, config).reap(plan.engines());
+    let reaper = wire::places(context, config).start_reaper(plan.engine_access());
     let consent = match (args.yes, args.arguments.as_str()) {
         (true, _) => Consent::Given,
         (false, "-") => Consent::Nobody,

@@ -3,7 +3,7 @@
 //! A default here is the one of the Python program, so that a file written for it means the same. The text
 //! above a key is what `config explain` and the reference page print.
 
-use hermes_exec::backend::docker::extra::value::Gpus;
+use hermes_exec::backend::docker::run_args::value::Gpus;
 use hermes_policy::user_rule::CommandPattern;
 use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 

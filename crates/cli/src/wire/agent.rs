@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_agent::{Ask, CodeExecution, CodeMode, Hands, Limits, Opening, Setup, Told, Tool, Web};
-use hermes_exec::{Plan, Tree};
+use hermes_exec::{ResolvedPlace, Tree};
 use hermes_policy::Gate;
 use hermes_policy::redact::Redactor;
 use hermes_store::Store;
@@ -56,7 +56,13 @@ impl Stock {
 }
 
 /// What the hands of a session are made of.
-pub(crate) fn setup(stock: &Stock, config: &Config, plan: Plan, visitor: Visitor, store: Store) -> Setup {
+pub(crate) fn setup(
+    stock: &Stock,
+    config: &Config,
+    plan: ResolvedPlace,
+    visitor: Visitor,
+    store: Store,
+) -> Setup {
     let Visitor { person, door, attendance, ask } = visitor;
     let pulls = stock.pulls.clone();
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -108,7 +114,7 @@ fn redactor(context: &Context, config: &Config) -> Redactor {
 pub(crate) async fn leave(
     context: &Context,
     args: &PlaceArgs,
-    plan: &Plan,
+    plan: &ResolvedPlace,
     session: &Session,
     hands: Option<Hands>,
 ) -> Result<(), Failure> {
@@ -124,7 +130,7 @@ pub(crate) async fn leave(
     } else if session.keep == Keep::Nothing {
         sandbox.remove().await.map_err(super::fault)
     } else if session.keep == Keep::Files {
-        sandbox.leave().await.map_err(super::fault)
+        sandbox.end_if_unused().await.map_err(super::fault)
     } else {
         Ok(())
     }
@@ -143,8 +149,8 @@ pub(crate) fn opening_of(context: &Context, setup: &Setup, model: &str) -> Told 
     Opening {
         soul: Some(&soul),
         tools: &setup.tools,
-        backend: setup.plan.backend(),
-        cwd: setup.plan.directory(),
+        backend: setup.plan.backend_name(),
+        cwd: setup.plan.initial_cwd(),
         today: &format!("{year:04}-{month:02}-{day:02}"),
         model,
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hermes_exec::backend::docker::pull::Credentials;
+use hermes_exec::backend::docker::pull::RegistryCredentials;
 use hermes_types::Secret;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TOKEN: &str = "<token>";
 
 /// The credentials for a registry, if there are any. What is wrong with them is said in words.
-pub(super) async fn credentials(directory: &Path, host: &str) -> Result<Option<Credentials>, String> {
+pub(super) async fn credentials(directory: &Path, host: &str) -> Result<Option<RegistryCredentials>, String> {
     let path = directory.join("config.json");
     let wrong = |what: &str| format!("{}: {what}", path.display());
     let text = match std::fs::read(&path) {
@@ -54,20 +54,20 @@ fn bare(name: &str) -> &str {
     rest.split('/').next().unwrap_or(rest)
 }
 
-fn read(entry: &Value) -> Result<Option<Credentials>, &'static str> {
+fn read(entry: &Value) -> Result<Option<RegistryCredentials>, &'static str> {
     let text = |name: &str| entry.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     if let Some(token) = text("identitytoken") {
-        return Ok(Some(Credentials::Token(Secret::new(token))));
+        return Ok(Some(RegistryCredentials::Token(Secret::new(token))));
     }
     let Some(auth) = text("auth") else { return Ok(None) };
     let bytes = STANDARD.decode(auth).map_err(|_error| "auth is no Base64")?;
     let pair = String::from_utf8(bytes).map_err(|_error| "auth is no text")?;
     let (user, password) = pair.split_once(':').ok_or("auth has no colon")?;
-    Ok(Some(Credentials::Password { user: user.to_owned(), password: Secret::new(password) }))
+    Ok(Some(RegistryCredentials::Password { user: user.to_owned(), password: Secret::new(password) }))
 }
 
 /// Asks the program that keeps the secrets.
-async fn ask(helper: &str, server: &str) -> Result<Option<Credentials>, String> {
+async fn ask(helper: &str, server: &str) -> Result<Option<RegistryCredentials>, String> {
     let program = format!("docker-credential-{helper}");
     let wrong = |what: &str| format!("{program}: {what}");
     let talk = async {
@@ -97,8 +97,8 @@ async fn ask(helper: &str, server: &str) -> Result<Option<Credentials>, String> 
     let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
     let secret = Secret::new(text("Secret"));
     Ok(Some(match text("Username") {
-        TOKEN => Credentials::Token(secret),
-        user => Credentials::Password { user: user.to_owned(), password: secret },
+        TOKEN => RegistryCredentials::Token(secret),
+        user => RegistryCredentials::Password { user: user.to_owned(), password: secret },
     }))
 }
 
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    fn found(file: &str, host: &str) -> Result<Option<Credentials>, String> {
+    fn found(file: &str, host: &str) -> Result<Option<RegistryCredentials>, String> {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("config.json"), file).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -132,7 +132,7 @@ mod tests {
         }})
         .to_string();
         let password = |user: &str, password: &str| {
-            Some(Credentials::Password { user: user.to_owned(), password: Secret::new(password) })
+            Some(RegistryCredentials::Password { user: user.to_owned(), password: Secret::new(password) })
         };
         let cases = [
             ("docker.io", password("hub", "1")),
@@ -140,7 +140,7 @@ mod tests {
             ("r.example", None),
             ("old.example", password("old", "2")),
             ("index.docker.io", password("hub", "1")),
-            ("t.example", Some(Credentials::Token(Secret::new("tok")))),
+            ("t.example", Some(RegistryCredentials::Token(Secret::new("tok")))),
             ("empty.example", None),
         ];
         for (host, wanted) in cases {

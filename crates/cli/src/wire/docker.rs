@@ -2,10 +2,10 @@
 
 mod mounts;
 
-use hermes_exec::backend::docker::engine::Address;
-use hermes_exec::backend::docker::extra::Extra;
-use hermes_exec::backend::docker::{Limits, User};
-use hermes_exec::{Bind, Docker};
+use hermes_exec::backend::docker::engine::EngineAddress;
+use hermes_exec::backend::docker::run_args::RunArgs;
+use hermes_exec::backend::docker::{ContainerLimits, RunAs};
+use hermes_exec::{BindMount, DockerBackend};
 use hermes_types::{Network, Volume};
 
 use super::{engine, kept, millicpus, processes};
@@ -21,12 +21,12 @@ pub(crate) fn docker(
     config: &Config,
     image: Option<&str>,
     home: &str,
-) -> Result<Docker, Failure> {
+) -> Result<DockerBackend, Failure> {
     let terminal = &config.terminal;
     let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
     let mut extra = terminal.docker_extra_args.meaning.clone();
     extra.gpus = extra.gpus.or_else(|| terminal.docker_gpus.clone());
-    let mut limits = Limits {
+    let mut limits = ContainerLimits {
         millicpus: millicpus(terminal.container_cpu),
         memory: megabytes(terminal.container_memory),
         disk: megabytes(terminal.container_disk),
@@ -34,15 +34,15 @@ pub(crate) fn docker(
         shm: terminal.docker_shm_size.map(|Bytes(bytes)| bytes),
         scratch: terminal.docker_tmpfs.0.clone(),
     };
-    extra.limit(&mut limits);
+    extra.apply_limits(&mut limits);
     let engine = engine::find(context, config).map_err(|fault| engine::told(&fault))?.address;
     let of_home = match engine {
-        Address::Unix(_) => OfHome::Shown,
-        Address::Tcp(_) => OfHome::OutOfSight,
+        EngineAddress::Unix(_) => OfHome::Shown,
+        EngineAddress::Tcp(_) => OfHome::OutOfSight,
     };
     let (binds, volumes) = mounts::mounts(context, config, home, of_home)?;
     let allowed = if terminal.docker_network { terminal.network } else { Some(Network::None) };
-    Ok(Docker {
+    Ok(DockerBackend {
         engine,
         image: image.unwrap_or(&terminal.docker_image).to_owned(),
         files: terminal.container_persistent.then(|| kept(context, config)),
@@ -50,10 +50,10 @@ pub(crate) fn docker(
         volumes,
         network: network(allowed, &extra)?,
         limits,
-        user: if terminal.docker_run_as_host_user { User::Host } else { User::Image },
-        extra: Box::new(extra),
-        pool: u32::try_from(terminal.docker_pool).unwrap_or(u32::MAX),
-        reaps_orphans: terminal.docker_orphan_reaper,
+        user: if terminal.docker_run_as_host_user { RunAs::Host } else { RunAs::Image },
+        run_args: Box::new(extra),
+        warm_count: u32::try_from(terminal.docker_pool).unwrap_or(u32::MAX),
+        remove_orphans: terminal.docker_orphan_reaper,
     })
 }
 
@@ -72,11 +72,11 @@ pub(crate) fn variables(context: &Context, config: &Config) -> Vec<(String, Stri
 /// The directory that sessions start in, if it is the one that hermes was started in.
 pub(crate) fn mounted_directory(config: &Config) -> Option<String> {
     let is_mounted = config.terminal.docker_mount_cwd_to_workspace;
-    is_mounted.then(|| hermes_exec::backend::docker::WORKSPACE.to_owned())
+    is_mounted.then(|| hermes_exec::backend::docker::WORKSPACE_DIR.to_owned())
 }
 
 /// What of the host such containers see, for the gate to judge by.
-pub(crate) fn binds(context: &Context, config: &Config, home: &str) -> Result<Vec<Bind>, Failure> {
+pub(crate) fn binds(context: &Context, config: &Config, home: &str) -> Result<Vec<BindMount>, Failure> {
     Ok(mounts::mounts(context, config, home, OfHome::Shown)?.0)
 }
 
@@ -95,7 +95,7 @@ fn volumes(config: &Config) -> Result<Vec<Volume>, Failure> {
 }
 
 /// What commands reach over the network. An option that gives more than the key allows is refused.
-fn network(allowed: Option<Network>, extra: &Extra) -> Result<Network, Failure> {
+fn network(allowed: Option<Network>, extra: &RunArgs) -> Result<Network, Failure> {
     let mode = extra.network.as_deref();
     let option = match (mode, extra.ports.first()) {
         (Some(mode), _) if mode != "none" => Some(format!("--network {mode}")),

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hermes_exec::backend::docker::fault::{EngineFault, Unsupported};
-use hermes_exec::backend::docker::find::{Clues, Found};
+use hermes_exec::backend::docker::discover::{DiscoveredEngine, EngineHints};
+use hermes_exec::backend::docker::engine_error::{AddressProblem, EngineError};
 
 use super::local;
 use crate::Context;
@@ -16,27 +16,27 @@ const START: &str = "start it: `sudo systemctl start docker`, or for Podman `sys
 const NAME_IT: &str = "if it listens elsewhere, say where: DOCKER_HOST=unix:///path/of/socket";
 
 /// Where the engine listens, and how that is known.
-pub(crate) fn find(context: &Context, config: &Config) -> Result<Found, EngineFault> {
+pub(crate) fn find(context: &Context, config: &Config) -> Result<DiscoveredEngine, EngineError> {
     let variable = |name: &str| context.variable(name).map(str::to_owned);
     let home = PathBuf::from(local::owner_home(context));
     let own_sockets = || format!("/run/user/{}", rustix::process::getuid().as_raw());
-    let clues = Clues {
+    let clues = EngineHints {
         docker_host: variable("DOCKER_HOST"),
         docker_context: variable("DOCKER_CONTEXT"),
         docker_tls_verify: variable("DOCKER_TLS_VERIFY"),
         container_host: variable("CONTAINER_HOST"),
         binary: config.terminal.docker_binary.clone().filter(|word| !word.trim().is_empty()),
         docker_config: variable("DOCKER_CONFIG").map_or_else(|| home.join(".docker"), PathBuf::from),
-        run: variable("XDG_RUNTIME_DIR").unwrap_or_else(own_sockets).into(),
-        home,
+        runtime_dir: variable("XDG_RUNTIME_DIR").unwrap_or_else(own_sockets).into(),
+        home_dir: home,
     };
-    clues.find()
+    clues.discover()
 }
 
 /// What is wrong with the engine, and what to do about it.
-pub(crate) fn told(fault: &EngineFault) -> Failure {
+pub(crate) fn told(fault: &EngineError) -> Failure {
     let kind = match fault {
-        EngineFault::Address { .. } | EngineFault::Binary { .. } | EngineFault::Context { .. } => {
+        EngineError::Address { .. } | EngineError::Binary { .. } | EngineError::Context { .. } => {
             Kind::Configuration
         }
         _ => Kind::Unavailable,
@@ -46,56 +46,58 @@ pub(crate) fn told(fault: &EngineFault) -> Failure {
 }
 
 /// What to do about it.
-pub(crate) fn hints(fault: &EngineFault) -> Vec<String> {
+pub(crate) fn hints(fault: &EngineError) -> Vec<String> {
     let hints: &[&str] = match fault {
-        EngineFault::NotFound { .. } => {
+        EngineError::NotFound { .. } => {
             &[START, "there is none yet: `sudo apt install podman`, or what your system has instead", NAME_IT]
         }
-        EngineFault::Address { problem, .. } => return vec![other_address(*problem).to_owned()],
-        EngineFault::Binary { .. } => {
+        EngineError::Address { problem, .. } => return vec![other_address(*problem).to_owned()],
+        EngineError::Binary { .. } => {
             &["say `podman` or `docker`, or leave terminal.docker_binary out to use what is there"]
         }
-        EngineFault::Context { .. } => {
+        EngineError::Context { .. } => {
             &["`docker context ls` says which there are, and `docker context use default` chooses none"]
         }
-        EngineFault::Absent { .. } => &[START, NAME_IT],
-        EngineFault::Forbidden { group, .. } => return admission(*group),
-        EngineFault::Refused { .. } => &[START],
-        EngineFault::Silent { .. } => &[
+        EngineError::SocketMissing { .. } => &[START, NAME_IT],
+        EngineError::PermissionDenied { group, .. } => return admission(*group),
+        EngineError::ConnectionRefused { .. } => &[START],
+        EngineError::TimedOut { .. } => &[
             "see what it does: `journalctl -u docker` or `journalctl --user -u podman`; restart it if it hangs",
         ],
-        EngineFault::Strange { .. } => &[NAME_IT],
-        EngineFault::TooOld { .. } => &["update it: Docker 20.10 and Podman 4, or later ones, will do"],
-        EngineFault::Architecture { .. } => {
+        EngineError::NotAnEngine { .. } => &[NAME_IT],
+        EngineError::TooOld { .. } => &["update it: Docker 20.10 and Podman 4, or later ones, will do"],
+        EngineError::WrongArchitecture { .. } => {
             &["use an engine on a machine with the same processor, or a hermes that was built for that one"]
         }
-        EngineFault::Remapped { .. } => &[
+        EngineError::UsersRemapped { .. } => &[
             "leave terminal.docker_run_as_host_user out, or let the container have the users of this machine \
              with `--userns=host` in terminal.docker_extra_args",
         ],
-        EngineFault::Mount { path, .. } if path.exists() => {
+        EngineError::Mount { path, .. } if path.exists() => {
             &["the engine runs as another user, in a file system of its own or on another machine; \
              choose a path that it sees and may enter"]
         }
-        EngineFault::Mount { .. } => &["make it, or take it out of terminal.docker_volumes"],
-        EngineFault::Failed { .. } => &[],
+        EngineError::Mount { .. } => &["make it, or take it out of terminal.docker_volumes"],
+        EngineError::Failed { .. } => &[],
     };
     hints.iter().map(|hint| (*hint).to_owned()).collect()
 }
 
-fn other_address(problem: Unsupported) -> &'static str {
+fn other_address(problem: AddressProblem) -> &'static str {
     match problem {
-        Unsupported::Ssh => {
+        AddressProblem::Ssh => {
             "forward its socket: `ssh -nNT -L /tmp/engine.sock:/var/run/docker.sock HOST`, \
              then DOCKER_HOST=unix:///tmp/engine.sock"
         }
-        Unsupported::Tls => {
+        AddressProblem::Tls => {
             "forward its socket through ssh: `ssh -nNT -L /tmp/engine.sock:/var/run/docker.sock HOST`, \
              then DOCKER_HOST=unix:///tmp/engine.sock and no DOCKER_TLS_VERIFY"
         }
-        Unsupported::Pipe => "in WSL use the socket there: DOCKER_HOST=unix:///var/run/docker.sock",
-        Unsupported::Descriptor => "name the socket it listens on: DOCKER_HOST=unix:///var/run/docker.sock",
-        Unsupported::Unknown => "unix:///path/of/socket and tcp://host:port are known",
+        AddressProblem::Pipe => "in WSL use the socket there: DOCKER_HOST=unix:///var/run/docker.sock",
+        AddressProblem::Descriptor => {
+            "name the socket it listens on: DOCKER_HOST=unix:///var/run/docker.sock"
+        }
+        AddressProblem::Unknown => "unix:///path/of/socket and tcp://host:port are known",
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_agent::{Mind, Setup, Told};
-use hermes_exec::backend::docker::engine::Address;
-use hermes_exec::{Found, Reaper, State, Tree, WorksFor};
+use hermes_exec::backend::docker::engine::EngineAddress;
+use hermes_exec::{Audience, ListedPlace, PlaceState, Reaper, Tree};
 use hermes_gateway::channel::Waiting;
 use hermes_gateway::key::is_shared;
 use hermes_gateway::{House, Platform, Room, RoomKind, Sharing, Visit};
@@ -76,7 +76,7 @@ fn shared(context: &Context, config: &Config) -> Result<Option<Volume>, Failure>
         BackendName::Sandbox => true,
         BackendName::Docker => {
             let engine = engine::find(context, config).map_err(|fault| engine::told(&fault))?;
-            matches!(engine.address, Address::Unix(_))
+            matches!(engine.address, EngineAddress::Unix(_))
         }
         _ => false,
     };
@@ -147,7 +147,7 @@ impl ChatHouse {
         let image = config.gateway.sandbox_image.clone().filter(|_| takes_images);
         config.terminal.lifetime_seconds = config.gateway.sandbox_lifetime;
         config.approvals.timeout = config.approvals.gateway_timeout;
-        let args = PlaceArgs { backend: Some(backend), image, session: None, works_for: WorksFor::Others };
+        let args = PlaceArgs { backend: Some(backend), image, session: None, works_for: Audience::Others };
         let stock = Stock::new(&context, &config);
         let client = model::client(&context);
         Ok(Self {
@@ -184,7 +184,7 @@ impl ChatHouse {
         let place = self.place(&visit.key, &visit.room, Some(&visit.person));
         let session = Session { key: place, keep: Keep::Everything };
         let plan = super::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
-        let plan = plan.shared_by(visit.key);
+        let plan = plan.with_session(visit.key);
         let visitor = Visitor {
             person: visit.person,
             door: EntryPoint::Chat,
@@ -211,7 +211,7 @@ impl ChatHouse {
     pub(crate) fn reap(&self) -> Result<Reaper, Failure> {
         let session = Session { key: SessionKey::new("chats"), keep: Keep::Everything };
         let plan = super::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
-        Ok(super::places(&self.context, &self.config).reap(plan.engines()))
+        Ok(super::places(&self.context, &self.config).start_reaper(plan.engine_access()))
     }
 }
 
@@ -246,7 +246,7 @@ impl House for ChatHouse {
             "\n\nYou talk on {} in {place}. Answers are read in a chat: keep them short. To send a file that is below {}, \
              name it in your answer on a line of its own: MEDIA:<path>",
             room.platform.word(),
-            setup.plan.directory()
+            setup.plan.initial_cwd()
         ));
         if self.config.gateway.shared_home {
             told.system.push_str(&format!(
@@ -292,15 +292,15 @@ impl House for ChatHouse {
 }
 
 /// The places with this key.
-async fn places_of(context: &Context, config: &Config, key: &SessionKey) -> Result<Vec<Found>, String> {
+async fn places_of(context: &Context, config: &Config, key: &SessionKey) -> Result<Vec<ListedPlace>, String> {
     let places = super::places(context, config);
     let found = places.find(key.as_str()).await.map_err(|error| error.to_string())?;
     Ok(found.into_iter().filter(|place| place.record.session == key.as_str()).collect())
 }
 
 /// Whether something runs in places.
-async fn is_busy(places: &[Found]) -> bool {
-    for place in places.iter().filter(|place| matches!(place.state, State::Live(_))) {
+async fn is_busy(places: &[ListedPlace]) -> bool {
+    for place in places.iter().filter(|place| matches!(place.state, PlaceState::Running(_))) {
         // A place that ended just now has nothing that runs.
         let Ok(processes) = place.processes().await else { continue };
         let Ok(views) = processes.list().await else { continue };

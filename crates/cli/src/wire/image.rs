@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hermes_exec::backend::docker::pull::{self, Fault, Means};
-use hermes_exec::{Error, Plan, Sandbox};
+use hermes_exec::backend::docker::pull::{self, PullError, PullOptions};
+use hermes_exec::{Error, OpenPlace, ResolvedPlace};
 
 use super::{credentials, local};
 use crate::Context;
@@ -14,22 +14,26 @@ use crate::progress::{Plain, Watched};
 use crate::screen::Screen;
 
 /// Opens a place. An image that the engine does not have is pulled first, and whoever waits sees it.
-pub(crate) async fn open(context: &Context, config: &Config, plan: &Plan) -> Result<Sandbox, Failure> {
+pub(crate) async fn open(
+    context: &Context,
+    config: &Config,
+    plan: &ResolvedPlace,
+) -> Result<OpenPlace, Failure> {
     let image = match plan.open().await {
-        Err(Error::NoImage { image }) => image,
+        Err(Error::ImageMissing { image }) => image,
         opened => return opened.map_err(super::fault),
     };
     tracing::info!(image, "pulling");
     let means = means(context, config, &image).await;
     let mut watched = Watched::new(&image, Plain::Once);
-    let pulled = plan.pull(&means, |progress| watched.show(progress)).await;
+    let pulled = plan.pull_image(&means, |progress| watched.show(progress)).await;
     watched.finish();
     pulled.map_err(super::fault)?;
     plan.open().await.map_err(super::fault)
 }
 
 /// What a pull of this image is allowed.
-pub(crate) async fn means(context: &Context, config: &Config, image: &str) -> Means {
+pub(crate) async fn means(context: &Context, config: &Config, image: &str) -> PullOptions {
     Pulls::new(context, config).means(image).await
 }
 
@@ -50,39 +54,43 @@ impl Pulls {
         Self { screen: context.screen, directory, timeout }
     }
 
-    pub(super) async fn means(&self, image: &str) -> Means {
-        let found = credentials::credentials(&self.directory, pull::registry(image)).await;
+    pub(super) async fn means(&self, image: &str) -> PullOptions {
+        let found = credentials::credentials(&self.directory, pull::registry_host(image)).await;
         // Most images are for everybody.
         let credentials = found.unwrap_or_else(|what| {
             self.screen.warn(&format!("the registry is asked without your credentials: {what}"));
             None
         });
-        Means { credentials, timeout: self.timeout }
+        PullOptions { credentials, timeout: self.timeout }
     }
 }
 
 /// What to do about an image that could not be had.
-pub(super) fn advise(failure: Failure, image: &str, fault: Option<&Fault>) -> Failure {
+pub(super) fn advise(failure: Failure, image: &str, fault: Option<&PullError>) -> Failure {
     let pull = format!("`hermes sandbox pull {image}` gets it from its registry");
     let load = "`docker load -i FILE` brings in one that was saved to a file";
     let other = "`terminal.docker_image` chooses another one";
     match fault {
         None => failure.hint(pull).hint(load).hint(other),
-        Some(Fault::Name) => {
+        Some(PullError::InvalidName) => {
             failure.hint("a name is like registry.example/owner/image:tag, in small letters").hint(other)
         }
-        Some(Fault::Missing) => failure.hint("see whether name and tag are right").hint(load).hint(other),
-        Some(Fault::Denied) => {
-            let host = pull::registry(image);
+        Some(PullError::NotFound) => {
+            failure.hint("see whether name and tag are right").hint(load).hint(other)
+        }
+        Some(PullError::Denied) => {
+            let host = pull::registry_host(image);
             failure.hint(format!("`docker login {host}` lets you in, if name and tag are right")).hint(other)
         }
-        Some(Fault::Unsendable) => failure.hint(format!("`docker pull {image}` can send it")).hint(other),
-        Some(Fault::Platform) => failure.hint(other),
-        Some(Fault::Full) => failure.hint("`docker image prune` removes images that nothing uses"),
-        Some(Fault::Slow(_) | Fault::Stalled(_)) => failure
+        Some(PullError::UnsendableSecret) => {
+            failure.hint(format!("`docker pull {image}` can send it")).hint(other)
+        }
+        Some(PullError::WrongPlatform) => failure.hint(other),
+        Some(PullError::DiskFull) => failure.hint("`docker image prune` removes images that nothing uses"),
+        Some(PullError::TimedOut(_) | PullError::Stalled(_)) => failure
             .hint(format!("`hermes sandbox pull {image}` tries again; what was fetched may be used again"))
             .hint("`terminal.docker_pull_timeout` says how many seconds it may take"),
-        Some(Fault::Unreachable(_) | Fault::Other(_)) => {
+        Some(PullError::Unreachable(_) | PullError::Other(_)) => {
             failure.hint(format!("`hermes sandbox pull {image}` tries again")).hint(load).hint(other)
         }
     }

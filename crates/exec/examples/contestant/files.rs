@@ -1,6 +1,6 @@
 //! What tools do with files.
 
-use hermes_exec::files::lexical;
+use hermes_exec::files::resolve_lexically;
 use hermes_guest::protocol::file::{Edit, Expect, Occurrences, Parents, Part, Scope, Search, Target, Write};
 use hermes_policy::Permit;
 use hermes_types::{FileAccess, FileUse, Job, Work};
@@ -17,7 +17,7 @@ pub(crate) async fn touch(opened: &Opened, cwd: &str, action: &str, words: (&str
             let part = Part::Lines { first: 1, count: 500 };
             let reader =
                 files.read(permit(opened, cwd, FileAccess::Read, "tree/file7.txt"), part).await.unwrap();
-            assert!(reader.all(1 << 20).await.unwrap().0.starts_with(b"line 0 "));
+            assert!(reader.read_to_end(1 << 20).await.unwrap().0.starts_with(b"line 0 "));
         }
         "write" => {
             let how = Write { expect: Expect::Anything, parents: Parents::Create };
@@ -45,7 +45,7 @@ pub(crate) async fn touch(opened: &Opened, cwd: &str, action: &str, words: (&str
 }
 
 fn permit(opened: &Opened, cwd: &str, access: FileAccess, path: &str) -> Permit {
-    let real = lexical(path, cwd, cwd);
+    let real = resolve_lexically(path, cwd, cwd);
     opened.permit(Job {
         work: Work::File(FileUse { access, path: path.to_owned(), real }),
         cwd: cwd.to_owned(),

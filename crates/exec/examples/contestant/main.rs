@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hermes_exec::backend::{docker, sandbox};
-use hermes_exec::{Attention, Ending, Happening, Places};
+use hermes_exec::{CommandEvent, EndReason, OutputMode, Places};
 use hermes_sandbox::Jail;
 use hermes_types::SessionKey;
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ impl Contestant {
             ["new-place", backend] => self.new_place(&format!("{backend} new {}", self.count)).await,
             ["ready-place", backend] => {
                 let session = format!("{backend} ready {}", self.count);
-                self.layout.plan(&SessionKey::new(&session)).fill_pool().await.unwrap();
+                self.layout.plan(&SessionKey::new(&session)).fill_warm_pool().await.unwrap();
                 self.new_place(&session).await
             }
             ["hold", backend, count] => self.hold(backend, count.parse().unwrap()).await,
@@ -142,7 +142,7 @@ impl Contestant {
     }
 
     async fn flood(&mut self, place: &str, attention: &str, text: &str) -> Value {
-        let attention = if attention == "live" { Attention::Live } else { Attention::AtEnd };
+        let attention = if attention == "live" { OutputMode::Live } else { OutputMode::AtEnd };
         let opened = self.place(place).await;
         let guest = opened.guest();
         let own = std::process::id();
@@ -151,16 +151,16 @@ impl Contestant {
         let mut command = opened.start(text, attention.clone(), None).await;
         let mut seen = 0;
         let outcome = loop {
-            match command.next().await.unwrap() {
-                Happening::Output(bytes) => seen += bytes.len() as u64,
-                Happening::End(outcome) => break outcome,
+            match command.next_event().await.unwrap() {
+                CommandEvent::Output(bytes) => seen += bytes.len() as u64,
+                CommandEvent::End(outcome) => break outcome,
             }
         };
         let taken = began.elapsed();
-        assert_eq!(seen, if attention == Attention::Live { outcome.total } else { 0 });
+        assert_eq!(seen, if attention == OutputMode::Live { outcome.total_bytes } else { 0 });
         json!({
             "seconds": taken.as_secs_f64(),
-            "total": outcome.total,
+            "total": outcome.total_bytes,
             // The highest ever against the present before: what it says is never too little.
             "guest_kib": memory(guest, "VmHWM:").saturating_sub(guest_before),
             "host_kib": memory(own, "VmHWM:").saturating_sub(host_before),
@@ -178,16 +178,16 @@ impl Contestant {
         );
         let opened = self.place(place).await;
         let began = Instant::now();
-        let mut command = opened.start(&text, Attention::Live, Some(DEADLINE)).await;
+        let mut command = opened.start(&text, OutputMode::Live, Some(DEADLINE)).await;
         let mut grown = 0;
         let outcome = loop {
-            match command.next().await.unwrap() {
-                Happening::Output(_) => grown = sleepers(&mark),
-                Happening::End(outcome) => break outcome,
+            match command.next_event().await.unwrap() {
+                CommandEvent::Output(_) => grown = sleepers(&mark),
+                CommandEvent::End(outcome) => break outcome,
             }
         };
         let late = began.elapsed().saturating_sub(DEADLINE);
-        assert_eq!(outcome.ending, Ending::TimedOut);
+        assert_eq!(outcome.end_reason, EndReason::TimedOut);
         json!({ "seconds": late.as_secs_f64(), "grown": grown, "left": sleepers(&mark) })
     }
 
@@ -219,8 +219,8 @@ impl Contestant {
 
     fn places(&self) -> Places {
         Places {
-            run: self.layout.run.clone(),
-            kept: [sandbox::KEPT, docker::KEPT]
+            run_dir: self.layout.run.clone(),
+            kept_dirs: [sandbox::KEPT_SUBDIR, docker::KEPT_SUBDIR]
                 .map(|kept| self.layout.home.join("sandboxes").join(kept))
                 .to_vec(),
         }
@@ -229,7 +229,7 @@ impl Contestant {
     async fn end(self) {
         let places = self.places();
         drop(self.open);
-        assert!(places.end(places.list().await.unwrap()).await.is_empty());
+        assert!(places.end_all(places.list().await.unwrap()).await.is_empty());
     }
 }
 

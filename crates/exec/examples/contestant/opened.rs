@@ -4,11 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hermes_exec::backend::docker::{self, engine::Address};
-use hermes_exec::backend::sandbox::{HOME, WORKSPACE};
+use hermes_exec::backend::docker::{self, engine::EngineAddress};
+use hermes_exec::backend::sandbox::{HOME_DIR, WORKSPACE_DIR};
 use hermes_exec::{
-    AtDeadline, Attention, Backend, Command, Directory, Docker, Host, Input, Local, Outcome, Plan, Sandbox,
-    Sandboxed, Spec, Wish,
+    AtDeadline, Backend, CommandInput, DockerBackend, Installation, LocalBackend, OpenPlace, Outcome,
+    OutputMode, ResolvedPlace, RunOptions, RunningCommand, SandboxBackend, Spec, WorkingDirectory,
 };
 use hermes_policy::{Answer, Choice, Gate, Moment, Permit, Verdict};
 use hermes_sandbox::Limits;
@@ -27,8 +27,8 @@ pub(crate) struct Layout {
 
 /// A place that is open.
 pub(crate) struct Opened {
-    plan: Plan,
-    pub(crate) sandbox: Sandbox,
+    plan: ResolvedPlace,
+    pub(crate) sandbox: OpenPlace,
     /// Its directory on the host.
     room: PathBuf,
     session: SessionKey,
@@ -44,22 +44,27 @@ impl Opened {
 
     /// Runs a command as an agent does that wants to know its output when it has ended.
     pub(crate) async fn run(&self, text: &str) -> Outcome {
-        self.start(text, Attention::AtEnd, None).await.end().await.unwrap()
+        self.start(text, OutputMode::AtEnd, None).await.wait().await.unwrap()
     }
 
-    pub(crate) async fn start(&self, text: &str, attention: Attention, timeout: Option<Duration>) -> Command {
+    pub(crate) async fn start(
+        &self,
+        text: &str,
+        attention: OutputMode,
+        timeout: Option<Duration>,
+    ) -> RunningCommand {
         let cwd = self.sandbox.cwd().await.unwrap();
-        let wish = Wish {
+        let wish = RunOptions {
             timeout: timeout.or(Some(Duration::from_secs(180))),
             at_deadline: AtDeadline::Kill,
-            keep: 50_000,
-            input: Input::Nothing,
+            keep_bytes: 50_000,
+            input: CommandInput::None,
             env: Vec::new(),
-            attention,
-            directory: Directory::Session,
-            terminal: None,
+            output: attention,
+            directory: WorkingDirectory::Session,
+            terminal_size: None,
         };
-        self.sandbox.start(self.permit(Job::shell(text, cwd)), wish).await.unwrap()
+        self.sandbox.start_command(self.permit(Job::shell(text, cwd)), wish).await.unwrap()
     }
 
     pub(crate) fn permit(&self, job: Job) -> Permit {
@@ -92,25 +97,29 @@ impl Opened {
 }
 
 impl Layout {
-    pub(crate) fn plan(&self, session: &SessionKey) -> Plan {
-        let host = Host {
-            install: format!("bench-{}", std::process::id()),
-            run: self.run.clone(),
-            cache: self.home.join("cache"),
+    pub(crate) fn plan(&self, session: &SessionKey) -> ResolvedPlace {
+        let host = Installation {
+            install_id: format!("bench-{}", std::process::id()),
+            run_dir: self.run.clone(),
+            cache_dir: self.home.join("cache"),
             home: self.home.clone(),
-            most_places: 10_000,
+            max_places: 10_000,
         };
         let base_env = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
         let workspace = self.home.join("workspace").display().to_string();
         let (backend, cwd, home) = match session.as_str().split(' ').next() {
-            Some("local") => (Backend::Local(Local { base_env }), workspace.as_str(), workspace.as_str()),
-            Some("docker") => (Backend::Docker(self.docker(session)), docker::WORKSPACE, docker::HOME),
+            Some("local") => {
+                (Backend::Local(LocalBackend { base_env }), workspace.as_str(), workspace.as_str())
+            }
+            Some("docker") => {
+                (Backend::Docker(self.docker(session)), docker::WORKSPACE_DIR, docker::HOME_DIR)
+            }
             _ => (
-                Backend::Sandbox(Sandboxed {
+                Backend::Sandbox(SandboxBackend {
                     helper: std::env::current_exe().unwrap(),
                     files: Some(self.home.join("sandboxes")),
                     owner_home: PathBuf::from(OWNER_HOME),
-                    works_for: hermes_exec::WorksFor::Owner,
+                    audience: hermes_exec::Audience::Owner,
                     binds: Vec::new(),
                     network: hermes_types::Network::Proxy,
                     // Those that hermes asks for when the owner has said nothing.
@@ -124,8 +133,8 @@ impl Layout {
                     },
                     base_env,
                 }),
-                WORKSPACE,
-                HOME,
+                WORKSPACE_DIR,
+                HOME_DIR,
             ),
         };
         let spec = Spec {
@@ -136,31 +145,31 @@ impl Layout {
             init: Vec::new(),
             lifetime: Duration::from_secs(600),
         };
-        Plan::new(host, spec, session.clone())
+        ResolvedPlace::new(host, spec, session.clone())
     }
 
     /// With the limits that hermes asks for when the owner has said nothing.
-    fn docker(&self, session: &SessionKey) -> Docker {
+    fn docker(&self, session: &SessionKey) -> DockerBackend {
         let socket = std::env::var("DOCKER_HOST").unwrap();
-        Docker {
-            engine: Address::Unix(socket.strip_prefix("unix://").unwrap().into()),
+        DockerBackend {
+            engine: EngineAddress::Unix(socket.strip_prefix("unix://").unwrap().into()),
             image: std::env::var("TERMINAL_DOCKER_IMAGE").unwrap(),
             files: Some(self.home.join("sandboxes")),
             volumes: Vec::new(),
             binds: Vec::new(),
             network: hermes_types::Network::Full,
-            limits: docker::Limits {
+            limits: docker::ContainerLimits {
                 millicpus: Some(1000),
                 memory: Some(5120 << 20),
                 disk: Some(51200 << 20),
                 processes: Some(256),
-                ..docker::Limits::default()
+                ..docker::ContainerLimits::default()
             },
-            user: docker::User::Image,
-            extra: Box::default(),
+            user: docker::RunAs::Image,
+            run_args: Box::default(),
             // Only those who ask for it get one that is ready.
-            pool: u32::from(session.as_str().starts_with("docker ready")),
-            reaps_orphans: true,
+            warm_count: u32::from(session.as_str().starts_with("docker ready")),
+            remove_orphans: true,
         }
     }
 }

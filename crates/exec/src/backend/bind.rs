@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// A directory or file of the host that a place sees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Bind {
+pub struct BindMount {
     /// Its path on the host.
     pub source: PathBuf,
     /// Its path inside.
@@ -28,12 +28,12 @@ pub enum Writable {
 }
 
 /// Directories that hold the sockets, devices or controls of the machine.
-const CONTROLS: &[&str] = &["/", "/run", "/var", "/var/run", "/dev", "/proc", "/sys"];
+const CONTROL_DIRS: &[&str] = &["/", "/run", "/var", "/var/run", "/dev", "/proc", "/sys"];
 
 /// What commands that see these can hurt.
-pub fn reach(binds: &[Bind]) -> Reach {
+pub fn binds_reach(binds: &[BindMount]) -> Reach {
     // A socket can be spoken to however it is mounted, and whoever listens there acts for the command.
-    if binds.iter().any(|bind| gives_control(&bind.source)) {
+    if binds.iter().any(|bind| controls_host(&bind.source)) {
         return Reach::Host;
     }
     let writable = binds.iter().filter(|bind| bind.writable == Writable::Yes);
@@ -41,13 +41,13 @@ pub fn reach(binds: &[Bind]) -> Reach {
     if targets.is_empty() { Reach::Nothing } else { Reach::Directories(targets) }
 }
 
-fn gives_control(source: &Path) -> bool {
+fn controls_host(source: &Path) -> bool {
     // What a path leads to counts, not how it is written; what is not there yet is taken by its name.
     let real = fs::canonicalize(source).unwrap_or_else(|_missing| source.components().collect());
     let is_socket = fs::metadata(&real).is_ok_and(|meta| meta.file_type().is_socket());
     is_socket
         || [source, &real].iter().any(|path| path.extension().is_some_and(|end| end == "sock"))
-        || CONTROLS.iter().any(|control| real == Path::new(control))
+        || CONTROL_DIRS.iter().any(|control| real == Path::new(control))
 }
 
 #[cfg(test)]
@@ -74,9 +74,9 @@ mod tests {
             ("/run/".to_owned(), Writable::Yes, Reach::Host),
         ];
         for (source, writable, expected) in cases {
-            let bind = Bind { source: source.clone().into(), target: "/x".into(), writable };
-            assert_eq!(reach(&[bind]), expected, "{source}");
+            let bind = BindMount { source: source.clone().into(), target: "/x".into(), writable };
+            assert_eq!(binds_reach(&[bind]), expected, "{source}");
         }
-        assert_eq!(reach(&[]), Reach::Nothing);
+        assert_eq!(binds_reach(&[]), Reach::Nothing);
     }
 }

@@ -15,25 +15,25 @@ use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::process::Command;
 
-use crate::registry::Room;
-use crate::{Error, Plan, embed};
+use crate::registry::PlaceDir;
+use crate::{Error, ResolvedPlace, embed};
 
 /// How long the guest may take to be there.
-const PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The settings of this backend.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Local {
+pub struct LocalBackend {
     /// `PATH`, `LANG`, `TERM`, `TZ`, `USER` and `SHELL` for commands. No part of the identity: the session is the same
     /// in every terminal.
     #[serde(skip)]
     pub base_env: Vec<(String, String)>,
 }
 
-impl Local {
-    pub(super) async fn make(&self, plan: &Plan, room: &Room) -> Result<UnixStream, Error> {
+impl LocalBackend {
+    pub(super) async fn create(&self, plan: &ResolvedPlace, room: &PlaceDir) -> Result<UnixStream, Error> {
         let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Local, reason };
-        let guest = embed::guest(&plan.host.cache)?;
+        let guest = embed::install_guest(&plan.installation.cache_dir)?;
         #[expect(clippy::disallowed_methods, reason = "the guest is what a place is made of")]
         let mut command = Command::from(std::process::Command::new(&guest));
         command
@@ -62,13 +62,13 @@ impl Local {
                 }
             }
         };
-        let started = tokio::time::timeout(PATIENCE, start).await;
+        let started = tokio::time::timeout(START_TIMEOUT, start).await;
         let output = started
-            .map_err(|_elapsed| unavailable(format!("its guest was not there after {PATIENCE:?}")))?
+            .map_err(|_elapsed| unavailable(format!("its guest was not there after {START_TIMEOUT:?}")))?
             .map_err(|error| unavailable(format!("its guest cannot be started: {error}")))?;
         // A hermes that was killed while it made this place may have left a guest that was only starting: it came
         // first, and is as good.
-        let stream = room.knock().await;
+        let stream = room.connect().await;
         if output.status.success() || stream.is_ok() {
             return stream.map_err(Error::file(&room.socket()));
         }

@@ -15,12 +15,12 @@ use tokio::io::{
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::reach::{self, Unreached};
-use super::relay::{self, Pulse, Watched};
-use request::{Bad, Kind, Plain, Request};
+use super::relay::{self, ActivityTimer, TimedStream};
+use super::target::{self, HostError};
+use request::{ForwardRequest, ProxyRequest, RequestError, RequestKind};
 
 /// The longest head of a request or an answer.
-const HEAD: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 pub(super) async fn serve<S>(mut client: BufReader<S>, deadline: Instant) -> io::Result<()>
 where
@@ -28,35 +28,37 @@ where
 {
     // Whatever else this is, it has no blank line to wait for.
     if !client.buffer().first().is_some_and(u8::is_ascii_alphabetic) {
-        return refuse(&mut client, &Bad::Line.into()).await;
+        return send_error(&mut client, &RequestError::InvalidRequestLine.into()).await;
     }
     let request = match timeout_at(deadline, read_head(&mut client)).await {
         Ok(head) => match head? {
-            Some(head) => Request::parse(&head),
-            None => Err(Bad::TooLong),
+            Some(head) => ProxyRequest::parse(&head),
+            None => Err(RequestError::TooLong),
         },
-        Err(_elapsed) => Err(Bad::Slow),
+        Err(_elapsed) => Err(RequestError::TimedOut),
     };
     let request = match request {
         Ok(request) => request,
-        Err(bad) => return refuse(&mut client, &bad.into()).await,
+        Err(bad) => return send_error(&mut client, &bad.into()).await,
     };
-    let server = match reach::connect(&request.host, request.port).await {
+    let server = match target::connect(&request.host, request.port).await {
         Ok(server) => server,
-        Err(unreached) => return refuse(&mut client, &Answer::of(&request.host, &unreached)).await,
+        Err(unreached) => {
+            return send_error(&mut client, &ErrorReply::for_host_error(&request.host, &unreached)).await;
+        }
     };
     match request.kind {
-        Kind::Connect => {
+        RequestKind::Connect => {
             client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
             client.flush().await?;
-            relay::join(client, server).await
+            relay::copy_both_ways(client, server).await
         }
-        Kind::Plain(plain) => forward(client, server, plain).await,
+        RequestKind::Forward(plain) => forward(client, server, plain).await,
     }
 }
 
 /// What is said instead of serving a request.
-struct Answer {
+struct ErrorReply {
     status: u16,
     /// Shown by many clients, which do not show the text.
     reason: String,
@@ -64,15 +66,15 @@ struct Answer {
     text: String,
 }
 
-impl Answer {
-    fn of(host: &str, unreached: &Unreached) -> Self {
+impl ErrorReply {
+    fn for_host_error(host: &str, unreached: &HostError) -> Self {
         // Seen only by whoever wrote it, but in a terminal perhaps.
         let host: String = host.chars().take(255).flat_map(char::escape_debug).collect();
-        let refused = unreached.refusal();
+        let refused = unreached.refusal_reason();
         let (status, reason) = match (refused, unreached) {
             (Some(refusal), _) => (403, format!("Refused by hermes: {refusal}")),
-            (None, Unreached::Silent) => (504, "No answer in time".to_owned()),
-            (None, Unreached::Unresolved(_)) => (502, "Name cannot be resolved".to_owned()),
+            (None, HostError::TimedOut) => (504, "No answer in time".to_owned()),
+            (None, HostError::Resolve(_)) => (502, "Name cannot be resolved".to_owned()),
             (None, _) => (502, "Cannot be connected to".to_owned()),
         };
         let rule = match refused {
@@ -83,8 +85,8 @@ impl Answer {
     }
 }
 
-impl From<Bad> for Answer {
-    fn from(bad: Bad) -> Self {
+impl From<RequestError> for ErrorReply {
+    fn from(bad: RequestError) -> Self {
         Self {
             status: bad.status(),
             reason: bad.to_string(),
@@ -94,8 +96,8 @@ impl From<Bad> for Answer {
     }
 }
 
-async fn refuse<S: AsyncWrite + Unpin>(client: &mut S, answer: &Answer) -> io::Result<()> {
-    let Answer { status, reason, refused, text } = answer;
+async fn send_error<S: AsyncWrite + Unpin>(client: &mut S, answer: &ErrorReply) -> io::Result<()> {
+    let ErrorReply { status, reason, refused, text } = answer;
     let refused = refused.map(|kind| format!("X-Hermes-Refused: {kind}\r\n")).unwrap_or_default();
     let whole = format!(
         "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n\
@@ -111,35 +113,35 @@ async fn read_head<R: AsyncBufRead + Unpin>(reader: &mut R) -> io::Result<Option
     let mut head = Vec::new();
     loop {
         let from = head.len();
-        let mut limited = (&mut *reader).take((HEAD - from) as u64);
+        let mut limited = (&mut *reader).take((MAX_HEAD_BYTES - from) as u64);
         limited.read_until(b'\n', &mut head).await?;
         match head.get(from..) {
             Some(b"\n" | b"\r\n") => return Ok(Some(head)),
             Some([.., b'\n']) => {}
-            _ if head.len() >= HEAD => return Ok(None),
+            _ if head.len() >= MAX_HEAD_BYTES => return Ok(None),
             _ => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 }
 
 /// One request and its answer.
-async fn forward<S>(client: BufReader<S>, server: TcpStream, plain: Plain) -> io::Result<()>
+async fn forward<S>(client: BufReader<S>, server: TcpStream, plain: ForwardRequest) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let pulse = Arc::new(Pulse::new());
+    let pulse = Arc::new(ActivityTimer::new());
     let (from_client, mut to_client) = tokio::io::split(client);
-    let mut from_client = BufReader::with_capacity(relay::BUFFER, from_client);
+    let mut from_client = BufReader::with_capacity(relay::BUFFER_BYTES, from_client);
     let (from_server, to_server) = server.into_split();
-    let from_server = Watched { stream: from_server, pulse: pulse.clone() };
-    let mut from_server = BufReader::with_capacity(relay::BUFFER, from_server);
-    let mut to_server = Watched { stream: to_server, pulse: pulse.clone() };
+    let from_server = TimedStream { stream: from_server, pulse: pulse.clone() };
+    let mut from_server = BufReader::with_capacity(relay::BUFFER_BYTES, from_server);
+    let mut to_server = TimedStream { stream: to_server, pulse: pulse.clone() };
     let upload = async {
         to_server.write_all(&plain.head()).await?;
         body::copy(plain.body, &mut from_client, &mut to_server).await?;
         // Whatever follows is not this request's, so only its end means anything.
         if from_client.fill_buf().await?.is_empty() {
-            pulse.side_ended();
+            pulse.mark_half_open();
         }
         Ok(())
     };
@@ -147,25 +149,25 @@ where
         let sent: io::Result<()> = upload.await;
         match sent {
             // The client broke its own request off; the server must not take a part for the whole.
-            Err(error) if body::is_clients_fault(&error) => error,
+            Err(error) if body::is_client_error(&error) => error,
             // A server may answer without reading everything.
             _ => std::future::pending().await,
         }
     };
     let download = async {
-        answer_head(&mut from_server, &mut to_client).await?;
+        forward_response_head(&mut from_server, &mut to_client).await?;
         tokio::io::copy_buf(&mut from_server, &mut to_client).await?;
         to_client.shutdown().await
     };
     tokio::select! {
         done = download => done,
         error = upload => Err(error),
-        () = pulse.stopped() => Err(io::ErrorKind::TimedOut.into()),
+        () = pulse.wait_for_timeout() => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 
 /// Passes on the heads of an answer, provisional ones first, and takes away what speaks of the connection.
-async fn answer_head<R, W>(server: &mut R, client: &mut W) -> io::Result<()>
+async fn forward_response_head<R, W>(server: &mut R, client: &mut W) -> io::Result<()>
 where
     R: AsyncBufRead + Unpin,
     W: AsyncWrite + Unpin,
@@ -176,7 +178,7 @@ where
             _ => {
                 let text = "hermes: the server gave no answer\n".to_owned();
                 let reason = "No answer from the server".to_owned();
-                return refuse(client, &Answer { status: 502, reason, refused: None, text }).await;
+                return send_error(client, &ErrorReply { status: 502, reason, refused: None, text }).await;
             }
         };
         let provisional = head.get(8..10) == Some(b" 1") && head.get(8..12) != Some(b" 101");
@@ -184,7 +186,7 @@ where
         let mut shown = lines.next().unwrap_or_default().to_vec();
         for line in lines {
             let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
-            if !request::is_about_the_connection(name.trim_ascii()) {
+            if !request::is_hop_by_hop(name.trim_ascii()) {
                 shown.extend_from_slice(line);
             }
         }

@@ -11,74 +11,75 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
 use tokio::time::Instant;
 
 /// What is read at once.
-pub(super) const BUFFER: usize = 64 * 1024;
+pub(super) const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Silence after which a connection counts as dead. Long polls and slow servers are quiet for minutes.
-const IDLE: Duration = Duration::from_secs(10 * 60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// The same once one side has ended: few that have nothing more to say wait that long for an answer.
-const HALF_OPEN: Duration = Duration::from_secs(60);
+const HALF_OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Joins the two.
-pub(super) async fn join<C, S>(mut client: C, server: S) -> io::Result<()>
+pub(super) async fn copy_both_ways<C, S>(mut client: C, server: S) -> io::Result<()>
 where
     C: AsyncRead + AsyncWrite + Unpin,
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let pulse = Arc::new(Pulse::new());
-    let mut server = Watched { stream: server, pulse: pulse.clone() };
+    let pulse = Arc::new(ActivityTimer::new());
+    let mut server = TimedStream { stream: server, pulse: pulse.clone() };
     tokio::select! {
-        done = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER) => done.map(drop),
-        () = pulse.stopped() => Err(io::ErrorKind::TimedOut.into()),
+        done = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER_BYTES, BUFFER_BYTES) => done.map(drop),
+        () = pulse.wait_for_timeout() => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 
 /// When something last passed.
-pub(super) struct Pulse {
+pub(super) struct ActivityTimer {
     start: Instant,
     /// Milliseconds after the start.
     last: AtomicU64,
     half_open: AtomicBool,
 }
 
-impl Pulse {
+impl ActivityTimer {
     pub(super) fn new() -> Self {
         Self { start: Instant::now(), last: AtomicU64::new(0), half_open: AtomicBool::new(false) }
     }
 
-    fn beat(&self) {
+    fn touch(&self) {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(now, Ordering::Relaxed);
     }
 
     /// One side has ended.
-    pub(super) fn side_ended(&self) {
+    pub(super) fn mark_half_open(&self) {
         self.half_open.store(true, Ordering::Relaxed);
-        self.beat();
+        self.touch();
     }
 
     /// Waits until nothing has passed for too long.
-    pub(super) async fn stopped(&self) {
+    pub(super) async fn wait_for_timeout(&self) {
         loop {
-            let patience = if self.half_open.load(Ordering::Relaxed) { HALF_OPEN } else { IDLE };
+            let patience =
+                if self.half_open.load(Ordering::Relaxed) { HALF_OPEN_TIMEOUT } else { IDLE_TIMEOUT };
             let due = self.start + Duration::from_millis(self.last.load(Ordering::Relaxed)) + patience;
             let now = Instant::now();
             if now >= due {
                 return;
             }
             // A side may end meanwhile, which makes it earlier.
-            tokio::time::sleep_until(due.min(now + HALF_OPEN)).await;
+            tokio::time::sleep_until(due.min(now + HALF_OPEN_TIMEOUT)).await;
         }
     }
 }
 
 /// The server's end, past which every byte goes.
-pub(super) struct Watched<S> {
+pub(super) struct TimedStream<S> {
     pub(super) stream: S,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) pulse: Arc<ActivityTimer>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -87,22 +88,22 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         if buffer.filled().len() == before {
-            self.pulse.side_ended();
+            self.pulse.mark_half_open();
         } else {
-            self.pulse.beat();
+            self.pulse.touch();
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, data))?;
-        self.pulse.beat();
+        self.pulse.touch();
         Poll::Ready(Ok(written))
     }
 
@@ -111,7 +112,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.pulse.side_ended();
+        self.pulse.mark_half_open();
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
@@ -126,7 +127,7 @@ mod tests {
     fn joined() -> (DuplexStream, DuplexStream, JoinHandle<io::Result<()>>) {
         let (client, inner_client) = duplex(1024);
         let (server, inner_server) = duplex(1024);
-        (client, server, tokio::spawn(join(inner_client, inner_server)))
+        (client, server, tokio::spawn(copy_both_ways(inner_client, inner_server)))
     }
 
     #[tokio::test(start_paused = true)]
@@ -134,14 +135,14 @@ mod tests {
         let (mut client, mut server, task) = joined();
         let mut byte = [0];
         for _ in 0..5 {
-            tokio::time::sleep(IDLE - Duration::from_secs(1)).await;
+            tokio::time::sleep(IDLE_TIMEOUT - Duration::from_secs(1)).await;
             server.write_all(b"x").await.unwrap();
             client.read_exact(&mut byte).await.unwrap();
         }
         let quiet = Instant::now();
         let ended = task.await.unwrap().unwrap_err();
         assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(quiet.elapsed().as_secs(), IDLE.as_secs());
+        assert_eq!(quiet.elapsed().as_secs(), IDLE_TIMEOUT.as_secs());
     }
 
     #[tokio::test(start_paused = true)]
@@ -150,14 +151,14 @@ mod tests {
         client.shutdown().await.unwrap();
         let mut asked = Vec::new();
         server.read_to_end(&mut asked).await.unwrap();
-        tokio::time::sleep(HALF_OPEN - Duration::from_secs(1)).await;
+        tokio::time::sleep(HALF_OPEN_TIMEOUT - Duration::from_secs(1)).await;
         server.write_all(b"late").await.unwrap();
         let mut answer = [0; 4];
         client.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"late");
         let quiet = Instant::now();
         assert_eq!(task.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
-        assert!(quiet.elapsed() <= 2 * HALF_OPEN, "{:?}", quiet.elapsed());
+        assert!(quiet.elapsed() <= 2 * HALF_OPEN_TIMEOUT, "{:?}", quiet.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

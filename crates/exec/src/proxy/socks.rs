@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::time::{Instant, timeout_at};
 
-use super::reach::{self, Unreached};
 use super::relay;
+use super::target::{self, HostError};
 
 /// The first byte of every message.
 pub(super) const VERSION: u8 = 5;
@@ -18,7 +18,7 @@ const CONNECT: u8 = 1;
 
 /// The codes of a reply that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Code {
+enum ReplyCode {
     Succeeded = 0,
     NotAllowed = 2,
     NetworkUnreachable = 3,
@@ -32,17 +32,20 @@ pub(super) async fn serve<S>(mut client: BufReader<S>, deadline: Instant) -> io:
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let asked =
-        timeout_at(deadline, ask(&mut client)).await.map_err(|_elapsed| io::ErrorKind::TimedOut)??;
+    let asked = timeout_at(deadline, read_request(&mut client))
+        .await
+        .map_err(|_elapsed| io::ErrorKind::TimedOut)??;
     let reached = match &asked {
-        Asked::Target(host, port) => reach::connect(host, *port).await.map_err(|error| code(&error)),
-        Asked::Wrong(code) => Err(*code),
-        Asked::NoMethod => return client.shutdown().await,
+        SocksRequest::Target(host, port) => {
+            target::connect(host, *port).await.map_err(|error| reply_code(&error))
+        }
+        SocksRequest::Rejected(code) => Err(*code),
+        SocksRequest::NoMethod => return client.shutdown().await,
     };
     match reached {
         Ok(server) => {
-            reply(&mut client, Code::Succeeded).await?;
-            relay::join(client, server).await
+            reply(&mut client, ReplyCode::Succeeded).await?;
+            relay::copy_both_ways(client, server).await
         }
         Err(code) => {
             reply(&mut client, code).await?;
@@ -51,31 +54,31 @@ where
     }
 }
 
-enum Asked {
+enum SocksRequest {
     /// A host as it was written, and a port.
     Target(String, u16),
     /// Something else, and what to say to that.
-    Wrong(Code),
+    Rejected(ReplyCode),
     /// The client offered no way to go without authentication, and was told.
     NoMethod,
 }
 
-async fn ask<S>(client: &mut BufReader<S>) -> io::Result<Asked>
+async fn read_request<S>(client: &mut BufReader<S>) -> io::Result<SocksRequest>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let [version, count] = read(client).await?;
-    expect(version)?;
+    check_version(version)?;
     let mut methods = vec![0; usize::from(count)];
     client.read_exact(&mut methods).await?;
     if !methods.contains(&NO_AUTHENTICATION) {
         client.write_all(&[VERSION, NO_ACCEPTABLE_METHOD]).await?;
-        return Ok(Asked::NoMethod);
+        return Ok(SocksRequest::NoMethod);
     }
     client.write_all(&[VERSION, NO_AUTHENTICATION]).await?;
     client.flush().await?;
     let [version, command, _reserved, kind] = read(client).await?;
-    expect(version)?;
+    check_version(version)?;
     let host = match kind {
         1 => Ok(Ipv4Addr::from(read::<4, _>(client).await?).to_string()),
         3 => {
@@ -83,24 +86,24 @@ where
             let mut name = vec![0; usize::from(length)];
             client.read_exact(&mut name).await?;
             // What is no text is no name; it has the same end as a name that cannot be read.
-            String::from_utf8(name).map_err(|_| Code::NotAllowed)
+            String::from_utf8(name).map_err(|_| ReplyCode::NotAllowed)
         }
         4 => Ok(Ipv6Addr::from(read::<16, _>(client).await?).to_string()),
         _ => {
             // How long the address is cannot be known, so nothing after it can be read.
             client.consume(client.buffer().len());
-            return Ok(Asked::Wrong(Code::AddressNotSupported));
+            return Ok(SocksRequest::Rejected(ReplyCode::AddressNotSupported));
         }
     };
     let port = u16::from_be_bytes(read(client).await?);
     Ok(match host {
-        _ if command != CONNECT => Asked::Wrong(Code::CommandNotSupported),
-        Ok(host) => Asked::Target(host, port),
-        Err(code) => Asked::Wrong(code),
+        _ if command != CONNECT => SocksRequest::Rejected(ReplyCode::CommandNotSupported),
+        Ok(host) => SocksRequest::Target(host, port),
+        Err(code) => SocksRequest::Rejected(code),
     })
 }
 
-fn expect(version: u8) -> io::Result<()> {
+fn check_version(version: u8) -> io::Result<()> {
     if version == VERSION { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
@@ -110,20 +113,20 @@ async fn read<const N: usize, S: AsyncRead + Unpin>(client: &mut BufReader<S>) -
     Ok(bytes)
 }
 
-fn code(error: &Unreached) -> Code {
+fn reply_code(error: &HostError) -> ReplyCode {
     match error {
-        Unreached::Unreadable(_) | Unreached::NotPublic(_) | Unreached::Own => Code::NotAllowed,
-        Unreached::Unresolved(_) | Unreached::Silent => Code::HostUnreachable,
-        Unreached::Failed(error) => match error.kind() {
-            io::ErrorKind::ConnectionRefused => Code::Refused,
-            io::ErrorKind::NetworkUnreachable => Code::NetworkUnreachable,
-            _ => Code::HostUnreachable,
+        HostError::InvalidHost(_) | HostError::NotPublic(_) | HostError::OwnAddress => ReplyCode::NotAllowed,
+        HostError::Resolve(_) | HostError::TimedOut => ReplyCode::HostUnreachable,
+        HostError::Connect(error) => match error.kind() {
+            io::ErrorKind::ConnectionRefused => ReplyCode::Refused,
+            io::ErrorKind::NetworkUnreachable => ReplyCode::NetworkUnreachable,
+            _ => ReplyCode::HostUnreachable,
         },
     }
 }
 
 /// The address we are bound to is nobody's business inside; clients ignore it.
-async fn reply<S: AsyncWrite + Unpin>(client: &mut S, code: Code) -> io::Result<()> {
+async fn reply<S: AsyncWrite + Unpin>(client: &mut S, code: ReplyCode) -> io::Result<()> {
     client.write_all(&[VERSION, code as u8, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
     client.flush().await
 }
@@ -138,7 +141,7 @@ mod tests {
     /// All that comes back for some bytes.
     async fn answer(bytes: &[u8]) -> Vec<u8> {
         let (mut client, inner) = duplex(1024);
-        let served = tokio::spawn(proxy::serve(inner));
+        let served = tokio::spawn(proxy::serve_connection(inner));
         client.write_all(bytes).await.unwrap();
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).await.unwrap();
@@ -151,7 +154,7 @@ mod tests {
         [&[5, 1, 0, 5, 1, 0, 3, length], name, &[0, 80]].concat()
     }
 
-    fn replied(code: Code) -> Vec<u8> {
+    fn replied(code: ReplyCode) -> Vec<u8> {
         vec![5, 0, 5, code as u8, 0, 1, 0, 0, 0, 0, 0, 0]
     }
 
@@ -162,13 +165,13 @@ mod tests {
             b"127.0.0.1\0.example.com", b"\0", b"", b"\xff\xfe", b"[::1]",
         ];
         for name in names {
-            assert_eq!(answer(&named(name)).await, replied(Code::NotAllowed), "{name:?}");
+            assert_eq!(answer(&named(name)).await, replied(ReplyCode::NotAllowed), "{name:?}");
         }
         let v4 = [5, 1, 0, 5, 1, 0, 1, 169, 254, 169, 254, 0, 80];
-        assert_eq!(answer(&v4).await, replied(Code::NotAllowed));
+        assert_eq!(answer(&v4).await, replied(ReplyCode::NotAllowed));
         let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets();
         let v6 = [&[5, 1, 0, 5, 1, 0, 4], &mapped[..], &[0, 80]].concat();
-        assert_eq!(answer(&v6).await, replied(Code::NotAllowed));
+        assert_eq!(answer(&v6).await, replied(ReplyCode::NotAllowed));
     }
 
     #[tokio::test]
@@ -176,8 +179,8 @@ mod tests {
         assert_eq!(answer(&[5, 1, 2]).await, [5, 0xff]);
         assert_eq!(answer(&[5, 0]).await, [5, 0xff]);
         let bind = [5, 2, 2, 0, 5, 2, 0, 1, 8, 8, 8, 8, 0, 80];
-        assert_eq!(answer(&bind).await, replied(Code::CommandNotSupported));
-        assert_eq!(answer(&[5, 1, 0, 5, 1, 0, 9, 1]).await, replied(Code::AddressNotSupported));
+        assert_eq!(answer(&bind).await, replied(ReplyCode::CommandNotSupported));
+        assert_eq!(answer(&[5, 1, 0, 5, 1, 0, 9, 1]).await, replied(ReplyCode::AddressNotSupported));
         assert_eq!(answer(&[5, 1, 0, 4, 1, 0, 1]).await, [5, 0]);
     }
 
@@ -186,7 +189,7 @@ mod tests {
         let (mut client, inner) = duplex(1024);
         let started = Instant::now();
         client.write_all(&[5, 1]).await.unwrap();
-        proxy::serve(inner).await;
-        assert_eq!(started.elapsed().as_secs(), proxy::HANDSHAKE.as_secs());
+        proxy::serve_connection(inner).await;
+        assert_eq!(started.elapsed().as_secs(), proxy::HANDSHAKE_TIMEOUT.as_secs());
     }
 }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hermes_exec::backend::docker::{self, User, engine::Address, extra::Extra};
+use hermes_exec::backend::docker::{self, RunAs, engine::EngineAddress, run_args::RunArgs};
 use hermes_exec::{
-    AtDeadline, Attention, Backend, Directory, Docker, Host, Input, Local, Plan, Sandboxed, Spec, Wish,
-    backend,
+    AtDeadline, Backend, CommandInput, DockerBackend, Installation, LocalBackend, OutputMode, ResolvedPlace,
+    RunOptions, SandboxBackend, Spec, WorkingDirectory, backend,
 };
 use hermes_policy::{Gate, Mode, Moment, Permit, Verdict};
 use hermes_sandbox::Limits;
@@ -42,18 +42,18 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    pub(crate) fn plan(&self, session: &str) -> Plan {
-        Plan::new(self.host(), self.spec(), SessionKey::new(session))
+    pub(crate) fn plan(&self, session: &str) -> ResolvedPlace {
+        ResolvedPlace::new(self.host(), self.spec(), SessionKey::new(session))
     }
 
-    pub(crate) fn host(&self) -> Host {
-        Host {
+    pub(crate) fn host(&self) -> Installation {
+        Installation {
             // The names of containers are known to all that use the same engine.
-            install: self.folder.display().to_string(),
-            run: self.folder.join("run"),
-            cache: self.cache.clone(),
+            install_id: self.folder.display().to_string(),
+            run_dir: self.folder.join("run"),
+            cache_dir: self.cache.clone(),
             home: self.folder.join("hermes"),
-            most_places: 100,
+            max_places: 100,
         }
     }
 
@@ -61,23 +61,23 @@ impl Bed {
         let base_env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
         let work = self.folder.join("work").display().to_string();
         let (backend, cwd, home) = match self.backend {
-            BackendName::Local => (Backend::Local(Local { base_env }), work.clone(), work),
+            BackendName::Local => (Backend::Local(LocalBackend { base_env }), work.clone(), work),
             BackendName::Sandbox => {
-                let sandboxed = Sandboxed {
+                let sandboxed = SandboxBackend {
                     helper: self.helper.clone(),
                     files: Some(self.kept()),
                     owner_home: self.owner.clone(),
-                    works_for: hermes_exec::WorksFor::Owner,
+                    audience: hermes_exec::Audience::Owner,
                     binds: Vec::new(),
                     network: Network::None,
                     limits: Limits { processes: Some(1000), ..Limits::default() },
                     base_env,
                 };
-                let (cwd, home) = (backend::sandbox::WORKSPACE, backend::sandbox::HOME);
+                let (cwd, home) = (backend::sandbox::WORKSPACE_DIR, backend::sandbox::HOME_DIR);
                 (Backend::Sandbox(sandboxed), cwd.to_owned(), home.to_owned())
             }
             BackendName::Docker => {
-                let (cwd, home) = (docker::WORKSPACE, docker::HOME);
+                let (cwd, home) = (docker::WORKSPACE_DIR, docker::HOME_DIR);
                 (Backend::Docker(self.docker()), cwd.to_owned(), home.to_owned())
             }
             other => panic!("there is no bed for {}", other.as_str()),
@@ -87,20 +87,20 @@ impl Bed {
     }
 
     /// The settings of containers.
-    pub(crate) fn docker(&self) -> Docker {
+    pub(crate) fn docker(&self) -> DockerBackend {
         let Peer { socket, image, options } = self.peer.clone().unwrap();
-        Docker {
-            engine: Address::Unix(socket),
+        DockerBackend {
+            engine: EngineAddress::Unix(socket),
             image,
             files: Some(self.kept()),
             volumes: Vec::new(),
             binds: Vec::new(),
             network: Network::None,
-            limits: docker::Limits { processes: Some(1000), ..docker::Limits::default() },
-            user: User::Image,
-            extra: Box::new(Extra::parse(&options).unwrap()),
-            pool: 0,
-            reaps_orphans: false,
+            limits: docker::ContainerLimits { processes: Some(1000), ..docker::ContainerLimits::default() },
+            user: RunAs::Image,
+            run_args: Box::new(RunArgs::parse(&options).unwrap()),
+            warm_count: 0,
+            remove_orphans: false,
         }
     }
 
@@ -111,7 +111,7 @@ impl Bed {
 }
 
 /// A permit as the owner at a terminal gets one who has switched questions off.
-pub(crate) fn permit(plan: &Plan, session: &str, work: Work, cwd: &str) -> Permit {
+pub(crate) fn permit(plan: &ResolvedPlace, session: &str, work: Work, cwd: &str) -> Permit {
     let gate = Gate { mode: Mode::Off, ..Gate::default() };
     match judge(&gate, plan, session, Job { work, cwd: cwd.to_owned() }) {
         Verdict::Allow(permit) => permit,
@@ -120,7 +120,7 @@ pub(crate) fn permit(plan: &Plan, session: &str, work: Work, cwd: &str) -> Permi
 }
 
 /// What a gate says to the owner at a terminal.
-pub(crate) fn judge(gate: &Gate, plan: &Plan, session: &str, job: Job) -> Verdict {
+pub(crate) fn judge(gate: &Gate, plan: &ResolvedPlace, session: &str, job: Job) -> Verdict {
     let owner = Person::new("cli");
     let origin = Origin {
         person: owner.clone(),
@@ -134,15 +134,15 @@ pub(crate) fn judge(gate: &Gate, plan: &Plan, session: &str, job: Job) -> Verdic
 }
 
 /// What most commands are started with.
-pub(crate) fn wish(attention: Attention) -> Wish {
-    Wish {
+pub(crate) fn wish(attention: OutputMode) -> RunOptions {
+    RunOptions {
         timeout: Some(Duration::from_secs(60)),
         at_deadline: AtDeadline::Kill,
-        keep: 50_000,
-        input: Input::Nothing,
+        keep_bytes: 50_000,
+        input: CommandInput::None,
         env: Vec::new(),
-        attention,
-        directory: Directory::Session,
-        terminal: None,
+        output: attention,
+        directory: WorkingDirectory::Session,
+        terminal_size: None,
     }
 }

@@ -9,9 +9,11 @@ use bollard::query_parameters::{
     CommitContainerOptionsBuilder, CreateContainerOptionsBuilder, ListContainersOptionsBuilder,
     RemoveContainerOptionsBuilder, RemoveImageOptions,
 };
-use hermes_exec::backend::docker::extra::Extra;
-use hermes_exec::backend::docker::{Limits, User};
-use hermes_exec::{Backend, Bind, Docker, Error, Plan, Reset, Sandbox, Spec, Writable};
+use hermes_exec::backend::docker::run_args::RunArgs;
+use hermes_exec::backend::docker::{ContainerLimits, RunAs};
+use hermes_exec::{
+    Backend, BindMount, DockerBackend, Error, OpenPlace, ResolvedPlace, Spec, StateLoss, Writable,
+};
 use hermes_types::SessionKey;
 
 use crate::bed::{Bed, Peer};
@@ -24,15 +26,15 @@ impl Bed {
     }
 
     /// A plan with other settings of containers.
-    pub(crate) fn plan_with(&self, session: &str, change: impl FnOnce(&mut Docker)) -> Plan {
+    pub(crate) fn plan_with(&self, session: &str, change: impl FnOnce(&mut DockerBackend)) -> ResolvedPlace {
         let mut docker = self.docker();
         change(&mut docker);
         let spec = Spec { backend: Backend::Docker(docker), ..self.spec() };
-        Plan::new(self.host(), spec, SessionKey::new(session))
+        ResolvedPlace::new(self.host(), spec, SessionKey::new(session))
     }
 
     /// A session with other settings of containers.
-    pub(crate) async fn open_with(&self, session: &str, change: impl FnOnce(&mut Docker)) -> Session {
+    pub(crate) async fn open_with(&self, session: &str, change: impl FnOnce(&mut DockerBackend)) -> Session {
         let plan = self.plan_with(session, change);
         Session { sandbox: plan.open().await.unwrap(), plan, key: session.to_owned() }
     }
@@ -51,7 +53,7 @@ impl Bed {
 }
 
 /// What the container of a session is called.
-fn name(plan: &Plan) -> String {
+fn name(plan: &ResolvedPlace) -> String {
     plan.name().chars().take("hermes-".len() + 8).collect()
 }
 
@@ -90,8 +92,8 @@ pub(crate) async fn one_that_was_removed_stopped_killed_or_paused_is_made_again_
             struck => struck.unwrap_or_else(|error| panic!("{blow:?}: {error}")),
         }
         let seen = s.run("echo [$A]; cat file").await;
-        assert_eq!((text(&seen).as_str(), seen.reset), ("[]\nkept\n", Reset::Yes), "{blow:?}");
-        assert_eq!(s.run("true").await.reset, Reset::No, "{blow:?}");
+        assert_eq!((text(&seen).as_str(), seen.state_loss), ("[]\nkept\n", StateLoss::Yes), "{blow:?}");
+        assert_eq!(s.run("true").await.state_loss, StateLoss::No, "{blow:?}");
         assert_eq!(ground.containers().await.len(), 1, "{blow:?}");
     }
 }
@@ -108,7 +110,7 @@ pub(crate) async fn one_that_is_paused_is_replaced_for_whoever_opens_it(ground: 
     paused.unwrap();
     drop(s);
     let outcome = ground.open("s").await.run("echo [$A]").await;
-    assert_eq!((text(&outcome).as_str(), outcome.reset), ("[]\n", Reset::Yes));
+    assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::Yes));
 }
 
 pub(crate) async fn somebody_elses_with_our_name_is_left_alone(ground: &Ground) {
@@ -133,8 +135,9 @@ pub(crate) async fn one_that_cannot_be_made_leaves_nothing_and_says_why(ground: 
     let missing = ground.folder.join("missing").display().to_string();
     let file = ground.folder.join("file");
     fs::write(&file, "").unwrap();
-    let bind = |target: &str| Bind { source: file.clone(), target: target.into(), writable: Writable::No };
-    type Change<'a> = Box<dyn Fn(&mut Docker) + 'a>;
+    let bind =
+        |target: &str| BindMount { source: file.clone(), target: target.into(), writable: Writable::No };
+    type Change<'a> = Box<dyn Fn(&mut DockerBackend) + 'a>;
     let cases: [(&str, Change<'_>); 3] = [
         (
             "localhost/no-such-image:1",
@@ -145,14 +148,15 @@ pub(crate) async fn one_that_cannot_be_made_leaves_nothing_and_says_why(ground: 
         (
             &missing,
             Box::new(|docker| {
-                docker.engine = hermes_exec::backend::docker::engine::Address::Unix(missing.clone().into())
+                docker.engine =
+                    hermes_exec::backend::docker::engine::EngineAddress::Unix(missing.clone().into())
             }),
         ),
     ];
     for (told, change) in &cases {
-        let refused: Result<Sandbox, Error> = ground.plan_with("s", change).open().await;
+        let refused: Result<OpenPlace, Error> = ground.plan_with("s", change).open().await;
         let error = refused.unwrap_err();
-        assert!(matches!(error, Error::Engine(_) | Error::NoImage { .. }), "{told}: {error}");
+        assert!(matches!(error, Error::Engine(_) | Error::ImageMissing { .. }), "{told}: {error}");
         assert!(error.to_string().contains(told), "{told}: {error}");
         ground.nothing_is_left().await;
     }
@@ -211,32 +215,32 @@ pub(crate) async fn whoever_commands_run_as_can_write_at_home_and_at_work(ground
         (Odd::new(ground, "numbered", "USER 1000").await, Odd::new(ground, "named", "USER nobody").await);
     let plain = ground.engine().image.clone();
     let own = if ground.is_rootless() { 0 } else { rustix::process::getuid().as_raw() };
-    let option = |text: &str| Box::new(Extra::parse(&[text.to_owned()]).unwrap());
+    let option = |text: &str| Box::new(RunArgs::parse(&[text.to_owned()]).unwrap());
     let mounted = ground.folder.join("work");
     fs::write(mounted.join("there"), "").unwrap();
     fs::set_permissions(&mounted, fs::Permissions::from_mode(0o777)).unwrap();
     for is_kept in [true, false] {
         for is_mounted in [false, true] {
             let cases = [
-                (&plain, User::Image, Box::default(), 0),
-                (&numbered.image, User::Image, Box::default(), 1000),
-                (&named.image, User::Image, Box::default(), 65534),
-                (&numbered.image, User::Host, Box::default(), own),
-                (&named.image, User::Host, Box::default(), own),
-                (&plain, User::Image, option("--user=1000"), 1000),
-                (&plain, User::Image, option("--user=1000:1000"), 1000),
-                (&plain, User::Image, option("--user=nobody"), 65534),
-                (&numbered.image, User::Image, option("--user=root"), 0),
+                (&plain, RunAs::Image, Box::default(), 0),
+                (&numbered.image, RunAs::Image, Box::default(), 1000),
+                (&named.image, RunAs::Image, Box::default(), 65534),
+                (&numbered.image, RunAs::Host, Box::default(), own),
+                (&named.image, RunAs::Host, Box::default(), own),
+                (&plain, RunAs::Image, option("--user=1000"), 1000),
+                (&plain, RunAs::Image, option("--user=1000:1000"), 1000),
+                (&plain, RunAs::Image, option("--user=nobody"), 65534),
+                (&numbered.image, RunAs::Image, option("--user=root"), 0),
             ];
             for (number, (image, user, extra, uid)) in cases.into_iter().enumerate() {
                 let case = format!("{number}: {image} {user:?} kept {is_kept} mounted {is_mounted}");
                 let plan = ground.plan_with("s", |docker| {
                     docker.image.clone_from(image);
-                    (docker.user, docker.extra) = (user, extra);
+                    (docker.user, docker.run_args) = (user, extra);
                     docker.files = docker.files.take().filter(|_| is_kept);
                     if is_mounted {
                         let (source, target) = (mounted.clone(), "/workspace".into());
-                        docker.binds = vec![Bind { source, target, writable: Writable::Yes }];
+                        docker.binds = vec![BindMount { source, target, writable: Writable::Yes }];
                     }
                 });
                 let sandbox = plan.open().await.unwrap_or_else(|error| panic!("{case}: {error}"));
@@ -264,7 +268,7 @@ pub(crate) async fn however_podman_numbers_its_users_commands_can_write(ground: 
             let options = [format!("--userns={mode}")];
             let s = ground
                 .open_with("s", |docker| {
-                    *docker.extra = Extra::parse(&options).unwrap();
+                    *docker.run_args = RunArgs::parse(&options).unwrap();
                     docker.files = docker.files.take().filter(|_| is_kept);
                 })
                 .await;
@@ -304,15 +308,15 @@ pub(crate) async fn one_that_uses_too_much_memory_is_killed_and_the_place_goes_o
     let hog = "exec python3 -c \"print(len(bytearray(300 << 20)))\"";
     let free = ground.open("free").await;
     assert_eq!(free.out(hog).await, "314572800\n");
-    let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
+    let limits = ContainerLimits { memory: Some(64 << 20), ..ContainerLimits::default() };
     let s = ground.open_with("s", |docker| docker.limits = limits).await;
     s.out("echo kept >file").await;
     if !ground.has_cgroups().await {
         assert_eq!(s.out(hog).await, "314572800\n");
         return;
     }
-    let mut command = s.start(hog, crate::bed::wish(hermes_exec::Attention::AtEnd)).await;
-    match command.end().await {
+    let mut command = s.start(hog, crate::bed::wish(hermes_exec::OutputMode::AtEnd)).await;
+    match command.wait().await {
         Ok(outcome) => assert_eq!(outcome.code, 137, "{}", text(&outcome)),
         // The kernel may have chosen the guest.
         Err(error) => assert!(matches!(error, Error::Guest(_)), "{error}"),
@@ -323,10 +327,10 @@ pub(crate) async fn one_that_uses_too_much_memory_is_killed_and_the_place_goes_o
 pub(crate) async fn one_whose_first_process_was_killed_for_its_memory_is_made_again_and_says_so_once(
     ground: &Ground,
 ) {
-    let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
+    let limits = ContainerLimits { memory: Some(64 << 20), ..ContainerLimits::default() };
     let s = ground.open_with("s", |docker| docker.limits = limits).await;
     if !ground.has_cgroups().await {
-        let unenforced = s.sandbox.unenforced().await;
+        let unenforced = s.sandbox.take_unenforced_limits().await;
         assert!(unenforced.iter().any(|limit| limit.contains("memory")), "{unenforced:?}");
         return;
     }
@@ -335,17 +339,17 @@ pub(crate) async fn one_whose_first_process_was_killed_for_its_memory_is_made_ag
     // chooses the guest.
     let hog = "half() { exec python3 -c 'import time; half = bytearray(40 << 20); time.sleep(60)'; }; echo begun; \
         while read -r chance </proc/1/oom_score_adj && [ $chance != 1000 ]; do sleep 0.01; done; half & half";
-    let mut command = s.start(hog, crate::bed::wish(hermes_exec::Attention::Live)).await;
-    let begun = command.next().await.unwrap();
-    assert!(matches!(begun, hermes_exec::Happening::Output(_)), "{begun:?}");
+    let mut command = s.start(hog, crate::bed::wish(hermes_exec::OutputMode::Live)).await;
+    let begun = command.next_event().await.unwrap();
+    assert!(matches!(begun, hermes_exec::CommandEvent::Output(_)), "{begun:?}");
     let first = guest(ground, &s.plan).await;
     fs::write(format!("/proc/{first}/oom_score_adj"), "1000").unwrap();
-    let error = command.end().await.unwrap_err();
+    let error = command.wait().await.unwrap_err();
     assert!(matches!(error, Error::Guest(_)), "{error}");
     until("the first process is dead", || !lives(first)).await;
     let seen = s.run("echo [$A]; pwd; cat file").await;
-    assert_eq!((text(&seen).as_str(), seen.reset), ("[]\n/workspace\nkept\n", Reset::Yes));
-    assert_eq!(s.run("true").await.reset, Reset::No);
+    assert_eq!((text(&seen).as_str(), seen.state_loss), ("[]\n/workspace\nkept\n", StateLoss::Yes));
+    assert_eq!(s.run("true").await.state_loss, StateLoss::No);
     assert_eq!(ground.containers().await.len(), 1);
 }
 
@@ -376,11 +380,11 @@ async fn one_whose_engine_can_limit_the_disk_fills_no_more_than_its_share() {
     assert!(facts.has_disk_quota, "{facts:?}");
     let fill =
         "dd if=/dev/zero of=/filled bs=1M count=100 2>&1; ls -l /filled | awk '{ print $5 }'; rm /filled";
-    let limits = |disk| Limits { disk, ..Limits::default() };
+    let limits = |disk| ContainerLimits { disk, ..ContainerLimits::default() };
     let free = ground.open_with("free", |docker| docker.limits = limits(None)).await;
     assert_eq!(free.out(fill).await.lines().last(), Some("104857600"));
     let s = ground.open_with("s", |docker| docker.limits = limits(Some(32 << 20))).await;
-    assert_eq!(s.sandbox.unenforced().await, Vec::<String>::new());
+    assert_eq!(s.sandbox.take_unenforced_limits().await, Vec::<String>::new());
     let said = s.out(fill).await;
     let written: u64 = said.lines().last().unwrap().parse().unwrap();
     assert!(said.contains("quota") && written < 32 << 20, "{said}");

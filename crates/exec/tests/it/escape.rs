@@ -5,8 +5,8 @@ use std::fs;
 use std::io::Read;
 use std::net::TcpListener;
 
-use hermes_exec::Attention;
-use hermes_exec::backend::docker::Limits;
+use hermes_exec::OutputMode;
+use hermes_exec::backend::docker::ContainerLimits;
 use hermes_types::Network;
 
 use crate::bed::wish;
@@ -45,7 +45,7 @@ pub(crate) async fn nothing_of_the_host_is_there(ground: &Ground) {
     fs::write(&secret, "of the host").unwrap();
     let peer = ground.peer.clone().unwrap();
     // What the host can see, and the same names inside.
-    for path in [&secret, &ground.kept(), &ground.host().run, &peer.socket] {
+    for path in [&secret, &ground.kept(), &ground.host().run_dir, &peer.socket] {
         assert!(path.exists(), "{}", path.display());
         assert_ne!(s.run(&format!("test -e {}", path.display())).await.code, 0, "{}", path.display());
     }
@@ -256,7 +256,7 @@ pub(crate) async fn a_bomb_of_processes_stays_below_its_limit(ground: &Ground) {
         \x20   if pid == 0: time.sleep(1000); os._exit(0)\n\
         \x20   made += 1\n\
         print(made)";
-    let limits = |most| Limits { processes: Some(most), ..Limits::default() };
+    let limits = |most| ContainerLimits { processes: Some(most), ..ContainerLimits::default() };
     let free = ground.open_with("free", |docker| docker.limits = limits(1000)).await;
     assert_eq!(python_left(&free, bomb).await, 200);
     let s = ground.open_with("s", |docker| docker.limits = limits(64)).await;
@@ -272,8 +272,8 @@ pub(crate) async fn a_bomb_of_processes_stays_below_its_limit(ground: &Ground) {
 /// What a program prints that leaves others behind, which are killed.
 async fn python_left(s: &Session, program: &str) -> usize {
     let command = format!("exec python3 - <<'END'\n{program}\nEND");
-    let outcome = s.end(&command, wish(Attention::AtEnd)).await;
-    s.processes().await.kill(outcome.left.unwrap()).await.unwrap();
+    let outcome = s.end(&command, wish(OutputMode::AtEnd)).await;
+    s.processes().await.kill(outcome.leftover.unwrap()).await.unwrap();
     text(&outcome).trim().parse().unwrap()
 }
 

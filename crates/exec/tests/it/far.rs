@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use bollard::query_parameters::ListVolumesOptions;
-use hermes_exec::backend::docker::Volume;
-use hermes_exec::backend::docker::engine::Address;
-use hermes_exec::backend::docker::extra::Extra;
-use hermes_exec::{Bind, Error, Reset, Writable};
+use hermes_exec::backend::docker::EngineVolume;
+use hermes_exec::backend::docker::engine::EngineAddress;
+use hermes_exec::backend::docker::run_args::RunArgs;
+use hermes_exec::{BindMount, Error, StateLoss, Writable};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
 use tokio::task::JoinHandle;
@@ -16,14 +16,14 @@ use crate::session::{Ground, text};
 
 /// Passes on what is said to an engine.
 pub(crate) struct Far {
-    pub(crate) address: Address,
+    pub(crate) address: EngineAddress,
     task: JoinHandle<()>,
 }
 
 impl Far {
     pub(crate) async fn new(socket: PathBuf) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = Address::Tcp(listener.local_addr().unwrap().to_string());
+        let address = EngineAddress::Tcp(listener.local_addr().unwrap().to_string());
         let task = tokio::spawn(async move {
             loop {
                 let (mut from, _) = listener.accept().await.unwrap();
@@ -62,7 +62,7 @@ pub(crate) async fn one_on_another_machine_is_a_place_like_any_other(ground: &Gr
     assert_eq!(ground.containers().await, Vec::<String>::new());
     // Its files are volumes of the engine, and outlive it.
     let again = s.run("cat /workspace/file").await;
-    assert_eq!((text(&again).as_str(), again.reset), ("kept\n", Reset::Yes));
+    assert_eq!((text(&again).as_str(), again.state_loss), ("kept\n", StateLoss::Yes));
     let named = s.plan.name();
     s.sandbox.remove().await.unwrap();
     let volumes = peer.engine().await.api.list_volumes(None::<ListVolumesOptions>).await.unwrap();
@@ -81,7 +81,7 @@ pub(crate) async fn whoever_commands_run_as_has_a_guest_on_another_machine(groun
         let s = ground
             .open_with("s", |docker| {
                 docker.engine = far.address.clone();
-                *docker.extra = Extra::parse(&[option.to_owned()]).unwrap();
+                *docker.run_args = RunArgs::parse(&[option.to_owned()]).unwrap();
                 docker.files = None;
             })
             .await;
@@ -99,9 +99,9 @@ pub(crate) async fn what_an_engine_on_another_machine_cannot_show_is_refused(gro
     let far = Far::new(ground.peer.clone().unwrap().socket).await;
     let source = ground.folder.join("work");
     let (path, target) = (source.display().to_string(), PathBuf::from("/x"));
-    let bind = Bind { source: source.clone(), target: target.clone(), writable: Writable::No };
+    let bind = BindMount { source: source.clone(), target: target.clone(), writable: Writable::No };
     let options = vec!["z".to_owned()];
-    let volume = Volume { source: path.clone(), target, writable: Writable::No, options };
+    let volume = EngineVolume { source: path.clone(), target, writable: Writable::No, options };
     for (binds, volumes) in [(vec![bind], Vec::new()), (Vec::new(), vec![volume])] {
         let plan = ground.plan_with("s", |docker| {
             docker.engine = far.address.clone();

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use hermes_exec::files::lexical;
-use hermes_exec::{Attention, Error, Files, Plan, Sandbox};
+use hermes_exec::files::resolve_lexically;
+use hermes_exec::{Error, GuestFiles, OpenPlace, OutputMode, ResolvedPlace};
 use hermes_guest::client::Piece;
 use hermes_guest::protocol::file::{
     Before, Edit, Expect, FileFault, Found, Kind, Occurrences, Parents, Part, Scope, Search, Target, Write,
@@ -30,10 +30,10 @@ const ATTEMPTS: usize = 3;
 
 /// A place and whoever uses its files.
 struct Tools {
-    plan: Plan,
-    sandbox: Sandbox,
+    plan: ResolvedPlace,
+    sandbox: OpenPlace,
     key: String,
-    files: Files,
+    files: GuestFiles,
     /// Where the session was at first.
     cwd: String,
 }
@@ -45,7 +45,7 @@ impl Tools {
         Self { plan, sandbox, key, files, cwd }
     }
 
-    fn files(&self) -> &Files {
+    fn files(&self) -> &GuestFiles {
         &self.files
     }
 
@@ -63,7 +63,7 @@ impl Tools {
 
     /// What a path comes to without links.
     fn lexical(&self, path: &str) -> String {
-        lexical(path, &self.cwd, &self.plan.place().home)
+        resolve_lexically(path, &self.cwd, &self.plan.place().home)
     }
 
     /// A permit for what a path comes to without links.
@@ -81,7 +81,7 @@ impl Tools {
         let mut real = self.lexical(path);
         for _ in 0..ATTEMPTS {
             match act(self.permit(access, path, &real)).await {
-                Err(Error::Elsewhere(other)) => real = other,
+                Err(Error::PathElsewhere(other)) => real = other,
                 done => return done,
             }
         }
@@ -89,7 +89,7 @@ impl Tools {
     }
 
     async fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
-        let all = async |permit| self.files().read(permit, Part::Whole).await?.all(1 << 20).await;
+        let all = async |permit| self.files().read(permit, Part::Whole).await?.read_to_end(1 << 20).await;
         self.judged(Read, path, all).await.map(|(data, _)| data)
     }
 
@@ -115,7 +115,7 @@ fn edit(old: &[u8], new: &[u8], occurrences: Occurrences) -> Edit {
 
 fn fault<T: std::fmt::Debug>(result: Result<T, Error>) -> FileFault {
     match result.unwrap_err() {
-        Error::NotDone(fault) => fault,
+        Error::FileFailed(fault) => fault,
         other => panic!("{other:?}"),
     }
 }
@@ -126,7 +126,7 @@ fn os(errno: Errno) -> FileFault {
 
 fn leads_to<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     match result.unwrap_err() {
-        Error::Elsewhere(real) => real,
+        Error::PathElsewhere(real) => real,
         other => panic!("{other:?}"),
     }
 }
@@ -249,7 +249,7 @@ pub(crate) async fn mode_and_owner_stay_and_a_new_file_is_like_any_other(bed: &B
     let tools = Tools::open(bed, "s").await;
     tools.out("echo old >script; chmod 2751 script; touch by-shell").await;
     // Inside a jail there is nobody else to own a file.
-    if tools.plan.backend() == BackendName::Local && rustix::process::getuid().is_root() {
+    if tools.plan.backend_name() == BackendName::Local && rustix::process::getuid().is_root() {
         tools.out("chown 65534:65533 script; chmod 2751 script").await;
     }
     let before = tools.out("stat -c '%a %u %g' script").await;
@@ -292,7 +292,7 @@ pub(crate) async fn writers_at_the_same_time_never_leave_a_mixture(bed: &Bed) {
                 let permit = tools.plainly(CHANGE, "file");
                 tools.files().write(permit, &mut content.as_slice(), REPLACE).await.unwrap();
                 let reader = tools.files().read(tools.plainly(Read, "file"), Part::Whole).await.unwrap();
-                let (seen, _) = reader.all(1 << 20).await.unwrap();
+                let (seen, _) = reader.read_to_end(1 << 20).await.unwrap();
                 assert_eq!((seen.len(), seen.iter().all(|byte| *byte == seen[0])), (300_000, true));
             }
         })
@@ -326,7 +326,7 @@ pub(crate) async fn content_that_breaks_off_leaves_the_file_as_it_was(bed: &Bed)
     tools.write("file", b"whole").await.unwrap();
     let permit = tools.plainly(CHANGE, "file");
     let broken = tools.files().write(permit, &mut Broken(false), REPLACE).await;
-    assert!(matches!(broken, Err(Error::Content(_))), "{broken:?}");
+    assert!(matches!(broken, Err(Error::ReadContent(_))), "{broken:?}");
     assert_eq!(tools.read("file").await.unwrap(), b"whole");
 }
 
@@ -336,18 +336,18 @@ pub(crate) async fn a_permit_is_good_for_its_own_use_place_and_session_only(bed:
     let files = tools.files();
     let one = |access| tools.plainly(access, "file");
     let write = files.write(one(Read), &mut b"x".as_slice(), REPLACE).await;
-    assert!(matches!(write, Err(Error::NotThisUse(FileAccess::Write))), "{write:?}");
+    assert!(matches!(write, Err(Error::WrongFileAccess(FileAccess::Write))), "{write:?}");
     let patch = files.patch(one(Delete), vec![edit(b"kept", b"x", Occurrences::One)]).await;
-    assert!(matches!(patch, Err(Error::NotThisUse(FileAccess::Write))), "{patch:?}");
+    assert!(matches!(patch, Err(Error::WrongFileAccess(FileAccess::Write))), "{patch:?}");
     let remove = files.remove(one(CHANGE)).await;
-    assert!(matches!(remove, Err(Error::NotThisUse(FileAccess::Delete))), "{remove:?}");
+    assert!(matches!(remove, Err(Error::WrongFileAccess(FileAccess::Delete))), "{remove:?}");
     let read = files.read(one(CHANGE), Part::Whole).await;
-    assert!(matches!(read, Err(Error::NotThisUse(FileAccess::Read))), "{read:?}");
+    assert!(matches!(read, Err(Error::WrongFileAccess(FileAccess::Read))), "{read:?}");
     let command = files.stat(permit(&tools.plan, "s", Work::Shell("stat file".to_owned()), &tools.cwd)).await;
-    assert!(matches!(command, Err(Error::NotThisUse(FileAccess::Read))), "{command:?}");
+    assert!(matches!(command, Err(Error::WrongFileAccess(FileAccess::Read))), "{command:?}");
     let strange = other.files().write(one(CHANGE), &mut b"x".as_slice(), REPLACE).await;
     assert!(matches!(strange, Err(Error::Permit(_))), "{strange:?}");
-    let started = tools.sandbox.start(one(Read), wish(Attention::AtEnd)).await;
+    let started = tools.sandbox.start_command(one(Read), wish(OutputMode::AtEnd)).await;
     assert!(matches!(started, Err(Error::NotACommand)), "{started:?}");
     assert_eq!(tools.read("file").await.unwrap(), b"kept");
 }
@@ -411,13 +411,13 @@ pub(crate) async fn a_name_that_is_no_text_is_listed_but_cannot_be_judged(bed: &
     for (result, what) in
         [(tools.read("link").await.map(drop), "read"), (tools.write("link", b"y").await, "write")]
     {
-        assert!(matches!(result, Err(Error::NotText)), "{what}: {result:?}");
+        assert!(matches!(result, Err(Error::PathNotUtf8)), "{what}: {result:?}");
     }
     // Nor can what is relative to such a directory.
     let odd = tools.lexical("odd");
     tools.out("cd odd; mkdir $'\\xfe'; cd $'\\xfe'").await;
     let lossy = Tools::open(bed, "s").await;
-    assert!(matches!(lossy.write("new", b"y").await, Err(Error::NotText)));
+    assert!(matches!(lossy.write("new", b"y").await, Err(Error::PathNotUtf8)));
     assert_eq!(fault(tools.files().remove(tools.permit(Delete, &odd, &odd)).await), os(Errno::NOTEMPTY));
 }
 
@@ -431,7 +431,15 @@ pub(crate) async fn a_path_means_what_it_means_to_the_session(bed: &Bed) {
     tools.write("file", b"sub").await.unwrap();
     let moved = Tools::open(bed, "s").await;
     assert_eq!(
-        moved.files().read(moved.plainly(Read, "file"), Part::Whole).await.unwrap().all(9).await.unwrap().0,
+        moved
+            .files()
+            .read(moved.plainly(Read, "file"), Part::Whole)
+            .await
+            .unwrap()
+            .read_to_end(9)
+            .await
+            .unwrap()
+            .0,
         b"sub"
     );
     moved.write("~/in-home/file", b"home").await.unwrap();
@@ -455,7 +463,7 @@ pub(crate) async fn what_is_no_file_or_never_ends_makes_nobody_wait_and_nothing_
     }
     assert_eq!(fault(tools.files().list(tools.plainly(Read, "pipe")).await), os(Errno::NOTDIR));
     let endless = tools.read("endless").await;
-    assert!(matches!(endless, Err(Error::TooMuch(1_048_576))), "{endless:?}");
+    assert!(matches!(endless, Err(Error::TooLarge(1_048_576))), "{endless:?}");
     let patched = tools.patch("endless", &[edit(b"a", b"b", Occurrences::All)]).await;
     assert!(matches!(patched, Err(Error::Guest(_))), "{patched:?}");
     assert_eq!(tools.out("ls -A dir").await, "");

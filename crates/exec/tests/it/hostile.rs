@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use hermes_exec::{Attention, Error, Reset, State};
+use hermes_exec::{Error, OutputMode, PlaceState, StateLoss};
 use hermes_guest::protocol::frame::Frames;
 use hermes_guest::protocol::greeting;
 use hermes_guest::protocol::message::{Reply, Request};
@@ -89,7 +89,7 @@ pub(crate) async fn a_guest_that_cannot_be_talked_to_is_replaced(bed: &Bed) {
         drop(s);
         let opened = tokio::time::timeout(PATIENCE, bed.try_open("s")).await.unwrap().unwrap();
         let outcome = opened.run("echo [$A]").await;
-        assert_eq!((text(&outcome).as_str(), outcome.reset), ("[]\n", Reset::Yes), "{impostor:?}");
+        assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::Yes), "{impostor:?}");
         assert!(!lives(before), "{impostor:?}");
         listening.abort();
     }
@@ -103,7 +103,7 @@ pub(crate) async fn a_guest_that_hangs_is_seen_and_can_be_ended(bed: &Bed) {
     drop(s);
     let found = tokio::time::timeout(PATIENCE, bed.places().list()).await.unwrap().unwrap();
     let [found] = found.as_slice() else { panic!("{found:?}") };
-    assert_eq!(found.state, State::Silent);
+    assert_eq!(found.state, PlaceState::Unresponsive);
     tokio::time::timeout(PATIENCE, found.end()).await.unwrap().unwrap();
     assert!(!lives(stopped));
     assert_eq!(bed.open("s").await.out("echo fine").await, "fine\n");
@@ -119,12 +119,12 @@ pub(crate) async fn a_guest_that_breaks_the_protocol_is_replaced(bed: &Bed) {
         let found = tokio::time::timeout(PATIENCE, places.list()).await.unwrap().unwrap();
         assert_eq!(
             found.iter().map(|found| found.state).collect::<Vec<_>>(),
-            [State::Silent],
+            [PlaceState::Unresponsive],
             "{impostor:?}"
         );
         let opened = tokio::time::timeout(PATIENCE, bed.try_open("s")).await.unwrap();
         let outcome = opened.unwrap().run("echo fine").await;
-        assert_eq!((text(&outcome).as_str(), outcome.reset), ("fine\n", Reset::Yes), "{impostor:?}");
+        assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("fine\n", StateLoss::Yes), "{impostor:?}");
         assert!(!lives(before), "{impostor:?}");
         listening.abort();
     }
@@ -132,15 +132,15 @@ pub(crate) async fn a_guest_that_breaks_the_protocol_is_replaced(bed: &Bed) {
 
 pub(crate) async fn a_guest_that_dies_under_a_command_is_an_error_and_nothing_runs_twice(bed: &Bed) {
     let s = bed.open("s").await;
-    let mut command = s.start("echo ran >>count; echo begun; sleep 1000", wish(Attention::Live)).await;
-    assert!(matches!(command.next().await.unwrap(), hermes_exec::Happening::Output(_)));
+    let mut command = s.start("echo ran >>count; echo begun; sleep 1000", wish(OutputMode::Live)).await;
+    assert!(matches!(command.next_event().await.unwrap(), hermes_exec::CommandEvent::Output(_)));
     kill(guest(bed, &s.plan).await).await;
-    let ended = tokio::time::timeout(Duration::from_secs(20), command.end()).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(20), command.wait()).await.unwrap();
     assert!(matches!(ended, Err(Error::Guest(_))), "{ended:?}");
     assert_eq!(s.out("cat count").await, "ran\n");
     // What a command says about itself is not taken for the state of its place.
     let outcome = s.run("echo ran >>count; echo 'Error: container is not running' >&2; exit 1").await;
-    assert_eq!((outcome.code, outcome.reset), (1, Reset::No));
+    assert_eq!((outcome.code, outcome.state_loss), (1, StateLoss::No));
     assert_eq!(s.out("cat count").await, "ran\nran\n");
 }
 
@@ -157,12 +157,12 @@ pub(crate) async fn a_directory_that_others_can_change_is_not_believed(bed: &Bed
     assert!(refused(&error), "{error}");
     let error = bed.places().list().await.unwrap_err();
     assert!(refused(&error), "{error}");
-    let error = bed.places().sweep().await.unwrap_err();
+    let error = bed.places().remove_stale().await.unwrap_err();
     assert!(refused(&error), "{error}");
     for found in &found {
         assert!(found.end().await.is_err() && found.processes().await.is_err());
     }
-    assert!(hermes_exec::proxy::keep(&run, &s.plan.name()).await.is_err());
+    assert!(hermes_exec::proxy::serve_while_running(&run, &s.plan.name()).await.is_err());
     assert!(!run.join(format!(".proxy-{}", s.plan.name())).exists());
     assert!(lives(named));
     listening.abort();

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use hermes_exec::{Error, Found, Plan, ProcessId, Reset, Spec, State, Tree};
+use hermes_exec::{Error, ListedPlace, PlaceState, ProcessId, ResolvedPlace, Spec, StateLoss, Tree};
 use hermes_types::{BackendName, SessionKey};
 
 use crate::bed::Bed;
@@ -22,7 +22,7 @@ pub(crate) async fn callers_at_the_same_time_get_the_same_place(ground: &Ground)
     });
     for opened in here.collect::<Vec<_>>() {
         let outcome = opened.await.unwrap();
-        assert_eq!((outcome.code, outcome.reset), (0, Reset::No));
+        assert_eq!((outcome.code, outcome.state_loss), (0, StateLoss::No));
     }
     for mut hermes in hermeses {
         assert!(hermes.wait().unwrap().success());
@@ -48,7 +48,7 @@ pub(crate) async fn a_hundred_handles_share_a_place(bed: &Bed) {
     }
     for handle in &handles {
         let outcome = handle.run("echo $A").await;
-        assert_eq!((text(&outcome).as_str(), outcome.reset), ("1\n", Reset::No));
+        assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("1\n", StateLoss::No));
     }
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn when_hermes_is_killed_the_foreground_dies_and_the_background
     let s = bed.open("s").await;
     assert_eq!(s.living(&foreground).await, "");
     let outcome = s.run("echo [$LOST]; touch go").await;
-    assert_eq!((text(&outcome).as_str(), outcome.reset), ("[]\n", Reset::No));
+    assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::No));
     assert_eq!(output_of(&s, id, 4).await, "1\n2\n3\n4\n");
     drop((processes, s));
     // Nothing runs any more: with its lifetime the place ends by itself.
@@ -118,7 +118,7 @@ pub(crate) async fn what_several_hermeses_started_is_in_one_list(bed: &Bed) {
 
 pub(crate) async fn the_files_of_a_place_outlive_it_and_nobody_elses_are_touched(bed: &Bed) {
     let places = bed.places();
-    let foreign = places.kept[0].join("hermes-overlays");
+    let foreign = places.kept_dirs[0].join("hermes-overlays");
     fs::create_dir_all(&foreign).unwrap();
     let s = bed.open("s").await;
     s.out("echo kept >file; export A=1").await;
@@ -126,7 +126,7 @@ pub(crate) async fn the_files_of_a_place_outlive_it_and_nobody_elses_are_touched
     for found in places.list().await.unwrap() {
         found.end().await.unwrap();
     }
-    places.sweep().await.unwrap();
+    places.remove_stale().await.unwrap();
     assert!(bed.open("s").await.out("cat file; echo [$A]").await == "kept\n[]\n" && foreign.exists());
 }
 
@@ -215,16 +215,16 @@ pub(crate) async fn a_place_that_vanished_is_made_again_and_says_so_once(bed: &B
     kill(guest(bed, &s.plan).await).await;
     // Whoever holds the old handle, and whoever comes later.
     let seen = s.run("echo [$A]; pwd").await;
-    assert_eq!((text(&seen), seen.reset), (format!("[]\n{home}\n"), Reset::Yes));
-    assert_eq!(bed.open("s").await.run("true").await.reset, Reset::No);
-    assert_eq!(s.run("true").await.reset, Reset::No);
+    assert_eq!((text(&seen), seen.state_loss), (format!("[]\n{home}\n"), StateLoss::Yes));
+    assert_eq!(bed.open("s").await.run("true").await.state_loss, StateLoss::No);
+    assert_eq!(s.run("true").await.state_loss, StateLoss::No);
 }
 
 pub(crate) async fn a_running_command_keeps_its_place_and_a_watcher_does_not(ground: &Ground) {
     let bed = ground.short_lived();
     let s = bed.open("s").await;
     let outcome = s.run("export A=1; sleep 2.5; echo done").await;
-    assert_eq!((text(&outcome).as_str(), outcome.reset), ("done\n", Reset::No));
+    assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("done\n", StateLoss::No));
     assert_eq!(s.out("echo $A").await, "1\n");
     let watched = guest(&bed, &s.plan).await;
     let processes = s.processes().await;
@@ -239,14 +239,14 @@ pub(crate) async fn a_running_command_keeps_its_place_and_a_watcher_does_not(gro
     tokio::time::timeout(PATIENCE, look).await.unwrap();
     assert!(notices.next().await.is_err());
     let outcome = s.run("echo [$A]").await;
-    assert_eq!((text(&outcome).as_str(), outcome.reset), ("[]\n", Reset::Yes));
+    assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::Yes));
 }
 
 pub(crate) async fn nothing_of_a_place_outlives_its_lifetime_though_nobody_looks(ground: &Ground) {
     let bed = ground.short_lived();
     let s = bed.open("s").await;
     s.run("true").await;
-    let run = bed.host().run;
+    let run = bed.host().run_dir;
     drop(s);
     let rooms = || {
         let listed = std::fs::read_dir(&run).unwrap();
@@ -268,10 +268,10 @@ pub(crate) async fn a_changed_setting_keeps_the_files_and_waits_for_what_runs(gr
     // Another lifetime is another digest.
     let changed = Bed { lifetime: ground.lifetime * 2, ..(**ground).clone() };
     let refused = changed.try_open("s").await;
-    assert!(matches!(refused, Err(Error::Changed { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::SettingsChanged { .. })), "{refused:?}");
     s.processes().await.kill(id).await.unwrap();
     let outcome = changed.open("s").await.run("cat kept; echo [$A]").await;
-    assert_eq!((text(&outcome).as_str(), outcome.reset), ("x\n[]\n", Reset::Yes));
+    assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("x\n[]\n", StateLoss::Yes));
     assert_eq!(changed.places().list().await.unwrap().len(), 1);
 }
 
@@ -279,8 +279,8 @@ pub(crate) async fn places_are_listed_found_by_name_or_session_and_ended_for_goo
     let (one, two) = (bed.open("one").await, bed.open("two").await);
     let left = one.out("sleep 1000 >/dev/null 2>&1 & echo $!").await;
     let places = bed.places();
-    let facts = |found: &Found| {
-        let State::Live(stats) = found.state else { panic!("{found:?}") };
+    let facts = |found: &ListedPlace| {
+        let PlaceState::Running(stats) = found.state else { panic!("{found:?}") };
         (found.record.name.clone(), found.record.session.clone(), stats.running)
     };
     let mut expected = [(one.plan.name(), "one".to_owned(), 1), (two.plan.name(), "two".to_owned(), 0)];
@@ -292,18 +292,18 @@ pub(crate) async fn places_are_listed_found_by_name_or_session_and_ended_for_goo
     }
     assert!(places.find("").await.unwrap().is_empty());
     let guests = [guest(bed, &one.plan).await, guest(bed, &two.plan).await];
-    let failed = places.end(places.list().await.unwrap()).await;
+    let failed = places.end_all(places.list().await.unwrap()).await;
     assert!(failed.is_empty(), "{failed:?}");
     assert!(!guests.into_iter().any(lives), "{left}");
-    let live = |found: &Found| found.state != State::Asleep;
+    let live = |found: &ListedPlace| found.state != PlaceState::Stopped;
     assert!(!places.list().await.unwrap().iter().any(live));
 }
 
 pub(crate) async fn one_place_too_many_waits_until_another_is_idle(bed: &Bed) {
     let session = async |key: &str| {
         let mut host = bed.host();
-        host.most_places = 1;
-        let plan = Plan::new(host, Spec { ..bed.spec() }, SessionKey::new(key));
+        host.max_places = 1;
+        let plan = ResolvedPlace::new(host, Spec { ..bed.spec() }, SessionKey::new(key));
         Session { sandbox: plan.open().await.unwrap(), plan, key: key.to_owned() }
     };
     let one = session("one").await;
@@ -334,7 +334,7 @@ pub(crate) async fn what_is_left_of_a_place_that_is_gone_is_swept_away(bed: &Bed
     let dead = guest(bed, &gone.plan).await;
     drop(gone);
     kill(dead).await;
-    bed.places().sweep().await.unwrap();
+    bed.places().remove_stale().await.unwrap();
     let listed = fs::read_dir(bed.folder.join("run")).unwrap();
     let mut names: Vec<_> = listed.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -363,5 +363,5 @@ pub(crate) async fn a_place_that_cannot_be_made_is_an_error_that_says_why(bed: &
     let named = format!("the {} backend cannot be used: ", bed.backend);
     assert!(matches!(error, Error::Unavailable { .. } | Error::Engine(_)), "{error}");
     assert!(error.to_string().starts_with(&named), "{error}");
-    assert!(bed.places().list().await.unwrap().iter().all(|found| found.state == State::Asleep));
+    assert!(bed.places().list().await.unwrap().iter().all(|found| found.state == PlaceState::Stopped));
 }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use hermes_exec::{Attention, ProcessId, State, Wish};
+use hermes_exec::{OutputMode, PlaceState, ProcessId, RunOptions};
 
 use crate::bed::{Bed, wish};
 use crate::session::{PATIENCE, Session};
@@ -24,23 +24,26 @@ pub(crate) async fn two_hundred_megabytes_cost_no_memory(bed: &Bed) {
     assert_eq!(summary[..3], [200_000_000, 200_000_000 - 50_000, 0]);
     assert!(live[3] < LITTLE && summary[3] < LITTLE, "{said}");
     let found = bed.places().find("s").await.unwrap();
-    let State::Live(stats) = found[0].state else { panic!("{found:?}") };
+    let PlaceState::Running(stats) = found[0].state else { panic!("{found:?}") };
     assert!(stats.memory < LITTLE, "{stats:?}");
     drop(s);
 }
 
 pub(crate) async fn of_a_long_output_beginning_and_end_are_shown_and_all_is_kept(bed: &Bed) {
     let s = bed.open("s").await;
-    let outcome = s.end("seq 1 200000", Wish { keep: 10_000, ..wish(Attention::AtEnd) }).await;
+    let outcome = s.end("seq 1 200000", RunOptions { keep_bytes: 10_000, ..wish(OutputMode::AtEnd) }).await;
     let whole: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
     let (whole, kept) = (whole.as_bytes(), &outcome.output);
-    assert_eq!((outcome.total, outcome.omitted), (whole.len() as u64, whole.len() as u64 - 10_000));
+    assert_eq!(
+        (outcome.total_bytes, outcome.omitted_bytes),
+        (whole.len() as u64, whole.len() as u64 - 10_000)
+    );
     let cut = kept.iter().zip(whole).take_while(|(one, other)| one == other).count();
     assert!((1000..9000).contains(&cut), "{cut} bytes of the beginning");
     assert!(whole.ends_with(&kept[cut..]), "{} bytes of the end", kept.len() - cut);
-    let same = format!("seq 1 200000 | cmp - {} && echo same", outcome.spool.unwrap());
+    let same = format!("seq 1 200000 | cmp - {} && echo same", outcome.spool_path.unwrap());
     assert_eq!(s.out(&same).await, "same\n");
-    assert_eq!(s.run("echo short").await.spool, None);
+    assert_eq!(s.run("echo short").await.spool_path, None);
 }
 
 /// The whole output of a process, page by page.
@@ -58,11 +61,11 @@ async fn pages_of(s: &Session, id: ProcessId, total: u64) -> Vec<u8> {
 pub(crate) async fn a_long_line_and_bytes_that_are_no_text_come_through(bed: &Bed) {
     let s = bed.open("s").await;
     let command = "head -c 3000000 /dev/zero | tr '\\0' x; printf '\\n\\377\\376\\0\\303\\r\\n'";
-    let outcome = s.end(command, Wish { keep: 1 << 20, ..wish(Attention::AtEnd) }).await;
-    assert_eq!((outcome.total, outcome.output.len()), (3_000_007, 1 << 20));
+    let outcome = s.end(command, RunOptions { keep_bytes: 1 << 20, ..wish(OutputMode::AtEnd) }).await;
+    assert_eq!((outcome.total_bytes, outcome.output.len()), (3_000_007, 1 << 20));
     assert!(outcome.output.starts_with(b"xxx") && outcome.output.ends_with(b"xx\n\xff\xfe\0\xc3\r\n"));
     let outcome = s.run("printf '\\377\\0no newline'").await;
-    assert_eq!((outcome.output.as_slice(), outcome.omitted), (b"\xff\0no newline".as_slice(), 0));
+    assert_eq!((outcome.output.as_slice(), outcome.omitted_bytes), (b"\xff\0no newline".as_slice(), 0));
     assert_eq!(s.out("").await, "");
 }
 

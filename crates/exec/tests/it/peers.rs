@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use bollard::query_parameters::ListContainersOptionsBuilder;
-use hermes_exec::backend::docker::engine::{Address, Engine};
+use hermes_exec::backend::docker::engine::{Engine, EngineAddress};
 use serde_json::Value;
 
 use crate::bed::Peer;
@@ -35,8 +35,8 @@ impl Peer {
         Self { options: vec!["--read-only".to_owned()], ..Self::named(name, image) }
     }
 
-    pub(crate) fn address(&self) -> Address {
-        Address::Unix(self.socket.clone())
+    pub(crate) fn address(&self) -> EngineAddress {
+        EngineAddress::Unix(self.socket.clone())
     }
 
     pub(crate) async fn engine(&self) -> Engine {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_exec::{
-    AtDeadline, AtEnd, Attention, Ending, Error, Happening, Input, ProcessId, ScriptDirectory, ScriptWish,
-    Shown, Size, Tree, Wish,
+    AtDeadline, AtEnd, CommandEvent, CommandInput, EndReason, Error, OutputMode, ProcessId, RunOptions,
+    ScriptDirectory, ScriptOptions, Size, TerminalEvent, Tree,
 };
 use hermes_guest::client::Error as GuestError;
 use hermes_guest::protocol::message::{Cause, Fault, Happening as News, Notice};
@@ -17,19 +17,19 @@ use crate::session::{PATIENCE, Session, quiet, text};
 pub(crate) async fn a_deadline_is_124_and_keeps_what_was_said(bed: &Bed) {
     let s = bed.open("s").await;
     s.out("export A=before").await;
-    for attention in [Attention::AtEnd, Attention::Live] {
-        let soon = Wish { timeout: Some(Duration::from_millis(500)), ..wish(attention.clone()) };
+    for attention in [OutputMode::AtEnd, OutputMode::Live] {
+        let soon = RunOptions { timeout: Some(Duration::from_millis(500)), ..wish(attention.clone()) };
         let mut command = s.start("echo before; export A=after; sleep 1000", soon).await;
         let mut said = Vec::new();
         let outcome = loop {
-            match command.next().await.unwrap() {
-                Happening::Output(bytes) => said.extend(bytes),
-                Happening::End(outcome) => break outcome,
+            match command.next_event().await.unwrap() {
+                CommandEvent::Output(bytes) => said.extend(bytes),
+                CommandEvent::End(outcome) => break outcome,
             }
         };
         said.extend(&outcome.output);
-        assert_eq!((outcome.code, outcome.ending, outcome.left), (124, Ending::TimedOut, None));
-        assert_eq!((said.as_slice(), outcome.total), (b"before\n".as_slice(), 7), "{attention:?}");
+        assert_eq!((outcome.code, outcome.end_reason, outcome.leftover), (124, EndReason::TimedOut, None));
+        assert_eq!((said.as_slice(), outcome.total_bytes), (b"before\n".as_slice(), 7), "{attention:?}");
     }
     assert_eq!(s.out("echo $A").await, "before\n");
 }
@@ -38,11 +38,11 @@ pub(crate) async fn an_interrupt_is_130_and_keeps_what_was_said(bed: &Bed) {
     let s = bed.open("s").await;
     for stubborn in ["", "trap '' INT TERM; "] {
         let command = format!("{stubborn}setsid sleep 1000 & echo $!; sleep 1000; sleep 1000");
-        let mut command = s.start(&command, wish(Attention::Live)).await;
-        let Happening::Output(said) = command.next().await.unwrap() else { panic!("it ended") };
+        let mut command = s.start(&command, wish(OutputMode::Live)).await;
+        let CommandEvent::Output(said) = command.next_event().await.unwrap() else { panic!("it ended") };
         command.interrupt().await.unwrap();
-        let outcome = command.end().await.unwrap();
-        assert_eq!((outcome.code, outcome.ending, outcome.left), (130, Ending::Interrupted, None));
+        let outcome = command.wait().await.unwrap();
+        assert_eq!((outcome.code, outcome.end_reason, outcome.leftover), (130, EndReason::Interrupted, None));
         assert_eq!(s.living(&String::from_utf8(said).unwrap()).await, "");
     }
 }
@@ -61,10 +61,11 @@ pub(crate) async fn nothing_is_left_of_a_tree_after_its_deadline(bed: &Bed) {
         let s = s.clone();
         tokio::spawn(async move {
             for _ in 0..5 {
-                let soon = Wish { timeout: Some(Duration::from_millis(400)), ..wish(Attention::AtEnd) };
+                let soon =
+                    RunOptions { timeout: Some(Duration::from_millis(400)), ..wish(OutputMode::AtEnd) };
                 let outcome = s.end(command, soon).await;
-                assert_eq!((outcome.code, outcome.left), (124, None));
-                assert!(outcome.total > 0);
+                assert_eq!((outcome.code, outcome.leftover), (124, None));
+                assert!(outcome.total_bytes > 0);
                 assert_eq!(s.living(&text(&outcome)).await, "");
             }
         })
@@ -91,7 +92,7 @@ pub(crate) async fn what_is_left_running_does_not_hold_the_command(bed: &Bed) {
             let began = Instant::now();
             let outcome = s.run(command).await;
             fastest = fastest.min(began.elapsed());
-            let id = outcome.left.unwrap();
+            let id = outcome.leftover.unwrap();
             assert_eq!(outcome.code, 0, "{command}");
             let listed: Vec<_> =
                 processes.list().await.unwrap().iter().map(|view| (view.process, view.tree)).collect();
@@ -146,12 +147,12 @@ pub(crate) async fn background_output_is_there_at_once(bed: &Bed) {
 
 pub(crate) async fn notices_tell_of_matches_and_of_every_end(bed: &Bed) {
     let s = bed.open("s").await;
-    let told = |watch: &[&str]| Attention::Background {
+    let told = |watch: &[&str]| OutputMode::Background {
         label: "server".to_owned(),
         watch: watch.iter().map(|&pattern| pattern.to_owned()).collect(),
         at_end: AtEnd::Notify,
     };
-    let later = Wish { input: Input::Later, ..wish(told(&["listening on"])) };
+    let later = RunOptions { input: CommandInput::Stream, ..wish(told(&["listening on"])) };
     let server = s.background_as("echo starting; echo listening on 80; read x; exit 5", later).await;
     let processes = s.processes().await;
     let mut notices = processes.notices(0).await.unwrap();
@@ -181,7 +182,8 @@ pub(crate) async fn what_is_typed_needs_a_permit_of_its_own(bed: &Bed) {
     let s = bed.open("s").await;
     let other = bed.open("other").await;
     let processes = s.processes().await;
-    let id = s.background_as("cat; echo end", Wish { input: Input::Later, ..wish(quiet()) }).await;
+    let id =
+        s.background_as("cat; echo end", RunOptions { input: CommandInput::Stream, ..wish(quiet()) }).await;
     let cwd = s.sandbox.cwd().await.unwrap();
     let typing = |work: Work| permit(&s.plan, &s.key, work, &cwd);
     processes.write(id, typing(Work::Input("one\n".to_owned()))).await.unwrap();
@@ -208,16 +210,16 @@ pub(crate) async fn a_permit_for_anything_else_runs_nothing(bed: &Bed) {
     let wrong =
         || [permit(&other.plan, &other.key, touch(), &cwd), permit(&s.plan, &other.key, touch(), &cwd)];
     for (to_run, to_show) in wrong().into_iter().zip(wrong()) {
-        let refused = s.sandbox.start(to_run, wish(Attention::AtEnd)).await;
+        let refused = s.sandbox.start_command(to_run, wish(OutputMode::AtEnd)).await;
         assert!(matches!(refused, Err(Error::Permit(_))), "{refused:?}");
-        let refused = s.sandbox.terminal(to_show, size, &[]).await;
+        let refused = s.sandbox.open_terminal(to_show, size, &[]).await;
         assert!(matches!(refused, Err(Error::Permit(_))), "{refused:?}");
     }
     for kind in [Work::Python, Work::Input] {
         let job = || permit(&s.plan, &s.key, kind("print()".to_owned()), &cwd);
-        let refused = s.sandbox.start(job(), wish(Attention::AtEnd)).await;
+        let refused = s.sandbox.start_command(job(), wish(OutputMode::AtEnd)).await;
         assert!(matches!(refused, Err(Error::NotACommand)), "{refused:?}");
-        let refused = s.sandbox.terminal(job(), size, &[]).await;
+        let refused = s.sandbox.open_terminal(job(), size, &[]).await;
         assert!(matches!(refused, Err(Error::NotACommand)), "{refused:?}");
     }
     for (work, cwd, directory) in [
@@ -226,21 +228,22 @@ pub(crate) async fn a_permit_for_anything_else_runs_nothing(bed: &Bed) {
         (Work::Python("open('ran', 'w')".to_owned()), "/elsewhere", ScriptDirectory::Session),
         (Work::Python("open('ran', 'w')".to_owned()), cwd.as_str(), ScriptDirectory::Private),
     ] {
-        let expected = if matches!(work, Work::Python(_)) { Error::Moved } else { Error::NotPython };
-        let refused = s.sandbox.python(permit(&s.plan, &s.key, work, cwd), script_wish(directory)).await;
+        let expected = if matches!(work, Work::Python(_)) { Error::SessionMoved } else { Error::NotPython };
+        let refused =
+            s.sandbox.start_python(permit(&s.plan, &s.key, work, cwd), script_wish(directory)).await;
         assert_eq!(refused.unwrap_err().to_string(), expected.to_string());
     }
     assert_eq!(s.out("ls").await, "");
 }
 
 /// What a script is started with.
-fn script_wish(directory: ScriptDirectory) -> ScriptWish {
-    ScriptWish {
+fn script_wish(directory: ScriptDirectory) -> ScriptOptions {
+    ScriptOptions {
         timeout: Duration::from_secs(60),
-        keep: 50_000,
-        keep_errors: 10_000,
+        keep_bytes: 50_000,
+        keep_stderr_bytes: 10_000,
         env: Vec::new(),
-        module: "module".to_owned(),
+        module_name: "module".to_owned(),
         module_text: String::new(),
         directory,
     }
@@ -250,12 +253,12 @@ pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(bed: &Bed) {
     let s = bed.open("s").await;
     let command = "trap 'stty size; exit 3' WINCH; stty size; while :; do read -t 0.05 x; done";
     let mut terminal =
-        s.sandbox.terminal(s.permit(command).await, Size { rows: 30, columns: 120 }, &[]).await.unwrap();
+        s.sandbox.open_terminal(s.permit(command).await, Size { rows: 30, columns: 120 }, &[]).await.unwrap();
     let mut shown = Vec::new();
     let code = loop {
-        match terminal.next().await.unwrap() {
-            Shown::Bytes(bytes) => shown.extend(bytes),
-            Shown::End(code) => break code,
+        match terminal.next_event().await.unwrap() {
+            TerminalEvent::Output(bytes) => shown.extend(bytes),
+            TerminalEvent::Exit(code) => break code,
         }
         if shown == b"30 120\r\n" {
             terminal.resize(Size { rows: 50, columns: 80 }).await.unwrap();
@@ -264,7 +267,7 @@ pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(bed: &Bed) {
     assert_eq!((code, String::from_utf8(shown).unwrap().as_str()), (3, "30 120\r\n50 80\r\n"));
     let mut terminal = s
         .sandbox
-        .terminal(
+        .open_terminal(
             s.permit("cat; echo $TERM").await,
             Size { rows: 24, columns: 80 },
             &[("TERM".to_owned(), "dumb".to_owned())],
@@ -273,7 +276,7 @@ pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(bed: &Bed) {
         .unwrap();
     terminal.write(b"typed\n\x04").await.unwrap();
     let mut shown = Vec::new();
-    while let Shown::Bytes(bytes) = terminal.next().await.unwrap() {
+    while let TerminalEvent::Output(bytes) = terminal.next_event().await.unwrap() {
         shown.extend(bytes);
     }
     assert_eq!(String::from_utf8(shown).unwrap(), "typed\r\ntyped\r\ndumb\r\n");
@@ -282,18 +285,18 @@ pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(bed: &Bed) {
 pub(crate) async fn a_command_can_go_on_in_the_background(bed: &Bed) {
     let s = bed.open("s").await;
     let processes = s.processes().await;
-    let soon = Wish {
+    let soon = RunOptions {
         timeout: Some(Duration::from_millis(100)),
         at_deadline: AtDeadline::Background,
-        ..wish(Attention::AtEnd)
+        ..wish(OutputMode::AtEnd)
     };
     let id =
         s.background_as("echo early; until [ -e go ]; do sleep 0.01; done; echo late; exit 7", soon).await;
-    let mut moved = s.start("echo begun; sleep 1000", wish(Attention::Live)).await;
-    assert!(matches!(moved.next().await.unwrap(), Happening::Output(_)));
-    moved.background().await.unwrap();
-    let outcome = moved.end().await.unwrap();
-    let Ending::Background(sleeper) = outcome.ending else { panic!("{outcome:?}") };
+    let mut moved = s.start("echo begun; sleep 1000", wish(OutputMode::Live)).await;
+    assert!(matches!(moved.next_event().await.unwrap(), CommandEvent::Output(_)));
+    moved.move_to_background().await.unwrap();
+    let outcome = moved.wait().await.unwrap();
+    let EndReason::Background(sleeper) = outcome.end_reason else { panic!("{outcome:?}") };
     drop(moved);
     s.out("touch go").await;
     let view = processes.wait(id, PATIENCE).await.unwrap();
@@ -305,8 +308,8 @@ pub(crate) async fn a_command_can_go_on_in_the_background(bed: &Bed) {
 pub(crate) async fn a_dropped_command_dies_and_nothing_else(bed: &Bed) {
     let s = bed.open("s").await;
     let id = s.background("sleep 1000").await;
-    let mut command = s.start("setsid sleep 1000 & echo $$ $!; sleep 1000", wish(Attention::Live)).await;
-    let Happening::Output(said) = command.next().await.unwrap() else { panic!("it ended") };
+    let mut command = s.start("setsid sleep 1000 & echo $$ $!; sleep 1000", wish(OutputMode::Live)).await;
+    let CommandEvent::Output(said) = command.next_event().await.unwrap() else { panic!("it ended") };
     let pids = String::from_utf8(said).unwrap();
     drop(command);
     let dead = async { while !s.living(&pids).await.is_empty() {} };

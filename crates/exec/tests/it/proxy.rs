@@ -346,7 +346,7 @@ fn whatever_is_sent_nothing_inside_is_reached() {
         for _ in 0..3000 {
             let request = mutated().new_tree(&mut runner).unwrap().current();
             let (mut client, inner) = tokio::io::duplex(64 * 1024);
-            let served = tokio::spawn(proxy::serve(inner));
+            let served = tokio::spawn(proxy::serve_connection(inner));
             client.write_all(&request).await.unwrap();
             client.shutdown().await.unwrap();
             let mut answer = Vec::new();

@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use hermes_exec::backend::docker::User;
-use hermes_exec::backend::docker::extra::Extra;
-use hermes_exec::backend::docker::fault::EngineFault;
-use hermes_exec::{Bind, Error, Reset, Writable};
+use hermes_exec::backend::docker::RunAs;
+use hermes_exec::backend::docker::engine_error::EngineError;
+use hermes_exec::backend::docker::run_args::RunArgs;
+use hermes_exec::{BindMount, Error, StateLoss, Writable};
 
 use crate::peers;
 use crate::private::{Kind, Private};
@@ -24,7 +24,7 @@ async fn a_place_whose_root_is_another_user_outside_is_a_place_like_any_other() 
     assert_eq!(said, "0\nx\ny\n");
     assert_eq!(s.out("echo $A $PWD").await, "1 /workspace\n");
     // Root inside is a user of the range.
-    let kept = ground.places().kept[0].join(s.plan.name());
+    let kept = ground.places().kept_dirs[0].join(s.plan.name());
     let owner = fs::metadata(kept.join("workspace/a/file")).unwrap().uid();
     let first = first_of_range();
     assert_eq!(owner, first);
@@ -32,7 +32,7 @@ async fn a_place_whose_root_is_another_user_outside_is_a_place_like_any_other() 
     let found = ground.places().list().await.unwrap();
     found[0].end().await.unwrap();
     let again = s.run("cat ~/file a/file; echo z >>a/file && cat a/file").await;
-    assert_eq!((text(&again).as_str(), again.reset), ("x\ny\ny\nz\n", Reset::Yes));
+    assert_eq!((text(&again).as_str(), again.state_loss), ("x\ny\ny\nz\n", StateLoss::Yes));
     s.sandbox.remove().await.unwrap();
     assert!(!kept.exists());
     ground.leave().await;
@@ -45,7 +45,7 @@ async fn what_is_mounted_keeps_its_owner_whom_root_inside_is_not() {
     let open = ground.folder.join("work");
     fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     fs::write(open.join("file"), "shown").unwrap();
-    let bind = Bind { source: open.clone(), target: "/data".into(), writable: Writable::Yes };
+    let bind = BindMount { source: open.clone(), target: "/data".into(), writable: Writable::Yes };
     let s = ground.open_with("s", |docker| docker.binds = vec![bind]).await;
     assert_eq!(s.out("cat /data/file; stat -c %u /data/file").await, "shown65534\n");
     assert_ne!(s.run("echo x >/data/new").await.code, 0);
@@ -61,17 +61,17 @@ async fn what_is_mounted_keeps_its_owner_whom_root_inside_is_not() {
 async fn the_owners_own_user_is_refused_unless_the_container_has_the_users_of_the_machine() {
     let engine = Private::new(Kind::Docker(REMAPPED)).await;
     let ground = Ground::of(engine.peer.clone());
-    let refused = ground.plan_with("s", |docker| docker.user = User::Host).open().await.unwrap_err();
-    assert!(matches!(refused, Error::Engine(EngineFault::Remapped { .. })), "{refused:?}");
+    let refused = ground.plan_with("s", |docker| docker.user = RunAs::Host).open().await.unwrap_err();
+    assert!(matches!(refused, Error::Engine(EngineError::UsersRemapped { .. })), "{refused:?}");
     ground.nothing_is_left().await;
     let s = ground
         .open_with("s", |docker| {
-            docker.user = User::Host;
-            *docker.extra = Extra::parse(&["--userns=host".to_owned()]).unwrap();
+            docker.user = RunAs::Host;
+            *docker.run_args = RunArgs::parse(&["--userns=host".to_owned()]).unwrap();
         })
         .await;
     s.out("echo x >file").await;
-    let kept = ground.places().kept[0].join(s.plan.name());
+    let kept = ground.places().kept_dirs[0].join(s.plan.name());
     assert_eq!(fs::metadata(kept.join("workspace/file")).unwrap().uid(), rustix::process::getuid().as_raw());
     ground.leave().await;
 }

@@ -1,7 +1,7 @@
 //! An engine that ends and begins again while its containers are in use.
 
-use hermes_exec::backend::docker::fault::EngineFault;
-use hermes_exec::{Attention, Command, Ending, Error, Reset};
+use hermes_exec::backend::docker::engine_error::EngineError;
+use hermes_exec::{EndReason, Error, OutputMode, RunningCommand, StateLoss};
 
 use crate::bed::wish;
 use crate::far::Far;
@@ -29,11 +29,11 @@ enum Fate {
 }
 
 /// A command whose container is ended: its guest kills it and says so, or is killed itself.
-async fn ends_with_all_in_there(running: &mut Command) {
-    match soon("a command whose container ended", running.end()).await {
+async fn ends_with_all_in_there(running: &mut RunningCommand) {
+    match soon("a command whose container ended", running.wait()).await {
         Ok(outcome) => {
-            let seen = (outcome.code, outcome.ending, text(&outcome));
-            assert_eq!(seen, (137, Ending::Exited, "begun\n".to_owned()));
+            let seen = (outcome.code, outcome.end_reason, text(&outcome));
+            assert_eq!(seen, (137, EndReason::Exited, "begun\n".to_owned()));
         }
         Err(error) => assert!(matches!(error, Error::Guest(_)), "{error:?}"),
     }
@@ -41,8 +41,9 @@ async fn ends_with_all_in_there(running: &mut Command) {
 
 /// That an engine is not there is told as such, and not in the words of whoever was talking to it.
 fn says_that_nobody_answers<T: std::fmt::Debug>(refused: Result<T, Error>) {
-    let is_plain =
-        |fault: &EngineFault| matches!(fault, EngineFault::Refused { .. } | EngineFault::Absent { .. });
+    let is_plain = |fault: &EngineError| {
+        matches!(fault, EngineError::ConnectionRefused { .. } | EngineError::SocketMissing { .. })
+    };
     assert!(matches!(&refused, Err(Error::Engine(fault)) if is_plain(fault)), "{refused:?}");
 }
 
@@ -51,7 +52,7 @@ async fn an_engine_begins_again(kind: Kind, blow: Blow, fate: Fate) {
     let ground = Ground::of(engine.peer.clone());
     let s = ground.open("s").await;
     s.out("export A=1; cd /; echo kept >/workspace/file").await;
-    let mut running = s.start("echo begun; while sleep 0.1; do :; done", wish(Attention::AtEnd)).await;
+    let mut running = s.start("echo begun; while sleep 0.1; do :; done", wish(OutputMode::AtEnd)).await;
     engine.end(blow);
     if fate == Fate::Ends {
         ends_with_all_in_there(&mut running).await;
@@ -59,29 +60,29 @@ async fn an_engine_begins_again(kind: Kind, blow: Blow, fate: Fate) {
         says_that_nobody_answers(soon("a command without an engine", s.sandbox.cwd()).await);
     } else {
         let seen = soon("a command without an engine", s.run("echo $A $PWD")).await;
-        assert_eq!((text(&seen).as_str(), seen.reset), ("1 /\n", Reset::No));
+        assert_eq!((text(&seen).as_str(), seen.state_loss), ("1 /\n", StateLoss::No));
     }
     says_that_nobody_answers(soon("a new session", ground.try_open("other")).await);
     engine.start().await;
     let seen = soon("the first command", s.run("echo [$A] $PWD; cat /workspace/file")).await;
     let (said, reset) = match fate {
-        Fate::Ends | Fate::EndsLater => ("[] /workspace\nkept\n", Reset::Yes),
-        Fate::Lives => ("[1] /\nkept\n", Reset::No),
+        Fate::Ends | Fate::EndsLater => ("[] /workspace\nkept\n", StateLoss::Yes),
+        Fate::Lives => ("[1] /\nkept\n", StateLoss::No),
     };
-    assert_eq!((text(&seen).as_str(), seen.reset), (said, reset));
-    assert_eq!(s.run("true").await.reset, Reset::No);
+    assert_eq!((text(&seen).as_str(), seen.state_loss), (said, reset));
+    assert_eq!(s.run("true").await.state_loss, StateLoss::No);
     match fate {
         Fate::Ends => {}
         Fate::EndsLater => ends_with_all_in_there(&mut running).await,
         Fate::Lives => {
             running.interrupt().await.unwrap();
-            let done = soon("what ran all the time", running.end()).await.unwrap();
-            assert_eq!((text(&done).as_str(), done.ending), ("begun\n", Ending::Interrupted));
+            let done = soon("what ran all the time", running.wait()).await.unwrap();
+            assert_eq!((text(&done).as_str(), done.end_reason), ("begun\n", EndReason::Interrupted));
         }
     }
     // Another handle, as of the next process, finds the one there is.
     drop(s);
-    assert_eq!(ground.open("s").await.run("true").await.reset, Reset::No);
+    assert_eq!(ground.open("s").await.run("true").await.state_loss, StateLoss::No);
     assert_eq!(ground.containers().await.len(), 1);
     ground.leave().await;
 }
@@ -110,23 +111,23 @@ ways! {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_on_another_machine_may_begin_again_too() {
-    for (kind, reset) in [(Kind::Docker(&[]), Reset::Yes), (Kind::Podman, Reset::No)] {
+    for (kind, reset) in [(Kind::Docker(&[]), StateLoss::Yes), (Kind::Podman, StateLoss::No)] {
         let mut engine = Private::new(kind).await;
         let ground = Ground::of(engine.peer.clone());
         let far = Far::new(engine.peer.socket.clone()).await;
         let s = ground.open_with("s", |docker| docker.engine = far.address.clone()).await;
         s.out("export A=1; echo kept >/workspace/file").await;
-        let mut running = s.start("while sleep 0.1; do :; done", wish(Attention::AtEnd)).await;
+        let mut running = s.start("while sleep 0.1; do :; done", wish(OutputMode::AtEnd)).await;
         engine.end(Blow::Killed);
         // All that is said goes through the engine.
-        let lost = soon("a command without its engine", running.end()).await;
+        let lost = soon("a command without its engine", running.wait()).await;
         assert!(matches!(lost, Err(Error::Guest(_))), "{lost:?}");
         let refused = soon("a command without an engine", s.sandbox.cwd()).await;
         assert!(matches!(refused, Err(Error::Engine(_))), "{refused:?}");
         engine.start().await;
         let seen = soon("the first command", s.run("cat /workspace/file; echo [$A]")).await;
-        let state = if reset == Reset::Yes { "[]" } else { "[1]" };
-        assert_eq!((text(&seen), seen.reset), (format!("kept\n{state}\n"), reset));
+        let state = if reset == StateLoss::Yes { "[]" } else { "[1]" };
+        assert_eq!((text(&seen), seen.state_loss), (format!("kept\n{state}\n"), reset));
         assert_eq!(ground.containers().await.len(), 1);
         s.sandbox.remove().await.unwrap();
         assert_eq!(ground.containers().await.len(), 0);

@@ -8,7 +8,8 @@ use std::process::{Child, Command as Program, Stdio};
 use std::time::Duration;
 
 use hermes_exec::{
-    AtEnd, Attention, Command, Ending, Error, Outcome, Places, Plan, ProcessId, Processes, Sandbox, Wish,
+    AtEnd, EndReason, Error, OpenPlace, Outcome, OutputMode, Places, ProcessId, Processes, ResolvedPlace,
+    RunOptions, RunningCommand,
 };
 use hermes_policy::Permit;
 use hermes_types::{BackendName, Work};
@@ -77,7 +78,7 @@ impl Ground {
     /// Ends all places. Whatever happened, nothing is left of them then.
     pub(crate) async fn leave(self) {
         let places = self.places();
-        let failed = places.end(places.list().await.unwrap()).await;
+        let failed = places.end_all(places.list().await.unwrap()).await;
         assert!(failed.is_empty(), "{failed:?}");
         self.nothing_is_left().await;
     }
@@ -91,10 +92,10 @@ impl Ground {
         };
         // The room of a container that an engine may still be making stays for a while.
         let swept = async {
-            self.places().sweep().await.unwrap();
+            self.places().remove_stale().await.unwrap();
             while !rooms().is_empty() {
                 tokio::time::sleep(Duration::from_millis(200)).await;
-                self.places().sweep().await.unwrap();
+                self.places().remove_stale().await.unwrap();
             }
         };
         assert!(tokio::time::timeout(PATIENCE, swept).await.is_ok(), "rooms are left: {:?}", rooms());
@@ -107,7 +108,7 @@ impl Ground {
     /// The names of all containers of these places.
     pub(crate) async fn containers(&self) -> Vec<String> {
         match &self.peer {
-            Some(peer) => peer.containers(&self.host().install).await,
+            Some(peer) => peer.containers(&self.host().install_id).await,
             None => Vec::new(),
         }
     }
@@ -139,7 +140,7 @@ impl Bed {
     }
 
     pub(crate) fn places(&self) -> Places {
-        Places { run: self.folder.join("run"), kept: vec![self.kept().join(self.backend.as_str())] }
+        Places { run_dir: self.folder.join("run"), kept_dirs: vec![self.kept().join(self.backend.as_str())] }
     }
 
     /// Where a confined place has the socket of its guest, by the name that it has there.
@@ -166,8 +167,8 @@ impl Bed {
 /// One session in its place.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) plan: Plan,
-    pub(crate) sandbox: Sandbox,
+    pub(crate) plan: ResolvedPlace,
+    pub(crate) sandbox: OpenPlace,
     pub(crate) key: String,
 }
 
@@ -177,22 +178,27 @@ impl Session {
         permit(&self.plan, &self.key, Work::Shell(command.to_owned()), &cwd)
     }
 
-    pub(crate) async fn start(&self, command: &str, wish: Wish) -> Command {
-        self.sandbox.start(self.permit(command).await, wish).await.unwrap()
+    pub(crate) async fn start(&self, command: &str, wish: RunOptions) -> RunningCommand {
+        self.sandbox.start_command(self.permit(command).await, wish).await.unwrap()
     }
 
-    pub(crate) async fn end(&self, command: &str, wish: Wish) -> Outcome {
-        self.start(command, wish).await.end().await.unwrap()
+    pub(crate) async fn end(&self, command: &str, wish: RunOptions) -> Outcome {
+        self.start(command, wish).await.wait().await.unwrap()
     }
 
     pub(crate) async fn run(&self, command: &str) -> Outcome {
-        self.end(command, wish(Attention::AtEnd)).await
+        self.end(command, wish(OutputMode::AtEnd)).await
     }
 
     /// What a command that must succeed says.
     pub(crate) async fn out(&self, command: &str) -> String {
         let outcome = self.run(command).await;
-        assert_eq!((outcome.code, outcome.ending), (0, Ending::Exited), "{command}: {}", text(&outcome));
+        assert_eq!(
+            (outcome.code, outcome.end_reason),
+            (0, EndReason::Exited),
+            "{command}: {}",
+            text(&outcome)
+        );
         text(&outcome)
     }
 
@@ -200,9 +206,9 @@ impl Session {
         self.background_as(command, wish(quiet())).await
     }
 
-    pub(crate) async fn background_as(&self, command: &str, wish: Wish) -> ProcessId {
+    pub(crate) async fn background_as(&self, command: &str, wish: RunOptions) -> ProcessId {
         let outcome = self.end(command, wish).await;
-        let Ending::Background(id) = outcome.ending else { panic!("{outcome:?}") };
+        let EndReason::Background(id) = outcome.end_reason else { panic!("{outcome:?}") };
         id
     }
 
@@ -224,8 +230,8 @@ impl Session {
 }
 
 /// A background process of which nobody is told.
-pub(crate) fn quiet() -> Attention {
-    Attention::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Quiet }
+pub(crate) fn quiet() -> OutputMode {
+    OutputMode::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Quiet }
 }
 
 pub(crate) fn text(outcome: &Outcome) -> String {
@@ -243,12 +249,12 @@ pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 /// Where the guest of a session listens.
-pub(crate) fn socket(bed: &Bed, plan: &Plan) -> PathBuf {
+pub(crate) fn socket(bed: &Bed, plan: &ResolvedPlace) -> PathBuf {
     bed.folder.join("run").join(plan.name()).join("guest/sock")
 }
 
 /// The guest of a session, as this machine numbers it.
-pub(crate) async fn guest(bed: &Bed, plan: &Plan) -> i32 {
+pub(crate) async fn guest(bed: &Bed, plan: &ResolvedPlace) -> i32 {
     let stream = UnixStream::connect(socket(bed, plan)).await.unwrap();
     stream.peer_cred().unwrap().pid().unwrap()
 }

@@ -5,7 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use hermes_exec::{Attention, Directory, Ending, Error, Happening, Input, Reset, Wish};
+use hermes_exec::{
+    CommandEvent, CommandInput, EndReason, Error, OutputMode, RunOptions, StateLoss, WorkingDirectory,
+};
 
 use crate::bed::{Bed, permit, wish};
 use crate::session::{Session, text};
@@ -27,7 +29,12 @@ pub(crate) async fn exit_codes_are_those_of_a_shell(bed: &Bed) {
     ];
     for (command, code) in cases {
         let outcome = s.run(command).await;
-        assert_eq!((outcome.code, outcome.ending), (code, Ending::Exited), "{command}: {}", text(&outcome));
+        assert_eq!(
+            (outcome.code, outcome.end_reason),
+            (code, EndReason::Exited),
+            "{command}: {}",
+            text(&outcome)
+        );
     }
 }
 
@@ -49,7 +56,7 @@ two'; Y=2",
     let again = bed.open("s").await;
     let outcome = again.run("pwd; echo \"$X-$N-$Y-$GIVEN\"; unset X; exit 3").await;
     assert_eq!(text(&outcome), format!("{start}/a b\nx  y-one\ntwo--value\n"));
-    assert_eq!((outcome.code, outcome.cwd, outcome.reset), (3, format!("{start}/a b"), Reset::No));
+    assert_eq!((outcome.code, outcome.cwd, outcome.state_loss), (3, format!("{start}/a b"), StateLoss::No));
     assert_eq!(s.out("cd ..; echo ${X-gone}").await, "gone\n");
     assert_eq!(s.out("pwd").await, format!("{start}\n"));
 }
@@ -64,7 +71,7 @@ pub(crate) async fn directory_exports_functions_and_aliases_stay(bed: &Bed) {
     let again = bed.open("s").await;
     let outcome = again.run("pwd; echo \"$X-$Y-$GIVEN\"; _early; echo $?; greet you; up; exit 3").await;
     assert_eq!(text(&outcome), format!("{start}/a b\nx y--value\n3\nhello you\nUP\n"));
-    assert_eq!((outcome.code, outcome.cwd, outcome.reset), (3, format!("{start}/a b"), Reset::No));
+    assert_eq!((outcome.code, outcome.cwd, outcome.state_loss), (3, format!("{start}/a b"), StateLoss::No));
     again.out("unset X; unset -f greet; unalias up; cd ..").await;
     let outcome = s.run("pwd; echo ${X-gone}; greet 2>&-; echo $?; up 2>&-; echo $?").await;
     assert_eq!(text(&outcome), format!("{start}\ngone\n127\n127\n"));
@@ -136,14 +143,14 @@ pub(crate) async fn a_directory_or_variable_for_one_call_does_not_stick(bed: &Be
     let here = s.sandbox.cwd().await.unwrap();
     s.out("export TOLD=old").await;
     for value in ["first", "second"] {
-        let other = Wish {
-            directory: Directory::Other,
+        let other = RunOptions {
+            directory: WorkingDirectory::Override,
             env: vec![("TOLD".to_owned(), value.to_owned())],
-            ..wish(Attention::AtEnd)
+            ..wish(OutputMode::AtEnd)
         };
         let job = hermes_types::Work::Shell("pwd; echo $TOLD; cd /usr; export KEPT=1".to_owned());
         let permit = permit(&s.plan, &s.key, job, "/");
-        let outcome = s.sandbox.start(permit, other).await.unwrap().end().await.unwrap();
+        let outcome = s.sandbox.start_command(permit, other).await.unwrap().wait().await.unwrap();
         assert_eq!((text(&outcome), outcome.cwd), (format!("/\n{value}\n"), here.clone()));
         assert_eq!(s.out("pwd; echo $TOLD $KEPT").await, format!("{here}\nold 1\n"));
     }
@@ -153,12 +160,12 @@ pub(crate) async fn a_missing_directory_is_126_and_nothing_runs(bed: &Bed) {
     let s = bed.open("s").await;
     let here = s.sandbox.cwd().await.unwrap();
     let nowhere = format!("{here}/nowhere");
-    for attention in [Attention::AtEnd, Attention::Live, crate::session::quiet()] {
-        let elsewhere = Wish { directory: Directory::Other, ..wish(attention) };
+    for attention in [OutputMode::AtEnd, OutputMode::Live, crate::session::quiet()] {
+        let elsewhere = RunOptions { directory: WorkingDirectory::Override, ..wish(attention) };
         let job = hermes_types::Work::Shell(format!("touch {here}/ran"));
         let permit = permit(&s.plan, &s.key, job, &nowhere);
-        let outcome = s.sandbox.start(permit, elsewhere).await.unwrap().end().await.unwrap();
-        assert_eq!((outcome.code, outcome.ending), (126, Ending::BadDirectory));
+        let outcome = s.sandbox.start_command(permit, elsewhere).await.unwrap().wait().await.unwrap();
+        assert_eq!((outcome.code, outcome.end_reason), (126, EndReason::BadDirectory));
     }
     s.out("mkdir gone; cd gone; rmdir ../gone").await;
     assert_eq!(s.run("touch ran").await.code, 126);
@@ -169,8 +176,8 @@ pub(crate) async fn a_session_that_moved_after_the_gate_was_asked_runs_nothing(b
     let (s, other) = (bed.open("s").await, bed.open("s").await);
     let judged = s.permit("touch ran").await;
     other.out("mkdir elsewhere; cd elsewhere").await;
-    let refused = s.sandbox.start(judged, wish(Attention::AtEnd)).await;
-    assert!(matches!(refused, Err(Error::Moved)), "{refused:?}");
+    let refused = s.sandbox.start_command(judged, wish(OutputMode::AtEnd)).await;
+    assert!(matches!(refused, Err(Error::SessionMoved)), "{refused:?}");
     assert_eq!(s.out("ls . ..").await, ".:\n\n..:\nelsewhere\n");
 }
 
@@ -179,7 +186,11 @@ pub(crate) async fn long_commands_and_long_inputs_arrive_whole(bed: &Bed) {
     let word = "x".repeat(1 << 20);
     assert_eq!(s.out(&format!("v='{word}'; echo ${{#v}}")).await, "1048576\n");
     let data: Vec<u8> = (0..100 * 1024).map(|i: u32| u8::try_from(i % 251).unwrap()).collect();
-    let fed = Wish { input: Input::Data(data.clone()), keep: 1 << 20, ..wish(Attention::AtEnd) };
+    let fed = RunOptions {
+        input: CommandInput::Data(data.clone()),
+        keep_bytes: 1 << 20,
+        ..wish(OutputMode::AtEnd)
+    };
     let outcome = s.end("cat", fed).await;
     assert!(outcome.output == data, "{} bytes came back", outcome.output.len());
     assert_eq!(s.out("cat; echo end").await, "end\n", "without input there is none");
@@ -202,9 +213,9 @@ pub(crate) async fn the_environment_is_what_was_given_and_nobody_elses(bed: &Bed
 pub(crate) async fn a_secret_is_with_its_command_and_nowhere_else(bed: &Bed) {
     let s = bed.open("s").await;
     let secret = format!("hunter-{}", std::process::id());
-    let told = Wish { env: vec![("SECRET".to_owned(), secret.clone())], ..wish(Attention::Live) };
+    let told = RunOptions { env: vec![("SECRET".to_owned(), secret.clone())], ..wish(OutputMode::Live) };
     let mut command = s.start("export SECRET; echo ${#SECRET}; exec sleep 1000", told).await;
-    let Happening::Output(said) = command.next().await.unwrap() else { panic!("it ended") };
+    let CommandEvent::Output(said) = command.next_event().await.unwrap() else { panic!("it ended") };
     assert_eq!(String::from_utf8(said).unwrap(), format!("{}\n", secret.len()));
     let tells = |path: &Path| {
         let content = fs::read(path).unwrap_or_default();

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hermes_exec::{Attention, Backend, Host, Plan, Sandbox, Sandboxed, Spec};
+use hermes_exec::{Backend, Installation, OpenPlace, OutputMode, ResolvedPlace, SandboxBackend, Spec};
 use hermes_types::{Network, SessionKey, Work};
 
 use crate::bed::{permit, wish};
@@ -108,19 +108,19 @@ impl World {
         clippy::disallowed_methods,
         reason = "the programs of whoever runs the test are what is tested with"
     )]
-    fn plan(&self, session: &str) -> Plan {
-        let host = Host {
-            install: "test".to_owned(),
-            run: self.path().join("run"),
-            cache: Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest"),
+    fn plan(&self, session: &str) -> ResolvedPlace {
+        let host = Installation {
+            install_id: "test".to_owned(),
+            run_dir: self.path().join("run"),
+            cache_dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest"),
             home: self.path().join("home"),
-            most_places: 10,
+            max_places: 10,
         };
-        let jail = Sandboxed {
+        let jail = SandboxBackend {
             helper: env!("CARGO_BIN_EXE_exec-jailer").into(),
             files: Some(self.path().join("kept")),
             owner_home: std::env::var_os("HOME").unwrap().into(),
-            works_for: hermes_exec::WorksFor::Owner,
+            audience: hermes_exec::Audience::Owner,
             binds: Vec::new(),
             network: Network::Proxy,
             limits: hermes_sandbox::Limits::default(),
@@ -128,13 +128,13 @@ impl World {
         };
         let spec = Spec {
             backend: Backend::Sandbox(jail),
-            cwd: hermes_exec::backend::sandbox::WORKSPACE.to_owned(),
-            home: hermes_exec::backend::sandbox::HOME.to_owned(),
+            cwd: hermes_exec::backend::sandbox::WORKSPACE_DIR.to_owned(),
+            home: hermes_exec::backend::sandbox::HOME_DIR.to_owned(),
             env: Vec::new(),
             init: Vec::new(),
             lifetime: Duration::from_secs(5),
         };
-        Plan::new(host, spec, SessionKey::new(session))
+        ResolvedPlace::new(host, spec, SessionKey::new(session))
     }
 
     /// A jail whose only way out is the proxy.
@@ -154,8 +154,8 @@ impl Drop for World {
 
 /// A place in which the attacker sits.
 pub(crate) struct Jailed {
-    pub(crate) plan: Plan,
-    pub(crate) sandbox: Sandbox,
+    pub(crate) plan: ResolvedPlace,
+    pub(crate) sandbox: OpenPlace,
 }
 
 impl Jailed {
@@ -163,7 +163,8 @@ impl Jailed {
     pub(crate) async fn run(&self, command: &str) -> (i32, String) {
         let work = Work::Shell(command.to_owned());
         let permit = permit(&self.plan, "s", work, &self.sandbox.cwd().await.unwrap());
-        let outcome = self.sandbox.start(permit, wish(Attention::AtEnd)).await.unwrap().end().await.unwrap();
+        let outcome =
+            self.sandbox.start_command(permit, wish(OutputMode::AtEnd)).await.unwrap().wait().await.unwrap();
         (outcome.code, text(&outcome))
     }
 

@@ -14,7 +14,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hermes_exec::{AtEnd, Attention, Command, Ending, Happening, Places, Plan, Sandbox, Wish};
+use hermes_exec::{
+    AtEnd, CommandEvent, EndReason, OpenPlace, OutputMode, Places, ResolvedPlace, RunOptions, RunningCommand,
+};
 use hermes_types::Work;
 
 use bed::{Bed, Peer, permit, wish};
@@ -50,8 +52,8 @@ fn main() {
 
 /// A hermes that does what its command line says, one thing after another.
 struct Hermes {
-    plan: Plan,
-    sandbox: Sandbox,
+    plan: ResolvedPlace,
+    sandbox: OpenPlace,
     session: String,
 }
 
@@ -59,38 +61,39 @@ impl Hermes {
     async fn act(&self, verb: &str, text: &str) {
         match verb {
             "show" => {
-                let mut command = self.start(text, Attention::Live).await;
-                while let Happening::Output(bytes) = command.next().await.unwrap() {
+                let mut command = self.start(text, OutputMode::Live).await;
+                while let CommandEvent::Output(bytes) = command.next_event().await.unwrap() {
                     std::io::stdout().write_all(&bytes).unwrap();
                     std::io::stdout().flush().unwrap();
                 }
             }
             "background" => {
                 let attention =
-                    Attention::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Quiet };
-                let Ending::Background(id) = self.start(text, attention).await.end().await.unwrap().ending
+                    OutputMode::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Quiet };
+                let EndReason::Background(id) =
+                    self.start(text, attention).await.wait().await.unwrap().end_reason
                 else {
                     panic!("it did not start")
                 };
                 println!("{} {}", id.pid, id.started);
             }
             "live" | "summary" => {
-                let attention = if verb == "live" { Attention::Live } else { Attention::AtEnd };
+                let attention = if verb == "live" { OutputMode::Live } else { OutputMode::AtEnd };
                 let before = peak_memory();
                 let mut command = self.start(text, attention).await;
                 let mut seen = 0;
                 let outcome = loop {
-                    match command.next().await.unwrap() {
-                        Happening::Output(bytes) => seen += bytes.len(),
-                        Happening::End(outcome) => break outcome,
+                    match command.next_event().await.unwrap() {
+                        CommandEvent::Output(bytes) => seen += bytes.len(),
+                        CommandEvent::End(outcome) => break outcome,
                     }
                 };
                 // The kernel counts in batches, so that the peak may even look lower than before.
                 let grown = peak_memory().saturating_sub(before);
-                println!("{} {} {seen} {grown}", outcome.total, outcome.omitted);
+                println!("{} {} {seen} {grown}", outcome.total_bytes, outcome.omitted_bytes);
             }
             "end" => {
-                let places = Places { run: self.plan.run().to_owned(), kept: Vec::new() };
+                let places = Places { run_dir: self.plan.run_dir().to_owned(), kept_dirs: Vec::new() };
                 for found in places.find(&self.session).await.unwrap() {
                     found.end().await.unwrap();
                 }
@@ -99,11 +102,11 @@ impl Hermes {
         }
     }
 
-    async fn start(&self, text: &str, attention: Attention) -> Command {
+    async fn start(&self, text: &str, attention: OutputMode) -> RunningCommand {
         let cwd = self.sandbox.cwd().await.unwrap();
         let permit = permit(&self.plan, &self.session, Work::Shell(text.to_owned()), &cwd);
-        let wish = Wish { timeout: None, ..wish(attention) };
-        self.sandbox.start(permit, wish).await.unwrap()
+        let wish = RunOptions { timeout: None, ..wish(attention) };
+        self.sandbox.start_command(permit, wish).await.unwrap()
     }
 }
 

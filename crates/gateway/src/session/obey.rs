@@ -247,7 +247,7 @@ impl Session {
         let mut lines = vec![format!("session  {}", self.key.as_str())];
         if let Some(hands) = &self.hands {
             let plan = &hands.setup().plan;
-            lines.push(format!("place    {} on {}", plan.name(), plan.backend()));
+            lines.push(format!("place    {} on {}", plan.name(), plan.backend_name()));
         }
         if let Ok(Some(session)) = self.store().current(&self.key).await {
             lines.push(format!("model    {} ({})", session.model, session.provider));

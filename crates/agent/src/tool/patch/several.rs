@@ -192,7 +192,7 @@ async fn existing(shelf: &Shelf<'_>, path: &str, scene: Scene<'_>) -> Result<(Or
 
 async fn look(shelf: &Shelf<'_>, path: &str, scene: Scene<'_>) -> Result<There, Done> {
     let path = checked(path)?;
-    let act = |permit| async { shelf.files.read(permit, Part::Whole).await?.all(MOST_BYTES).await };
+    let act = |permit| async { shelf.files.read(permit, Part::Whole).await?.read_to_end(MOST_BYTES).await };
     let touched = shelf.touch(FileAccess::Read, path, scene, act).await.map_err(Done::from)?;
     let Touched { got, real } = touched;
     match got {

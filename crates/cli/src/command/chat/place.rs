@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use hermes_agent::{Control, Hands, No, Scene, Watch};
-use hermes_exec::{AtDeadline, Attention, Directory, Ending, Error, Happening, Input, Outcome, Wish};
+use hermes_exec::{
+    AtDeadline, CommandEvent, CommandInput, EndReason, Error, Outcome, OutputMode, RunOptions,
+    WorkingDirectory,
+};
 use hermes_types::{CallId, Job};
 
 use super::talk::{Talk, Turned};
@@ -24,15 +27,15 @@ enum Ran {
 
 pub(super) async fn run(talk: &mut Talk<'_>, command: &str) -> Result<Turned, Failure> {
     let screen = talk.context().screen;
-    let wish = Wish {
+    let wish = RunOptions {
         timeout: Some(Duration::from_secs(talk.config().terminal.timeout)),
         at_deadline: AtDeadline::Kill,
-        keep: u32::try_from(talk.config().tool_output.max_bytes).unwrap_or(u32::MAX),
-        input: Input::Nothing,
+        keep_bytes: u32::try_from(talk.config().tool_output.max_bytes).unwrap_or(u32::MAX),
+        input: CommandInput::None,
         env: Vec::new(),
-        attention: Attention::Live,
-        directory: Directory::Session,
-        terminal: None,
+        output: OutputMode::Live,
+        directory: WorkingDirectory::Session,
+        terminal_size: None,
     };
     let (hands, control) = (talk.hands().clone(), Control::default());
     hands.begin_turn();
@@ -47,12 +50,12 @@ pub(super) async fn run(talk: &mut Talk<'_>, command: &str) -> Result<Turned, Fa
             seat.stage().note(&format!("{}: {no}", screen.paint(Tone::Bad, "refused")));
         }
         Some(Ok(Ran::Stopped)) => seat.quiet("interrupted"),
-        Some(Ok(Ran::Outcome(outcome))) => match outcome.ending {
-            Ending::TimedOut => seat.quiet("stopped at its time limit"),
-            Ending::Interrupted => seat.quiet("interrupted"),
-            Ending::BadDirectory => seat.quiet("nothing was run: the session's directory is gone"),
-            Ending::Exited if outcome.code != 0 => seat.quiet(&format!("exit code {}", outcome.code)),
-            Ending::Exited | Ending::Background(_) => {}
+        Some(Ok(Ran::Outcome(outcome))) => match outcome.end_reason {
+            EndReason::TimedOut => seat.quiet("stopped at its time limit"),
+            EndReason::Interrupted => seat.quiet("interrupted"),
+            EndReason::BadDirectory => seat.quiet("nothing was run: the session's directory is gone"),
+            EndReason::Exited if outcome.code != 0 => seat.quiet(&format!("exit code {}", outcome.code)),
+            EndReason::Exited | EndReason::Background(_) => {}
         },
     }
     Ok(Turned::Nothing)
@@ -62,7 +65,7 @@ pub(super) async fn run(talk: &mut Talk<'_>, command: &str) -> Result<Turned, Fa
 async fn watched(
     hands: &Hands,
     text: &str,
-    wish: Wish,
+    wish: RunOptions,
     control: &Control,
     screen: Screen,
     watch: Watch<'_>,
@@ -81,9 +84,9 @@ async fn watched(
             Err(no) => return Ok(Ran::Refused(no)),
         };
         attempts += 1;
-        match sandbox.start(permit, wish.clone()).await {
+        match sandbox.start_command(permit, wish.clone()).await {
             // Another command of the session was faster; the gate must hear of the new directory.
-            Err(Error::Moved) if attempts < ATTEMPTS => {}
+            Err(Error::SessionMoved) if attempts < ATTEMPTS => {}
             started => break started.map_err(wire::fault)?,
         }
     };
@@ -91,12 +94,12 @@ async fn watched(
     let mut is_stopped = false;
     loop {
         tokio::select! {
-            happening = command.next() => match happening.map_err(wire::fault)? {
-                Happening::Output(bytes) => {
+            happening = command.next_event() => match happening.map_err(wire::fault)? {
+                CommandEvent::Output(bytes) => {
                     ends_a_line = bytes.ends_with(b"\n");
                     screen.bytes(&bytes)?;
                 }
-                Happening::End(outcome) => {
+                CommandEvent::End(outcome) => {
                     if !ends_a_line {
                         screen.text("\n")?;
                     }

@@ -298,7 +298,7 @@ impl<'a> Talk<'a> {
             let name = first.map(|first| format!("{} ({})", first.model, first.provider)).unwrap_or_default();
             lines.push(format!("model         {name}"));
         }
-        lines.push(format!("place         {} on {}", setup.plan.name(), setup.plan.backend()));
+        lines.push(format!("place         {} on {}", setup.plan.name(), setup.plan.backend_name()));
         lines.push(format!("session       {}", one_line(setup.plan.session().as_str(), 100)));
         self.seat.stage().note(&lines.join("\n"));
         Ok(())

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hermes_exec::{
-    AtDeadline, Attention, Backend, Bind, Directory, Input, Outcome, Plan, Sandbox, Wish, Writable,
+    AtDeadline, Backend, BindMount, CommandInput, OpenPlace, Outcome, OutputMode, ResolvedPlace, RunOptions,
+    WorkingDirectory, Writable,
 };
 use hermes_types::{BackendName, Job, Network};
 
@@ -93,15 +94,15 @@ struct Cell<'a> {
     config: &'a Config,
     consent: Consent,
     name: &'static str,
-    plan: Plan,
+    plan: ResolvedPlace,
     session: Session,
-    sandbox: Sandbox,
+    sandbox: OpenPlace,
 }
 
 /// What shall keep a command in.
 struct Walls {
     kind: Wall,
-    binds: Vec<Bind>,
+    binds: Vec<BindMount>,
     network: Network,
     /// How many processes there may be.
     processes: Option<u32>,
@@ -154,7 +155,7 @@ impl Cell<'_> {
         let time = start.elapsed().as_secs_f64() * 1000.0;
         let nothing = if backend == BackendName::Local { "; nothing confines it" } else { "" };
         let mut findings = vec![Finding::ok(self.name, format!("ran a command in {time:.1} ms{nothing}"))];
-        if let Some(walls) = Walls::of(self.plan.settings()) {
+        if let Some(walls) = Walls::of(self.plan.backend()) {
             findings.extend(self.break_out(&walls).await?);
         }
         Ok(findings)
@@ -337,17 +338,17 @@ impl Cell<'_> {
         let asked = ask(self.context, self.config, self.plan.place(), &self.session.key, job, self.consent);
         let permit =
             asked.map_err(|failure| failure.message)?.map_err(|refused| refused.reason().to_owned())?;
-        let wish = Wish {
+        let wish = RunOptions {
             timeout: Some(PATIENCE),
             at_deadline: AtDeadline::Kill,
-            keep: KEEP,
-            input: Input::Nothing,
+            keep_bytes: KEEP,
+            input: CommandInput::None,
             env: Vec::new(),
-            attention: Attention::AtEnd,
-            directory: Directory::Session,
-            terminal: None,
+            output: OutputMode::AtEnd,
+            directory: WorkingDirectory::Session,
+            terminal_size: None,
         };
-        self.sandbox.start(permit, wish).await.map_err(told)?.end().await.map_err(told)
+        self.sandbox.start_command(permit, wish).await.map_err(told)?.wait().await.map_err(told)
     }
 
     fn judge(&self, what: &str, attempt: &Attempt, did: bool) -> Finding {

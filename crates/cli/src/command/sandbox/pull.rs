@@ -17,7 +17,7 @@ pub(super) async fn pull(image: &str, context: &Context) -> Result<ExitCode, Fai
     let engine = engine::find(context, config).map_err(|fault| engine::told(&fault))?.address;
     let means = wire::means(context, config, image).await;
     let mut watched = Watched::new(image, Plain::Steps);
-    let pulled = pull::pull(&engine, image, &means, |progress| watched.show(progress)).await;
+    let pulled = pull::refresh_image(&engine, image, &means, |progress| watched.show(progress)).await;
     watched.finish();
     let (before, now) = pulled.map_err(wire::fault)?;
     let is_new = before.is_none_or(|before| before.id != now.id);

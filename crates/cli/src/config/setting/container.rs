@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hermes_exec::backend::docker::extra::Extra;
-use hermes_exec::backend::docker::extra::value::{Gpus, shown_size, size};
+use hermes_exec::backend::docker::run_args::RunArgs;
+use hermes_exec::backend::docker::run_args::value::{Gpus, format_size, parse_size};
 use serde_json::{Map, Value, json};
 
 use super::{Note, Setting, Wrong, entries, scalar, unfolded, wrong};
@@ -15,14 +15,14 @@ pub struct ExtraArgs {
     /// As they were written.
     words: Vec<String>,
     /// What they mean.
-    pub meaning: Extra,
+    pub meaning: RunArgs,
 }
 
 impl Setting for ExtraArgs {
     /// An option that is unknown, or has a wrong value, is an error: the owner counts on it.
     fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
         let words = Vec::<String>::read(node, notes)?;
-        let meaning = Extra::parse(&words).map_err(|bad| {
+        let meaning = RunArgs::parse(&words).map_err(|bad| {
             let items = entries::<Self>(node).unwrap_or_default();
             let at = items.get(bad.item).map_or(node.at, |item| item.at);
             Wrong { at, expected: bad.expected, found: bad.found }
@@ -52,12 +52,12 @@ pub struct Bytes(pub u64);
 
 impl Setting for Bytes {
     fn read(node: &Node, _: &mut Vec<Note>) -> Result<Self, Wrong> {
-        let bytes = scalar(node).and_then(size).filter(|bytes| *bytes > 0);
+        let bytes = scalar(node).and_then(parse_size).filter(|bytes| *bytes > 0);
         bytes.map(Self).ok_or_else(|| wrong::<Self>(node))
     }
 
     fn show(&self) -> Value {
-        Value::from(shown_size(self.0))
+        Value::from(format_size(self.0))
     }
 
     fn schema() -> Value {

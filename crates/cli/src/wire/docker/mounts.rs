@@ -7,8 +7,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use hermes_exec::backend::docker::{HOME, Volume, WORKSPACE};
-use hermes_exec::{Bind, Writable};
+use hermes_exec::backend::docker::{EngineVolume, HOME_DIR, WORKSPACE_DIR};
+use hermes_exec::{BindMount, Writable};
 use hermes_types::{MountAccess, VolumeSource};
 
 use crate::Context;
@@ -51,20 +51,20 @@ pub(super) fn mounts(
     config: &Config,
     owner_home: &str,
     of_home: OfHome,
-) -> Result<(Vec<Bind>, Vec<Volume>), Failure> {
+) -> Result<(Vec<BindMount>, Vec<EngineVolume>), Failure> {
     let own = Own::new(context, config);
     let (mut binds, volumes) = listed(config, owner_home, &own)?;
-    let is_taken = |binds: &[Bind], target: &Path| {
+    let is_taken = |binds: &[BindMount], target: &Path| {
         binds
             .iter()
             .map(|bind| &bind.target)
             .chain(volumes.iter().map(|volume| &volume.target))
             .any(|it| it == target)
     };
-    if config.terminal.docker_mount_cwd_to_workspace && !is_taken(&binds, Path::new(WORKSPACE)) {
+    if config.terminal.docker_mount_cwd_to_workspace && !is_taken(&binds, Path::new(WORKSPACE_DIR)) {
         let source = start_directory(config, owner_home)?;
         let source = own.checked(&source, "terminal.docker_mount_cwd_to_workspace")?;
-        binds.push(Bind { source, target: PathBuf::from(WORKSPACE), writable: Writable::Yes });
+        binds.push(BindMount { source, target: PathBuf::from(WORKSPACE_DIR), writable: Writable::Yes });
     }
     if of_home == OfHome::Shown && !config.terminal.strict_mounts {
         for bind in system(context, config, &own)? {
@@ -77,7 +77,11 @@ pub(super) fn mounts(
 }
 
 /// What the owner listed.
-fn listed(config: &Config, owner_home: &str, own: &Own) -> Result<(Vec<Bind>, Vec<Volume>), Failure> {
+fn listed(
+    config: &Config,
+    owner_home: &str,
+    own: &Own,
+) -> Result<(Vec<BindMount>, Vec<EngineVolume>), Failure> {
     let (mut binds, mut volumes) = (Vec::new(), Vec::new());
     for volume in &super::volumes(config)? {
         let key = format!("terminal.docker_volumes: `{volume}`");
@@ -96,7 +100,7 @@ fn listed(config: &Config, owner_home: &str, own: &Own) -> Result<(Vec<Bind>, Ve
                 let source = own.checked(&path, &key)?;
                 options.retain(|option| !MEANINGLESS.contains(&option.as_str()));
                 if options.is_empty() {
-                    binds.push(Bind { source, target, writable });
+                    binds.push(BindMount { source, target, writable });
                     continue;
                 }
                 match source.to_str() {
@@ -105,7 +109,7 @@ fn listed(config: &Config, owner_home: &str, own: &Own) -> Result<(Vec<Bind>, Ve
                 }
             }
         };
-        volumes.push(Volume { source, target, writable, options });
+        volumes.push(EngineVolume { source, target, writable, options });
     }
     Ok((binds, volumes))
 }
@@ -113,12 +117,12 @@ fn listed(config: &Config, owner_home: &str, own: &Own) -> Result<(Vec<Bind>, Ve
 /// The directory of the host that sessions work in. One that is only there inside is not meant.
 fn start_directory(config: &Config, owner_home: &str) -> Result<PathBuf, Failure> {
     let chosen = PathBuf::from(local::directory(&config.terminal.cwd, owner_home)?);
-    let is_inside = chosen.starts_with(WORKSPACE) || !chosen.is_dir();
+    let is_inside = chosen.starts_with(WORKSPACE_DIR) || !chosen.is_dir();
     if is_inside { here() } else { Ok(chosen) }
 }
 
 /// What commands may use of the hermes home and of the skills elsewhere, as far as it is there.
-fn system(context: &Context, config: &Config, own: &Own) -> Result<Vec<Bind>, Failure> {
+fn system(context: &Context, config: &Config, own: &Own) -> Result<Vec<BindMount>, Failure> {
     let mut binds = Vec::new();
     for kind in KINDS {
         let path = own.home.join(kind);
@@ -150,7 +154,7 @@ fn system(context: &Context, config: &Config, own: &Own) -> Result<Vec<Bind>, Fa
         }
     }
     // Whoever wrote a skill is not the owner: what it may not have it does without.
-    let is_skills = |bind: &&Bind| SKILLS.iter().any(|name| bind.target.starts_with(inside(name)));
+    let is_skills = |bind: &&BindMount| SKILLS.iter().any(|name| bind.target.starts_with(inside(name)));
     let trees: Vec<PathBuf> = binds.iter().filter(is_skills).map(|bind| bind.source.clone()).collect();
     for Declared { skill, name } in skills::declared(&trees) {
         let wanted = match own.credential(&name) {
@@ -195,13 +199,13 @@ fn external_skills(context: &Context, config: &Config, own: &Own) -> Result<Vec<
     Ok(found)
 }
 
-fn shown(source: PathBuf, name: &str) -> Bind {
-    Bind { source, target: inside(name), writable: Writable::No }
+fn shown(source: PathBuf, name: &str) -> BindMount {
+    BindMount { source, target: inside(name), writable: Writable::No }
 }
 
 /// Where something of the hermes home is inside.
 fn inside(name: &str) -> PathBuf {
-    Path::new(HOME).join(SHOWN).join(name)
+    Path::new(HOME_DIR).join(SHOWN).join(name)
 }
 
 /// Why a file of the hermes home is not shown.

@@ -10,28 +10,29 @@ use bollard::query_parameters::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::engine::{self, Address, Engine};
-use super::road::Road;
+use super::engine::{self, Engine, EngineAddress};
+use super::transport::GuestTransport;
 use super::{request, translate};
 use crate::{Error, embed};
 
 /// How long an engine may take to remove a container.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(20);
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How often is looked whether a container that does not answer can.
-const LOOK: Duration = Duration::from_secs(1);
+const INSPECT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Which container holds a place, written down before it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
     /// Where its engine listens.
-    pub engine: Address,
+    pub engine: EngineAddress,
     /// What it is called there.
     pub name: String,
     /// The name of the place, which its label says too.
     pub place: String,
     /// What leads to its guest.
-    pub road: Road,
+    #[serde(rename = "road")]
+    pub transport: GuestTransport,
     /// The engine's own volumes that hold the files of the place.
     pub volumes: Vec<String>,
     /// What it is made of.
@@ -41,33 +42,33 @@ pub struct Container {
 }
 
 /// What has the name of a container.
-pub(super) enum Named {
-    Nothing,
+pub(super) enum NamedContainer {
+    Missing,
     /// The container of the place.
     Ours(Box<ContainerInspectResponse>),
     /// One of somebody else.
-    Another,
+    Foreign,
 }
 
 impl Container {
     /// Ends it. When this returns it is gone.
     pub(crate) async fn remove(&self) -> Result<(), Error> {
-        self.remove_from(&Engine::known(&self.engine).await?).await
+        self.remove_from(&Engine::connect_cached(&self.engine).await?).await
     }
 
     /// Whether it runs.
-    pub(crate) async fn runs(&self) -> Result<bool, Error> {
-        Ok(self.ended(&Engine::known(&self.engine).await?).await?.is_none())
+    pub(crate) async fn is_running(&self) -> Result<bool, Error> {
+        Ok(self.exit_reason(&Engine::connect_cached(&self.engine).await?).await?.is_none())
     }
 
     /// Returns when its engine says that nothing goes on in it, and never if something does: for those who wait for an
     /// answer.
-    pub(crate) async fn until_stuck(&self) {
+    pub(crate) async fn until_inactive(&self) {
         loop {
-            tokio::time::sleep(LOOK).await;
-            let Ok(engine) = Engine::known(&self.engine).await else { continue };
-            match self.look(&engine).await {
-                Ok(Named::Ours(found)) if is_going(found.state.as_ref()) => {}
+            tokio::time::sleep(INSPECT_INTERVAL).await;
+            let Ok(engine) = Engine::connect_cached(&self.engine).await else { continue };
+            match self.find(&engine).await {
+                Ok(NamedContainer::Ours(found)) if is_active(found.state.as_ref()) => {}
                 Ok(_) => return,
                 // Who does not know cannot say.
                 Err(_) => {}
@@ -80,22 +81,22 @@ impl Container {
         if self.volumes.is_empty() {
             return Ok(());
         }
-        let engine = Engine::known(&self.engine).await?;
+        let engine = Engine::connect_cached(&self.engine).await?;
         for volume in &self.volumes {
             match engine.api.remove_volume(volume, None::<RemoveVolumeOptions>).await {
                 Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => {}
-                Err(error) => return Err(self.fault(&error)),
+                Err(error) => return Err(self.engine_error(&error)),
             }
         }
         Ok(())
     }
 
     pub(super) async fn remove_from(&self, engine: &Engine) -> Result<(), Error> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + REMOVE_TIMEOUT;
         loop {
             let seen = match self.inspect(engine).await {
-                Ok(Named::Nothing | Named::Another) => return Ok(()),
-                Ok(Named::Ours(_)) => {
+                Ok(NamedContainer::Missing | NamedContainer::Foreign) => return Ok(()),
+                Ok(NamedContainer::Ours(_)) => {
                     let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
                     engine.api.remove_container(&self.name, Some(options)).await
                 }
@@ -104,44 +105,49 @@ impl Container {
             match seen {
                 // It is gone already, or being removed by the engine itself, which Podman finds strange.
                 Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404 | 409 | 500, .. }) => {}
-                Err(error) => return Err(self.fault(&error)),
+                Err(error) => return Err(self.engine_error(&error)),
             }
             if Instant::now() > deadline {
                 let why = seen.err().map(|error| error.to_string());
-                return Err(Error::Lingering { name: self.name.clone(), why: why.unwrap_or_default() });
+                return Err(Error::ContainerNotRemoved {
+                    name: self.name.clone(),
+                    why: why.unwrap_or_default(),
+                });
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Removes what is in a directory of ours, as root inside of another container.
-    pub(crate) async fn empty(&self, directory: &Path) -> Result<(), Error> {
+    pub(crate) async fn empty_directory(&self, directory: &Path) -> Result<(), Error> {
         let engine = Engine::connect(&self.engine).await?;
         let cleaner = Self { name: format!("{}-empty", self.name), ..self.clone() };
-        let guest = embed::guest(&self.cache)?;
-        let mut body = request::cleaner(&self.image, &self.place, &guest, directory);
-        translate::apply(&engine, &mut body).await?;
+        let guest = embed::install_guest(&self.cache)?;
+        let mut body = request::cleaner_request(&self.image, &self.place, &guest, directory);
+        translate::translate_paths(&engine, &mut body).await?;
         cleaner.remove_from(&engine).await?;
         let options = CreateContainerOptionsBuilder::new().name(&cleaner.name).build();
         let started = async {
             engine.api.create_container(Some(options), body).await?;
             engine.api.start_container(&cleaner.name, None).await
         };
-        let started = started.await.map_err(|error| Error::Uncleared {
+        let started = started.await.map_err(|error| Error::FilesNotRemoved {
             path: directory.to_owned(),
-            reason: engine::explain(&self.engine, &error, &[directory.to_owned()]).to_string(),
+            reason: engine::explain_create_error(&self.engine, &error, &[directory.to_owned()]).to_string(),
         });
-        let deadline = Instant::now() + PATIENCE;
-        while started.is_ok() && cleaner.ended(&engine).await?.is_none() && Instant::now() < deadline {
-            tokio::time::sleep(PAUSE).await;
+        let deadline = Instant::now() + REMOVE_TIMEOUT;
+        while started.is_ok() && cleaner.exit_reason(&engine).await?.is_none() && Instant::now() < deadline {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         cleaner.remove_from(&engine).await?;
         started
     }
 
     /// What it ended with, if it has.
-    pub(super) async fn ended(&self, engine: &Engine) -> Result<Option<String>, Error> {
-        let Named::Ours(found) = self.look(engine).await? else { return Ok(Some("it is gone".to_owned())) };
+    pub(super) async fn exit_reason(&self, engine: &Engine) -> Result<Option<String>, Error> {
+        let NamedContainer::Ours(found) = self.find(engine).await? else {
+            return Ok(Some("it is gone".to_owned()));
+        };
         let state = found.state.unwrap_or_default();
         if state.running == Some(true) || state.paused == Some(true) {
             return Ok(None);
@@ -152,34 +158,39 @@ impl Container {
     }
 
     /// Looks at what has its name.
-    pub(super) async fn look(&self, engine: &Engine) -> Result<Named, Error> {
-        self.inspect(engine).await.map_err(|error| self.fault(&error))
+    pub(super) async fn find(&self, engine: &Engine) -> Result<NamedContainer, Error> {
+        self.inspect(engine).await.map_err(|error| self.engine_error(&error))
     }
 
-    async fn inspect(&self, engine: &Engine) -> Result<Named, ApiError> {
+    async fn inspect(&self, engine: &Engine) -> Result<NamedContainer, ApiError> {
         let found = match engine.api.inspect_container(&self.name, None).await {
-            Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => return Ok(Named::Nothing),
-            Err(ApiError::JsonDataError { contents, message, column }) => {
-                without_status(&contents).ok_or(ApiError::JsonDataError { contents, message, column })?
+            Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => {
+                return Ok(NamedContainer::Missing);
             }
+            Err(ApiError::JsonDataError { contents, message, column }) => parse_without_status(&contents)
+                .ok_or(ApiError::JsonDataError { contents, message, column })?,
             found => found?,
         };
         let labels = found.config.as_ref().and_then(|config| config.labels.as_ref());
-        let place = labels.and_then(|labels| labels.get(request::PLACE));
-        Ok(if place == Some(&self.place) { Named::Ours(Box::new(found)) } else { Named::Another })
+        let place = labels.and_then(|labels| labels.get(request::PLACE_LABEL));
+        Ok(if place == Some(&self.place) {
+            NamedContainer::Ours(Box::new(found))
+        } else {
+            NamedContainer::Foreign
+        })
     }
 
-    fn fault(&self, error: &ApiError) -> Error {
-        self.engine.fault(error)
+    fn engine_error(&self, error: &ApiError) -> Error {
+        self.engine.error(error)
     }
 }
 
-fn is_going(state: Option<&ContainerState>) -> bool {
+fn is_active(state: Option<&ContainerState>) -> bool {
     state.is_some_and(|state| state.running == Some(true) && state.paused != Some(true))
 }
 
 /// Reads what an engine says about a container that is in a state for which the API has no word: Podman has some.
-fn without_status(text: &str) -> Option<ContainerInspectResponse> {
+fn parse_without_status(text: &str) -> Option<ContainerInspectResponse> {
     let mut found: serde_json::Value = serde_json::from_str(text).ok()?;
     found.get_mut("State")?.as_object_mut()?.remove("Status");
     serde_json::from_value(found).ok()

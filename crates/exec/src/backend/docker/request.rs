@@ -9,63 +9,63 @@ use bollard::models::{
 };
 use hermes_types::Network;
 
-use super::engine::{Facts, Kind};
-use super::road::{Owner, Road};
-use super::{Docker, HOME, Inmate, User, Volume, WORKSPACE};
-use crate::Plan;
+use super::engine::{EngineFacts, EngineKind};
+use super::transport::{FileOwner, GuestTransport};
+use super::{ContainerUser, DockerBackend, EngineVolume, HOME_DIR, RunAs, WORKSPACE_DIR};
+use crate::ResolvedPlace;
 use crate::backend::bind::Writable;
-use crate::registry::{Room, SOCKET};
+use crate::registry::{PlaceDir, SOCKET_NAME};
 
 /// Where things of hermes are inside.
-pub(super) const OURS: &str = "/.hermes";
-pub(super) const GUEST: &str = "/.hermes/guest";
-pub(super) const RUN: &str = "/.hermes/run";
+pub(super) const HERMES_DIR: &str = "/.hermes";
+pub(super) const GUEST_PATH: &str = "/.hermes/guest";
+pub(super) const RUN_DIR: &str = "/.hermes/run";
 
 /// Labels: that it is ours, of which installation, when it was made, and the name of the place.
-pub(super) const AGENT: &str = "hermes-agent";
-pub(super) const INSTALL: &str = "hermes-install";
-pub(super) const CREATED: &str = "hermes-created";
-pub(super) const PLACE: &str = "hermes-place";
+pub(super) const AGENT_LABEL: &str = "hermes-agent";
+pub(super) const INSTALL_LABEL: &str = "hermes-install";
+pub(super) const CREATED_LABEL: &str = "hermes-created";
+pub(super) const PLACE_LABEL: &str = "hermes-place";
 /// The label with its room.
-pub(super) const ROOM: &str = "hermes-room";
+pub(super) const PLACE_DIR_LABEL: &str = "hermes-room";
 
 /// Rights that a shell as root needs to be of use: files of others, and their owners.
-const CAPABILITIES: [&str; 3] = ["DAC_OVERRIDE", "CHOWN", "FOWNER"];
+const ROOT_CAPABILITIES: [&str; 3] = ["DAC_OVERRIDE", "CHOWN", "FOWNER"];
 /// Rights to become another user, which nobody needs who is not root.
-const CHANGE_USER: [&str; 2] = ["SETUID", "SETGID"];
+const CHANGE_USER_CAPABILITIES: [&str; 2] = ["SETUID", "SETGID"];
 
 /// What is in memory: where, how, and how many bytes if nothing else is said. The last three only where nothing is kept.
-const SCRATCH: [(&str, &str, u64); 6] = [
+const TMPFS_DIRS: [(&str, &str, u64); 6] = [
     ("/tmp", "rw,nosuid,exec", 512 << 20),
     ("/var/tmp", "rw,noexec,nosuid", 256 << 20),
     ("/run", "rw,noexec,nosuid", 64 << 20),
     ("/home", "rw,exec", 1 << 30),
-    (HOME, "rw,exec", 1 << 30),
-    (WORKSPACE, "rw,exec", 10 << 30),
+    (HOME_DIR, "rw,exec", 1 << 30),
+    (WORKSPACE_DIR, "rw,exec", 10 << 30),
 ];
 
 /// Those of them that belong to whoever commands run as.
-const OWN: [&str; 3] = [HOME, "/home", WORKSPACE];
+const USER_DIRS: [&str; 3] = [HOME_DIR, "/home", WORKSPACE_DIR];
 
 /// What the container of a place is called.
-pub(super) fn name(plan: &Plan) -> String {
+pub(super) fn container_name(plan: &ResolvedPlace) -> String {
     // "hermes-" and the first eight digits; the label has all of them.
     plan.name().chars().take("hermes-".len() + 8).collect()
 }
 
 /// The volumes of a place whose engine shares no directory with us: its home and its workspace.
-pub(super) fn volumes(plan: &Plan) -> Vec<String> {
+pub(super) fn volume_names(plan: &ResolvedPlace) -> Vec<String> {
     ["home", "workspace"].map(|name| format!("{}-{name}", plan.name())).to_vec()
 }
 
-impl Docker {
+impl DockerBackend {
     /// The user of this machine whom commands run as, if they do not run as the image says.
-    pub(super) fn owner(&self, facts: &Facts) -> Option<Owner> {
+    pub(super) fn host_owner(&self, facts: &EngineFacts) -> Option<FileOwner> {
         match self.user {
-            User::Image => None,
+            RunAs::Image => None,
             // With an engine of that user, who is meant is root inside.
-            User::Host if facts.is_rootless => Some(Owner::default()),
-            User::Host => Some(Owner {
+            RunAs::Host if facts.is_rootless => Some(FileOwner::default()),
+            RunAs::Host => Some(FileOwner {
                 uid: rustix::process::getuid().as_raw(),
                 gid: rustix::process::getgid().as_raw(),
             }),
@@ -73,40 +73,40 @@ impl Docker {
     }
 
     /// Whom commands run as, unless that is left to the image.
-    pub(super) fn chosen_user(&self, facts: &Facts) -> Option<String> {
-        let owner = || self.owner(facts).map(|owner| format!("{}:{}", owner.uid, owner.gid));
-        self.extra.user.clone().or_else(owner)
+    pub(super) fn requested_user(&self, facts: &EngineFacts) -> Option<String> {
+        let owner = || self.host_owner(facts).map(|owner| format!("{}:{}", owner.uid, owner.gid));
+        self.run_args.user.clone().or_else(owner)
     }
 
     /// The request for the container of a place, whose guest listens in the directory `inside` of the host.
-    pub(super) fn request(
+    pub(super) fn build_request(
         &self,
-        plan: &Plan,
-        facts: &Facts,
-        inmate: &Inmate,
+        plan: &ResolvedPlace,
+        facts: &EngineFacts,
+        inmate: &ContainerUser,
         guest: &Path,
         inside: &Path,
     ) -> ContainerCreateBody {
-        let user = self.chosen_user(facts);
+        let user = self.requested_user(facts);
         let root = |user: &str| matches!(user.split(':').next(), Some("0" | "root"));
-        let changes = self.extra.user.as_deref().map_or(user.is_none(), root);
+        let changes = self.run_args.user.as_deref().map_or(user.is_none(), root);
         let rights = match (facts.kind, inmate) {
             // They would be that user's at once; Docker keeps them for root.
-            (Kind::Podman, Inmate::Number { .. } | Inmate::Name) => Vec::new(),
-            _ if changes => [&CAPABILITIES[..], &CHANGE_USER].concat(),
-            _ => CAPABILITIES.to_vec(),
+            (EngineKind::Podman, ContainerUser::Number { .. } | ContainerUser::Name) => Vec::new(),
+            _ if changes => [&ROOT_CAPABILITIES[..], &CHANGE_USER_CAPABILITIES].concat(),
+            _ => ROOT_CAPABILITIES.to_vec(),
         };
-        let words = ["serve", "--foreground", "--socket", &format!("{RUN}/{SOCKET}"), "--idle"];
+        let words = ["serve", "--foreground", "--socket", &format!("{RUN_DIR}/{SOCKET_NAME}"), "--idle"];
         let idle = plan.spec.lifetime.as_secs().to_string();
         let limits = &self.limits;
         let bytes = |number: Option<u64>| number.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
         let storage = limits.disk.map(|disk| HashMap::from([("size".to_owned(), disk.to_string())]));
         let mut mounts = self.mounts(plan, guest, inside);
-        mounts.extend(self.scratch_for_name(facts.kind, inmate));
+        mounts.extend(self.tmpfs_volumes(facts.kind, inmate));
         let host_config = HostConfig {
             mounts: Some(mounts),
-            binds: Some(self.volumes.iter().map(bound).collect()),
-            tmpfs: Some(self.scratch(facts.kind, inmate)),
+            binds: Some(self.volumes.iter().map(bind_string).collect()),
+            tmpfs: Some(self.tmpfs_mounts(facts.kind, inmate)),
             cap_drop: Some(vec!["ALL".to_owned()]),
             cap_add: Some(rights.into_iter().map(str::to_owned).collect()),
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
@@ -128,9 +128,9 @@ impl Docker {
         };
         let mut body = ContainerCreateBody {
             image: Some(self.image.clone()),
-            entrypoint: Some(vec![GUEST.to_owned()]),
+            entrypoint: Some(vec![GUEST_PATH.to_owned()]),
             cmd: Some(words.into_iter().map(str::to_owned).chain([idle]).collect()),
-            env: Some(vec![format!("HOME={HOME}")]),
+            env: Some(vec![format!("HOME={HOME_DIR}")]),
             user,
             working_dir: Some("/".to_owned()),
             // An image may name one that means nothing to the guest.
@@ -139,20 +139,21 @@ impl Docker {
             host_config: Some(host_config),
             ..ContainerCreateBody::default()
         };
-        self.extra.apply(&mut body);
+        self.run_args.apply(&mut body);
         body
     }
 
-    fn mounts(&self, plan: &Plan, guest: &Path, inside: &Path) -> Vec<Mount> {
-        if Road::to(&self.engine) == Road::Exec {
-            return self.far_mounts(plan);
+    fn mounts(&self, plan: &ResolvedPlace, guest: &Path, inside: &Path) -> Vec<Mount> {
+        if GuestTransport::for_address(&self.engine) == GuestTransport::EngineExec {
+            return self.remote_mounts(plan);
         }
-        let mut mounts = vec![mount(guest, GUEST, Writable::No), mount(inside, RUN, Writable::Yes)];
+        let mut mounts =
+            vec![bind_mount(guest, GUEST_PATH, Writable::No), bind_mount(inside, RUN_DIR, Writable::Yes)];
         for (source, target) in self.kept_mounts(plan) {
-            mounts.push(mount(&source, target, Writable::Yes));
+            mounts.push(bind_mount(&source, target, Writable::Yes));
         }
         for bind in &self.binds {
-            mounts.push(mount(&bind.source, &bind.target.to_string_lossy(), bind.writable));
+            mounts.push(bind_mount(&bind.source, &bind.target.to_string_lossy(), bind.writable));
         }
         // What holds another one comes before it.
         let depth = |mount: &Mount| mount.target.as_deref().map_or(0, |target| target.split('/').count());
@@ -161,7 +162,7 @@ impl Docker {
     }
 
     /// What is mounted where no directory can be.
-    fn far_mounts(&self, plan: &Plan) -> Vec<Mount> {
+    fn remote_mounts(&self, plan: &ResolvedPlace) -> Vec<Mount> {
         let named = |(volume, target): (String, &str)| Mount {
             target: Some(target.to_owned()),
             source: Some(volume),
@@ -172,38 +173,43 @@ impl Docker {
             }),
             ..Mount::default()
         };
-        let volumes = if self.files.is_some() { volumes(plan) } else { Vec::new() };
+        let volumes = if self.files.is_some() { volume_names(plan) } else { Vec::new() };
         // One without a name ends with the container. The layer may be read-only.
-        let ours = Mount { target: Some(OURS.to_owned()), typ: Some(MountType::VOLUME), ..Mount::default() };
-        volumes.into_iter().zip([HOME, WORKSPACE]).map(named).chain([ours]).collect()
+        let ours =
+            Mount { target: Some(HERMES_DIR.to_owned()), typ: Some(MountType::VOLUME), ..Mount::default() };
+        volumes.into_iter().zip([HOME_DIR, WORKSPACE_DIR]).map(named).chain([ours]).collect()
     }
 
     /// What is in memory and ends with the container.
-    fn scratch(&self, engine: Kind, inmate: &Inmate) -> HashMap<String, String> {
+    fn tmpfs_mounts(&self, engine: EngineKind, inmate: &ContainerUser) -> HashMap<String, String> {
         // Whoever is not root could not write there otherwise: what is in the image has the mode that it has there,
         // whatever is asked for. Podman has an option that gives it to the user, and knows who that is.
         let owner = match (engine, inmate) {
-            (_, Inmate::Root) | (Kind::Docker, Inmate::Name) => String::new(),
-            (Kind::Docker, Inmate::Number { uid, gid: None }) => format!(",uid={uid}"),
-            (Kind::Docker, Inmate::Number { uid, gid: Some(gid) }) => format!(",uid={uid},gid={gid}"),
-            (Kind::Podman, Inmate::Number { .. } | Inmate::Name) => ",U".to_owned(),
+            (_, ContainerUser::Root) | (EngineKind::Docker, ContainerUser::Name) => String::new(),
+            (EngineKind::Docker, ContainerUser::Number { uid, gid: None }) => format!(",uid={uid}"),
+            (EngineKind::Docker, ContainerUser::Number { uid, gid: Some(gid) }) => {
+                format!(",uid={uid},gid={gid}")
+            }
+            (EngineKind::Podman, ContainerUser::Number { .. } | ContainerUser::Name) => ",U".to_owned(),
         };
-        let elsewhere = |path: &str| OWN.contains(&path) && engine == Kind::Docker && *inmate == Inmate::Name;
-        let there = self.in_memory().filter(|(path, ..)| !elsewhere(path));
+        let elsewhere = |path: &str| {
+            USER_DIRS.contains(&path) && engine == EngineKind::Docker && *inmate == ContainerUser::Name
+        };
+        let there = self.tmpfs_dirs().filter(|(path, ..)| !elsewhere(path));
         there
             .map(|(path, options, size)| {
-                let owner = if OWN.contains(&path) { owner.as_str() } else { "" };
+                let owner = if USER_DIRS.contains(&path) { owner.as_str() } else { "" };
                 (path.to_owned(), format!("{options},size={size}{owner}"))
             })
             .collect()
     }
 
     /// The same for a user of whom Docker is told only a name: the mode of a volume is its own.
-    fn scratch_for_name(&self, engine: Kind, inmate: &Inmate) -> Vec<Mount> {
-        if (engine, inmate) != (Kind::Docker, &Inmate::Name) {
+    fn tmpfs_volumes(&self, engine: EngineKind, inmate: &ContainerUser) -> Vec<Mount> {
+        if (engine, inmate) != (EngineKind::Docker, &ContainerUser::Name) {
             return Vec::new();
         }
-        let own = self.in_memory().filter(|(path, ..)| OWN.contains(path));
+        let own = self.tmpfs_dirs().filter(|(path, ..)| USER_DIRS.contains(path));
         let volume = |(path, _, size): (&str, &str, u64)| {
             let (kind, how) = ("tmpfs".to_owned(), format!("size={size},mode=1777"));
             let options = [("type", kind.clone()), ("device", kind), ("o", how)];
@@ -226,15 +232,15 @@ impl Docker {
     }
 
     /// What is in memory: where, how, and how many bytes.
-    fn in_memory(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        let kept = |path: &str| self.files.is_some() && OWN.contains(&path);
-        SCRATCH.into_iter().filter(move |(path, ..)| !kept(path) && !self.provides(path)).map(
+    fn tmpfs_dirs(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        let kept = |path: &str| self.files.is_some() && USER_DIRS.contains(&path);
+        TMPFS_DIRS.into_iter().filter(move |(path, ..)| !kept(path) && !self.covers(path)).map(
             |(path, options, usual)| (path, options, self.limits.scratch.get(path).copied().unwrap_or(usual)),
         )
     }
 }
 
-fn mount(source: &Path, target: &str, writable: Writable) -> Mount {
+fn bind_mount(source: &Path, target: &str, writable: Writable) -> Mount {
     Mount {
         target: Some(target.to_owned()),
         source: Some(source.to_string_lossy().into_owned()),
@@ -246,17 +252,25 @@ fn mount(source: &Path, target: &str, writable: Writable) -> Mount {
 }
 
 /// A mount as `docker run` writes it.
-fn bound(volume: &Volume) -> String {
+fn bind_string(volume: &EngineVolume) -> String {
     let access = if volume.writable == Writable::No { "ro" } else { "rw" };
     let options: Vec<&str> = [access].into_iter().chain(volume.options.iter().map(String::as_str)).collect();
     format!("{}:{}:{}", volume.source, volume.target.display(), options.join(","))
 }
 
 /// The request for a container that removes what is in a directory of the host and ends.
-pub(super) fn cleaner(image: &str, place: &str, guest: &Path, directory: &Path) -> ContainerCreateBody {
+pub(super) fn cleaner_request(
+    image: &str,
+    place: &str,
+    guest: &Path,
+    directory: &Path,
+) -> ContainerCreateBody {
     let rights = ["DAC_OVERRIDE", "FOWNER"];
     let host_config = HostConfig {
-        mounts: Some(vec![mount(guest, GUEST, Writable::No), mount(directory, RUN, Writable::Yes)]),
+        mounts: Some(vec![
+            bind_mount(guest, GUEST_PATH, Writable::No),
+            bind_mount(directory, RUN_DIR, Writable::Yes),
+        ]),
         cap_drop: Some(vec!["ALL".to_owned()]),
         cap_add: Some(rights.map(str::to_owned).to_vec()),
         security_opt: Some(vec!["no-new-privileges".to_owned()]),
@@ -266,13 +280,13 @@ pub(super) fn cleaner(image: &str, place: &str, guest: &Path, directory: &Path) 
     };
     ContainerCreateBody {
         image: Some(image.to_owned()),
-        entrypoint: Some(vec![GUEST.to_owned()]),
-        cmd: Some(vec!["empty".to_owned(), RUN.to_owned()]),
+        entrypoint: Some(vec![GUEST_PATH.to_owned()]),
+        cmd: Some(vec!["empty".to_owned(), RUN_DIR.to_owned()]),
         user: Some("0:0".to_owned()),
         working_dir: Some("/".to_owned()),
         labels: Some(HashMap::from([
             ("hermes-agent".to_owned(), "1".to_owned()),
-            (PLACE.to_owned(), place.to_owned()),
+            (PLACE_LABEL.to_owned(), place.to_owned()),
         ])),
         host_config: Some(host_config),
         ..ContainerCreateBody::default()
@@ -280,24 +294,24 @@ pub(super) fn cleaner(image: &str, place: &str, guest: &Path, directory: &Path) 
 }
 
 /// A request as it is shown: the same for the same request.
-pub(super) fn shown(body: &ContainerCreateBody) -> serde_json::Value {
+pub(super) fn to_sorted_json(body: &ContainerCreateBody) -> serde_json::Value {
     let mut shown = serde_json::to_value(body).unwrap_or_default();
     shown.sort_all_objects();
     shown
 }
 
 /// What tells our containers from others, and from each other.
-fn labels(plan: &Plan) -> HashMap<String, String> {
+fn labels(plan: &ResolvedPlace) -> HashMap<String, String> {
     let now =
         std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
     [
-        (AGENT, "1".to_owned()),
-        (INSTALL, plan.host.install.clone()),
-        (PLACE, plan.name()),
-        (ROOM, Room::of(plan).path().display().to_string()),
+        (AGENT_LABEL, "1".to_owned()),
+        (INSTALL_LABEL, plan.installation.install_id.clone()),
+        (PLACE_LABEL, plan.name()),
+        (PLACE_DIR_LABEL, PlaceDir::for_place(plan).path().display().to_string()),
         ("hermes-session", plan.session_hash()),
         ("hermes-digest", plan.id().as_str().to_owned()),
-        (CREATED, now.as_secs().to_string()),
+        (CREATED_LABEL, now.as_secs().to_string()),
         ("hermes-lifetime", plan.spec.lifetime.as_secs().to_string()),
     ]
     .into_iter()
@@ -314,49 +328,61 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::backend::docker::Limits;
-    use crate::backend::docker::engine::{Address, Enforces, Kind};
-    use crate::backend::docker::extra::Extra;
-    use crate::{Backend, Host, Spec};
+    use crate::backend::docker::ContainerLimits;
+    use crate::backend::docker::engine::{EnforcedLimits, EngineAddress, EngineKind};
+    use crate::backend::docker::run_args::RunArgs;
+    use crate::{Backend, Installation, Spec};
 
-    fn facts(holds: bool) -> Facts {
-        let enforces = Enforces { memory: Some(holds), processes: Some(holds), processor: None };
-        Facts { kind: Kind::Docker, is_rootless: false, remaps_users: false, enforces, has_disk_quota: holds }
+    fn facts(holds: bool) -> EngineFacts {
+        let enforces = EnforcedLimits { memory: Some(holds), processes: Some(holds), processor: None };
+        EngineFacts {
+            kind: EngineKind::Docker,
+            is_rootless: false,
+            remaps_users: false,
+            enforced: enforces,
+            has_disk_quota: holds,
+        }
     }
 
-    fn docker(options: &[&str]) -> Docker {
+    fn docker(options: &[&str]) -> DockerBackend {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-        Docker {
-            engine: Address::Unix("/engine".into()),
+        DockerBackend {
+            engine: EngineAddress::Unix("/engine".into()),
             image: "image".to_owned(),
             files: None,
             volumes: Vec::new(),
             binds: Vec::new(),
             network: Network::Full,
-            limits: Limits::default(),
-            user: User::Image,
-            extra: Box::new(Extra::parse(&options).unwrap()),
-            pool: 0,
-            reaps_orphans: false,
+            limits: ContainerLimits::default(),
+            user: RunAs::Image,
+            run_args: Box::new(RunArgs::parse(&options).unwrap()),
+            warm_count: 0,
+            remove_orphans: false,
         }
     }
 
     /// What the engine is asked for, as it is shown.
-    fn asked(docker: &Docker, facts: &Facts) -> Value {
+    fn asked(docker: &DockerBackend, facts: &EngineFacts) -> Value {
         let path = || PathBuf::from("/h");
-        let host = Host { install: "i".to_owned(), run: path(), cache: path(), home: path(), most_places: 1 };
+        let host = Installation {
+            install_id: "i".to_owned(),
+            run_dir: path(),
+            cache_dir: path(),
+            home: path(),
+            max_places: 1,
+        };
         let spec = Spec {
             backend: Backend::Docker(docker.clone()),
-            cwd: WORKSPACE.to_owned(),
-            home: HOME.to_owned(),
+            cwd: WORKSPACE_DIR.to_owned(),
+            home: HOME_DIR.to_owned(),
             env: vec![("TOKEN".to_owned(), "hunter2".to_owned())],
             init: Vec::new(),
             lifetime: Duration::from_secs(1),
         };
-        let plan = Plan::new(host, spec, SessionKey::new("s"));
-        let inmate = Inmate::of(&docker.chosen_user(facts).unwrap_or_default());
-        let asked = docker.request(&plan, facts, &inmate, Path::new("/guest"), Path::new("/inside"));
-        let asked = shown(&asked);
+        let plan = ResolvedPlace::new(host, spec, SessionKey::new("s"));
+        let inmate = ContainerUser::parse(&docker.requested_user(facts).unwrap_or_default());
+        let asked = docker.build_request(&plan, facts, &inmate, Path::new("/guest"), Path::new("/inside"));
+        let asked = to_sorted_json(&asked);
         assert!(!asked.to_string().contains("hunter2"), "{asked}");
         // Whatever an image says, this is what a guest understands.
         assert_eq!(asked["StopSignal"], "SIGTERM");
@@ -366,20 +392,20 @@ mod tests {
     #[test]
     fn a_limit_that_the_engine_cannot_enforce_is_told_and_one_that_would_stop_it_is_left_out() {
         let mut docker = docker(&[]);
-        assert_eq!(docker.unenforced(&facts(false)), Vec::<String>::new());
-        docker.limits = Limits {
+        assert_eq!(docker.unenforced_limits(&facts(false)), Vec::<String>::new());
+        docker.limits = ContainerLimits {
             millicpus: Some(1500),
             memory: Some(7),
             disk: Some(9),
             processes: Some(3),
             shm: Some(5),
-            ..Limits::default()
+            ..ContainerLimits::default()
         };
-        assert_eq!(docker.unenforced(&facts(true)), Vec::<String>::new());
+        assert_eq!(docker.unenforced_limits(&facts(true)), Vec::<String>::new());
         let told = ["disk", "memory", "processes"];
         let told = told.map(|what| format!("the engine cannot limit the {what} of a container"));
-        assert_eq!(docker.unenforced(&facts(false)), told);
-        let of = |facts: &Facts| {
+        assert_eq!(docker.unenforced_limits(&facts(false)), told);
+        let of = |facts: &EngineFacts| {
             let host = asked(&docker, facts)["HostConfig"].take();
             let keys = ["NanoCpus", "Memory", "PidsLimit", "ShmSize", "StorageOpt"];
             keys.map(|key| host.get(key).cloned().unwrap_or_default())
@@ -393,19 +419,19 @@ mod tests {
     fn what_is_in_memory_has_its_size_and_gives_way_to_what_is_mounted() {
         let mut docker = docker(&["--tmpfs=/run:size=1m"]);
         docker.files = Some("/kept".into());
-        let targets = |docker: &Docker| {
+        let targets = |docker: &DockerBackend| {
             let mounts = asked(docker, &facts(true))["HostConfig"]["Mounts"].take();
             let targets =
                 mounts.as_array().unwrap().iter().map(|mount| mount["Target"].as_str().unwrap().to_owned());
-            targets.filter(|target| !target.starts_with(OURS)).collect::<Vec<_>>()
+            targets.filter(|target| !target.starts_with(HERMES_DIR)).collect::<Vec<_>>()
         };
         assert_eq!(targets(&docker), ["/root", "/workspace"]);
-        docker.extra.tmpfs.insert("/workspace".to_owned(), "size=2m".to_owned());
+        docker.run_args.tmpfs.insert("/workspace".to_owned(), "size=2m".to_owned());
         assert_eq!(targets(&docker), ["/root"]);
-        docker.extra.tmpfs.remove("/workspace");
+        docker.run_args.tmpfs.remove("/workspace");
         docker.files = None;
-        docker.limits.scratch = [("/tmp".to_owned(), 1 << 20), (HOME.to_owned(), 2 << 20)].into();
-        let of = |docker: &Docker| asked(docker, &facts(true))["HostConfig"]["Tmpfs"].take();
+        docker.limits.scratch = [("/tmp".to_owned(), 1 << 20), (HOME_DIR.to_owned(), 2 << 20)].into();
+        let of = |docker: &DockerBackend| asked(docker, &facts(true))["HostConfig"]["Tmpfs"].take();
         let mut expected = json!({
             "/tmp": "rw,nosuid,exec,size=1048576",
             "/var/tmp": "rw,noexec,nosuid,size=268435456",
@@ -418,7 +444,7 @@ mod tests {
         for path in ["/workspace", "/tmp"] {
             expected.as_object_mut().unwrap().remove(path);
             let (source, target) = ("/srv".into(), path.into());
-            docker.binds.push(crate::Bind { source, target, writable: Writable::Yes });
+            docker.binds.push(crate::BindMount { source, target, writable: Writable::Yes });
         }
         assert_eq!(of(&docker), expected);
         docker.files = Some("/kept".into());
@@ -427,7 +453,7 @@ mod tests {
 
     #[test]
     fn only_root_can_become_another_user() {
-        let changes = |docker: &Docker| {
+        let changes = |docker: &DockerBackend| {
             let asked = asked(docker, &facts(true));
             let rights = asked["HostConfig"]["CapAdd"].as_array().unwrap();
             (asked["User"].clone(), rights.contains(&json!("SETUID")) && rights.contains(&json!("SETGID")))
@@ -436,7 +462,7 @@ mod tests {
         assert_eq!(changes(&docker(&["--user=root:staff"])), (json!("root:staff"), true));
         assert_eq!(changes(&docker(&["--user=1000"])), (json!("1000"), false));
         let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        let host = Docker { user: User::Host, ..docker(&[]) };
+        let host = DockerBackend { user: RunAs::Host, ..docker(&[]) };
         assert_eq!(changes(&host), (json!(format!("{uid}:{gid}")), false));
     }
 

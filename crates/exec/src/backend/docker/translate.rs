@@ -14,34 +14,35 @@ use super::engine::Engine;
 use crate::Error;
 
 /// Files that engines mount into every container from a directory with its id in its name.
-const MARKS: [&str; 4] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/run/.containerenv"];
+const ENGINE_MOUNTED_FILES: [&str; 4] =
+    ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/run/.containerenv"];
 
 /// Writes every path of the host in a request as the engine sees it.
-pub(super) async fn apply(engine: &Engine, body: &mut ContainerCreateBody) -> Result<(), Error> {
-    let Some(own) = Own::find(engine).await? else { return Ok(()) };
+pub(super) async fn translate_paths(engine: &Engine, body: &mut ContainerCreateBody) -> Result<(), Error> {
+    let Some(own) = OwnContainer::find(engine).await? else { return Ok(()) };
     let Some(host) = &mut body.host_config else { return Ok(()) };
     let bound = host.mounts.iter_mut().flatten().filter(|mount| mount.typ == Some(MountType::BIND));
     for source in bound.filter_map(|mount| mount.source.as_mut()) {
-        *source = own.seen(source)?;
+        *source = own.engine_path(source)?;
     }
     for entry in host.binds.iter_mut().flatten() {
         if let Some((source, rest)) = entry.split_once(':').filter(|(source, _)| source.starts_with('/')) {
-            *entry = format!("{}:{rest}", own.seen(source)?);
+            *entry = format!("{}:{rest}", own.engine_path(source)?);
         }
     }
     Ok(())
 }
 
 /// The container of hermes.
-struct Own {
+struct OwnContainer {
     id: String,
     mounts: Vec<MountPoint>,
 }
 
-impl Own {
+impl OwnContainer {
     async fn find(engine: &Engine) -> Result<Option<Self>, Error> {
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let Some(id) = own_id(&table) else { return Ok(None) };
+        let Some(id) = own_container_id(&table) else { return Ok(None) };
         match engine.api.inspect_container(&id, None).await {
             Ok(found) => Ok(Some(Self { id, mounts: found.mounts.unwrap_or_default() })),
             Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => Ok(None),
@@ -53,8 +54,8 @@ impl Own {
     }
 
     /// What the engine calls this path.
-    fn seen(&self, path: &str) -> Result<String, Error> {
-        let real = real(Path::new(path));
+    fn engine_path(&self, path: &str) -> Result<String, Error> {
+        let real = resolve_existing(Path::new(path));
         let around = self.mounts.iter().filter_map(|mount| {
             let below = real.strip_prefix(mount.destination.as_deref()?).ok()?;
             Some((below, mount))
@@ -66,7 +67,8 @@ impl Own {
             let source = mount.source.as_deref().filter(|source| !is_memory && !source.is_empty())?;
             Some(PathBuf::from(source).join(below))
         });
-        let unseen = || Error::Unseen { path: real.clone(), container: self.id.chars().take(12).collect() };
+        let unseen =
+            || Error::PathNotVisible { path: real.clone(), container: self.id.chars().take(12).collect() };
         // Joined with nothing, a path ends in a slash, which a file does not like.
         let source: PathBuf = source.ok_or_else(unseen)?.components().collect();
         Ok(source.to_string_lossy().into_owned())
@@ -74,7 +76,7 @@ impl Own {
 }
 
 /// A path without links, as far as it is there already.
-fn real(path: &Path) -> PathBuf {
+fn resolve_existing(path: &Path) -> PathBuf {
     let there = path.ancestors().find_map(|there| {
         let rest = path.strip_prefix(there).ok()?;
         Some(fs::canonicalize(there).ok()?.join(rest).components().collect())
@@ -83,12 +85,12 @@ fn real(path: &Path) -> PathBuf {
 }
 
 /// The id of the container that this process is in, by what is mounted in it.
-fn own_id(table: &str) -> Option<String> {
+fn own_container_id(table: &str) -> Option<String> {
     let is_id = |part: &&str| part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     table.lines().find_map(|line| {
         let mut words = line.split(' ').skip(3);
         let (root, target) = (words.next()?, words.next()?);
-        if !MARKS.contains(&target) {
+        if !ENGINE_MOUNTED_FILES.contains(&target) {
             return None;
         }
         root.split('/').find(is_id).map(str::to_owned)
@@ -108,11 +110,11 @@ mod tests {
         let podman = format!("/containers/overlay-containers/{id}/userdata/hostname");
         for root in [docker, podman] {
             let table = line("/", "/") + &line(&root, "/etc/hostname");
-            assert_eq!(own_id(&table), Some(id.clone()), "{root}");
+            assert_eq!(own_container_id(&table), Some(id.clone()), "{root}");
             // The containers of a machine are in its own table as well, but not there.
-            assert_eq!(own_id(&line(&root, "/mnt")), None);
+            assert_eq!(own_container_id(&line(&root, "/mnt")), None);
         }
-        assert_eq!(own_id(&line("/", "/")), None);
+        assert_eq!(own_container_id(&line("/", "/")), None);
     }
 
     #[test]
@@ -136,7 +138,7 @@ mod tests {
             mount("/srv/one", "home/file", "bind"),
             mount("", "memory", "tmpfs"),
         ];
-        let own = Own { id: "f".repeat(64), mounts };
+        let own = OwnContainer { id: "f".repeat(64), mounts };
         let cases = [
             ("home", Some("/srv/home")),
             ("home/file", Some("/srv/one")),
@@ -146,9 +148,9 @@ mod tests {
             ("", None),
         ];
         for (path, expected) in cases {
-            assert_eq!(own.seen(&at(path)).ok().as_deref(), expected, "{path}");
+            assert_eq!(own.engine_path(&at(path)).ok().as_deref(), expected, "{path}");
         }
-        let refused = own.seen(&at("memory")).unwrap_err().to_string();
+        let refused = own.engine_path(&at("memory")).unwrap_err().to_string();
         assert!(refused.contains(&at("memory")) && refused.contains("ffffffffffff"), "{refused}");
     }
 }

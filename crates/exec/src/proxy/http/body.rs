@@ -6,29 +6,29 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWr
 
 /// How a body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum BodyFraming {
     None,
     Length(u64),
     Chunked,
 }
 
 /// The longest line that says how long a chunk is, and all lines after the last one together.
-const LINES: usize = 16 * 1024;
+const MAX_LINE_BYTES: usize = 16 * 1024;
 
 /// Passes a body on. Chunks keep their size; extensions and trailers, which nobody needs to keep, are left out.
-pub(super) async fn copy<R, W>(body: Body, from: &mut R, to: &mut W) -> io::Result<()>
+pub(super) async fn copy<R, W>(body: BodyFraming, from: &mut R, to: &mut W) -> io::Result<()>
 where
     R: AsyncBufRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     match body {
-        Body::None => {}
-        Body::Length(length) => copy_exactly(length, from, to).await?,
-        Body::Chunked => loop {
-            let size = chunk_size(&line(from, LINES).await?)?;
+        BodyFraming::None => {}
+        BodyFraming::Length(length) => copy_exactly(length, from, to).await?,
+        BodyFraming::Chunked => loop {
+            let size = chunk_size(&line(from, MAX_LINE_BYTES).await?)?;
             to.write_all(format!("{size:x}\r\n").as_bytes()).await?;
             if size == 0 {
-                let mut left = LINES;
+                let mut left = MAX_LINE_BYTES;
                 loop {
                     let trailer = line(from, left).await?;
                     if trailer.is_empty() {
@@ -50,7 +50,7 @@ where
 }
 
 /// Whether what went wrong is in what the client sent.
-pub(super) fn is_clients_fault(error: &io::Error) -> bool {
+pub(super) fn is_client_error(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
 

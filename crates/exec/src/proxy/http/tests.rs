@@ -2,18 +2,18 @@ use proptest::prelude::*;
 use tokio::io::{DuplexStream, duplex};
 use tokio::net::TcpListener;
 
-use super::body::Body;
+use super::body::BodyFraming;
 use super::*;
 use crate::proxy;
 
-fn parse(head: &str) -> Result<Request, Bad> {
-    Request::parse(head.as_bytes())
+fn parse(head: &str) -> Result<ProxyRequest, RequestError> {
+    ProxyRequest::parse(head.as_bytes())
 }
 
 /// Where a request goes and what the server gets of its head.
-fn sent_on(head: &str) -> (String, u16, String, Body) {
+fn sent_on(head: &str) -> (String, u16, String, BodyFraming) {
     let request = parse(head).unwrap();
-    let Kind::Plain(plain) = request.kind else { panic!("a tunnel") };
+    let RequestKind::Forward(plain) = request.kind else { panic!("a tunnel") };
     (request.host, request.port, String::from_utf8(plain.head()).unwrap(), plain.body)
 }
 
@@ -24,7 +24,7 @@ fn a_request_is_written_anew_without_what_is_about_the_connection() {
          Proxy-Authorization: Basic eA==\r\nConnection: x-mine, content-length\r\nX-Mine: 1\r\nTE: trailers\r\n\
          Upgrade: h2c\r\nAccept:  */*  \r\nContent-Length: 5\r\n\r\n",
     );
-    assert_eq!((host.as_str(), port, body), ("Example.com", 8080, Body::Length(5)));
+    assert_eq!((host.as_str(), port, body), ("Example.com", 8080, BodyFraming::Length(5)));
     assert_eq!(
         head,
         "POST /a?b HTTP/1.1\r\nHost: Example.com:8080\r\nAccept: */*\r\nContent-Length: 5\r\nConnection: close\r\n\r\n"
@@ -36,7 +36,7 @@ fn a_request_is_written_anew_without_what_is_about_the_connection() {
     );
     let (host, _, head, body) =
         sent_on("OPTIONS HTTP://[2606:4700::1111]:81 HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n");
-    assert_eq!((host.as_str(), body), ("[2606:4700::1111]", Body::Chunked));
+    assert_eq!((host.as_str(), body), ("[2606:4700::1111]", BodyFraming::Chunked));
     assert_eq!(
         head,
         "OPTIONS * HTTP/1.1\r\nHost: [2606:4700::1111]:81\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
@@ -47,7 +47,7 @@ fn a_request_is_written_anew_without_what_is_about_the_connection() {
 fn a_tunnel_needs_a_host_and_a_port() {
     let target = |text: &str| {
         let request = parse(&format!("CONNECT {text} HTTP/1.1\r\nHost: whatever\r\n\r\n"))?;
-        assert_eq!(request.kind, Kind::Connect);
+        assert_eq!(request.kind, RequestKind::Connect);
         Ok((request.host, request.port))
     };
     assert_eq!(target("example.com:443"), Ok(("example.com".to_owned(), 443)));
@@ -56,7 +56,7 @@ fn a_tunnel_needs_a_host_and_a_port() {
         "example.com", "example.com:", ":443", "example.com:0", "example.com:65536", "example.com:+1",
         "u@h:1", "[::1]", "[::1]x:1", "::1:80", "a\\b:1",
     ] {
-        assert_eq!(target(text), Err(Bad::Authority), "{text}");
+        assert_eq!(target(text), Err(RequestError::InvalidAuthority), "{text}");
     }
 }
 
@@ -64,50 +64,50 @@ fn a_tunnel_needs_a_host_and_a_port() {
 fn what_two_readers_could_take_differently_is_refused() {
     let with = |fields: &str| parse(&format!("POST http://a.example/ HTTP/1.1\r\n{fields}\r\n"));
     for (fields, expected) in [
-        ("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", Bad::Length),
-        ("Content-Length: 1\r\nContent-Length: 1\r\n", Bad::Length),
-        ("Content-Length: 1, 1\r\n", Bad::Length),
-        ("Content-Length: +1\r\n", Bad::Length),
-        ("Content-Length:\r\n", Bad::Length),
-        ("Content-Length: 99999999999999999999\r\n", Bad::Length),
-        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", Bad::Length),
-        ("Transfer-Encoding: gzip, chunked\r\n", Bad::Coding),
-        ("Transfer-Encoding: xchunked\r\n", Bad::Coding),
-        ("A: b\r\n c\r\n", Bad::Field),
-        ("A: b\nB: c\r\n", Bad::Field),
-        ("A: b\rc\r\n", Bad::Field),
-        ("A: b\0\r\n", Bad::Field),
-        ("A : b\r\n", Bad::Field),
-        (": b\r\n", Bad::Field),
-        ("A\r\n", Bad::Field),
+        ("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", RequestError::AmbiguousLength),
+        ("Content-Length: 1\r\nContent-Length: 1\r\n", RequestError::AmbiguousLength),
+        ("Content-Length: 1, 1\r\n", RequestError::AmbiguousLength),
+        ("Content-Length: +1\r\n", RequestError::AmbiguousLength),
+        ("Content-Length:\r\n", RequestError::AmbiguousLength),
+        ("Content-Length: 99999999999999999999\r\n", RequestError::AmbiguousLength),
+        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", RequestError::AmbiguousLength),
+        ("Transfer-Encoding: gzip, chunked\r\n", RequestError::UnsupportedCoding),
+        ("Transfer-Encoding: xchunked\r\n", RequestError::UnsupportedCoding),
+        ("A: b\r\n c\r\n", RequestError::InvalidHeader),
+        ("A: b\nB: c\r\n", RequestError::InvalidHeader),
+        ("A: b\rc\r\n", RequestError::InvalidHeader),
+        ("A: b\0\r\n", RequestError::InvalidHeader),
+        ("A : b\r\n", RequestError::InvalidHeader),
+        (": b\r\n", RequestError::InvalidHeader),
+        ("A\r\n", RequestError::InvalidHeader),
     ] {
         assert_eq!(with(fields), Err(expected), "{fields:?}");
     }
     for (line, expected) in [
-        ("GET / HTTP/1.1", Bad::Line),
-        ("GET  http://a.example/ HTTP/1.1", Bad::Line),
-        ("GET http://a.example/ x HTTP/1.1", Bad::Line),
-        ("GET http://a.example/", Bad::Line),
-        ("G\u{e9}T http://a.example/ HTTP/1.1", Bad::Line),
-        ("GET http://a.example/ HTTP/2", Bad::Version),
-        ("GET https://a.example/ HTTP/1.1", Bad::Scheme),
-        ("GET ftp://a.example/ HTTP/1.1", Bad::Scheme),
-        ("GET http:///x HTTP/1.1", Bad::Authority),
-        ("GET http://u:p@a.example/ HTTP/1.1", Bad::Authority),
-        ("GET http://a.example\\@127.0.0.1/ HTTP/1.1", Bad::Authority),
-        ("GET http://a.example/#x HTTP/1.1", Bad::Authority),
-        ("GET http://a.ex\0ample/ HTTP/1.1", Bad::Field),
+        ("GET / HTTP/1.1", RequestError::InvalidRequestLine),
+        ("GET  http://a.example/ HTTP/1.1", RequestError::InvalidRequestLine),
+        ("GET http://a.example/ x HTTP/1.1", RequestError::InvalidRequestLine),
+        ("GET http://a.example/", RequestError::InvalidRequestLine),
+        ("G\u{e9}T http://a.example/ HTTP/1.1", RequestError::InvalidRequestLine),
+        ("GET http://a.example/ HTTP/2", RequestError::UnsupportedVersion),
+        ("GET https://a.example/ HTTP/1.1", RequestError::UnsupportedScheme),
+        ("GET ftp://a.example/ HTTP/1.1", RequestError::UnsupportedScheme),
+        ("GET http:///x HTTP/1.1", RequestError::InvalidAuthority),
+        ("GET http://u:p@a.example/ HTTP/1.1", RequestError::InvalidAuthority),
+        ("GET http://a.example\\@127.0.0.1/ HTTP/1.1", RequestError::InvalidAuthority),
+        ("GET http://a.example/#x HTTP/1.1", RequestError::InvalidAuthority),
+        ("GET http://a.ex\0ample/ HTTP/1.1", RequestError::InvalidHeader),
     ] {
         assert_eq!(parse(&format!("{line}\r\n\r\n")), Err(expected), "{line:?}");
     }
     let old = "POST http://a.example/ HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
-    assert_eq!(parse(old), Err(Bad::Length));
+    assert_eq!(parse(old), Err(RequestError::AmbiguousLength));
 }
 
 /// What comes back from the whole proxy.
 async fn answered(request: &[u8]) -> String {
-    let (mut client, inner) = duplex(2 * HEAD);
-    let served = tokio::spawn(proxy::serve(inner));
+    let (mut client, inner) = duplex(2 * MAX_HEAD_BYTES);
+    let served = tokio::spawn(proxy::serve_connection(inner));
     client.write_all(request).await.unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_refusal_says_what_and_why() {
     );
     let socks4 = answered(b"\x04\x01\x00\x50\x08\x08\x08\x08\x00").await;
     assert!(socks4.starts_with("HTTP/1.1 400 "), "{socks4}");
-    let long = [b"GET http://a.example/ HTTP/1.1\r\nA: ", &vec![b'x'; HEAD][..]].concat();
+    let long = [b"GET http://a.example/ HTTP/1.1\r\nA: ", &vec![b'x'; MAX_HEAD_BYTES][..]].concat();
     let long = answered(&long).await;
     assert!(long.starts_with("HTTP/1.1 431 "), "{long}");
 }
@@ -134,7 +134,7 @@ async fn a_refusal_says_what_and_why() {
 async fn a_client_that_drips_its_request_is_left_after_a_while() {
     let (mut client, inner) = duplex(1024);
     let started = Instant::now();
-    let served = tokio::spawn(proxy::serve(inner));
+    let served = tokio::spawn(proxy::serve_connection(inner));
     let (mut answers, mut drip) = tokio::io::split(&mut client);
     let dripping = async {
         drip.write_all(b"GET http://a.example/ HTTP/1.1\r\n").await.unwrap();
@@ -148,7 +148,7 @@ async fn a_client_that_drips_its_request_is_left_after_a_while() {
         () = dripping => {}
     }
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-    assert_eq!(started.elapsed().as_secs(), proxy::HANDSHAKE.as_secs());
+    assert_eq!(started.elapsed().as_secs(), proxy::HANDSHAKE_TIMEOUT.as_secs());
     served.await.unwrap();
 }
 
@@ -158,7 +158,7 @@ async fn one_request(head: &str) -> (DuplexStream, TcpStream, tokio::task::JoinH
     let to_server = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (server, _) = listener.accept().await.unwrap();
     let (client, inner) = duplex(64 * 1024);
-    let Kind::Plain(plain) = parse(head).unwrap().kind else { panic!("a tunnel") };
+    let RequestKind::Forward(plain) = parse(head).unwrap().kind else { panic!("a tunnel") };
     (client, server, tokio::spawn(forward(BufReader::new(inner), to_server, plain)))
 }
 
@@ -273,7 +273,7 @@ proptest! {
 
     #[test]
     fn whatever_is_sent_the_server_gets_one_clean_head(head in mutated()) {
-        let Ok(Request { host, kind: Kind::Plain(plain), .. }) = Request::parse(&head) else { return Ok(()) };
+        let Ok(ProxyRequest { host, kind: RequestKind::Forward(plain), .. }) = ProxyRequest::parse(&head) else { return Ok(()) };
         let written = plain.head();
         let text = written.strip_suffix(b"\r\n\r\n").unwrap();
         for line in text.split(|byte| *byte == b'\n') {

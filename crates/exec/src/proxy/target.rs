@@ -10,100 +10,100 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// How long a resolver may take, and then all of a host's addresses together.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long one address may take before the next is tried.
-const ONE_ADDRESS: Duration = Duration::from_secs(5);
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Addresses of one name that are tried.
-const ADDRESSES: usize = 8;
+const MAX_ADDRESSES: usize = 8;
 
 /// Why there is no connection to a host.
 #[derive(Debug, Error)]
-pub enum Unreached {
+pub enum HostError {
     /// It is no host.
     #[error("cannot be read: {0}")]
-    Unreadable(#[from] Unreadable),
+    InvalidHost(#[from] Unreadable),
     /// It is not for everybody.
     #[error("is not a public address ({})", .0.words())]
     NotPublic(AddressKind),
     /// It is this machine.
     #[error("is an address of this machine")]
-    Own,
+    OwnAddress,
     /// No resolver knows it.
     #[error("cannot be resolved: {0}")]
-    Unresolved(io::Error),
+    Resolve(io::Error),
     /// It does not take the connection.
     #[error("cannot be connected to: {0}")]
-    Failed(io::Error),
+    Connect(io::Error),
     /// Nothing came back.
     #[error("did not answer in time")]
-    Silent,
+    TimedOut,
 }
 
-impl Unreached {
+impl HostError {
     /// What was refused by a rule, in a word or two; nothing if it merely did not work.
-    pub(super) fn refusal(&self) -> Option<&'static str> {
+    pub(super) fn refusal_reason(&self) -> Option<&'static str> {
         match self {
-            Self::Unreadable(_) => Some("unreadable"),
+            Self::InvalidHost(_) => Some("unreadable"),
             Self::NotPublic(kind) => Some(kind.words()),
-            Self::Own => Some("this machine"),
-            Self::Unresolved(_) | Self::Failed(_) | Self::Silent => None,
+            Self::OwnAddress => Some("this machine"),
+            Self::Resolve(_) | Self::Connect(_) | Self::TimedOut => None,
         }
     }
 }
 
 /// Connects to a host as a client wrote it. A name is resolved once, and what was checked is what is connected to.
-pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, Unreached> {
-    let addresses = addresses(host).await?;
-    timeout(PATIENCE, connect_any(&addresses, port)).await.map_err(|_elapsed| Unreached::Silent)?
+pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, HostError> {
+    let addresses = resolve_public(host).await?;
+    timeout(RESOLVE_TIMEOUT, connect_any(&addresses, port)).await.map_err(|_elapsed| HostError::TimedOut)?
 }
 
 /// The addresses of a host as it stands in a URL, if all of them are public and none is this machine's own. Whoever asks
 /// must connect to one of these and not resolve the name again.
-pub async fn addresses(host: &str) -> Result<Vec<IpAddr>, Unreached> {
+pub async fn resolve_public(host: &str) -> Result<Vec<IpAddr>, HostError> {
     let found = match address::host(host) {
         HostKind::Invalid(reason) => return Err(reason.into()),
-        HostKind::Reserved(_, kind) => return Err(Unreached::NotPublic(kind)),
+        HostKind::Reserved(_, kind) => return Err(HostError::NotPublic(kind)),
         HostKind::Address(address, _) => vec![address],
         // Only a search list or a file of this machine gives such a name a meaning.
         HostKind::Name(name) if !name.contains('.') => {
-            return Err(Unreached::NotPublic(AddressKind::Private));
+            return Err(HostError::NotPublic(AddressKind::Private));
         }
         HostKind::Name(name) => resolve(&name).await?,
     };
-    let found = checked(found)?;
-    if found.iter().any(|address| would_reach_itself(*address)) {
-        return Err(Unreached::Own);
+    let found = check_public(found)?;
+    if found.iter().any(|address| is_own_address(*address)) {
+        return Err(HostError::OwnAddress);
     }
     Ok(found)
 }
 
-async fn resolve(name: &str) -> Result<Vec<IpAddr>, Unreached> {
-    let found = timeout(PATIENCE, tokio::net::lookup_host((name, 0))).await;
-    let found = found.map_err(|_elapsed| Unreached::Silent)?.map_err(Unreached::Unresolved)?;
+async fn resolve(name: &str) -> Result<Vec<IpAddr>, HostError> {
+    let found = timeout(RESOLVE_TIMEOUT, tokio::net::lookup_host((name, 0))).await;
+    let found = found.map_err(|_elapsed| HostError::TimedOut)?.map_err(HostError::Resolve)?;
     Ok(found.map(|address| address.ip()).collect())
 }
 
 /// The addresses, if every one of them is public: a name with mixed answers was made to be tried until it leads inside.
-fn checked(found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Unreached> {
+fn check_public(found: Vec<IpAddr>) -> Result<Vec<IpAddr>, HostError> {
     if let Some(kind) = found.iter().map(|found| address::classify(*found)).find(|kind| !kind.is_public()) {
-        return Err(Unreached::NotPublic(kind));
+        return Err(HostError::NotPublic(kind));
     }
-    Ok(found.into_iter().take(ADDRESSES).map(|address| address.to_canonical()).collect())
+    Ok(found.into_iter().take(MAX_ADDRESSES).map(|address| address.to_canonical()).collect())
 }
 
-async fn connect_any(addresses: &[IpAddr], port: u16) -> Result<TcpStream, Unreached> {
-    let mut last = Unreached::Unresolved(io::Error::other("it has no address"));
+async fn connect_any(addresses: &[IpAddr], port: u16) -> Result<TcpStream, HostError> {
+    let mut last = HostError::Resolve(io::Error::other("it has no address"));
     for address in addresses {
-        match timeout(ONE_ADDRESS, TcpStream::connect((*address, port))).await {
-            Ok(Ok(stream)) if reached_itself(&stream) => return Err(Unreached::Own),
+        match timeout(ADDRESS_TIMEOUT, TcpStream::connect((*address, port))).await {
+            Ok(Ok(stream)) if is_self_connection(&stream) => return Err(HostError::OwnAddress),
             Ok(Ok(stream)) => {
-                stream.set_nodelay(true).map_err(Unreached::Failed)?;
+                stream.set_nodelay(true).map_err(HostError::Connect)?;
                 return Ok(stream);
             }
-            Ok(Err(error)) => last = Unreached::Failed(error),
-            Err(_elapsed) => last = Unreached::Silent,
+            Ok(Err(error)) => last = HostError::Connect(error),
+            Err(_elapsed) => last = HostError::TimedOut,
         }
     }
     Err(last)
@@ -111,7 +111,7 @@ async fn connect_any(addresses: &[IpAddr], port: u16) -> Result<TcpStream, Unrea
 
 /// Whether an address is this machine's own, where whatever listens on all interfaces would answer. The kernel sends to
 /// itself from the very address it sends to; a datagram socket shows that without sending anything.
-fn would_reach_itself(address: IpAddr) -> bool {
+fn is_own_address(address: IpAddr) -> bool {
     let any = match address {
         IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
@@ -127,7 +127,7 @@ fn would_reach_itself(address: IpAddr) -> bool {
 }
 
 /// The same, of a connection that was made: nothing has passed over it yet.
-fn reached_itself(stream: &TcpStream) -> bool {
+fn is_self_connection(stream: &TcpStream) -> bool {
     match (stream.local_addr(), stream.peer_addr()) {
         (Ok(local), Ok(peer)) => local.ip().to_canonical() == peer.ip().to_canonical(),
         _ => true,
@@ -143,12 +143,12 @@ mod tests {
         let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
         let public = vec![ip("8.8.8.8"), ip("2606:4700::1111"), ip("::ffff:1.1.1.1")];
         let canonical = vec![ip("8.8.8.8"), ip("2606:4700::1111"), ip("1.1.1.1")];
-        assert_eq!(checked(public.clone()).unwrap(), canonical);
+        assert_eq!(check_public(public.clone()).unwrap(), canonical);
         for inside in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "fe80::1", "::ffff:192.168.0.1", "0.0.0.0"]
         {
             let mixed: Vec<IpAddr> = public.iter().copied().chain([ip(inside)]).collect();
-            let refused = checked(mixed).unwrap_err();
-            assert!(matches!(refused, Unreached::NotPublic(_)), "{inside}: {refused}");
+            let refused = check_public(mixed).unwrap_err();
+            assert!(matches!(refused, HostError::NotPublic(_)), "{inside}: {refused}");
         }
     }
 
@@ -175,13 +175,13 @@ mod tests {
         ] {
             let refused = connect(host, 80).await.unwrap_err();
             assert_eq!(refused.to_string(), expected, "{host:?}");
-            assert!(refused.refusal().is_some());
+            assert!(refused.refusal_reason().is_some());
         }
     }
 
     #[test]
     fn the_addresses_of_this_machine_are_known_without_sending_anything() {
-        assert!(would_reach_itself(Ipv4Addr::LOCALHOST.into()));
-        assert!(!would_reach_itself(Ipv4Addr::new(240, 1, 2, 3).into()));
+        assert!(is_own_address(Ipv4Addr::LOCALHOST.into()));
+        assert!(!is_own_address(Ipv4Addr::new(240, 1, 2, 3).into()));
     }
 }

@@ -6,10 +6,10 @@ use bollard::models::{
     ContainerCreateBody, DeviceMapping, DeviceRequest, HostConfig, PortBinding, ResourcesUlimits,
 };
 
-use super::Extra;
+use super::RunArgs;
 use super::value::Gpus;
 
-impl Extra {
+impl RunArgs {
     /// Adds what they ask for to a request.
     pub(in crate::backend::docker) fn apply(&self, body: &mut ContainerCreateBody) {
         body.hostname.clone_from(&self.hostname);

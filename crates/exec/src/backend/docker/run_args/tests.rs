@@ -8,12 +8,12 @@ fn items(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn parse(words: &[&str]) -> Extra {
-    Extra::parse(&items(words)).unwrap_or_else(|bad| panic!("{words:?}: {bad}"))
+fn parse(words: &[&str]) -> RunArgs {
+    RunArgs::parse(&items(words)).unwrap_or_else(|bad| panic!("{words:?}: {bad}"))
 }
 
 fn wrong(words: &[&str]) -> String {
-    match Extra::parse(&items(words)) {
+    match RunArgs::parse(&items(words)) {
         Ok(extra) => panic!("{words:?}: {extra:?}"),
         Err(bad) => format!("{}: {bad}", bad.item),
     }
@@ -39,9 +39,9 @@ fn a_value_follows_its_option_in_every_way_that_docker_knows() {
         assert_eq!(parse(words), expected, "{words:?}");
     }
     assert_eq!(parse(&["--privileged=false", "--init", "--read-only=true"]), {
-        Extra { is_read_only: true, ..Extra::default() }
+        RunArgs { is_read_only: true, ..RunArgs::default() }
     });
-    assert_eq!(parse(&[]), Extra::default());
+    assert_eq!(parse(&[]), RunArgs::default());
 }
 
 #[test]
@@ -168,23 +168,23 @@ fn all_rights_are_asked_for_without_dropping_them_first() {
 
 #[test]
 fn limits_take_the_place_of_those_in_the_settings() {
-    let set = Limits {
+    let set = ContainerLimits {
         millicpus: Some(1000),
         memory: Some(1),
         processes: Some(256),
         disk: Some(7),
-        ..Limits::default()
+        ..ContainerLimits::default()
     };
     let limited = |words: &[&str]| {
         let mut limits = set.clone();
-        parse(words).limit(&mut limits);
+        parse(words).apply_limits(&mut limits);
         limits
     };
     assert_eq!(limited(&[]), set);
     let lifted = limited(&["--memory=0", "--cpus=0", "--pids-limit=-1"]);
-    assert_eq!(lifted, Limits { disk: Some(7), ..Limits::default() });
+    assert_eq!(lifted, ContainerLimits { disk: Some(7), ..ContainerLimits::default() });
     let other = limited(&["-m1.5g", "--cpus", ".5", "--pids-limit=9", "--shm-size=64m"]);
-    let expected = Limits {
+    let expected = ContainerLimits {
         millicpus: Some(500),
         memory: Some(3 << 29),
         processes: Some(9),
@@ -209,8 +209,8 @@ fn mounts_become_volumes_and_variables_stay_out_of_the_record() {
     assert_eq!(extra.env, [("TOKEN".parse().unwrap(), "a=b c ".to_owned())]);
     let written = serde_json::to_string(&extra).unwrap();
     assert!(!written.contains("TOKEN") && !written.contains("a=b c"), "{written}");
-    assert_eq!(serde_json::from_str::<Extra>(&written).unwrap(), {
-        Extra { env: Vec::new(), volumes: Vec::new(), ..extra }
+    assert_eq!(serde_json::from_str::<RunArgs>(&written).unwrap(), {
+        RunArgs { env: Vec::new(), volumes: Vec::new(), ..extra }
     });
 }
 
@@ -310,17 +310,17 @@ fn what_gives_the_host_away_is_known_and_what_does_not_is_shown_only() {
         "--security-opt label=type:spc_t",
     ] {
         let extra = parse(&[option]);
-        assert_eq!(extra.openings(), [Opening { option: option.to_owned(), reach: Reach::Host }]);
+        assert_eq!(extra.exposures(), [RunArgExposure { option: option.to_owned(), reach: Reach::Host }]);
         assert!(extra.reaches_host());
     }
     for option in ["--network backend", "--cap-add NET_ADMIN", "--gpus all", "--publish 8080:80/tcp"] {
         let extra = parse(&[option]);
-        assert_eq!(extra.openings(), [Opening { option: option.to_owned(), reach: Reach::Nothing }]);
+        assert_eq!(extra.exposures(), [RunArgExposure { option: option.to_owned(), reach: Reach::Nothing }]);
         assert!(!extra.reaches_host());
     }
     for option in
         ["--network none", "--network bridge", "--ipc private", "--security-opt apparmor=mine", "--read-only"]
     {
-        assert_eq!(parse(&[option]).openings(), [], "{option}");
+        assert_eq!(parse(&[option]).exposures(), [], "{option}");
     }
 }

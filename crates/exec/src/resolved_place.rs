@@ -7,22 +7,22 @@ use hermes_types::{BackendName, Network, Place, PlaceId, SessionKey};
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use crate::backend::Request;
-use crate::{Backend, Engines, Error};
+use crate::backend::CreateRequest;
+use crate::{Backend, EngineAccess, Error};
 
 /// What this hermes brings along, whatever place it makes.
 #[derive(Debug, Clone)]
-pub struct Host {
+pub struct Installation {
     /// Tells this installation from others on the same machine.
-    pub install: String,
+    pub install_id: String,
     /// Where sockets and records of places are. Short, since the path of a socket has room for about 100 bytes.
-    pub run: PathBuf,
+    pub run_dir: PathBuf,
     /// Where the guest is kept.
-    pub cache: PathBuf,
+    pub cache_dir: PathBuf,
     /// Where hermes keeps its own files.
     pub home: PathBuf,
     /// How many places there may be at once.
-    pub most_places: usize,
+    pub max_places: usize,
 }
 
 /// A place, as its owner wants it.
@@ -46,11 +46,11 @@ pub struct Spec {
 
 /// A place that can be judged and made.
 #[derive(Debug, Clone)]
-pub struct Plan {
-    pub(crate) host: Host,
+pub struct ResolvedPlace {
+    pub(crate) installation: Installation,
     pub(crate) spec: Spec,
     /// Whose place it is.
-    whose: SessionKey,
+    owner_key: SessionKey,
     /// The session that works there: the same, unless several share the place.
     pub(crate) session: SessionKey,
     id: PlaceId,
@@ -59,7 +59,7 @@ pub struct Plan {
 }
 
 /// The beginning of the hash of all parts, as text.
-pub(crate) fn hash(parts: &[&str], bytes: usize) -> String {
+pub(crate) fn hash_parts(parts: &[&str], bytes: usize) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
@@ -68,29 +68,29 @@ pub(crate) fn hash(parts: &[&str], bytes: usize) -> String {
     hash.finalize().iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl Plan {
+impl ResolvedPlace {
     /// Gives the place its identity. Nothing is made yet.
-    pub fn new(host: Host, spec: Spec, session: SessionKey) -> Self {
+    pub fn new(host: Installation, spec: Spec, session: SessionKey) -> Self {
         let uid = rustix::process::getuid().as_raw().to_string();
-        let whose = [host.install.as_str(), &uid, session.as_str(), spec.backend.name().as_str()];
+        let whose = [host.install_id.as_str(), &uid, session.as_str(), spec.backend.name().as_str()];
         // Enough of it that nobody finds a session whose place has the name of another's.
-        let name = format!("hermes-{}", hash(&whose, 8));
+        let name = format!("hermes-{}", hash_parts(&whose, 8));
         let identity = Spec { env: Vec::new(), ..spec.clone() };
         let spec_text = serde_json::to_string(&identity).unwrap_or_default();
         let [install, uid, session_key, backend] = whose;
-        let id = PlaceId::new(hash(&[install, uid, session_key, backend, &spec_text], 16));
-        let digest = hash(&[&spec_text], 8);
-        Self { host, spec, whose: session.clone(), session, id, name, digest }
+        let id = PlaceId::new(hash_parts(&[install, uid, session_key, backend, &spec_text], 16));
+        let digest = hash_parts(&[&spec_text], 8);
+        Self { installation: host, spec, owner_key: session.clone(), session, id, name, digest }
     }
 
     /// The same place, in which another session works. What one of them is permitted is not permitted to the others.
-    pub fn shared_by(self, session: SessionKey) -> Self {
+    pub fn with_session(self, session: SessionKey) -> Self {
         Self { session, ..self }
     }
 
     /// Whose place it is.
-    pub(crate) fn whose(&self) -> &SessionKey {
-        &self.whose
+    pub(crate) fn owner_key(&self) -> &SessionKey {
+        &self.owner_key
     }
 
     /// Tells its settings from others, whoever's place it is.
@@ -110,7 +110,7 @@ impl Plan {
     }
 
     /// The directory in which sessions there begin.
-    pub fn directory(&self) -> &str {
+    pub fn initial_cwd(&self) -> &str {
         &self.spec.cwd
     }
 
@@ -121,23 +121,23 @@ impl Plan {
 
     /// Tells whose it is from others without saying who that is.
     pub(crate) fn session_hash(&self) -> String {
-        hash(&[&self.host.install, self.whose.as_str()], 8)
+        hash_parts(&[&self.installation.install_id, self.owner_key.as_str()], 8)
     }
 
     /// What the gate must know of it.
     pub fn place(&self) -> Place {
         Place {
             id: self.id.clone(),
-            backend: self.backend(),
+            backend: self.backend_name(),
             reach: self.spec.backend.reach(),
             home: self.spec.home.clone(),
-            hermes_home: self.host.home.display().to_string(),
+            hermes_home: self.installation.home.display().to_string(),
         }
     }
 
     /// Where its socket and record are, among those of other places.
-    pub fn run(&self) -> &Path {
-        &self.host.run
+    pub fn run_dir(&self) -> &Path {
+        &self.installation.run_dir
     }
 
     /// What commands there reach over the network.
@@ -146,22 +146,22 @@ impl Plan {
     }
 
     /// The kind of place with its settings.
-    pub fn settings(&self) -> &Backend {
+    pub fn backend(&self) -> &Backend {
         &self.spec.backend
     }
 
     /// Whether whoever makes it speaks to engines.
-    pub fn engines(&self) -> Engines {
-        self.spec.backend.engines()
+    pub fn engine_access(&self) -> EngineAccess {
+        self.spec.backend.engine_access()
     }
 
     /// What would be asked for to make it. Nothing is made.
-    pub async fn request(&self) -> Result<Request, Error> {
-        self.spec.backend.sketch(self).await
+    pub async fn create_request(&self) -> Result<CreateRequest, Error> {
+        self.spec.backend.preview_request(self).await
     }
 
     /// What kind of place it is.
-    pub fn backend(&self) -> BackendName {
+    pub fn backend_name(&self) -> BackendName {
         self.spec.backend.name()
     }
 }
@@ -169,11 +169,12 @@ impl Plan {
 /// The names of variables, and whether each has a value.
 fn without_values<S: Serializer>(env: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    struct Forwarded<'a> {
+    struct ForwardedVariable<'a> {
         name: &'a str,
         present: bool,
     }
-    serializer.collect_seq(env.iter().map(|(name, value)| Forwarded { name, present: !value.is_empty() }))
+    serializer
+        .collect_seq(env.iter().map(|(name, value)| ForwardedVariable { name, present: !value.is_empty() }))
 }
 
 #[cfg(test)]
@@ -182,16 +183,21 @@ mod tests {
     use hermes_types::Network;
 
     use super::*;
-    use crate::{Local, Sandboxed};
+    use crate::{LocalBackend, SandboxBackend};
 
     #[test]
     fn whatever_makes_a_place_another_one_gives_it_another_identity() {
-        let id = |adjust: &dyn Fn(&mut Host, &mut Spec, &mut String)| {
+        let id = |adjust: &dyn Fn(&mut Installation, &mut Spec, &mut String)| {
             let home = || PathBuf::from("/h");
-            let mut host =
-                Host { install: "i".to_owned(), run: home(), cache: home(), home: home(), most_places: 1 };
+            let mut host = Installation {
+                install_id: "i".to_owned(),
+                run_dir: home(),
+                cache_dir: home(),
+                home: home(),
+                max_places: 1,
+            };
             let mut spec = Spec {
-                backend: Backend::Local(Local { base_env: Vec::new() }),
+                backend: Backend::Local(LocalBackend { base_env: Vec::new() }),
                 cwd: "/w".to_owned(),
                 home: "/h".to_owned(),
                 env: vec![("NAME".to_owned(), "value".to_owned())],
@@ -200,14 +206,14 @@ mod tests {
             };
             let mut session = "s".to_owned();
             adjust(&mut host, &mut spec, &mut session);
-            Plan::new(host, spec, SessionKey::new(session)).id().clone()
+            ResolvedPlace::new(host, spec, SessionKey::new(session)).id().clone()
         };
         let jail = |network| {
-            Backend::Sandbox(Sandboxed {
+            Backend::Sandbox(SandboxBackend {
                 helper: PathBuf::new(),
                 files: None,
                 owner_home: PathBuf::new(),
-                works_for: crate::WorksFor::Owner,
+                audience: crate::Audience::Owner,
                 binds: Vec::new(),
                 network,
                 limits: Limits::default(),
@@ -216,7 +222,7 @@ mod tests {
         };
         let plain = id(&|_, _, _| {});
         let others = [
-            id(&|host, _, _| host.install.push('s')),
+            id(&|host, _, _| host.install_id.push('s')),
             id(&|_, _, session| session.push('s')),
             id(&|_, spec, _| spec.cwd.push('s')),
             id(&|_, spec, _| spec.home.push('s')),
@@ -226,7 +232,7 @@ mod tests {
             id(&|_, spec, _| spec.backend = jail(Network::Full)),
             // What is moved from one part to the next is no longer the same.
             id(&|host, _, session| {
-                host.install.push_str(session);
+                host.install_id.push_str(session);
                 session.clear();
             }),
         ];
@@ -235,27 +241,27 @@ mod tests {
         }
         // A value that changes, such as a token that was renewed, does not.
         assert_eq!(id(&|_, spec, _| spec.env.clear()), plain);
-        assert_eq!(id(&|host, _, _| host.most_places = 2), plain);
+        assert_eq!(id(&|host, _, _| host.max_places = 2), plain);
     }
 
     #[test]
     fn a_variable_makes_no_other_place_and_its_value_is_written_down_nowhere() {
-        let host = Host {
-            install: "i".to_owned(),
-            run: PathBuf::new(),
-            cache: PathBuf::new(),
+        let host = Installation {
+            install_id: "i".to_owned(),
+            run_dir: PathBuf::new(),
+            cache_dir: PathBuf::new(),
             home: PathBuf::new(),
-            most_places: 1,
+            max_places: 1,
         };
         let spec = |env: &[(&str, &str)], cwd: &str| Spec {
-            backend: Backend::Local(Local::default()),
+            backend: Backend::Local(LocalBackend::default()),
             cwd: cwd.to_owned(),
             home: "/".to_owned(),
             env: env.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
             init: Vec::new(),
             lifetime: Duration::from_secs(1),
         };
-        let id = |spec: Spec| Plan::new(host.clone(), spec, SessionKey::new("s")).id().clone();
+        let id = |spec: Spec| ResolvedPlace::new(host.clone(), spec, SessionKey::new("s")).id().clone();
         let with = spec(&[("TOKEN", "hunter2"), ("BLANK", "")], "/");
         assert_eq!(id(with.clone()), id(spec(&[], "/")));
         assert_ne!(id(with.clone()), id(spec(&[], "/tmp")));

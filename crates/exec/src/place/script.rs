@@ -13,28 +13,28 @@ use hermes_types::Work;
 use serde_bytes::ByteBuf;
 use tokio::time::Instant;
 
-use super::{Reset, Sandbox, moved, pairs};
-use crate::{Backend, Ending, Error};
+use super::{OpenPlace, StateLoss, map_moved_error, to_byte_pairs};
+use crate::{Backend, EndReason, Error};
 
 pub use hermes_guest::client::{Calls, Tunnel};
 
 /// The directory by which a program is judged that runs in a private one. That is empty, so no relative path leads
 /// anywhere before the program has made something.
-pub const PRIVATE: &str = "/tmp/hermes-private";
+pub const PRIVATE_DIR: &str = "/tmp/hermes-private";
 
 /// What a caller wants of a Python program besides its text.
 #[derive(Debug, Clone)]
-pub struct ScriptWish {
+pub struct ScriptOptions {
     /// How long it may run.
     pub timeout: Duration,
     /// Bytes of output that are kept: two fifths from the beginning, the rest from the end.
-    pub keep: u32,
+    pub keep_bytes: u32,
     /// Bytes of standard error that are kept, from the beginning.
-    pub keep_errors: u32,
+    pub keep_stderr_bytes: u32,
     /// Variables for it alone.
     pub env: Vec<(String, String)>,
     /// The name of a module that it can import.
-    pub module: String,
+    pub module_name: String,
     /// What is in the module.
     pub module_text: String,
     /// Where it runs.
@@ -54,10 +54,10 @@ pub enum ScriptDirectory {
 
 /// A Python program that runs. When its end is told nothing of it is left, and dropping it kills all of it too.
 #[derive(Debug)]
-pub struct Script {
+pub struct RunningScript {
     running: Running,
     started: Instant,
-    reset: Reset,
+    state_loss: StateLoss,
 }
 
 /// The end of a Python program.
@@ -66,63 +66,67 @@ pub struct ScriptOutcome {
     /// What a shell would report: 124 deadline, 126 bad directory, 130 interrupt, 128+n signal.
     pub code: i32,
     /// How it ended.
-    pub ending: Ending,
+    pub end_reason: EndReason,
     /// The output, or its beginning.
     pub head: Vec<u8>,
     /// The end of an output that is longer than was wanted.
     pub tail: Vec<u8>,
     /// Bytes of output in all.
-    pub total: u64,
+    pub total_bytes: u64,
     /// Where all of it is, if some was left out: a path inside the place.
-    pub spool: Option<String>,
+    pub spool_path: Option<String>,
     /// The beginning of its standard error.
-    pub errors: Vec<u8>,
+    pub stderr: Vec<u8>,
     /// From start to end.
     pub duration: Duration,
     /// Whether the state of an earlier place was lost before this ran.
-    pub reset: Reset,
+    pub state_loss: StateLoss,
 }
 
-impl Sandbox {
+impl OpenPlace {
     /// Starts the Python program of a permit, which must be for this place and this session. The connections that it
     /// makes to the socket in its environment come out of the second value.
-    pub async fn python(&self, permit: Permit, wish: ScriptWish) -> Result<(Script, Calls), Error> {
-        let job = permit.redeem(self.plan.id(), &self.plan.session)?;
+    pub async fn start_python(
+        &self,
+        permit: Permit,
+        wish: ScriptOptions,
+    ) -> Result<(RunningScript, Calls), Error> {
+        let job = permit.redeem(self.place.id(), &self.place.session)?;
         let Work::Python(text) = job.work else { return Err(Error::NotPython) };
         let (workdir, interpreter) = match wish.directory {
             ScriptDirectory::Session => (Workdir::SessionAt(ByteBuf::from(job.cwd)), Interpreter::Session),
-            ScriptDirectory::Private if job.cwd == PRIVATE => (Workdir::Private, Interpreter::Place),
-            ScriptDirectory::Private => return Err(Error::Moved),
+            ScriptDirectory::Private if job.cwd == PRIVATE_DIR => (Workdir::Private, Interpreter::Place),
+            ScriptDirectory::Private => return Err(Error::SessionMoved),
         };
         let python = Python {
             script: ByteBuf::from(text),
-            module: (ByteBuf::from(wish.module), ByteBuf::from(wish.module_text)),
+            module: (ByteBuf::from(wish.module_name), ByteBuf::from(wish.module_text)),
             number: 0,
             interpreter,
-            keep_errors: wish.keep_errors,
+            keep_errors: wish.keep_stderr_bytes,
         };
         let run = Run {
-            session: self.plan.guest_session(),
+            session: self.place.guest_session_key(),
             program: Program::Argv(Vec::new()),
             workdir,
-            env: pairs(&wish.env),
+            env: to_byte_pairs(&wish.env),
             stdin: Stdin::Null,
             terminal: None,
             deadline: Some(Deadline { after: wish.timeout, then: AtDeadline::Kill }),
             mode: Mode::Foreground { output: Delivery::Summary, state: StateRule::Leave },
-            keep: wish.keep,
+            keep: wish.keep_bytes,
             spool: limit::SPOOL,
         };
-        let (client, reset) = self.client_and_news().await?;
+        let (client, reset) = self.client_for_command().await?;
         let (running, calls) = client.run_python(run, python).await.map_err(|error| match error {
-            client::Error::Refused(Fault::NoPython) => Error::NoPython { place: self.whose_path() },
-            other => moved(other),
+            client::Error::Refused(Fault::NoPython) => Error::NoPython { place: self.python_location() },
+            other => map_moved_error(other),
         })?;
-        Ok((Script { running, started: Instant::now(), reset }, calls))
+        Ok((RunningScript { running, started: Instant::now(), state_loss: reset }, calls))
     }
 
-    fn whose_path(&self) -> String {
-        match &self.plan.spec.backend {
+    fn python_location(&self) -> String {
+        match &self.place.spec.backend {
             Backend::Local(_) => "the PATH of this machine".to_owned(),
             Backend::Sandbox(_) => {
                 "the PATH of the sandbox, which has the programs of this machine".to_owned()
@@ -132,11 +136,11 @@ impl Sandbox {
     }
 }
 
-impl Script {
+impl RunningScript {
     /// Waits for its end. Can be cancelled without losing anything.
-    pub async fn end(&mut self) -> Result<ScriptOutcome, Error> {
+    pub async fn wait(&mut self) -> Result<ScriptOutcome, Error> {
         match self.running.end().await? {
-            Event::Ended(ended) => Ok(self.ended(*ended)),
+            Event::Ended(ended) => Ok(self.outcome(*ended)),
             // Nobody asked for that.
             Event::Moved(_) | Event::Output(_) => Err(client::Error::Gone.into()),
         }
@@ -147,22 +151,22 @@ impl Script {
         Ok(self.running.interrupt().await?)
     }
 
-    fn ended(&self, ended: Ended) -> ScriptOutcome {
+    fn outcome(&self, ended: Ended) -> ScriptOutcome {
         ScriptOutcome {
             code: ended.code,
-            ending: match ended.cause {
-                Cause::Exited | Cause::Signaled(_) | Cause::Killed => Ending::Exited,
-                Cause::Deadline => Ending::TimedOut,
-                Cause::Interrupted => Ending::Interrupted,
-                Cause::BadDirectory => Ending::BadDirectory,
+            end_reason: match ended.cause {
+                Cause::Exited | Cause::Signaled(_) | Cause::Killed => EndReason::Exited,
+                Cause::Deadline => EndReason::TimedOut,
+                Cause::Interrupted => EndReason::Interrupted,
+                Cause::BadDirectory => EndReason::BadDirectory,
             },
             head: ended.head.into_vec(),
             tail: ended.tail.into_vec(),
-            total: ended.total,
-            spool: ended.spool.map(|path| String::from_utf8_lossy(&path).into_owned()),
-            errors: ended.errors.into_vec(),
+            total_bytes: ended.total,
+            spool_path: ended.spool.map(|path| String::from_utf8_lossy(&path).into_owned()),
+            stderr: ended.errors.into_vec(),
             duration: self.started.elapsed(),
-            reset: self.reset,
+            state_loss: self.state_loss,
         }
     }
 }

@@ -23,7 +23,7 @@ const ULIMITS: [&str; 15] = [
 ];
 
 /// Where the files of hermes are inside, which nothing may cover.
-const OURS: &str = "/.hermes";
+const HERMES_DIR: &str = "/.hermes";
 
 /// Graphics processors of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,7 +156,7 @@ impl fmt::Display for Port {
 }
 
 /// Bytes: `512m`, `1.5g`, `64k`, `1048576`.
-pub fn size(text: &str) -> Option<u64> {
+pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let number = text.trim_end_matches(|end: char| end.is_ascii_alphabetic());
     let unit = match text.strip_prefix(number)? {
@@ -167,11 +167,11 @@ pub fn size(text: &str) -> Option<u64> {
         "t" | "tb" | "tib" => 1 << 40,
         _ => return None,
     };
-    scaled(number, unit)
+    parse_scaled(number, unit)
 }
 
 /// The same as text.
-pub fn shown_size(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     let units = [(40, "t"), (30, "g"), (20, "m"), (10, "k")];
     let fits = |(shift, _): &(u32, &str)| bytes > 0 && bytes.is_multiple_of(1 << shift);
     units
@@ -181,7 +181,7 @@ pub fn shown_size(bytes: u64) -> String {
 }
 
 /// A number that may have a fraction, in so many parts of one, rounded up.
-pub(super) fn scaled(text: &str, unit: u64) -> Option<u64> {
+pub(super) fn parse_scaled(text: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.len() <= 15 && text.bytes().all(|byte| byte.is_ascii_digit());
     if !digits(whole) || !digits(fraction) || whole.len() + fraction.len() == 0 {
@@ -194,14 +194,14 @@ pub(super) fn scaled(text: &str, unit: u64) -> Option<u64> {
 }
 
 /// A right by its name, in capitals and without `CAP_`.
-pub(super) fn capability(text: &str) -> Option<String> {
+pub(super) fn parse_capability(text: &str) -> Option<String> {
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("CAP_").unwrap_or(&name);
     (name == "ALL" || CAPABILITIES.contains(&name)).then(|| name.to_owned())
 }
 
 /// A network by the word of the engine.
-pub(super) fn network(text: &str) -> Option<String> {
+pub(super) fn parse_network(text: &str) -> Option<String> {
     let name = text.strip_prefix("container:").unwrap_or(text);
     is_name(name).then(|| text.to_owned())
 }
@@ -213,7 +213,7 @@ pub(super) fn is_name(text: &str) -> bool {
 }
 
 /// `name:address`, and as newer versions have it, `name=address`.
-pub(super) fn host(text: &str) -> Option<String> {
+pub(super) fn parse_host(text: &str) -> Option<String> {
     let (name, address) = text.split_once('=').or_else(|| text.split_once(':'))?;
     let address = address.trim_start_matches('[').trim_end_matches(']');
     let known = address == "host-gateway" || address.parse::<IpAddr>().is_ok();
@@ -221,39 +221,39 @@ pub(super) fn host(text: &str) -> Option<String> {
 }
 
 /// `name=value`; a name alone has an empty value.
-pub(super) fn pair(text: &str) -> Option<(String, String)> {
+pub(super) fn parse_pair(text: &str) -> Option<(String, String)> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     (!name.is_empty()).then(|| (name.to_owned(), value.to_owned()))
 }
 
 /// `source:target[:options]`.
-pub(super) fn volume(text: &str) -> Option<Volume> {
-    Volume::parse(text).ok().filter(|volume| is_free(&volume.target))
+pub(super) fn parse_volume(text: &str) -> Option<Volume> {
+    Volume::parse(text).ok().filter(|volume| is_outside_hermes_dir(&volume.target))
 }
 
 /// `path[:options]`.
-pub(super) fn tmpfs(text: &str) -> Option<(String, String)> {
+pub(super) fn parse_tmpfs(text: &str) -> Option<(String, String)> {
     let (path, options) = text.split_once(':').unwrap_or((text, ""));
     let parts = path.strip_prefix('/')?.split('/').filter(|part| !["", "."].contains(part));
     // As the engine writes it, for two ways to write the same are one mount too many.
     let path: String = parts.clone().flat_map(|part| ["/", part]).collect();
     let climbs = parts.clone().any(|part| part == "..");
-    (!path.is_empty() && !climbs && is_free(&path)).then(|| (path, options.to_owned()))
+    (!path.is_empty() && !climbs && is_outside_hermes_dir(&path)).then(|| (path, options.to_owned()))
 }
 
 /// Whether nothing of ours is there.
-fn is_free(path: &str) -> bool {
-    path.strip_prefix(OURS).is_none_or(|rest| !rest.is_empty() && !rest.starts_with('/'))
+fn is_outside_hermes_dir(path: &str) -> bool {
+    path.strip_prefix(HERMES_DIR).is_none_or(|rest| !rest.is_empty() && !rest.starts_with('/'))
 }
 
 /// What `--mount` puts inside.
-pub(super) enum Mounted {
+pub(super) enum MountArg {
     Volume(Volume),
     Tmpfs(String, String),
 }
 
 /// `type=…,source=…,target=…` and so on.
-pub(super) fn mount(text: &str) -> Option<Mounted> {
+pub(super) fn parse_mount(text: &str) -> Option<MountArg> {
     let (mut kind, mut source, mut target) = ("volume", "", "");
     let (mut options, mut memory) = (Vec::new(), Vec::new());
     for field in text.split(',') {
@@ -264,7 +264,7 @@ pub(super) fn mount(text: &str) -> Option<Mounted> {
             ("readonly" | "ro", "true" | "1") => options.push("ro"),
             ("readonly" | "ro", "false" | "0") => {}
             ("bind-propagation", value) => options.push(value),
-            ("tmpfs-size", value) => memory.push(format!("size={}", size(value)?)),
+            ("tmpfs-size", value) => memory.push(format!("size={}", parse_size(value)?)),
             ("tmpfs-mode", value) => memory.push(format!("mode={value}")),
             _ => return None,
         }
@@ -275,12 +275,12 @@ pub(super) fn mount(text: &str) -> Option<Mounted> {
     }
     match kind {
         "tmpfs" if source.is_empty() && options.is_empty() => {
-            tmpfs(target).map(|(path, _)| Mounted::Tmpfs(path, memory.join(",")))
+            parse_tmpfs(target).map(|(path, _)| MountArg::Tmpfs(path, memory.join(",")))
         }
         "bind" | "volume" if memory.is_empty() => {
-            let volume = volume(&format!("{source}:{target}:{}", options.join(",")))?;
+            let volume = parse_volume(&format!("{source}:{target}:{}", options.join(",")))?;
             let is_path = matches!(volume.source, VolumeSource::Path(_));
-            ((kind == "bind") == is_path).then_some(Mounted::Volume(volume))
+            ((kind == "bind") == is_path).then_some(MountArg::Volume(volume))
         }
         _ => None,
     }
@@ -304,14 +304,14 @@ mod tests {
             ("10b", 10),
         ];
         for (text, bytes) in cases {
-            assert_eq!(size(text), Some(bytes), "{text}");
-            assert_eq!(size(&shown_size(bytes)), Some(bytes), "{text}");
+            assert_eq!(parse_size(text), Some(bytes), "{text}");
+            assert_eq!(parse_size(&format_size(bytes)), Some(bytes), "{text}");
         }
-        assert_eq!(shown_size(512 << 20), "512m");
+        assert_eq!(format_size(512 << 20), "512m");
         for wrong in ["", "m", ".", "-1", "+1", "1 2", "1mm", "1x", "1.2.3", "999999999999999t", "1e3"] {
-            assert_eq!(size(wrong), None, "{wrong}");
+            assert_eq!(parse_size(wrong), None, "{wrong}");
         }
-        assert_eq!((scaled("1.5", 1000), scaled(".0001", 1000)), (Some(1500), Some(1)));
+        assert_eq!((parse_scaled("1.5", 1000), parse_scaled(".0001", 1000)), (Some(1500), Some(1)));
     }
 
     #[test]

@@ -11,50 +11,51 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 /// How long a guest may take to end its processes and itself.
-const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+const TERMINATION_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 /// A process of this machine. The start time makes a pid that is used again another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Anchor {
+pub struct ProcessRef {
     pid: i32,
-    started: u64,
+    #[serde(rename = "started")]
+    start_time: u64,
 }
 
-impl Anchor {
+impl ProcessRef {
     /// Whoever listens at the other end. The kernel says so, not the guest.
-    pub(crate) fn of(stream: impl AsFd) -> Option<Self> {
+    pub(crate) fn of_peer(stream: impl AsFd) -> Option<Self> {
         let pid = socket_peercred(stream).ok()?.pid.as_raw_nonzero().get();
-        Some(Self { pid, started: started(pid)? })
+        Some(Self { pid, start_time: start_time(pid)? })
     }
 
-    pub(crate) fn lives(self) -> bool {
-        started(self.pid) == Some(self.started)
+    pub(crate) fn is_alive(self) -> bool {
+        start_time(self.pid) == Some(self.start_time)
     }
 
     /// Ends it, and everything in its place with it. When this returns it is gone.
-    pub(crate) fn end(self) -> io::Result<()> {
-        let Some(fd) = self.open() else { return Ok(()) };
+    pub(crate) fn terminate(self) -> io::Result<()> {
+        let Some(fd) = self.open_pidfd() else { return Ok(()) };
         for signal in [Signal::TERM, Signal::KILL] {
             match pidfd_send_signal(&fd, signal) {
                 Err(Errno::SRCH) => return Ok(()),
                 sent => sent?,
             }
-            if poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&PATIENCE))? > 0 {
+            if poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&TERMINATION_TIMEOUT))? > 0 {
                 return Ok(());
             }
         }
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    fn open(self) -> Option<OwnedFd> {
+    fn open_pidfd(self) -> Option<OwnedFd> {
         let fd = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
         // Looked at after it was opened, so that it cannot be somebody else's by now.
-        self.lives().then_some(fd)
+        self.is_alive().then_some(fd)
     }
 }
 
 /// When a process began, in clock ticks since boot; none for one that is dead, also if nobody has taken note yet.
-fn started(pid: i32) -> Option<u64> {
+fn start_time(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Its name may contain anything, but not what follows the last parenthesis.
     let (_, rest) = stat.rsplit_once(')')?;
@@ -70,14 +71,14 @@ mod tests {
     #[test]
     fn a_process_is_known_by_its_start_and_the_dead_do_not_count() {
         let me = i32::try_from(std::process::id()).unwrap();
-        let anchor = Anchor { pid: me, started: started(me).unwrap() };
-        assert!(anchor.lives() && anchor.open().is_some());
-        let before = Anchor { started: anchor.started - 1, ..anchor };
-        assert!(!before.lives() && before.open().is_none());
+        let anchor = ProcessRef { pid: me, start_time: start_time(me).unwrap() };
+        assert!(anchor.is_alive() && anchor.open_pidfd().is_some());
+        let before = ProcessRef { start_time: anchor.start_time - 1, ..anchor };
+        assert!(!before.is_alive() && before.open_pidfd().is_none());
         #[expect(clippy::disallowed_methods, reason = "a process to look at")]
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        while started(pid).is_some() {
+        while start_time(pid).is_some() {
             std::thread::yield_now();
         }
         child.wait().unwrap();

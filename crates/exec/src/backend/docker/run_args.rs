@@ -13,11 +13,11 @@ use std::net::IpAddr;
 use hermes_types::{EnvName, Reach, Volume};
 use serde::{Deserialize, Serialize};
 
-use super::Limits;
-use value::{Device, Gpus, Mounted, Port, Ulimit, scaled, size};
+use super::ContainerLimits;
+use value::{Device, Gpus, MountArg, Port, Ulimit, parse_scaled, parse_size};
 
 /// Rights that reach nothing outside of the container's own namespaces.
-const HARMLESS: [&str; 19] = [
+const HARMLESS_CAPABILITIES: [&str; 19] = [
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "IPC_LOCK", "KILL", "LEASE", "MKNOD",
     "NET_ADMIN", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_RAW", "SETFCAP", "SETGID", "SETPCAP", "SETUID",
     "SYS_CHROOT", "SYS_NICE",
@@ -26,7 +26,7 @@ const HARMLESS: [&str; 19] = [
 /// Options with a known meaning.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Extra {
+pub struct RunArgs {
     /// `--cap-add`.
     pub cap_add: Vec<String>,
     /// `--cap-drop`.
@@ -99,7 +99,7 @@ pub struct Extra {
 
 /// An option that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadExtra {
+pub struct RunArgError {
     /// Which of the items.
     pub item: usize,
     /// What could stand there.
@@ -108,7 +108,7 @@ pub struct BadExtra {
     pub found: String,
 }
 
-impl fmt::Display for BadExtra {
+impl fmt::Display for RunArgError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "expected {}, found {}", self.expected, self.found)
     }
@@ -116,33 +116,37 @@ impl fmt::Display for BadExtra {
 
 /// Something that an option opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Opening {
+pub struct RunArgExposure {
     /// The option, as `docker run` writes it.
     pub option: String,
     /// What commands can hurt through it.
     pub reach: Reach,
 }
 
-impl Extra {
+impl RunArgs {
     /// Reads options. A value may follow its option after `=`, after a space or as the next item.
-    pub fn parse(items: &[String]) -> Result<Self, BadExtra> {
+    pub fn parse(items: &[String]) -> Result<Self, RunArgError> {
         let mut extra = Self::default();
         let mut rest = items.iter();
         while let Some(text) = rest.next() {
             let item = items.len() - rest.len() - 1;
-            let (name, inline) = split(text.trim_start());
-            extra.set(Word { item, name, inline, rest: &mut rest })?;
+            let (name, inline) = split_option(text.trim_start());
+            extra.set_option(ArgReader { item, name, inline, rest: &mut rest })?;
         }
         Ok(extra)
     }
 
-    fn set(&mut self, mut word: Word<'_, '_>) -> Result<(), BadExtra> {
+    fn set_option(&mut self, mut word: ArgReader<'_, '_>) -> Result<(), RunArgError> {
         const SIZE: &str = "a size such as 512m";
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let named = |text: &str| value::is_name(text).then(|| text.to_owned());
         match word.name {
-            "--cap-add" => self.cap_add.push(word.read("a capability such as NET_RAW", value::capability)?),
-            "--cap-drop" => self.cap_drop.push(word.read("a capability such as CHOWN", value::capability)?),
+            "--cap-add" => {
+                self.cap_add.push(word.read("a capability such as NET_RAW", value::parse_capability)?)
+            }
+            "--cap-drop" => {
+                self.cap_drop.push(word.read("a capability such as CHOWN", value::parse_capability)?)
+            }
             "--device" => {
                 self.devices.push(word.read("a path such as /dev/kvm, with :path and :rwm", Device::parse)?);
             }
@@ -156,54 +160,58 @@ impl Extra {
             "--init" => drop(word.flag()?),
             "--security-opt" => {
                 let expected = "seccomp=unconfined, apparmor=PROFILE, label=… or no-new-privileges";
-                self.security.extend(word.read(expected, security)?);
+                self.security.extend(word.read(expected, parse_security)?);
             }
             "--network" | "--net" => {
                 self.network =
-                    Some(word.read("none, bridge, host or the name of a network", value::network)?);
+                    Some(word.read("none, bridge, host or the name of a network", value::parse_network)?);
             }
             "--publish" | "-p" => {
                 self.ports.push(word.read("[[address:]port:]port[/protocol], one port", Port::parse)?);
             }
             "--pid" => {
-                self.pid = Some(word.read("host or container:NAME", |text| namespace(text, &["host"]))?)
+                self.pid = Some(word.read("host or container:NAME", |text| parse_namespace(text, &["host"]))?)
             }
             "--ipc" => {
                 let words = ["host", "none", "private", "shareable"];
                 let expected = "host, none, private, shareable or container:NAME";
-                self.ipc = Some(word.read(expected, |text| namespace(text, &words))?);
+                self.ipc = Some(word.read(expected, |text| parse_namespace(text, &words))?);
             }
             "--uts" => self.uts = Some(word.read("host", |word| text(word).filter(|word| word == "host"))?),
             "--userns" => {
                 let words = ["host", "private", "auto", "keep-id", "nomap"];
                 let expected = "host, or private, auto, keep-id or nomap of Podman";
-                self.userns = Some(word.read(expected, |text| namespace(text, &words))?);
+                self.userns = Some(word.read(expected, |text| parse_namespace(text, &words))?);
             }
             "--user" | "-u" => self.user = Some(word.read("a user or user:group", text)?),
             "--group-add" => self.groups.push(word.read("a group", text)?),
             "--hostname" | "-h" => self.hostname = Some(word.read("a name", named)?),
-            "--add-host" => self.hosts.push(word.read("name:address", value::host)?),
+            "--add-host" => self.hosts.push(word.read("name:address", value::parse_host)?),
             "--dns" => self.dns.push(word.read("an address", |text| text.parse().ok())?),
             "--label" | "-l" => {
                 let ours = |name: &str| name.starts_with("hermes-");
                 let expected = "name=value, where the name does not begin with hermes-";
-                let label = word.read(expected, |text| value::pair(text).filter(|(name, _)| !ours(name)))?;
+                let label =
+                    word.read(expected, |text| value::parse_pair(text).filter(|(name, _)| !ours(name)))?;
                 self.labels.extend([label]);
             }
-            "--tmpfs" => self.tmpfs.extend([word.read("path[:options], not below /.hermes", value::tmpfs)?]),
+            "--tmpfs" => {
+                self.tmpfs.extend([word.read("path[:options], not below /.hermes", value::parse_tmpfs)?])
+            }
             "--volume" | "-v" => {
-                self.volumes.push(word.read("source:target[:options], not below /.hermes", value::volume)?);
+                self.volumes
+                    .push(word.read("source:target[:options], not below /.hermes", value::parse_volume)?);
             }
             "--mount" => {
                 let expected = "type=bind,source=…,target=…[,readonly], or type=volume or type=tmpfs";
-                match word.read(expected, value::mount)? {
-                    Mounted::Volume(volume) => self.volumes.push(volume),
-                    Mounted::Tmpfs(path, options) => drop(self.tmpfs.insert(path, options)),
+                match word.read(expected, value::parse_mount)? {
+                    MountArg::Volume(volume) => self.volumes.push(volume),
+                    MountArg::Tmpfs(path, options) => drop(self.tmpfs.insert(path, options)),
                 }
             }
             "--env" | "-e" => self.env.push(word.variable()?),
             "--runtime" => self.runtime = Some(word.read("the name of a runtime", named)?),
-            "--sysctl" => self.sysctls.extend([word.read("name=value", value::pair)?]),
+            "--sysctl" => self.sysctls.extend([word.read("name=value", value::parse_pair)?]),
             "--ulimit" => self.ulimits.push(word.read("a limit such as nofile=1024:2048", Ulimit::parse)?),
             "--cpuset-cpus" => {
                 let ranges = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b",-".contains(&b));
@@ -211,26 +219,27 @@ impl Extra {
                     Some(word.read("processors such as 0-3,5", |t| text(t).filter(|text| ranges(text)))?);
             }
             "--cpus" => {
-                let millis = |text: &str| u32::try_from(scaled(text, 1000)?).ok();
+                let millis = |text: &str| u32::try_from(parse_scaled(text, 1000)?).ok();
                 self.millicpus = Some(word.read("a number such as 1.5", millis)?);
             }
-            "--memory" | "-m" => self.memory = Some(word.read(SIZE, size)?),
+            "--memory" | "-m" => self.memory = Some(word.read(SIZE, parse_size)?),
             "--memory-swap" => {
-                let swap = |text: &str| if text == "-1" { Some(-1) } else { i64::try_from(size(text)?).ok() };
+                let swap =
+                    |text: &str| if text == "-1" { Some(-1) } else { i64::try_from(parse_size(text)?).ok() };
                 self.memory_swap = Some(word.read("a size such as 2g, or -1", swap)?);
             }
             "--pids-limit" => {
                 let number = |text: &str| if text == "-1" { Some(0) } else { text.parse().ok() };
                 self.processes = Some(word.read("a number, or -1", number)?);
             }
-            "--shm-size" => self.shm = Some(word.read(SIZE, size)?),
-            name => return Err(word.refused(refusal(name))),
+            "--shm-size" => self.shm = Some(word.read(SIZE, parse_size)?),
+            name => return Err(word.refused(refusal_reason(name))),
         }
         Ok(())
     }
 
     /// Puts the limits among them in the place of others.
-    pub fn limit(&self, limits: &mut Limits) {
+    pub fn apply_limits(&self, limits: &mut ContainerLimits) {
         if let Some(memory) = self.memory {
             limits.memory = (memory > 0).then_some(memory);
         }
@@ -245,10 +254,10 @@ impl Extra {
 
     /// What they open. What a graphics processor or a port that is published reaches is nothing of the owner's files or
     /// programs, but the owner should see it.
-    pub fn openings(&self) -> Vec<Opening> {
+    pub fn exposures(&self) -> Vec<RunArgExposure> {
         let joins = |mode: &str| mode == "host" || mode.starts_with("container:");
-        let of_host = |option: String| Opening { option, reach: Reach::Host };
-        let of_nothing = |option: String| Opening { option, reach: Reach::Nothing };
+        let of_host = |option: String| RunArgExposure { option, reach: Reach::Host };
+        let of_nothing = |option: String| RunArgExposure { option, reach: Reach::Nothing };
         let mut openings = Vec::new();
         if self.is_privileged {
             openings.push(of_host("--privileged".to_owned()));
@@ -266,9 +275,9 @@ impl Extra {
         openings.extend(self.devices.iter().map(|device| of_host(format!("--device {}", device.source))));
         openings.extend(self.cap_add.iter().map(|right| {
             let option = format!("--cap-add {right}");
-            if HARMLESS.contains(&right.as_str()) { of_nothing(option) } else { of_host(option) }
+            if HARMLESS_CAPABILITIES.contains(&right.as_str()) { of_nothing(option) } else { of_host(option) }
         }));
-        let open = self.security.iter().filter(|option| is_open(option));
+        let open = self.security.iter().filter(|option| is_unconfined(option));
         openings.extend(open.map(|option| of_host(format!("--security-opt {option}"))));
         openings.extend(self.gpus.iter().map(|gpus| of_nothing(format!("--gpus {gpus}"))));
         openings.extend(self.ports.iter().map(|port| of_nothing(format!("--publish {port}"))));
@@ -277,24 +286,24 @@ impl Extra {
 
     /// Whether a command could hurt the host through one of them.
     pub fn reaches_host(&self) -> bool {
-        self.openings().iter().any(|opening| opening.reach == Reach::Host)
+        self.exposures().iter().any(|opening| opening.reach == Reach::Host)
     }
 }
 
 /// One option while it is read.
-struct Word<'a, 'b> {
+struct ArgReader<'a, 'b> {
     item: usize,
     name: &'a str,
     inline: Option<&'a str>,
     rest: &'b mut std::slice::Iter<'a, String>,
 }
 
-impl<'a> Word<'a, '_> {
+impl<'a> ArgReader<'a, '_> {
     fn value(&mut self) -> Option<&'a str> {
         self.inline.or_else(|| self.rest.next().map(String::as_str))
     }
 
-    fn read<T>(&mut self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, BadExtra> {
+    fn read<T>(&mut self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, RunArgError> {
         let name = self.name;
         let found = match self.value() {
             None => format!("`{name}` alone"),
@@ -303,16 +312,16 @@ impl<'a> Word<'a, '_> {
                 None => format!("`{name} {value}`"),
             },
         };
-        Err(BadExtra { item: self.item, expected: format!("`{name}` with {expected}"), found })
+        Err(RunArgError { item: self.item, expected: format!("`{name}` with {expected}"), found })
     }
 
     /// An option that is there or not.
-    fn flag(&self) -> Result<bool, BadExtra> {
+    fn flag(&self) -> Result<bool, RunArgError> {
         let name = self.name;
         match self.inline.map(str::trim) {
             None | Some("" | "true" | "1") => Ok(true),
             Some("false" | "0") => Ok(false),
-            Some(other) => Err(BadExtra {
+            Some(other) => Err(RunArgError {
                 item: self.item,
                 expected: format!("`{name}`, with `=true` or `=false` at most"),
                 found: format!("`{name}={other}`"),
@@ -321,25 +330,25 @@ impl<'a> Word<'a, '_> {
     }
 
     /// A variable with its value, which is told to nobody.
-    fn variable(&mut self) -> Result<(EnvName, String), BadExtra> {
+    fn variable(&mut self) -> Result<(EnvName, String), RunArgError> {
         let (item, expected) =
             (self.item, "a variable as NAME=VALUE (docker_forward_env forwards those of yours)".to_owned());
         let Some(value) = self.value() else {
-            return Err(BadExtra { item, expected, found: format!("`{}` alone", self.name) });
+            return Err(RunArgError { item, expected, found: format!("`{}` alone", self.name) });
         };
         let read =
             value.split_once('=').and_then(|(name, value)| Some((name.parse().ok()?, value.to_owned())));
         let found = if value.contains('=') { "another name".to_owned() } else { format!("`{value}` alone") };
-        read.ok_or(BadExtra { item, expected, found })
+        read.ok_or(RunArgError { item, expected, found })
     }
 
-    fn refused(&self, reason: Option<&str>) -> BadExtra {
+    fn refused(&self, reason: Option<&str>) -> RunArgError {
         let (item, name) = (self.item, self.name);
         match reason {
             Some(reason) => {
-                BadExtra { item, expected: format!("no `{name}` ({reason})"), found: "one".to_owned() }
+                RunArgError { item, expected: format!("no `{name}` ({reason})"), found: "one".to_owned() }
             }
-            None => BadExtra {
+            None => RunArgError {
                 item,
                 expected: "options of `docker run` with a known meaning".to_owned(),
                 found: format!("`{name}`"),
@@ -349,7 +358,7 @@ impl<'a> Word<'a, '_> {
 }
 
 /// An option and what follows it in the same item.
-fn split(text: &str) -> (&str, Option<&str>) {
+fn split_option(text: &str) -> (&str, Option<&str>) {
     if let Some((name, value)) = text.split_once(|sign: char| sign == '=' || sign.is_whitespace()) {
         return (name, Some(value));
     }
@@ -362,7 +371,7 @@ fn split(text: &str) -> (&str, Option<&str>) {
 }
 
 /// Why an option of `docker run` is not for the owner to give, if that is so.
-fn refusal(name: &str) -> Option<&'static str> {
+fn refusal_reason(name: &str) -> Option<&'static str> {
     Some(match name {
         "--name" => "the place gives the container its name",
         "--entrypoint" => "the guest is what starts",
@@ -381,13 +390,13 @@ fn refusal(name: &str) -> Option<&'static str> {
 }
 
 /// A mode of a namespace: one of these words, or another container.
-fn namespace(text: &str, words: &[&str]) -> Option<String> {
+fn parse_namespace(text: &str, words: &[&str]) -> Option<String> {
     let known = words.contains(&text) || text.strip_prefix("container:").is_some_and(value::is_name);
     known.then(|| text.to_owned())
 }
 
 /// An option about security. That there are no new privileges is said anyway.
-fn security(text: &str) -> Option<Option<String>> {
+fn parse_security(text: &str) -> Option<Option<String>> {
     let (name, value) = text.split_once(['=', ':']).unwrap_or((text, ""));
     match (name, value) {
         ("no-new-privileges", "" | "true") => Some(None),
@@ -398,7 +407,7 @@ fn security(text: &str) -> Option<Option<String>> {
     }
 }
 
-fn is_open(security: &str) -> bool {
+fn is_unconfined(security: &str) -> bool {
     // A label of another type or user may be one that nothing is kept from.
     security.ends_with("=unconfined")
         || (security.starts_with("label=") && !security.starts_with("label=level:"))

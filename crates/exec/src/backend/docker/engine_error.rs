@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::engine::{Address, NEEDED};
-use super::find::Why;
+use super::discover::EngineSource;
+use super::engine::{EngineAddress, MIN_API_VERSION};
 
 /// Why an engine cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum EngineFault {
+pub enum EngineError {
     /// Nothing says where one is, and none is where they usually are.
-    #[error("no engine was found; there is none of {}", listed(looked))]
+    #[error("no engine was found; there is none of {}", join_paths(searched))]
     NotFound {
         /// Where was looked, in this order.
-        looked: Vec<PathBuf>,
+        searched: Vec<PathBuf>,
     },
     /// What was said is an address that cannot be used.
-    #[error("{} is {text}, {problem}", why.subject())]
+    #[error("{} is {text}, {problem}", origin.subject())]
     Address {
         /// Who said so.
-        why: Why,
+        origin: EngineSource,
         /// What was said.
         text: String,
         /// What is wrong with it.
-        problem: Unsupported,
+        problem: AddressProblem,
     },
     /// The command of the engine is one that nobody knows.
     #[error("terminal.docker_binary is {word}, which is neither docker nor podman")]
@@ -44,13 +44,13 @@ pub enum EngineFault {
     },
     /// The socket that was named is not there.
     #[error("there is no socket {}", socket.display())]
-    Absent {
+    SocketMissing {
         /// Which one.
         socket: PathBuf,
     },
     /// The socket is there for others.
     #[error("{} is there, but this user may not use it", socket.display())]
-    Forbidden {
+    PermissionDenied {
         /// Which one.
         socket: PathBuf,
         /// The group that may, if it can be seen.
@@ -58,39 +58,39 @@ pub enum EngineFault {
     },
     /// Nobody listens.
     #[error("nobody answers at {address}: {reason}")]
-    Refused {
+    ConnectionRefused {
         /// Where.
-        address: Address,
+        address: EngineAddress,
         /// What the system said.
         reason: String,
     },
     /// Somebody listens who says nothing.
-    #[error("{address} did not answer within {} seconds", patience.as_secs())]
-    Silent {
+    #[error("{address} did not answer within {} seconds", timeout.as_secs())]
+    TimedOut {
         /// Where.
-        address: Address,
+        address: EngineAddress,
         /// How long it had.
-        patience: Duration,
+        timeout: Duration,
     },
     /// Whoever listens is no engine.
     #[error("{address} does not speak the Engine API: {reason}")]
-    Strange {
+    NotAnEngine {
         /// Where.
-        address: Address,
+        address: EngineAddress,
         /// What it said.
         reason: String,
     },
     /// The engine is older than what we ask of it.
-    #[error("{address} speaks version {version} of the Engine API, and {}.{} is needed", NEEDED.0, NEEDED.1)]
+    #[error("{address} speaks version {version} of the Engine API, and {}.{} is needed", MIN_API_VERSION.0, MIN_API_VERSION.1)]
     TooOld {
         /// Where.
-        address: Address,
+        address: EngineAddress,
         /// What it speaks.
         version: String,
     },
     /// The engine runs programs of another processor.
     #[error("the engine runs programs for {engine}, and the guest of this hermes is for {guest}")]
-    Architecture {
+    WrongArchitecture {
         /// What the engine runs.
         engine: String,
         /// What is carried along.
@@ -98,9 +98,9 @@ pub enum EngineFault {
     },
     /// The user that hermes runs as has another number inside.
     #[error("{address} gives its containers other users, so that none of them is the one hermes runs as")]
-    Remapped {
+    UsersRemapped {
         /// Where.
-        address: Address,
+        address: EngineAddress,
     },
     /// Something of this machine that the engine cannot show inside.
     #[error("the engine cannot mount {}: {reason}", path.display())]
@@ -114,7 +114,7 @@ pub enum EngineFault {
     #[error("{address}: {reason}")]
     Failed {
         /// Where.
-        address: Address,
+        address: EngineAddress,
         /// What it said.
         reason: String,
     },
@@ -122,7 +122,7 @@ pub enum EngineFault {
 
 /// What is wrong with an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unsupported {
+pub enum AddressProblem {
     /// It goes through ssh.
     Ssh,
     /// It is encrypted.
@@ -135,7 +135,7 @@ pub enum Unsupported {
     Unknown,
 }
 
-impl fmt::Display for Unsupported {
+impl fmt::Display for AddressProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ssh => "and engines are not reached through ssh",
@@ -147,9 +147,9 @@ impl fmt::Display for Unsupported {
     }
 }
 
-impl EngineFault {
+impl EngineError {
     /// What the engine said when it was to show these paths inside, if it was about one of them.
-    pub(super) fn mount(said: &str, sources: &[PathBuf]) -> Option<Self> {
+    pub(super) fn from_mount_message(said: &str, sources: &[PathBuf]) -> Option<Self> {
         const REASONS: [&str; 3] = ["permission denied", "no such file or directory", "does not exist"];
         let reason = REASONS.into_iter().find(|reason| said.contains(reason))?;
         let named = sources.iter().filter(|path| said.contains(&*path.to_string_lossy()));
@@ -162,7 +162,7 @@ impl EngineFault {
     }
 }
 
-fn listed(paths: &[PathBuf]) -> String {
+fn join_paths(paths: &[PathBuf]) -> String {
     let paths: Vec<String> = paths.iter().map(|path: &PathBuf| Path::display(path).to_string()).collect();
     paths.join(", ")
 }
@@ -174,9 +174,9 @@ mod tests {
     #[test]
     fn what_engines_say_about_a_mount_names_the_path() {
         let sources = ["/a", "/a/b", "/c"].map(PathBuf::from);
-        let said = |text: &str| EngineFault::mount(text, &sources);
+        let said = |text: &str| EngineError::from_mount_message(text, &sources);
         let fault = |path: &str, reason: &str| {
-            Some(EngineFault::Mount { path: PathBuf::from(path), reason: reason.to_owned() })
+            Some(EngineError::Mount { path: PathBuf::from(path), reason: reason.to_owned() })
         };
         assert_eq!(
             said("invalid mount config for type \"bind\": bind source path does not exist: /a/b"),

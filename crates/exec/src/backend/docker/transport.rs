@@ -13,36 +13,37 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
 use super::container::Container;
-use super::engine::{Address, Engine};
-use super::request::{GUEST, OURS, RUN};
-use crate::registry::SOCKET;
+use super::engine::{Engine, EngineAddress};
+use super::request::{GUEST_PATH, HERMES_DIR, RUN_DIR};
+use crate::registry::SOCKET_NAME;
 
 /// What leads to the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Road {
+pub enum GuestTransport {
     /// Its socket is in a directory of this machine that the container shares.
     Socket,
     /// A program in the container passes on what is said: an engine on another machine shares no directory with us.
-    Exec,
+    #[serde(rename = "Exec")]
+    EngineExec,
 }
 
-impl Road {
+impl GuestTransport {
     /// The one to an engine there.
-    pub(super) fn to(address: &Address) -> Self {
+    pub(super) fn for_address(address: &EngineAddress) -> Self {
         match address {
-            Address::Unix(_) => Self::Socket,
-            Address::Tcp(_) => Self::Exec,
+            EngineAddress::Unix(_) => Self::Socket,
+            EngineAddress::Tcp(_) => Self::EngineExec,
         }
     }
 }
 
 impl Container {
     /// A stream to its guest through the engine.
-    pub(crate) async fn attach(&self) -> io::Result<UnixStream> {
-        let engine = Engine::known(&self.engine).await.map_err(io::Error::other)?;
-        let socket = format!("{RUN}/{SOCKET}");
+    pub(crate) async fn connect_through_engine(&self) -> io::Result<UnixStream> {
+        let engine = Engine::connect_cached(&self.engine).await.map_err(io::Error::other)?;
+        let socket = format!("{RUN_DIR}/{SOCKET_NAME}");
         let config = ExecConfig {
-            cmd: Some([GUEST, "attach", "--socket", &socket].map(str::to_owned).to_vec()),
+            cmd: Some([GUEST_PATH, "attach", "--socket", &socket].map(str::to_owned).to_vec()),
             attach_stdin: Some(true),
             attach_stdout: Some(true),
             attach_stderr: Some(true),
@@ -80,22 +81,22 @@ impl Container {
     }
 
     /// Puts the guest into the container before it is started, with a directory to listen in.
-    pub(super) async fn bring(
+    pub(super) async fn upload_guest(
         &self,
         engine: &Engine,
         guest: &Path,
         run_mode: u32,
-        owner: Owner,
+        owner: FileOwner,
     ) -> io::Result<()> {
         let program = tokio::fs::read(guest).await?;
-        let inside = |path: &str| path.trim_start_matches(OURS).trim_start_matches('/').to_owned();
+        let inside = |path: &str| path.trim_start_matches(HERMES_DIR).trim_start_matches('/').to_owned();
         let mut archive = Vec::with_capacity(program.len() + 8 * BLOCK);
-        archive.extend(header(&format!("{}/", inside(RUN)), Entry::Directory, run_mode, 0, owner)?);
-        archive.extend(header(&inside(GUEST), Entry::File, 0o755, program.len(), Owner::default())?);
+        archive.extend(header(&format!("{}/", inside(RUN_DIR)), Entry::Directory, run_mode, 0, owner)?);
+        archive.extend(header(&inside(GUEST_PATH), Entry::File, 0o755, program.len(), FileOwner::default())?);
         archive.extend(&program);
         // Its end is filled up, and two empty blocks follow.
         archive.resize(archive.len().next_multiple_of(BLOCK) + 2 * BLOCK, 0);
-        let options = UploadToContainerOptionsBuilder::new().path(OURS).build();
+        let options = UploadToContainerOptionsBuilder::new().path(HERMES_DIR).build();
         let body = bollard::body_full(archive.into());
         engine.api.upload_to_container(&self.name, Some(options), body).await.map_err(io::Error::other)
     }
@@ -103,7 +104,7 @@ impl Container {
 
 /// Whose a file in an archive is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(super) struct FileOwner {
     pub(super) uid: u32,
     pub(super) gid: u32,
 }
@@ -117,7 +118,7 @@ enum Entry {
 }
 
 /// What stands before a file in a tar archive, by POSIX.
-fn header(path: &str, entry: Entry, mode: u32, size: usize, owner: Owner) -> io::Result<Vec<u8>> {
+fn header(path: &str, entry: Entry, mode: u32, size: usize, owner: FileOwner) -> io::Result<Vec<u8>> {
     let kind = if entry == Entry::File { "0" } else { "5" };
     let number = |value: u64, digits: usize| format!("{value:0digits$o}\0");
     let fields = [
@@ -154,9 +155,9 @@ mod tests {
     fn an_archive_is_what_tar_reads() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.tar");
-        let owner = Owner { uid: 1001, gid: 1002 };
+        let owner = FileOwner { uid: 1001, gid: 1002 };
         let mut archive = header("dir/", Entry::Directory, 0o700, 0, owner).unwrap();
-        archive.extend(header("dir/file", Entry::File, 0o755, 5, Owner::default()).unwrap());
+        archive.extend(header("dir/file", Entry::File, 0o755, 5, FileOwner::default()).unwrap());
         archive.extend(b"hello");
         archive.resize(archive.len().next_multiple_of(BLOCK) + 2 * BLOCK, 0);
         std::fs::write(&path, archive).unwrap();
