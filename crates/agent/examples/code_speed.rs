@@ -46,10 +46,10 @@ async fn measure(name: &str, kind: Kind) {
     let (mut scripts, mut bares) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let began = Instant::now();
-        assert_eq!(session.call(Tool::Terminal, bare.clone()).await.answer["output"], "1");
+        assert_eq!(session.call(Tool::Terminal, bare.clone()).await.content["output"], "1");
         bares.push(began.elapsed().as_secs_f64());
         let began = Instant::now();
-        assert_eq!(session.run("print(1)").await.answer["output"], "1\n");
+        assert_eq!(session.run("print(1)").await.content["output"], "1\n");
         scripts.push(began.elapsed().as_secs_f64());
     }
     let code = format!(
@@ -68,14 +68,14 @@ async fn measure(name: &str, kind: Kind) {
             direct.push(began.elapsed().as_secs_f64());
         }
         let done = session.run(&code).await;
-        let printed = done.answer["output"].as_str().unwrap().lines();
+        let printed = done.content["output"].as_str().unwrap().lines();
         inside.extend(printed.map(|line| line.parse::<f64>().unwrap()));
     }
     println!(
         "{}",
         json!({"backend": name, "script": scripts, "bare": bares, "direct": direct, "inside": inside})
     );
-    session.hands.sandbox(&|_| {}).await.unwrap();
+    session.hands.open_place(&|_| {}).await.unwrap();
     let places = hermes_exec::Places {
         run_dir: folder.path().join("run"),
         kept_dirs: vec![folder.path().join("kept")],

@@ -11,36 +11,36 @@ use hermes_types::{CallId, EntryPoint, Image, Message, Timestamp, Usage};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::hands::lock;
-use crate::prompt::{Told, shared};
-use crate::{GuardRules, Hands, Setup};
+use crate::prompt::{SystemPrompt, intern_tools};
+use crate::tool_context::lock;
+use crate::{LoopGuardConfig, SessionConfig, ToolContext};
 
 /// How much of what was said first becomes the title.
-const TITLE: usize = 60;
+const MAX_TITLE_CHARS: usize = 60;
 
 /// Who answers, and how much they may.
 #[derive(Debug, Clone)]
-pub struct Mind {
+pub struct ModelConfig {
     /// How models are reached.
     pub client: Client,
     /// The model, and those that are asked when it fails.
-    pub chain: Vec<Endpoint>,
+    pub endpoints: Vec<Endpoint>,
     /// The longest answer in tokens.
     pub max_output: Option<u32>,
     /// How much it should think.
     pub effort: Option<Effort>,
     /// How it is shown pictures.
-    pub sight: Sight,
+    pub image_mode: Sight,
     /// How often it may be asked in one turn.
-    pub budget: u32,
+    pub max_model_calls: u32,
     /// What is done about a model that goes round in circles.
-    pub guard: GuardRules,
+    pub loop_guard: LoopGuardConfig,
 }
 
-impl Mind {
+impl ModelConfig {
     /// The model that is asked first, and who serves it.
-    fn names(&self) -> (String, String) {
-        self.chain.first().map(|first| (first.model.clone(), first.provider.clone())).unwrap_or_default()
+    fn primary_model(&self) -> (String, String) {
+        self.endpoints.first().map(|first| (first.model.clone(), first.provider.clone())).unwrap_or_default()
     }
 }
 
@@ -49,22 +49,22 @@ impl Mind {
 pub struct Conversation {
     pub(crate) store: Store,
     pub(crate) id: SessionId,
-    pub(crate) hands: Arc<Hands>,
-    pub(crate) mind: Mind,
-    pub(crate) told: Told,
+    pub(crate) context: Arc<ToolContext>,
+    pub(crate) model: ModelConfig,
+    pub(crate) prompt: SystemPrompt,
     pub(crate) history: Vec<Message>,
 }
 
 /// What a person says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Saying {
+pub struct UserInput {
     /// The words.
     pub text: String,
     /// The pictures that are shown with them. The words say which files they are: not every model sees.
     pub images: Vec<Image>,
 }
 
-impl From<&str> for Saying {
+impl From<&str> for UserInput {
     fn from(text: &str) -> Self {
         Self { text: text.to_owned(), images: Vec::new() }
     }
@@ -78,93 +78,93 @@ pub enum Error {
     Store(#[from] hermes_store::Error),
     /// What was kept of the session cannot be read.
     #[error("the tool list that was kept with the session cannot be read: {0}")]
-    Told(serde_json::Error),
+    StoredTools(serde_json::Error),
 }
 
 /// How whoever sits at a door can steer a turn that is under way.
 #[derive(Debug, Clone, Default)]
-pub struct Control {
+pub struct TurnControl {
     /// Ends it.
     pub stop: CancellationToken,
     /// What it answers and how, where that goes by mail.
-    pub mail: Mail,
-    steering: Arc<Mutex<Option<Untold>>>,
+    pub reply_sink: ReplySink,
+    pending_steer: Arc<Mutex<Option<PendingSteer>>>,
 }
 
 /// What somebody said while a turn was under way, and nobody was told yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Untold {
+pub struct PendingSteer {
     /// The words.
-    pub words: String,
+    pub text: String,
     /// The letters that said them.
-    pub letters: Vec<LetterId>,
+    pub messages: Vec<LetterId>,
 }
 
 /// The letters a turn answers, and what is written back. Both are kept with the turn: whatever happens, a letter is answered
 /// if its turn has ended, and only then.
 #[derive(Clone, Default)]
-pub struct Mail {
+pub struct ReplySink {
     /// The letters. A turn that is carried on knows its own.
-    pub letters: Vec<LetterId>,
+    pub messages: Vec<LetterId>,
     /// What is written back when a turn ends so, with these words.
-    pub reply: Option<Replying>,
+    pub reply: Option<ReplyFn>,
 }
 
 /// Writes the reply to what a turn answers.
-pub type Replying =
-    Arc<dyn Fn(&Exit, &str) -> Pin<Box<dyn Future<Output = Vec<NewPart>> + Send>> + Send + Sync>;
+pub type ReplyFn =
+    Arc<dyn Fn(&StopReason, &str) -> Pin<Box<dyn Future<Output = Vec<NewPart>> + Send>> + Send + Sync>;
 
-impl fmt::Debug for Mail {
+impl fmt::Debug for ReplySink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mail").field("letters", &self.letters).finish_non_exhaustive()
+        f.debug_struct("Mail").field("letters", &self.messages).finish_non_exhaustive()
     }
 }
 
-impl Control {
+impl TurnControl {
     /// For a turn that goes by mail.
-    pub fn by_mail(mail: Mail) -> Self {
-        Self { mail, ..Self::default() }
+    pub fn with_reply_sink(mail: ReplySink) -> Self {
+        Self { reply_sink: mail, ..Self::default() }
     }
 
     /// Tells the model something with the next result of a tool.
     pub fn steer(&self, text: impl Into<String>) {
-        self.tell(text.into(), None);
+        self.push_steer(text.into(), None);
     }
 
     /// Tells the model what a letter says with the next result of a tool. Once that is kept the turn answers the letter too.
-    pub fn steer_by(&self, letter: LetterId, text: impl Into<String>) {
-        self.tell(text.into(), Some(letter));
+    pub fn steer_with_message(&self, letter: LetterId, text: impl Into<String>) {
+        self.push_steer(text.into(), Some(letter));
     }
 
-    fn tell(&self, text: String, letter: Option<LetterId>) {
-        let mut untold = lock(&self.steering);
+    fn push_steer(&self, text: String, letter: Option<LetterId>) {
+        let mut untold = lock(&self.pending_steer);
         match &mut *untold {
             Some(untold) => {
-                untold.words.push('\n');
-                untold.words.push_str(&text);
-                untold.letters.extend(letter);
+                untold.text.push('\n');
+                untold.text.push_str(&text);
+                untold.messages.extend(letter);
             }
-            none => *none = Some(Untold { words: text, letters: letter.into_iter().collect() }),
+            none => *none = Some(PendingSteer { text, messages: letter.into_iter().collect() }),
         }
     }
 
     /// Takes what nobody has been told yet.
-    pub fn untold(&self) -> Option<Untold> {
-        lock(&self.steering).take()
+    pub fn take_pending_steer(&self) -> Option<PendingSteer> {
+        lock(&self.pending_steer).take()
     }
 }
 
 /// What happens in a turn.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum TurnEvent {
     /// An answer of the model follows.
-    Answering {
+    ReplyStarted {
         /// In which turn.
         turn: TurnId,
         /// How many steps were kept before it. It has the same number when the turn is carried on elsewhere.
         step: u32,
         /// What was said of it already.
-        so_far: String,
+        partial: String,
     },
     /// More words of the answer.
     Text(String),
@@ -173,9 +173,9 @@ pub enum Event {
     /// The model failed and is asked again.
     Retrying {
         /// What was wrong.
-        why: String,
+        reason: String,
         /// After this long.
-        wait: Duration,
+        delay: Duration,
     },
     /// Another model is asked.
     Fallback {
@@ -198,12 +198,12 @@ pub enum Event {
         /// Which one.
         image: String,
         /// Whether it is there.
-        worked: bool,
+        succeeded: bool,
         /// How long it took.
-        took: Duration,
+        elapsed: Duration,
     },
     /// A tool begins.
-    Calling {
+    ToolStarted {
         /// Which call it is.
         call: CallId,
         /// The tool.
@@ -212,57 +212,57 @@ pub enum Event {
         preview: String,
     },
     /// A tool is done.
-    Called {
+    ToolFinished {
         /// Which call it was.
         call: CallId,
         /// The tool.
         tool: String,
         /// Whether it worked.
-        worked: bool,
+        succeeded: bool,
         /// How long it took.
-        took: Duration,
+        elapsed: Duration,
         /// What came of it, in one line.
         preview: String,
     },
 }
 
 /// Who is told what happens.
-pub type Watch<'a> = &'a (dyn Fn(Event) + Send + Sync);
+pub type TurnObserver<'a> = &'a (dyn Fn(TurnEvent) + Send + Sync);
 
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ended {
+pub struct TurnResult {
     /// Why.
-    pub exit: Exit,
+    pub stop_reason: StopReason,
     /// The answer, as far as there is one.
     pub text: String,
     /// How often a model was asked.
-    pub calls: u32,
+    pub model_calls: u32,
     /// What that took.
     pub usage: Usage,
     /// US dollars, as far as providers said it.
     pub cost: Option<f64>,
     /// What was said meanwhile and the model was not told.
-    pub untold: Option<Untold>,
+    pub pending_steer: Option<PendingSteer>,
 }
 
 /// Why a turn ended.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Exit {
+pub enum StopReason {
     /// With an answer.
     Answered,
     /// Somebody ended it.
     Interrupted,
     /// The model was asked as often as it may be.
-    Exhausted,
+    BudgetExhausted,
     /// The answer was cut off more often than can be mended.
     Truncated,
     /// The model said nothing, again and again.
-    Empty,
+    EmptyReply,
     /// The model called tools that are not there, again and again.
-    Confused,
+    InvalidCalls,
     /// The model went round in circles.
-    Circling(String),
+    Loop(String),
     /// What was denied was tried again, in other ways.
     Denied,
     /// The provider or the model refused.
@@ -271,17 +271,17 @@ pub enum Exit {
     Failed(hermes_model::Error),
 }
 
-impl Exit {
+impl StopReason {
     /// Its word.
-    pub const fn word(&self) -> &'static str {
+    pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Answered => "answered",
             Self::Interrupted => "interrupted",
-            Self::Exhausted => "exhausted",
+            Self::BudgetExhausted => "exhausted",
             Self::Truncated => "truncated",
-            Self::Empty => "empty",
-            Self::Confused => "confused",
-            Self::Circling(_) => "circling",
+            Self::EmptyReply => "empty",
+            Self::InvalidCalls => "confused",
+            Self::Loop(_) => "circling",
             Self::Denied => "denied",
             Self::Refused(_) => "refused",
             Self::Failed(_) => "failed",
@@ -289,20 +289,20 @@ impl Exit {
     }
 
     /// What a person should know about it; nothing when all is well.
-    pub fn explained(&self) -> Option<String> {
+    pub fn user_message(&self) -> Option<String> {
         Some(match self {
             Self::Answered => return None,
             Self::Interrupted => "interrupted".to_owned(),
-            Self::Exhausted => {
+            Self::BudgetExhausted => {
                 "stopped: the model was asked as often as `agent.max_turns` allows in one turn".to_owned()
             }
             Self::Truncated => {
                 "stopped: the answer was cut off by the output limit again and again; `model.max_tokens` raises it"
                     .to_owned()
             }
-            Self::Empty => "stopped: the model answered with nothing, several times".to_owned(),
-            Self::Confused => "stopped: the model kept calling tools in ways that cannot be understood".to_owned(),
-            Self::Circling(what) => format!("stopped: {what}"),
+            Self::EmptyReply => "stopped: the model answered with nothing, several times".to_owned(),
+            Self::InvalidCalls => "stopped: the model kept calling tools in ways that cannot be understood".to_owned(),
+            Self::Loop(what) => format!("stopped: {what}"),
             Self::Denied => "stopped: what was denied was tried again in other ways".to_owned(),
             Self::Refused(why) => format!("refused by the model's provider: {why}"),
             Self::Failed(error) => match error.hint() {
@@ -315,40 +315,45 @@ impl Exit {
 
 impl Conversation {
     /// A new one, with what the model is told first.
-    pub async fn begin(hands: Arc<Hands>, mind: Mind, told: Told, first: &str) -> Result<Self, Error> {
-        let setup = hands.setup();
+    pub async fn create(
+        hands: Arc<ToolContext>,
+        mind: ModelConfig,
+        told: SystemPrompt,
+        first: &str,
+    ) -> Result<Self, Error> {
+        let setup = hands.config();
         let store = setup.store.clone();
-        let (model, provider) = mind.names();
+        let (model, provider) = mind.primary_model();
         let new = NewSession {
             key: setup.session.clone(),
-            source: source(setup),
+            source: session_source(setup),
             person: setup.person.clone(),
             model,
             provider,
-            prompt: kept(&told)?,
-            cwd: Some(setup.plan.initial_cwd().to_owned()),
+            prompt: stored_prompt(&told)?,
+            cwd: Some(setup.place.initial_cwd().to_owned()),
             parent: None,
         };
         let id = store.create(new, Timestamp::now()).await?;
-        let title: String = first.lines().next().unwrap_or_default().chars().take(TITLE).collect();
+        let title: String = first.lines().next().unwrap_or_default().chars().take(MAX_TITLE_CHARS).collect();
         if !title.trim().is_empty() {
             store.set_title(&id, title.trim(), Clash::Number).await?;
         }
-        hands.recall(&[]);
-        Ok(Self { store, id, hands, mind, told, history: Vec::new() })
+        hands.restore_todo(&[]);
+        Ok(Self { store, id, context: hands, model: mind, prompt: told, history: Vec::new() })
     }
 
     /// One that was begun before, as it was left.
-    pub async fn resume(hands: Arc<Hands>, mind: Mind, id: SessionId) -> Result<Self, Error> {
-        let store = hands.setup().store.clone();
+    pub async fn resume(hands: Arc<ToolContext>, mind: ModelConfig, id: SessionId) -> Result<Self, Error> {
+        let store = hands.config().store.clone();
         let prompt = store.prompt(&id).await?;
-        let tools = shared(serde_json::from_str(&prompt.tools).map_err(Error::Told)?);
-        let told = Told { system: prompt.text, tools };
+        let tools = intern_tools(serde_json::from_str(&prompt.tools).map_err(Error::StoredTools)?);
+        let told = SystemPrompt { text: prompt.text, tools };
         store.reopen(&id).await?;
         let history: Vec<Message> = store.history(&id).await?.into_iter().map(|kept| kept.message).collect();
-        hands.recall(&history);
-        hands.recall_notices(&history);
-        Ok(Self { store, id, hands, mind, told, history })
+        hands.restore_todo(&history);
+        hands.restore_subscriptions(&history);
+        Ok(Self { store, id, context: hands, model: mind, prompt: told, history })
     }
 
     /// Which one it is.
@@ -362,33 +367,33 @@ impl Conversation {
     }
 
     /// Who answers.
-    pub fn mind(&self) -> &Mind {
-        &self.mind
+    pub fn model_config(&self) -> &ModelConfig {
+        &self.model
     }
 
     /// The hands that do the work.
-    pub fn hands(&self) -> &Arc<Hands> {
-        &self.hands
+    pub fn tool_context(&self) -> &Arc<ToolContext> {
+        &self.context
     }
 
     /// Lets another model answer from now on. It is told anew who it is, which costs what its provider had cached.
-    pub async fn change_mind(&mut self, mind: Mind, told: Told) -> Result<(), Error> {
-        let (model, provider) = mind.names();
+    pub async fn set_model(&mut self, mind: ModelConfig, told: SystemPrompt) -> Result<(), Error> {
+        let (model, provider) = mind.primary_model();
         self.store.set_model(&self.id, &provider, &model).await?;
-        self.store.set_prompt(&self.id, kept(&told)?).await?;
-        (self.mind, self.told) = (mind, told);
+        self.store.set_prompt(&self.id, stored_prompt(&told)?).await?;
+        (self.model, self.prompt) = (mind, told);
         Ok(())
     }
 
     /// Takes back what was said last, with all that came of it, and gives it; none if nothing was said.
-    pub async fn undo(&mut self) -> Result<Option<Saying>, Error> {
+    pub async fn undo(&mut self) -> Result<Option<UserInput>, Error> {
         let Some(at) = self.history.iter().rposition(|message| matches!(message, Message::User { .. }))
         else {
             return Ok(None);
         };
         self.store.undo(&self.id, 1).await?;
         let taken = self.history.split_off(at).into_iter().next();
-        Ok(taken.map(|said| Saying { text: said.text(), images: said.images().to_vec() }))
+        Ok(taken.map(|said| UserInput { text: said.text(), images: said.images().to_vec() }))
     }
 
     /// Ends it, for a reason in a word. It can be resumed.
@@ -398,8 +403,8 @@ impl Conversation {
 }
 
 /// Where a conversation comes from: the door, and for chats the platform, by which the people of it are called.
-fn source(setup: &Setup) -> String {
-    match (setup.door, setup.person.as_str().split_once(':')) {
+fn session_source(setup: &SessionConfig) -> String {
+    match (setup.entry_point, setup.person.as_str().split_once(':')) {
         (EntryPoint::Chat, Some((platform, _))) => platform.to_owned(),
         (door, _) => serde_json::to_value(door)
             .ok()
@@ -408,7 +413,7 @@ fn source(setup: &Setup) -> String {
     }
 }
 
-fn kept(told: &Told) -> Result<Prompt, Error> {
-    let tools = serde_json::to_string(&*told.tools).map_err(Error::Told)?;
-    Ok(Prompt { text: told.system.clone(), tools })
+fn stored_prompt(told: &SystemPrompt) -> Result<Prompt, Error> {
+    let tools = serde_json::to_string(&*told.tools).map_err(Error::StoredTools)?;
+    Ok(Prompt { text: told.text.clone(), tools })
 }

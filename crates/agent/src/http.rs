@@ -24,33 +24,34 @@ use reqwest::{Client, Response, Url, redirect};
 use rustls::{ClientConfig, RootCertStore};
 use thiserror::Error;
 
-use crate::people::Asking;
+use crate::approver::BoxFuture;
 
-const REDIRECTS: usize = 5;
-const LONGEST_ADDRESS: usize = 8_000;
+const MAX_REDIRECTS: usize = 5;
+const MAX_URL_BYTES: usize = 8_000;
 
 /// Gives the addresses of a host that may be connected to, or says why there are none.
-pub type Reach = Arc<dyn Fn(String) -> Asking<'static, Result<Vec<IpAddr>, HostError>> + Send + Sync>;
+pub type ResolveHost =
+    Arc<dyn Fn(String) -> BoxFuture<'static, Result<Vec<IpAddr>, HostError>> + Send + Sync>;
 
 /// How much a page may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct FetchLimits {
     /// For everything, redirects included.
-    pub time: Duration,
+    pub timeout: Duration,
     /// Of what is kept of a page.
-    pub bytes: usize,
+    pub max_bytes: usize,
 }
 
 /// Fetches pages.
-pub struct Web {
-    reach: Reach,
-    bounds: Bounds,
+pub struct WebClient {
+    resolve: ResolveHost,
+    limits: FetchLimits,
     tls: OnceLock<Result<ClientConfig, String>>,
 }
 
 /// A page that was fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct FetchedPage {
     /// Where it was in the end.
     pub url: Url,
     /// What the server said of it.
@@ -60,99 +61,101 @@ pub struct Page {
     /// Its bytes.
     pub body: Vec<u8>,
     /// Whether these are all.
-    pub extent: Extent,
+    pub extent: PageExtent,
 }
 
 /// Whether all of a page is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
+pub enum PageExtent {
     /// All of it.
     Whole,
     /// Its beginning.
-    Beginning,
+    Partial,
 }
 
 /// Why there is no page.
 #[derive(Debug, Error)]
-pub enum Fault {
+pub enum WebError {
     /// It is no address.
     #[error("not an address of the web: {0}")]
-    Address(String),
+    InvalidUrl(String),
     /// The host may not be reached, or cannot be.
-    #[error("{host} {why}")]
+    #[error("{host} {reason}")]
     Host {
         /// Which one.
         host: String,
         /// Why.
-        why: HostError,
+        reason: HostError,
     },
     /// It was sent from one address to the next.
-    #[error("more than {REDIRECTS} redirects")]
-    Redirects,
+    #[error("more than {MAX_REDIRECTS} redirects")]
+    TooManyRedirects,
     /// It took too long.
     #[error("the page did not come within {} seconds", .0.as_secs())]
-    Time(Duration),
+    Timeout(Duration),
     /// The connection failed.
-    #[error("{host} cannot be talked to: {why}")]
+    #[error("{host} cannot be talked to: {reason}")]
     Connection {
         /// The host.
         host: String,
         /// What lies beneath.
-        why: String,
+        reason: String,
     },
     /// It is packed in a way we did not ask for.
     #[error("the page is packed as {0}, which was not asked for")]
-    Packing(String),
+    ContentEncoding(String),
     /// It cannot be unpacked.
     #[error("the page cannot be unpacked: {0}")]
-    Unpacking(std::io::Error),
+    Decompression(std::io::Error),
     /// This machine cannot make safe connections.
     #[error("{0}")]
     Tls(String),
 }
 
-impl fmt::Debug for Web {
+impl fmt::Debug for WebClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Web").field("bounds", &self.bounds).finish_non_exhaustive()
+        f.debug_struct("Web").field("bounds", &self.limits).finish_non_exhaustive()
     }
 }
 
-impl Default for Web {
+impl Default for WebClient {
     /// Reaches public hosts and nothing else.
     fn default() -> Self {
-        let reach: Reach = Arc::new(|host| Box::pin(async move { proxy::resolve_public(&host).await }));
-        Self::new(reach, Bounds { time: Duration::from_secs(30), bytes: 5 << 20 })
+        let reach: ResolveHost = Arc::new(|host| Box::pin(async move { proxy::resolve_public(&host).await }));
+        Self::new(reach, FetchLimits { timeout: Duration::from_secs(30), max_bytes: 5 << 20 })
     }
 }
 
-impl Web {
+impl WebClient {
     /// Reaches what it is told to reach.
-    pub fn new(reach: Reach, bounds: Bounds) -> Self {
-        Self { reach, bounds, tls: OnceLock::new() }
+    pub fn new(reach: ResolveHost, bounds: FetchLimits) -> Self {
+        Self { resolve: reach, limits: bounds, tls: OnceLock::new() }
     }
 
     /// Fetches a page.
-    pub async fn get(&self, address: &str) -> Result<Page, Fault> {
-        let time = self.bounds.time;
-        tokio::time::timeout(time, self.follow(address)).await.map_err(|_elapsed| Fault::Time(time))?
+    pub async fn fetch(&self, address: &str) -> Result<FetchedPage, WebError> {
+        let time = self.limits.timeout;
+        tokio::time::timeout(time, self.follow_redirects(address))
+            .await
+            .map_err(|_elapsed| WebError::Timeout(time))?
     }
 
-    async fn follow(&self, address: &str) -> Result<Page, Fault> {
-        let mut url = parsed(address)?;
-        for _ in 0..=REDIRECTS {
-            let response = self.ask(&url).await?;
-            match next(&url, &response)? {
+    async fn follow_redirects(&self, address: &str) -> Result<FetchedPage, WebError> {
+        let mut url = parse_url(address)?;
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.send_request(&url).await?;
+            match redirect_target(&url, &response)? {
                 Some(other) => url = other,
-                None => return self.read(url, response).await,
+                None => return self.read_body(url, response).await,
             }
         }
-        Err(Fault::Redirects)
+        Err(WebError::TooManyRedirects)
     }
 
-    async fn ask(&self, url: &Url) -> Result<Response, Fault> {
+    async fn send_request(&self, url: &Url) -> Result<Response, WebError> {
         let host = url.host_str().unwrap_or_default().to_owned();
-        let found = (self.reach)(host.clone()).await;
-        let found = found.map_err(|why| Fault::Host { host: host.clone(), why })?;
+        let found = (self.resolve)(host.clone()).await;
+        let found = found.map_err(|why| WebError::Host { host: host.clone(), reason: why })?;
         let port = url.port_or_known_default().unwrap_or(80);
         let addresses: Vec<SocketAddr> =
             found.into_iter().map(|address| SocketAddr::new(address, port)).collect();
@@ -161,63 +164,63 @@ impl Web {
             .get(url.clone())
             .header(ACCEPT, "text/html, text/markdown, text/plain, application/json, */*;q=0.5")
             .header(ACCEPT_ENCODING, "gzip");
-        request.send().await.map_err(|error| connection(&host, error))
+        request.send().await.map_err(|error| connection_error(&host, error))
     }
 
     /// A client that knows no other addresses for the host than those that were checked.
-    fn client(&self, url: &Url, host: &str, addresses: &[SocketAddr]) -> Result<Client, Fault> {
+    fn client(&self, url: &Url, host: &str, addresses: &[SocketAddr]) -> Result<Client, WebError> {
         let config = match url.scheme() {
             "https" => self.tls.get_or_init(|| tls::client(tls::roots()?)).clone(),
             // Reading the certificates takes longer than all the rest.
             _ => tls::client(RootCertStore::empty()),
         };
         Client::builder()
-            .tls_backend_preconfigured(config.map_err(Fault::Tls)?)
+            .tls_backend_preconfigured(config.map_err(WebError::Tls)?)
             .resolve_to_addrs(host, addresses)
             .redirect(redirect::Policy::none())
             .user_agent(concat!("hermes/", env!("CARGO_PKG_VERSION")))
             .no_proxy()
             .build()
-            .map_err(|error| connection(host, error))
+            .map_err(|error| connection_error(host, error))
     }
 
-    async fn read(&self, url: Url, mut response: Response) -> Result<Page, Fault> {
+    async fn read_body(&self, url: Url, mut response: Response) -> Result<FetchedPage, WebError> {
         let host = url.host_str().unwrap_or_default().to_owned();
         let status = response.status().as_u16();
-        let content_type = header(response.headers(), CONTENT_TYPE.as_str());
+        let content_type = header_value(response.headers(), CONTENT_TYPE.as_str());
         let mut unpacked =
-            match header(response.headers(), CONTENT_ENCODING.as_str()).to_ascii_lowercase().as_str() {
-                "" | "identity" => Unpacked::Plain(Capped::new(self.bounds.bytes)),
+            match header_value(response.headers(), CONTENT_ENCODING.as_str()).to_ascii_lowercase().as_str() {
+                "" | "identity" => BodyDecoder::Plain(CappedBuffer::new(self.limits.max_bytes)),
                 "gzip" | "x-gzip" => {
-                    Unpacked::Gzip(Box::new(MultiGzDecoder::new(Capped::new(self.bounds.bytes))))
+                    BodyDecoder::Gzip(Box::new(MultiGzDecoder::new(CappedBuffer::new(self.limits.max_bytes))))
                 }
-                other => return Err(Fault::Packing(other.to_owned())),
+                other => return Err(WebError::ContentEncoding(other.to_owned())),
             };
-        while let Some(chunk) = response.chunk().await.map_err(|error| connection(&host, error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| connection_error(&host, error))? {
             unpacked.push(&chunk)?;
             if unpacked.capped().is_full() {
                 break;
             }
         }
-        let Capped { bytes, overflowed, .. } = unpacked.finish()?;
-        let extent = if overflowed { Extent::Beginning } else { Extent::Whole };
-        Ok(Page { url, status, content_type, body: bytes, extent })
+        let CappedBuffer { bytes, overflowed, .. } = unpacked.finish()?;
+        let extent = if overflowed { PageExtent::Partial } else { PageExtent::Whole };
+        Ok(FetchedPage { url, status, content_type, body: bytes, extent })
     }
 }
 
 /// An address of the web without anything that has no business there.
-fn parsed(address: &str) -> Result<Url, Fault> {
-    let wrong = |why: &str| Err(Fault::Address(why.to_owned()));
+fn parse_url(address: &str) -> Result<Url, WebError> {
+    let wrong = |why: &str| Err(WebError::InvalidUrl(why.to_owned()));
     let address = address.trim();
-    if address.len() > LONGEST_ADDRESS {
+    if address.len() > MAX_URL_BYTES {
         return wrong("it is too long");
     }
-    let url = Url::parse(address).map_err(|error| Fault::Address(error.to_string()))?;
-    allowed(url)
+    let url = Url::parse(address).map_err(|error| WebError::InvalidUrl(error.to_string()))?;
+    check_url(url)
 }
 
-fn allowed(mut url: Url) -> Result<Url, Fault> {
-    let wrong = |why: String| Err(Fault::Address(why));
+fn check_url(mut url: Url) -> Result<Url, WebError> {
+    let wrong = |why: String| Err(WebError::InvalidUrl(why));
     if !matches!(url.scheme(), "http" | "https") {
         return wrong(format!("only http and https are fetched, not {}", url.scheme()));
     }
@@ -232,38 +235,39 @@ fn allowed(mut url: Url) -> Result<Url, Fault> {
 }
 
 /// Where a server sends us, if it does.
-fn next(url: &Url, response: &Response) -> Result<Option<Url>, Fault> {
+fn redirect_target(url: &Url, response: &Response) -> Result<Option<Url>, WebError> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
-    let location = header(response.headers(), LOCATION.as_str());
+    let location = header_value(response.headers(), LOCATION.as_str());
     if !is_redirect || location.is_empty() {
         return Ok(None);
     }
-    let other =
-        url.join(&location).map_err(|error| Fault::Address(format!("a redirect to {location}: {error}")))?;
-    allowed(other).map(Some)
+    let other = url
+        .join(&location)
+        .map_err(|error| WebError::InvalidUrl(format!("a redirect to {location}: {error}")))?;
+    check_url(other).map(Some)
 }
 
-fn header(headers: &HeaderMap, name: &str) -> String {
+fn header_value(headers: &HeaderMap, name: &str) -> String {
     let bytes = headers.get(name).map(|value| value.as_bytes()).unwrap_or_default();
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
 /// What is wrong with a connection, without the address it was made for.
-fn connection(host: &str, error: reqwest::Error) -> Fault {
+fn connection_error(host: &str, error: reqwest::Error) -> WebError {
     let error = error.without_url();
-    Fault::Connection { host: host.to_owned(), why: tls::why(&error) }
+    WebError::Connection { host: host.to_owned(), reason: tls::why(&error) }
 }
 
 /// Bytes up to a limit.
-struct Capped {
+struct CappedBuffer {
     bytes: Vec<u8>,
-    most: usize,
+    max_bytes: usize,
     overflowed: bool,
 }
 
-impl Capped {
+impl CappedBuffer {
     fn new(most: usize) -> Self {
-        Self { bytes: Vec::new(), most, overflowed: false }
+        Self { bytes: Vec::new(), max_bytes: most, overflowed: false }
     }
 
     fn is_full(&self) -> bool {
@@ -271,9 +275,9 @@ impl Capped {
     }
 }
 
-impl Write for Capped {
+impl Write for CappedBuffer {
     fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
-        let room = self.most.saturating_sub(self.bytes.len());
+        let room = self.max_bytes.saturating_sub(self.bytes.len());
         self.bytes.extend(data.iter().take(room));
         self.overflowed |= data.len() > room;
         // What does not fit is dropped as it is unpacked, so that a small answer cannot become a large one.
@@ -286,38 +290,38 @@ impl Write for Capped {
 }
 
 /// A body as it comes.
-enum Unpacked {
-    Plain(Capped),
-    Gzip(Box<MultiGzDecoder<Capped>>),
+enum BodyDecoder {
+    Plain(CappedBuffer),
+    Gzip(Box<MultiGzDecoder<CappedBuffer>>),
 }
 
-impl Unpacked {
-    fn push(&mut self, data: &[u8]) -> Result<(), Fault> {
+impl BodyDecoder {
+    fn push(&mut self, data: &[u8]) -> Result<(), WebError> {
         let pushed = match self {
             Self::Plain(capped) => capped.write_all(data),
             Self::Gzip(decoder) => decoder.write_all(data),
         };
         match pushed {
             Err(_full) if self.capped().is_full() => Ok(()),
-            pushed => pushed.map_err(Fault::Unpacking),
+            pushed => pushed.map_err(WebError::Decompression),
         }
     }
 
-    fn capped(&self) -> &Capped {
+    fn capped(&self) -> &CappedBuffer {
         match self {
             Self::Plain(capped) => capped,
             Self::Gzip(decoder) => decoder.get_ref(),
         }
     }
 
-    fn finish(self) -> Result<Capped, Fault> {
+    fn finish(self) -> Result<CappedBuffer, WebError> {
         match self {
             Self::Plain(capped) => Ok(capped),
             Self::Gzip(mut decoder) => {
                 let finished = decoder.try_finish();
-                let capped = std::mem::replace(decoder.get_mut(), Capped::new(0));
+                let capped = std::mem::replace(decoder.get_mut(), CappedBuffer::new(0));
                 match finished {
-                    Err(error) if !capped.is_full() => Err(Fault::Unpacking(error)),
+                    Err(error) if !capped.is_full() => Err(WebError::Decompression(error)),
                     _ => Ok(capped),
                 }
             }

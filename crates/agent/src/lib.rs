@@ -7,27 +7,28 @@
 //! *Where to start reading.* [`hands`] for the way from a tool call to a permit, [`tool`] for the list of tools, and one
 //! file below it for each, [`http`] for the one way to the web.
 
-mod batch;
+pub mod approver;
+mod call_plan;
 pub mod conversation;
-mod guard;
-pub mod hands;
 pub mod http;
-mod notice;
-pub mod people;
+mod loop_guard;
 mod preview;
+mod process_events;
 pub mod prompt;
 pub mod tool;
+pub mod tool_context;
 mod turn;
 
+pub use approver::{Approver, BoxFuture, Clarification};
 pub use conversation::{
-    Control, Conversation, Ended, Error, Event, Exit, Mail, Mind, Replying, Saying, Untold, Watch,
+    Conversation, Error, ModelConfig, PendingSteer, ReplyFn, ReplySink, StopReason, TurnControl, TurnEvent,
+    TurnObserver, TurnResult, UserInput,
 };
-pub use guard::{GuardRules, Repeats};
-pub use hands::{Hands, Limits, MeansOf, No, Questions, Setup};
 pub use hermes_model::{Album, Unkept};
 pub use hermes_policy::{Answer, Question};
-pub use http::Web;
-pub use people::{Ask, Asking, Clarification};
-pub use prompt::{Opening, Told};
-pub use tool::code::{CodeExecution, CodeMode};
-pub use tool::{BROUGHT, Done, Effects, Occasion, Scene, Takeable, Tool, Uncarried};
+pub use http::WebClient;
+pub use loop_guard::{LoopGuardConfig, RepeatLimits};
+pub use prompt::{SystemPrompt, SystemPromptInput};
+pub use tool::execute_code::{CodeExecutionConfig, CodeMode};
+pub use tool::{CallContext, Effects, ExportPolicy, IMPORT_DIR, Tool, ToolResult, TransferError, TurnRef};
+pub use tool_context::{Denied, PullAuth, QuestionPolicy, SessionConfig, ToolContext, ToolLimits};

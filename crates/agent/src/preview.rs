@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 
 use crate::Tool;
 
-const LONGEST: usize = 80;
+const MAX_PREVIEW_CHARS: usize = 80;
 /// How much of a line is looked at for secrets, so that none is cut before it is known.
-const LOOKED_AT: usize = 4_000;
+const MAX_SCANNED_CHARS: usize = 4_000;
 /// What a call is about, by the names of arguments: the first that is there.
 const SUBJECTS: [&str; 9] =
     ["command", "path", "pattern", "url", "question", "action", "session_id", "code", "patch"];
@@ -16,28 +16,28 @@ const SUBJECTS: [&str; 9] =
 const RESULTS: [&str; 6] = ["error", "output", "content", "summary", "diff", "status"];
 
 /// What is to be done.
-pub(crate) fn of_call(tool: Tool, arguments: &Map<String, Value>, redactor: &Redactor) -> String {
+pub(crate) fn call_preview(tool: Tool, arguments: &Map<String, Value>, redactor: &Redactor) -> String {
     let subject = SUBJECTS.iter().find_map(|name| arguments.get(*name)?.as_str());
     let subject: String =
-        subject.unwrap_or_else(|| tool.name()).trim_start().chars().take(LOOKED_AT).collect();
-    line(&redactor.text(&subject))
+        subject.unwrap_or_else(|| tool.name()).trim_start().chars().take(MAX_SCANNED_CHARS).collect();
+    first_line(&redactor.text(&subject))
 }
 
 /// What came of it.
-pub(crate) fn of_answer(answer: &Value) -> String {
+pub(crate) fn result_preview(answer: &Value) -> String {
     let said = RESULTS.iter().find_map(|name| match answer.get(*name)? {
         Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
         Value::Object(_) | Value::Array(_) => Some(answer.get(*name)?.to_string()),
         _ => None,
     });
-    line(&said.unwrap_or_default())
+    first_line(&said.unwrap_or_default())
 }
 
 /// The first line that has anything, cut short, with nothing in it that moves a cursor.
-fn line(text: &str) -> String {
+fn first_line(text: &str) -> String {
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    let mut shown: String = first.chars().take(LONGEST).collect();
-    if first.chars().nth(LONGEST).is_some() || text.trim_end().lines().count() > 1 {
+    let mut shown: String = first.chars().take(MAX_PREVIEW_CHARS).collect();
+    if first.chars().nth(MAX_PREVIEW_CHARS).is_some() || text.trim_end().lines().count() > 1 {
         shown.push('…');
     }
     visible(&shown).to_string()
@@ -51,13 +51,13 @@ mod tests {
 
     #[test]
     fn a_preview_is_one_short_line_that_cannot_move_the_cursor() {
-        let of = |value: Value| of_call(Tool::Terminal, value.as_object().unwrap(), &Redactor::silent());
+        let of = |value: Value| call_preview(Tool::Terminal, value.as_object().unwrap(), &Redactor::silent());
         assert_eq!(of(json!({"command": "ls -l"})), "ls -l");
         assert_eq!(of(json!({"command": "\n\n  a\nb"})), "a…");
         assert_eq!(of(json!({})), "terminal");
-        assert_eq!(of(json!({"command": "x".repeat(200)})).chars().count(), LONGEST + 1);
+        assert_eq!(of(json!({"command": "x".repeat(200)})).chars().count(), MAX_PREVIEW_CHARS + 1);
         assert!(!of(json!({"command": "a\u{1b}[2Jb"})).contains('\u{1b}'));
-        assert_eq!(of_answer(&json!({"exit_code": 0, "output": "hello\n", "error": null})), "hello");
-        assert_eq!(of_answer(&json!({"exit_code": 1, "output": "x", "error": "broke"})), "broke");
+        assert_eq!(result_preview(&json!({"exit_code": 0, "output": "hello\n", "error": null})), "hello");
+        assert_eq!(result_preview(&json!({"exit_code": 1, "output": "x", "error": "broke"})), "broke");
     }
 }

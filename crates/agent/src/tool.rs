@@ -4,19 +4,19 @@
 //! habits carry over.
 
 pub(crate) mod ansi;
-mod carry;
 mod clarify;
-pub mod code;
-pub(crate) mod notes;
+pub mod execute_code;
+pub(crate) mod file_state;
+mod files;
 mod patch;
 pub(crate) mod process;
 mod read_file;
 mod search_files;
-mod shelf;
-pub(crate) mod spill;
 pub mod terminal;
 mod text;
 pub mod todo;
+mod transfer;
+pub(crate) mod truncate;
 mod web_fetch;
 mod write_file;
 
@@ -31,9 +31,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-pub use carry::{BROUGHT, Takeable, Uncarried};
+pub use transfer::{ExportPolicy, IMPORT_DIR, TransferError};
 
-use crate::{Hands, No, Watch};
+use crate::{Denied, ToolContext, TurnObserver};
 
 /// Every tool there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,7 +64,7 @@ pub enum Tool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effects {
     /// It looks, at no file of the place that others could change, or does not care.
-    Looks,
+    None,
     /// It reads this path of the place, and what is below.
     Reads(String),
     /// It changes this path of the place.
@@ -72,48 +72,48 @@ pub enum Effects {
     /// It may do anything in the place.
     Everything,
     /// It takes a person's attention, so that it is alone.
-    Alone,
+    Exclusive,
 }
 
 /// What became of a call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Done {
+pub struct ToolResult {
     /// What the model is told, an object.
-    pub answer: Value,
+    pub content: Value,
     /// Whether it worked, as far as people are shown.
-    pub worked: bool,
+    pub succeeded: bool,
     /// Whether the turn is over.
     pub ends_turn: bool,
 }
 
 /// One call, on its way.
 #[derive(Clone, Copy)]
-pub struct Scene<'a> {
+pub struct CallContext<'a> {
     /// Which call it is.
-    pub call: &'a CallId,
+    pub call_id: &'a CallId,
     /// Ends it early. What it has done so far is told.
     pub stop: &'a CancellationToken,
     /// The turn it belongs to, if it belongs to one.
-    pub occasion: Option<&'a Occasion>,
+    pub turn: Option<&'a TurnRef>,
     /// Who is told how far it is.
-    pub watch: Watch<'a>,
+    pub observer: TurnObserver<'a>,
 }
 
-impl fmt::Debug for Scene<'_> {
+impl fmt::Debug for CallContext<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scene").field("call", self.call).finish_non_exhaustive()
+        f.debug_struct("Scene").field("call", self.call_id).finish_non_exhaustive()
     }
 }
 
 /// The turn of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Occasion {
+pub struct TurnRef {
     /// The session.
     pub session: SessionId,
     /// The turn.
-    pub turn: TurnId,
+    pub id: TurnId,
     /// Whether it began before hermes was restarted, so that the call may have asked somebody already.
-    pub resumed: bool,
+    pub is_resumed: bool,
 }
 
 impl Tool {
@@ -148,7 +148,7 @@ impl Tool {
     }
 
     /// The tool with this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
@@ -162,7 +162,7 @@ impl Tool {
             Self::Patch => patch::spec(),
             Self::SearchFiles => search_files::spec(),
             Self::WebFetch => web_fetch::spec(),
-            Self::ExecuteCode => code::spec(),
+            Self::ExecuteCode => execute_code::spec(),
             Self::Todo => todo::spec(),
             Self::Clarify => clarify::spec(),
         };
@@ -174,29 +174,29 @@ impl Tool {
         let path =
             |default: &str| arguments.get("path").and_then(Value::as_str).unwrap_or(default).to_owned();
         match self {
-            Self::Process if process::looks(arguments) => Effects::Looks,
+            Self::Process if process::is_read_only(arguments) => Effects::None,
             Self::Terminal | Self::Process | Self::ExecuteCode => Effects::Everything,
             Self::ReadFile => Effects::Reads(path("")),
             Self::SearchFiles => Effects::Reads(path(".")),
             // A patch of its own format names its files itself.
             Self::Patch if arguments.contains_key("patch") => Effects::Everything,
             Self::WriteFile | Self::Patch => Effects::Writes(path("")),
-            Self::WebFetch => Effects::Looks,
-            Self::Todo | Self::Clarify => Effects::Alone,
+            Self::WebFetch => Effects::None,
+            Self::Todo | Self::Clarify => Effects::Exclusive,
         }
     }
 }
 
 impl Effects {
     /// Whether two calls can be under way at once without one noticing the other.
-    pub fn agree_with(&self, other: &Self) -> bool {
+    pub fn is_parallel_with(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Alone, _) | (_, Self::Alone) => false,
-            (Self::Looks, _) | (_, Self::Looks) => true,
+            (Self::Exclusive, _) | (_, Self::Exclusive) => false,
+            (Self::None, _) | (_, Self::None) => true,
             (Self::Everything, _) | (_, Self::Everything) => false,
             (Self::Reads(_), Self::Reads(_)) => true,
             (Self::Reads(one) | Self::Writes(one), Self::Reads(other) | Self::Writes(other)) => {
-                are_apart(one, other)
+                are_disjoint(one, other)
             }
         }
     }
@@ -204,14 +204,17 @@ impl Effects {
 
 /// Whether two paths lead to files of which neither is above the other, by their words alone. Where the words do not say
 /// it, they may not be.
-fn are_apart(one: &str, other: &str) -> bool {
-    let (Some((root, one)), Some((other_root, other))) = (parts(one), parts(other)) else { return false };
+fn are_disjoint(one: &str, other: &str) -> bool {
+    let (Some((root, one)), Some((other_root, other))) = (path_components(one), path_components(other))
+    else {
+        return false;
+    };
     let is_within = |path: &[&str], above: &[&str]| path.starts_with(above);
     root == other_root && !is_within(&one, &other) && !is_within(&other, &one)
 }
 
 /// The names in a path, and whether it begins at the root; none for one that leads to an unknown directory first.
-fn parts(path: &str) -> Option<(bool, Vec<&str>)> {
+fn path_components(path: &str) -> Option<(bool, Vec<&str>)> {
     let is_absolute = path.starts_with('/');
     let mut names = Vec::new();
     for name in path.split('/') {
@@ -228,56 +231,61 @@ fn parts(path: &str) -> Option<(bool, Vec<&str>)> {
 
 /// Why a tool got nothing of the place.
 #[derive(Debug)]
-pub(crate) enum Stopped {
+pub(crate) enum CallError {
     /// It may not.
-    No(No),
+    Denied(Denied),
     /// Something is wrong with the place.
-    Fault(Error),
+    Exec(Error),
     /// Somebody stopped it.
     Interrupted,
 }
 
-impl From<Stopped> for Done {
-    fn from(stopped: Stopped) -> Self {
+impl From<CallError> for ToolResult {
+    fn from(stopped: CallError) -> Self {
         match stopped {
-            Stopped::No(no) => Self::refused(&no),
-            Stopped::Fault(error) => Self::error(error),
-            Stopped::Interrupted => Self::error("interrupted"),
+            CallError::Denied(no) => Self::denied(&no),
+            CallError::Exec(error) => Self::error(error),
+            CallError::Interrupted => Self::error("interrupted"),
         }
     }
 }
 
-impl Done {
+impl ToolResult {
     /// An answer that shows what was done.
-    pub fn worked(answer: Value) -> Self {
-        Self { answer, worked: true, ends_turn: false }
+    pub fn success(answer: Value) -> Self {
+        Self { content: answer, succeeded: true, ends_turn: false }
     }
 
     /// An answer about something that did not work.
-    pub fn failed(answer: Value) -> Self {
-        Self { answer, worked: false, ends_turn: false }
+    pub fn failure(answer: Value) -> Self {
+        Self { content: answer, succeeded: false, ends_turn: false }
     }
 
     /// An answer that only says what went wrong.
     pub fn error(what: impl std::fmt::Display) -> Self {
-        Self::failed(json!({"error": what.to_string()}))
+        Self::failure(json!({"error": what.to_string()}))
     }
 
     /// Whether it was not allowed.
-    pub fn is_refused(&self) -> bool {
-        self.answer.get("status").is_some_and(|status| status == "blocked")
+    pub fn is_denied(&self) -> bool {
+        self.content.get("status").is_some_and(|status| status == "blocked")
     }
 
     /// An answer to what was not allowed.
-    pub fn refused(no: &No) -> Self {
+    pub fn denied(no: &Denied) -> Self {
         let answer = json!({"status": "blocked", "error": format!("not allowed: {no}")});
-        Self { answer, worked: false, ends_turn: matches!(no, No::EndOfTurn(_)) }
+        Self { content: answer, succeeded: false, ends_turn: matches!(no, Denied::EndOfTurn(_)) }
     }
 }
 
-impl Hands {
+impl ToolContext {
     /// Does what a model asked for. Whatever goes wrong is told to the model.
-    pub async fn call(&self, tool: Tool, arguments: Map<String, Value>, scene: Scene<'_>) -> Done {
+    pub async fn call_tool(
+        &self,
+        tool: Tool,
+        arguments: Map<String, Value>,
+        scene: CallContext<'_>,
+    ) -> ToolResult {
         let mut done = match tool {
             Tool::Terminal => terminal::call(self, arguments, scene).await,
             Tool::Process => process::call(self, arguments, scene).await,
@@ -286,41 +294,41 @@ impl Hands {
             Tool::Patch => patch::call(self, arguments, scene).await,
             Tool::SearchFiles => search_files::call(self, arguments, scene).await,
             Tool::WebFetch => web_fetch::call(self, arguments, scene).await,
-            Tool::ExecuteCode => code::call(self, arguments, scene).await,
+            Tool::ExecuteCode => execute_code::call(self, arguments, scene).await,
             Tool::Todo => todo::call(self, arguments),
             Tool::Clarify => clarify::call(self, arguments, scene).await,
         };
-        redact(&mut done.answer, &self.setup().redactor);
+        redact_value(&mut done.content, &self.config().redactor);
         // A part of a file that was asked for is not put into another file.
         if tool != Tool::ReadFile {
-            spill::keep_short(self, &mut done, scene).await;
+            truncate::truncate_result(self, &mut done, scene).await;
         }
         done
     }
 }
 
 /// Takes the secrets out of every text in an answer. Names are ours.
-fn redact(answer: &mut Value, redactor: &Redactor) {
+fn redact_value(answer: &mut Value, redactor: &Redactor) {
     match answer {
         Value::String(text) => {
             if let Cow::Owned(clean) = redactor.text(text) {
                 *text = clean;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, redactor)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| redact(field, redactor)),
+        Value::Array(items) => items.iter_mut().for_each(|item| redact_value(item, redactor)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| redact_value(field, redactor)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
 /// The arguments of a tool, or what is wrong with them.
-pub(crate) fn arguments<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Done> {
+pub(crate) fn parse_arguments<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, ToolResult> {
     serde_json::from_value(Value::Object(arguments))
-        .map_err(|error| Done::error(format!("arguments: {error}")))
+        .map_err(|error| ToolResult::error(format!("arguments: {error}")))
 }
 
 /// The beginning of a text, so many characters of it.
-pub(crate) fn cut(text: &str, most: usize) -> &str {
+pub(crate) fn truncate_chars(text: &str, most: usize) -> &str {
     match text.char_indices().nth(most) {
         Some((end, _)) => text.get(..end).unwrap_or(text),
         None => text,
@@ -333,14 +341,14 @@ mod tests {
 
     #[test]
     fn calls_agree_unless_one_may_notice_the_other() {
-        use Effects::{Alone, Everything, Looks};
+        use Effects::{Everything, Exclusive, None};
         let reads = |path: &str| Effects::Reads(path.to_owned());
         let writes = |path: &str| Effects::Writes(path.to_owned());
         let cases = [
-            (Looks, Looks, true),
-            (Looks, Everything, true),
-            (Looks, Alone, false),
-            (Alone, Alone, false),
+            (None, None, true),
+            (None, Everything, true),
+            (None, Exclusive, false),
+            (Exclusive, Exclusive, false),
             (Everything, Everything, false),
             (Everything, reads("/a"), false),
             (reads("/a"), reads("/a"), true),
@@ -360,15 +368,15 @@ mod tests {
             (writes("a//b/"), reads("a/b/c"), false),
         ];
         for (one, other, agree) in cases {
-            assert_eq!(one.agree_with(&other), agree, "{one:?} {other:?}");
-            assert_eq!(other.agree_with(&one), agree, "{other:?} {one:?}");
+            assert_eq!(one.is_parallel_with(&other), agree, "{one:?} {other:?}");
+            assert_eq!(other.is_parallel_with(&one), agree, "{other:?} {one:?}");
         }
     }
 
     #[test]
     fn every_tool_is_found_by_its_name_and_describes_an_object() {
         for tool in Tool::ALL {
-            assert_eq!(Tool::named(tool.name()), Some(tool));
+            assert_eq!(Tool::from_name(tool.name()), Some(tool));
             let spec = tool.spec();
             assert_eq!(spec.parameters["type"], "object", "{tool:?}");
             assert!(!spec.description.is_empty(), "{tool:?}");

@@ -5,7 +5,7 @@
 #[path = "turns/bed.rs"]
 mod bed;
 
-use hermes_agent::Exit;
+use hermes_agent::StopReason;
 use hermes_testkit::model::Script;
 use hermes_testkit::{ScriptedModel, Step};
 use serde_json::json;
@@ -42,7 +42,7 @@ async fn thousands_of_turns_take_no_more_memory_than_hundreds_and_little_more_di
         let mut conversation = bed.begin().await;
         for turn in 0..SESSION {
             let ended = bed.say(&mut conversation, &format!("turn {turn}")).await;
-            assert_eq!(ended.exit, Exit::Answered);
+            assert_eq!(ended.stop_reason, StopReason::Answered);
             bed.events.lock().unwrap().clear();
         }
         text += conversation.history().iter().map(|message| message.text().len()).sum::<usize>();

@@ -4,8 +4,8 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use hermes_agent::tool::Scene;
-use hermes_agent::{Ask, Hands, No};
+use hermes_agent::tool::CallContext;
+use hermes_agent::{Approver, Denied, ToolContext};
 use hermes_exec::ResolvedPlace;
 use hermes_policy::visible::visible;
 use hermes_policy::{Answer, Choice, Moment, Permit, Question, Refusal, Verdict};
@@ -155,11 +155,12 @@ pub(crate) async fn ask_anywhere(
         person: owner(),
         door: EntryPoint::Cli,
         attendance,
-        ask: Arc::clone(&desk) as Arc<dyn Ask>,
+        ask: Arc::clone(&desk) as Arc<dyn Approver>,
     };
     let store = wire::store::open(context).await?;
-    let hands = Hands::new(agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store));
-    let fault = |no: No| Failure::new(Kind::Failed, no.to_string());
+    let hands =
+        ToolContext::new(agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store));
+    let fault = |no: Denied| Failure::new(Kind::Failed, no.to_string());
     let question = match hands.judge(job).await.map_err(fault)? {
         Verdict::Allow(permit) => return Ok(Answered::Yes(permit)),
         Verdict::Deny(refusal) => return Ok(Answered::No(Refused::unasked(&refusal))),
@@ -167,11 +168,11 @@ pub(crate) async fn ask_anywhere(
     };
     let asked = Asked::of(&question);
     let (call, stop) = (CallId::new(asked.id.clone()), CancellationToken::new());
-    let scene = Scene { call: &call, stop: &stop, occasion: None, watch: &|_event| {} };
+    let scene = CallContext { call_id: &call, stop: &stop, turn: None, observer: &|_event| {} };
     match desk.attend(hands.ask(*question, scene), &stop).await? {
         Ok(permit) => Ok(Answered::Yes(permit)),
-        Err(No::Refused(Refusal::Expired)) if stop.is_cancelled() => Ok(Answered::Left),
-        Err(No::Refused(refusal)) => Ok(Answered::No(asked.refused(&refusal))),
+        Err(Denied::Refused(Refusal::Expired)) if stop.is_cancelled() => Ok(Answered::Left),
+        Err(Denied::Refused(refusal)) => Ok(Answered::No(asked.refused(&refusal))),
         Err(no) => Err(fault(no)),
     }
 }

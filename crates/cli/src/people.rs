@@ -6,7 +6,7 @@
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hermes_agent::{Ask, Asking, Clarification};
+use hermes_agent::{Approver, BoxFuture, Clarification};
 use hermes_policy::visible::visible;
 use hermes_policy::{Answer, Choice, Question};
 use hermes_types::Timestamp;
@@ -124,8 +124,8 @@ impl Drop for Open<'_> {
     }
 }
 
-impl Ask for Desk {
-    fn permission<'a>(&'a self, question: &'a Question) -> Asking<'a, Option<Answer>> {
+impl Approver for Desk {
+    fn ask_permission<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(async move {
             let lasting = if question.covers().is_empty() { Lasting::No } else { Lasting::Yes };
             let choice = if self.consent == Consent::Given {
@@ -144,7 +144,7 @@ impl Ask for Desk {
         })
     }
 
-    fn clarify<'a>(&'a self, question: &'a Clarification) -> Asking<'a, Option<String>> {
+    fn clarify<'a>(&'a self, question: &'a Clarification) -> BoxFuture<'a, Option<String>> {
         Box::pin(async move {
             if !self.is_attended() {
                 return None;

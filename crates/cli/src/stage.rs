@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hermes_agent::Event;
+use hermes_agent::TurnEvent;
 use hermes_types::CallId;
 
 use crate::screen::{Screen, Tone, one_line};
@@ -78,7 +78,7 @@ impl Stage {
     }
 
     /// Shows what happens.
-    pub(crate) fn show(&self, event: &Event) {
+    pub(crate) fn show(&self, event: &TurnEvent) {
         self.write(self.lines().event(event));
     }
 
@@ -171,31 +171,31 @@ impl Lines {
         Self { screen, manner, width: COLUMNS, last: Last::Nothing, running, pulling, held }
     }
 
-    fn event(&mut self, event: &Event) -> Vec<Piece> {
+    fn event(&mut self, event: &TurnEvent) -> Vec<Piece> {
         match event {
-            Event::Answering { .. } => Vec::new(),
-            Event::Text(text) if self.manner.answer == Answer::Elsewhere => {
+            TurnEvent::ReplyStarted { .. } => Vec::new(),
+            TurnEvent::Text(text) if self.manner.answer == Answer::Elsewhere => {
                 self.held.push_str(text);
                 Vec::new()
             }
-            Event::Text(text) => self.words(text, Last::Words),
-            Event::Reasoning(_) if self.manner.thoughts == Thoughts::Hidden => Vec::new(),
-            Event::Reasoning(text) => self.words(text, Last::Thoughts),
-            Event::Retrying { why, wait } => {
+            TurnEvent::Text(text) => self.words(text, Last::Words),
+            TurnEvent::Reasoning(_) if self.manner.thoughts == Thoughts::Hidden => Vec::new(),
+            TurnEvent::Reasoning(text) => self.words(text, Last::Thoughts),
+            TurnEvent::Retrying { reason: why, delay: wait } => {
                 let why = one_line(why, 200);
                 self.note(&self.quiet(&format!("{why}; the model is asked again in {}", lasting(*wait))))
             }
-            Event::Fallback { from, to } => {
+            TurnEvent::Fallback { from, to } => {
                 self.note(&self.quiet(&format!("{from} did not answer, {to} is asked instead")))
             }
-            Event::Pulling { image, bytes, total } => self.pull(image, *bytes, *total),
-            Event::Pulled { image, worked, took } => {
+            TurnEvent::Pulling { image, bytes, total } => self.pull(image, *bytes, *total),
+            TurnEvent::Pulled { image, succeeded: worked, elapsed: took } => {
                 self.pulling = None;
                 let what = if *worked { "pulled" } else { "could not pull" };
                 let took = self.quiet(&lasting(*took));
                 self.note(&format!("  {} {what} {}  {took}", self.mark(*worked), one_line(image, IMAGE)))
             }
-            Event::Calling { call, tool, preview } => {
+            TurnEvent::ToolStarted { call, tool, preview } => {
                 self.running.push((call.clone(), about(tool, preview)));
                 let held = std::mem::take(&mut self.held);
                 let mut pieces = match held.trim() {
@@ -205,7 +205,7 @@ impl Lines {
                 pieces.extend(self.draw());
                 pieces
             }
-            Event::Called { call, tool, worked, took, preview } => {
+            TurnEvent::ToolFinished { call, tool, succeeded: worked, elapsed: took, preview } => {
                 let known = self.running.iter().position(|(running, _)| running == call);
                 let about = known.map_or_else(|| tool.clone(), |at| self.running.remove(at).1);
                 let mark = self.mark(*worked);
@@ -368,18 +368,22 @@ mod tests {
         Lines::new(screen, Manner { surface, answer, thoughts: Thoughts::Hidden })
     }
 
-    fn calling(id: &str) -> Event {
-        Event::Calling { call: CallId::new(id), tool: "terminal".to_owned(), preview: format!("do {id}") }
+    fn calling(id: &str) -> TurnEvent {
+        TurnEvent::ToolStarted {
+            call: CallId::new(id),
+            tool: "terminal".to_owned(),
+            preview: format!("do {id}"),
+        }
     }
 
-    fn called(id: &str, worked: bool) -> Event {
+    fn called(id: &str, worked: bool) -> TurnEvent {
         let took = Duration::from_millis(1234);
         let (call, tool) = (CallId::new(id), "terminal".to_owned());
-        Event::Called { call, tool, worked, took, preview: "done".to_owned() }
+        TurnEvent::ToolFinished { call, tool, succeeded: worked, elapsed: took, preview: "done".to_owned() }
     }
 
     /// What the two streams show, one after the other as it came.
-    fn played(lines: &mut Lines, events: &[Event]) -> (String, String) {
+    fn played(lines: &mut Lines, events: &[TurnEvent]) -> (String, String) {
         let (mut out, mut err) = (String::new(), String::new());
         for piece in events.iter().flat_map(|event| lines.event(event)) {
             match piece {
@@ -393,13 +397,13 @@ mod tests {
     #[test]
     fn on_a_pipe_each_call_is_one_line_when_it_is_done() {
         let events = [
-            Event::Text("I look.".to_owned()),
+            TurnEvent::Text("I look.".to_owned()),
             calling("a"),
             calling("b"),
             called("b", false),
             called("a", true),
-            Event::Text("It ".to_owned()),
-            Event::Text("is\u{1b}[2J so.\n".to_owned()),
+            TurnEvent::Text("It ".to_owned()),
+            TurnEvent::Text("is\u{1b}[2J so.\n".to_owned()),
         ];
         let shown = played(&mut lines(Surface::Pipe, Answer::AsItComes), &events);
         let out = "I look.\nIt is\u{1b}[2J so.\n";
@@ -419,12 +423,16 @@ mod tests {
         assert_eq!(err, expected);
     }
 
-    fn pulling(bytes: u64, total: u64) -> Event {
-        Event::Pulling { image: "debian:12".to_owned(), bytes, total }
+    fn pulling(bytes: u64, total: u64) -> TurnEvent {
+        TurnEvent::Pulling { image: "debian:12".to_owned(), bytes, total }
     }
 
-    fn pulled(worked: bool) -> Event {
-        Event::Pulled { image: "debian:12".to_owned(), worked, took: Duration::from_secs(9) }
+    fn pulled(worked: bool) -> TurnEvent {
+        TurnEvent::Pulled {
+            image: "debian:12".to_owned(),
+            succeeded: worked,
+            elapsed: Duration::from_secs(9),
+        }
     }
 
     #[test]
@@ -461,7 +469,7 @@ mod tests {
 
     #[test]
     fn words_cannot_move_the_cursor_of_a_terminal() {
-        let events = [Event::Text("a\u{1b}[2J\u{9b}b\tc\r\n".to_owned())];
+        let events = [TurnEvent::Text("a\u{1b}[2J\u{9b}b\tc\r\n".to_owned())];
         let (out, _) = played(&mut lines(Surface::Terminal, Answer::AsItComes), &events);
         assert_eq!(out, "a[2Jb\tc\n");
     }
@@ -469,10 +477,10 @@ mod tests {
     #[test]
     fn what_is_said_on_the_way_is_an_aside_when_only_the_answer_is_wanted() {
         let events = [
-            Event::Text("I look.".to_owned()),
+            TurnEvent::Text("I look.".to_owned()),
             calling("a"),
             called("a", true),
-            Event::Text("The answer.".to_owned()),
+            TurnEvent::Text("The answer.".to_owned()),
         ];
         let (out, err) = played(&mut lines(Surface::Pipe, Answer::Elsewhere), &events);
         assert_eq!((out.as_str(), err.as_str()), ("", "I look.\n  ✓ terminal  do a  1.2s  done\n"));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hermes_agent::{Album, BROUGHT};
+use hermes_agent::{Album, IMPORT_DIR};
 use tokio::fs::File;
 
 /// Where the copies of one platform are.
@@ -36,7 +36,7 @@ impl Depot {
         Self {
             incoming: home.join("cache/incoming").join(platform),
             outgoing: home.join("cache/outgoing").join(platform),
-            brought: home.join(BROUGHT),
+            brought: home.join(IMPORT_DIR),
             album: Album::new(home),
             began: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos(),
             count: AtomicU64::new(0),
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn what_was_brought_long_ago_is_removed_and_no_link_is_followed() {
         let home = tempfile::tempdir().unwrap();
-        let (brought, elsewhere) = (home.path().join(BROUGHT), home.path().join("elsewhere"));
+        let (brought, elsewhere) = (home.path().join(IMPORT_DIR), home.path().join("elsewhere"));
         let message = brought.join("chat/message");
         for folder in [&message, &elsewhere.join("message")] {
             fs::create_dir_all(folder).unwrap();

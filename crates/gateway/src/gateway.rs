@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hermes_agent::{Event, Questions, Setup};
+use hermes_agent::{QuestionPolicy, SessionConfig, TurnEvent};
 use hermes_store::{Answer, Choice, LetterId, NewLetter, NewPart, Store, TurnId};
 use hermes_types::{Person, SessionKey, Timestamp};
 use serde_json::json;
@@ -587,18 +587,18 @@ impl Shared {
     }
 
     /// Whether people are asked in a session.
-    pub(crate) fn questions(&self, key: &SessionKey) -> Questions {
-        if self.waived().contains(key) { Questions::Waived } else { Questions::Asked }
+    pub(crate) fn questions(&self, key: &SessionKey) -> QuestionPolicy {
+        if self.waived().contains(key) { QuestionPolicy::Waive } else { QuestionPolicy::Ask }
     }
 
     /// Asks nothing in a session, or asks again, and says which.
-    pub(crate) fn waive(&self, key: &SessionKey, person: &Person) -> Questions {
+    pub(crate) fn waive(&self, key: &SessionKey, person: &Person) -> QuestionPolicy {
         let was_waived = self.waived().remove(key);
         if !was_waived {
             self.waived().insert(key.clone());
         }
         let questions = self.questions(key);
-        let what = json!({ "person": person, "session": key, "asks": questions == Questions::Asked });
+        let what = json!({ "person": person, "session": key, "asks": questions == QuestionPolicy::Ask });
         self.audit.note("yolo", &what);
         questions
     }
@@ -613,9 +613,9 @@ impl Shared {
     }
 
     /// Hears what happens in a turn of a session that is furnished so.
-    pub(crate) fn heard(&self, key: &SessionKey, person: &Person, setup: &Setup, event: &Event) {
-        if let Event::Calling { tool, preview, .. } = event {
-            let (name, backend) = (setup.plan.name(), setup.plan.backend_name().to_string());
+    pub(crate) fn heard(&self, key: &SessionKey, person: &Person, setup: &SessionConfig, event: &TurnEvent) {
+        if let TurnEvent::ToolStarted { tool, preview, .. } = event {
+            let (name, backend) = (setup.place.name(), setup.place.backend_name().to_string());
             let what = json!({
                 "person": person, "session": key, "tool": tool, "what": preview, "place": name, "backend": backend,
             });

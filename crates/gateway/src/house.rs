@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hermes_agent::{Ask, Mind, Setup, Told};
+use hermes_agent::{Approver, ModelConfig, SessionConfig, SystemPrompt};
 use hermes_types::{Attendance, Person, SessionKey};
 
 use crate::channel::Waiting;
@@ -20,22 +20,22 @@ pub struct Visit {
     /// Who may answer questions.
     pub attendance: Attendance,
     /// How they are asked.
-    pub ask: Arc<dyn Ask>,
+    pub ask: Arc<dyn Approver>,
 }
 
 /// Whoever runs the gateway furnishes its sessions.
 pub trait House: Send + Sync + fmt::Debug {
     /// What a session works with, or what keeps it from working, in words for the chat.
-    fn furnish<'a>(&'a self, visit: Visit) -> Waiting<'a, Result<Setup, String>>;
+    fn furnish<'a>(&'a self, visit: Visit) -> Waiting<'a, Result<SessionConfig, String>>;
 
     /// Who answers, or what keeps everybody from it, in words for the chat.
-    fn mind(&self, model: Option<&str>) -> Result<Mind, String>;
+    fn mind(&self, model: Option<&str>) -> Result<ModelConfig, String>;
 
     /// Lets a model answer wherever no other was chosen, from now on, or says what keeps it from that.
     fn prefer(&self, model: &str) -> Result<(), String>;
 
     /// What the model is told first.
-    fn told(&self, setup: &Setup, model: &str, room: &Room) -> Told;
+    fn told(&self, setup: &SessionConfig, model: &str, room: &Room) -> SystemPrompt;
 
     /// Whether something runs in the place of a session that was told to run on. What cannot be known may be so.
     fn is_busy<'a>(&'a self, key: &'a SessionKey, room: &'a Room, person: &'a Person) -> Waiting<'a, bool>;

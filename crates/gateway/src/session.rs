@@ -11,7 +11,10 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::{Control, Conversation, Ended, Event, Exit, Hands, Mail, Replying, Saying, Untold};
+use hermes_agent::{
+    Conversation, PendingSteer, ReplyFn, ReplySink, StopReason, ToolContext, TurnControl, TurnEvent,
+    TurnResult, UserInput,
+};
 use hermes_store::{LetterId, Store, TurnId};
 use hermes_types::{Attendance, Image, Message, Person, SessionKey, Timestamp};
 use tokio::sync::{mpsc, oneshot};
@@ -78,7 +81,7 @@ impl Item {
     }
 
     /// The same, saying again what was said before.
-    fn repeating(self, saying: Saying) -> Self {
+    fn repeating(self, saying: UserInput) -> Self {
         Self { images: saying.images, ..self.saying(saying.text) }
     }
 }
@@ -103,7 +106,7 @@ pub(crate) struct Session {
     next: VecDeque<Item>,
     /// What was said during the turn that is under way, for the model to hear in it.
     steering: Vec<Item>,
-    hands: Option<Arc<Hands>>,
+    hands: Option<Arc<ToolContext>>,
     conversation: Option<Conversation>,
     ask: Arc<ChatAsk>,
     /// The model somebody chose.
@@ -155,13 +158,13 @@ impl Session {
         let Some(item) = self.mailbox.recv().await else { return };
         let (room, person) = (item.letter.room.clone(), item.person.clone());
         self.take(item).await;
-        while let Some(hands) = self.hands.clone().filter(|hands| hands.awaits_notice()) {
+        while let Some(hands) = self.hands.clone().filter(|hands| hands.has_subscriptions()) {
             tokio::select! {
                 biased;
                 () = task.stop.cancelled() => break,
                 // Whoever comes next finds what runs in the place.
                 None = self.mailbox.recv() => return,
-                notice = hands.notice() => self.hear(&notice).await,
+                notice = hands.next_process_event() => self.hear(&notice).await,
             }
         }
         if let Err(why) = self.finish("done", (&room, &person)).await {
@@ -181,7 +184,7 @@ impl Session {
             let hands = self.hands.clone();
             let notice = async {
                 match &hands {
-                    Some(hands) => hands.notice().await,
+                    Some(hands) => hands.next_process_event().await,
                     None => pending().await,
                 }
             };
@@ -193,7 +196,7 @@ impl Session {
                 },
                 notice = notice => self.hear(&notice).await,
                 () = tokio::time::sleep(LINGER) => {
-                    let awaits = hands.is_some_and(|hands| hands.awaits_notice());
+                    let awaits = hands.is_some_and(|hands| hands.has_subscriptions());
                     if !awaits && self.shared.leave(&self.key, &self.mailbox) {
                         return;
                     }
@@ -321,8 +324,8 @@ impl Session {
             }
         });
         let sign = match self.work(&item).await {
-            Ok(Exit::Answered) => Sign::Done,
-            Ok(Exit::Interrupted) => Sign::Nothing,
+            Ok(StopReason::Answered) => Sign::Done,
+            Ok(StopReason::Interrupted) => Sign::Nothing,
             Ok(_) => Sign::Failed,
             Err(why) => {
                 self.say(&item, &why).await;
@@ -345,7 +348,7 @@ impl Session {
         self.last = Some(item);
     }
 
-    async fn work(&mut self, item: &Item) -> Result<Exit, String> {
+    async fn work(&mut self, item: &Item) -> Result<StopReason, String> {
         let told = |error: hermes_store::Error| error.to_string();
         self.open(item).await?;
         let Some(conversation) = &self.conversation else {
@@ -357,12 +360,12 @@ impl Session {
             // Something was not ended before hermes was restarted. It comes first, whoever began it.
             let ended = self.attend(item, Begin::Left).await?;
             if is_ours {
-                return Ok(ended.exit);
+                return Ok(ended.stop_reason);
             }
         } else if item.turn.is_some() && self.is_done(item).await? {
-            return Ok(Exit::Answered);
+            return Ok(StopReason::Answered);
         }
-        Ok(self.attend(item, Begin::Letter).await?.exit)
+        Ok(self.attend(item, Begin::Letter).await?.stop_reason)
     }
 
     /// Whether a letter was answered meanwhile.
@@ -373,7 +376,7 @@ impl Session {
     }
 
     /// Has something answered, or what was not answered to its end, while it hears what comes.
-    async fn attend(&mut self, item: &Item, begin: Begin<'_>) -> Result<Ended, String> {
+    async fn attend(&mut self, item: &Item, begin: Begin<'_>) -> Result<TurnResult, String> {
         let (Some(mut conversation), Some(hands)) = (self.conversation.take(), self.hands.clone()) else {
             return Err("there is no conversation".to_owned());
         };
@@ -382,18 +385,18 @@ impl Session {
             Begin::Words(_) | Begin::Left => Vec::new(),
         };
         let live = self.live(item, &conversation, begin).await;
-        let mut control = Control::by_mail(Mail { letters, reply: None });
+        let mut control = TurnControl::with_reply_sink(ReplySink { messages: letters, reply: None });
         if let Some(task) = &self.task {
             control.stop = task.stop.clone();
         }
         let carrier =
             Carrier { hands: Arc::clone(&hands), stop: control.stop.clone(), person: item.person.clone() };
-        control.mail.reply = Some(self.reply(item, Arc::clone(&live), carrier));
+        control.reply_sink.reply = Some(self.reply(item, Arc::clone(&live), carrier));
         let shared = Arc::clone(&self.shared);
         let (key, person, shown) = (self.key.clone(), item.person.clone(), Arc::clone(&live));
         let furniture = Arc::clone(&hands);
-        let watch = move |event: Event| {
-            shared.heard(&key, &person, furniture.setup(), &event);
+        let watch = move |event: TurnEvent| {
+            shared.heard(&key, &person, furniture.config(), &event);
             shown.hear(&event);
         };
         let (shared, own_key) = (Arc::clone(&self.shared), self.key.clone());
@@ -405,14 +408,14 @@ impl Session {
                     let remarks = remarks(&shared, &own_key, &item.letter).await;
                     let text =
                         words::told(&item.letter, &remarks, &files.lines, shared.sharing, Timestamp::now());
-                    let saying = Saying { text, images: [item.images.clone(), files.images].concat() };
-                    conversation.say(saying, &control, &watch).await.map(Some)
+                    let saying = UserInput { text, images: [item.images.clone(), files.images].concat() };
+                    conversation.run_turn(saying, &control, &watch).await.map(Some)
                 }),
                 Begin::Words(text) => {
-                    let said = conversation.say(text, &control, &watch);
+                    let said = conversation.run_turn(text, &control, &watch);
                     Box::pin(async { said.await.map(Some) })
                 }
-                Begin::Left => Box::pin(conversation.carry_on(&control, &watch)),
+                Begin::Left => Box::pin(conversation.resume_turn(&control, &watch)),
             };
             let mut typing = tokio::time::interval(self.channel().manners().typing);
             loop {
@@ -431,8 +434,8 @@ impl Session {
         self.conversation = Some(conversation);
         live.halt().await;
         match &ended {
-            Ok(Some(ended)) => self.go_on_with(ended.untold.clone(), &ended.exit).await,
-            _ => self.go_on_with(control.untold(), &Exit::Answered).await,
+            Ok(Some(ended)) => self.go_on_with(ended.pending_steer.clone(), &ended.stop_reason).await,
+            _ => self.go_on_with(control.take_pending_steer(), &StopReason::Answered).await,
         }
         match ended {
             Ok(Some(ended)) => Ok(ended),
@@ -466,11 +469,11 @@ impl Session {
     }
 
     /// What is written back when a turn ends.
-    fn reply(&self, item: &Item, live: Arc<Live>, carrier: Carrier) -> Replying {
+    fn reply(&self, item: &Item, live: Arc<Live>, carrier: Carrier) -> ReplyFn {
         let late = words::lateness(&item.letter, Timestamp::now(), LATE);
         let notes: Vec<String> = late.into_iter().chain(item.notes.iter().cloned()).collect();
         let how = Arc::new((live, notes, carrier));
-        Arc::new(move |exit: &Exit, text: &str| {
+        Arc::new(move |exit: &StopReason, text: &str| {
             let (how, exit, text) = (Arc::clone(&how), exit.clone(), text.to_owned());
             Box::pin(async move {
                 let (live, notes, carrier) = &*how;
@@ -481,10 +484,10 @@ impl Session {
 
     /// Answers next what the model was not told, each as if it had waited. What was told is answered by the turn that heard
     /// it; what was meant for a turn that somebody ended has ended with it.
-    async fn go_on_with(&mut self, untold: Option<Untold>, exit: &Exit) {
-        let letters = untold.map(|untold| untold.letters).unwrap_or_default();
+    async fn go_on_with(&mut self, untold: Option<PendingSteer>, exit: &StopReason) {
+        let letters = untold.map(|untold| untold.messages).unwrap_or_default();
         let untold = self.steering.drain(..).filter(|item| letters.contains(&item.id));
-        if *exit != Exit::Interrupted {
+        if *exit != StopReason::Interrupted {
             let waiting = std::mem::take(&mut self.next);
             self.next = untold.chain(waiting).collect();
             return;
@@ -494,7 +497,7 @@ impl Session {
     }
 
     /// Hears something while a turn is under way.
-    async fn meanwhile(&mut self, item: Item, control: &Control) {
+    async fn meanwhile(&mut self, item: Item, control: &TurnControl) {
         let command = Command::read(&item.letter);
         if command.is_none()
             && let Some(wanted) = self.ask.wanted(&item)
@@ -533,7 +536,7 @@ impl Session {
 
     /// Gives the model what it asked somebody for, with its files. If it stopped waiting meanwhile, it is said like anything
     /// else.
-    fn clarify(&self, item: Item, wanted: oneshot::Sender<String>, control: &Control) {
+    fn clarify(&self, item: Item, wanted: oneshot::Sender<String>, control: &TurnControl) {
         let (shared, hands) = (Arc::clone(&self.shared), self.hands.clone());
         let (key, stop) = (self.key.clone(), control.stop.clone());
         self.shared.aside(async move {
@@ -563,12 +566,12 @@ impl Session {
     }
 
     /// Has the model told in the turn that is under way. What has files waits for a turn of its own, which fetches them.
-    async fn steer(&mut self, item: Item, control: &Control) {
+    async fn steer(&mut self, item: Item, control: &TurnControl) {
         if self.steering.len() >= MAILBOX || !item.letter.files.is_empty() {
             return self.wait(item).await;
         }
         let text = words::told(&item.letter, &[], &[], self.shared.sharing, Timestamp::now());
-        control.steer_by(item.id, text);
+        control.steer_with_message(item.id, text);
         self.steering.push(item);
     }
 
@@ -589,15 +592,15 @@ impl Session {
                     room: item.letter.room.clone(),
                     person: item.person.clone(),
                     attendance: attendance.clone(),
-                    ask: Arc::clone(&self.ask) as Arc<dyn hermes_agent::Ask>,
+                    ask: Arc::clone(&self.ask) as Arc<dyn hermes_agent::Approver>,
                 };
-                let hands = Arc::new(Hands::new(self.shared.house.furnish(visit).await?));
+                let hands = Arc::new(ToolContext::new(self.shared.house.furnish(visit).await?));
                 self.hands = Some(Arc::clone(&hands));
                 hands
             }
         };
-        hands.serve(item.person.clone(), attendance);
-        hands.ask_people(self.shared.questions(&self.key));
+        hands.set_actor(item.person.clone(), attendance);
+        hands.set_question_policy(self.shared.questions(&self.key));
         if self.conversation.is_some() {
             return Ok(());
         }
@@ -605,9 +608,9 @@ impl Session {
         let conversation = match kept {
             Some(kept) => Conversation::resume(hands, mind, kept).await,
             None => {
-                let model = mind.chain.first().map(|first| first.model.clone()).unwrap_or_default();
-                let told = self.shared.house.told(hands.setup(), &model, &item.letter.room);
-                Conversation::begin(hands, mind, told, &item.letter.text).await
+                let model = mind.endpoints.first().map(|first| first.model.clone()).unwrap_or_default();
+                let told = self.shared.house.told(hands.config(), &model, &item.letter.room);
+                Conversation::create(hands, mind, told, &item.letter.text).await
             }
         };
         self.conversation = Some(conversation.map_err(|error| error.to_string())?);

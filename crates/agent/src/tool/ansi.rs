@@ -5,7 +5,7 @@ use std::borrow::Cow;
 const ESCAPE: char = '\u{1b}';
 
 /// The text without escape sequences and without the 8-bit forms of them.
-pub(super) fn stripped(text: &str) -> Cow<'_, str> {
+pub(super) fn strip_ansi(text: &str) -> Cow<'_, str> {
     if !text.contains(is_start) {
         return Cow::Borrowed(text);
     }
@@ -99,14 +99,14 @@ mod tests {
             ("a\tb\r\n", "a\tb\r\n"),
         ];
         for (text, expected) in cases {
-            assert_eq!(stripped(text), expected, "{text:?}");
+            assert_eq!(strip_ansi(text), expected, "{text:?}");
         }
     }
 
     proptest! {
         #[test]
         fn no_escape_is_left_and_no_line_is_lost(text in "[a\n\u{1b}\\[\\];mP\u{7}\u{9b}ü]{0,60}") {
-            let clean = stripped(&text);
+            let clean = strip_ansi(&text);
             prop_assert!(!clean.contains(is_start), "{clean:?}");
             prop_assert_eq!(clean.matches('\n').count(), text.matches('\n').count());
         }

@@ -4,14 +4,14 @@ use hermes_types::Attendance;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Done, Scene, arguments};
-use crate::{Clarification, Hands};
+use super::{CallContext, ToolResult, parse_arguments};
+use crate::{Clarification, ToolContext};
 
-const MOST_CHOICES: usize = 4;
-const LONGEST: usize = 4_000;
+const MAX_CHOICES: usize = 4;
+const MAX_QUESTION_BYTES: usize = 4_000;
 
 #[derive(Deserialize)]
-struct Arguments {
+struct ClarifyArguments {
     question: String,
     choices: Option<Vec<String>>,
 }
@@ -27,7 +27,7 @@ pub(super) fn spec() -> (&'static str, Value) {
             "choices": {
                 "type": "array",
                 "items": {"type": "string"},
-                "maxItems": MOST_CHOICES,
+                "maxItems": MAX_CHOICES,
                 "description": "What can be chosen.",
             },
         },
@@ -36,33 +36,37 @@ pub(super) fn spec() -> (&'static str, Value) {
     (description, parameters)
 }
 
-pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Done {
-    let given: Arguments = match arguments(given) {
+pub(super) async fn call(
+    hands: &ToolContext,
+    given: Map<String, Value>,
+    scene: CallContext<'_>,
+) -> ToolResult {
+    let given: ClarifyArguments = match parse_arguments(given) {
         Ok(given) => given,
         Err(wrong) => return wrong,
     };
     let trimmed = |text: String| text.trim().to_owned();
     let question = trimmed(given.question);
     let choices = given.choices.into_iter().flatten().map(trimmed).filter(|choice| !choice.is_empty());
-    let choices: Vec<String> = choices.take(MOST_CHOICES).collect();
+    let choices: Vec<String> = choices.take(MAX_CHOICES).collect();
     if question.is_empty() {
-        return Done::error("`question` is empty");
+        return ToolResult::error("`question` is empty");
     }
-    if question.len() + choices.iter().map(String::len).sum::<usize>() > LONGEST {
-        return Done::error(format!("question and choices are longer than {LONGEST} bytes"));
+    if question.len() + choices.iter().map(String::len).sum::<usize>() > MAX_QUESTION_BYTES {
+        return ToolResult::error(format!("question and choices are longer than {MAX_QUESTION_BYTES} bytes"));
     }
-    if hands.setup().attendance == Attendance::Unattended {
-        return Done::error("nobody is there to answer; decide by yourself and say what you assumed");
+    if hands.config().attendance == Attendance::Unattended {
+        return ToolResult::error("nobody is there to answer; decide by yourself and say what you assumed");
     }
     let asked = Clarification { question, choices };
     let answer = tokio::select! {
-        answer = hands.setup().ask.clarify(&asked) => answer,
-        () = scene.stop.cancelled() => return Done::error("interrupted before there was an answer"),
+        answer = hands.config().approver.clarify(&asked) => answer,
+        () = scene.stop.cancelled() => return ToolResult::error("interrupted before there was an answer"),
     };
     match answer {
-        Some(answer) => Done::worked(json!({
+        Some(answer) => ToolResult::success(json!({
             "question": asked.question, "choices_offered": asked.choices, "user_response": answer.trim(),
         })),
-        None => Done::error("nobody answered; decide by yourself and say what you assumed"),
+        None => ToolResult::error("nobody answered; decide by yourself and say what you assumed"),
     }
 }

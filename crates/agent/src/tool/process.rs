@@ -7,25 +7,25 @@ use hermes_types::{Job, Work};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Done, Scene, Stopped, ansi, arguments, cut};
-use crate::Hands;
+use super::{CallContext, CallError, ToolResult, ansi, parse_arguments, truncate_chars};
+use crate::ToolContext;
 
 /// Characters of output that each action shows.
-const LISTED: usize = 200;
-const POLLED: usize = 1_000;
-const WAITED: usize = 2_000;
+const LIST_PREVIEW_CHARS: usize = 200;
+const POLL_PREVIEW_CHARS: usize = 1_000;
+const WAIT_OUTPUT_CHARS: usize = 2_000;
 /// Lines that `log` gives, and the most it gives.
-const DEFAULT_LINES: u64 = 200;
-const MOST_LINES: u64 = 5_000;
+const DEFAULT_LOG_LINES: u64 = 200;
+const MAX_LOG_LINES: u64 = 5_000;
 /// Bytes of output that are fetched at once, and the most that are looked at to count lines.
-const PAGE: u32 = 256 * 1024;
-const MOST_BYTES: u64 = 64 << 20;
+const OUTPUT_PAGE_BYTES: u32 = 256 * 1024;
+const MAX_LOG_BYTES: u64 = 64 << 20;
 /// How long one question to the guest may wait; a longer wait is several.
-const WAIT: Duration = Duration::from_secs(60);
+const MAX_GUEST_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]
-struct Arguments {
-    action: Action,
+struct ProcessArguments {
+    action: ProcessAction,
     #[serde(default)]
     session_id: Value,
     data: Option<String>,
@@ -36,7 +36,7 @@ struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Action {
+enum ProcessAction {
     List,
     Poll,
     Log,
@@ -62,7 +62,7 @@ pub(super) fn spec() -> (&'static str, Value) {
             "data": {"type": "string", "description": "What to type, for write and submit."},
             "timeout": {"type": "integer", "description": "Seconds that wait waits.", "minimum": 1},
             "offset": {"type": "integer", "description": "The first line for log; 0 gives the last ones.", "default": 0},
-            "limit": {"type": "integer", "description": "Lines for log.", "default": DEFAULT_LINES, "minimum": 1},
+            "limit": {"type": "integer", "description": "Lines for log.", "default": DEFAULT_LOG_LINES, "minimum": 1},
         },
         "required": ["action"],
     });
@@ -70,90 +70,101 @@ pub(super) fn spec() -> (&'static str, Value) {
 }
 
 /// Whether a call only looks.
-pub(super) fn looks(arguments: &Map<String, Value>) -> bool {
+pub(super) fn is_read_only(arguments: &Map<String, Value>) -> bool {
     let action = arguments.get("action").and_then(Value::as_str).unwrap_or_default();
     matches!(action, "list" | "poll" | "log" | "wait")
 }
 
-pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Done {
-    match act(hands, given, scene).await {
+pub(super) async fn call(
+    hands: &ToolContext,
+    given: Map<String, Value>,
+    scene: CallContext<'_>,
+) -> ToolResult {
+    match run_action(hands, given, scene).await {
         Ok(done) | Err(done) => done,
     }
 }
 
-async fn act(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Result<Done, Done> {
-    let given: Arguments = arguments(given)?;
-    let sandbox = hands.sandbox(scene.watch).await.map_err(Done::error)?;
-    let processes = sandbox.processes().await.map_err(Done::error)?;
-    let views = processes.list().await.map_err(Done::error)?;
-    if given.action == Action::List {
-        let listed: Vec<Value> = views.iter().map(|view| facts(hands, view, LISTED)).collect();
-        return Ok(Done::worked(json!({"processes": listed})));
+async fn run_action(
+    hands: &ToolContext,
+    given: Map<String, Value>,
+    scene: CallContext<'_>,
+) -> Result<ToolResult, ToolResult> {
+    let given: ProcessArguments = parse_arguments(given)?;
+    let sandbox = hands.open_place(scene.observer).await.map_err(ToolResult::error)?;
+    let processes = sandbox.processes().await.map_err(ToolResult::error)?;
+    let views = processes.list().await.map_err(ToolResult::error)?;
+    if given.action == ProcessAction::List {
+        let listed: Vec<Value> =
+            views.iter().map(|view| process_json(hands, view, LIST_PREVIEW_CHARS)).collect();
+        return Ok(ToolResult::success(json!({"processes": listed})));
     }
-    let view = find(hands, &views, &given.session_id)?;
-    let one = One { hands, processes, view };
+    let view = find_process(hands, &views, &given.session_id)?;
+    let one = TargetProcess { context: hands, processes, view };
     match given.action {
-        Action::List | Action::Poll => {
-            one.has_shown(&one.view);
-            Ok(Done::worked(facts(hands, &one.view, POLLED)))
+        ProcessAction::List | ProcessAction::Poll => {
+            one.mark_end_seen(&one.view);
+            Ok(ToolResult::success(process_json(hands, &one.view, POLL_PREVIEW_CHARS)))
         }
-        Action::Log => one.log(given.offset.unwrap_or(0), given.limit).await,
-        Action::Wait => one.wait(given.timeout, scene).await,
-        Action::Kill => one.kill().await,
-        Action::Write => one.write(given.data.unwrap_or_default(), scene).await,
-        Action::Submit => one.write(format!("{}\n", given.data.unwrap_or_default()), scene).await,
-        Action::Close => one.close().await,
+        ProcessAction::Log => one.log(given.offset.unwrap_or(0), given.limit).await,
+        ProcessAction::Wait => one.wait(given.timeout, scene).await,
+        ProcessAction::Kill => one.kill().await,
+        ProcessAction::Write => one.write(given.data.unwrap_or_default(), scene).await,
+        ProcessAction::Submit => one.write(format!("{}\n", given.data.unwrap_or_default()), scene).await,
+        ProcessAction::Close => one.close().await,
     }
 }
 
 /// The process that is meant: by its id, a beginning of it that only one has, or its number.
-fn find(hands: &Hands, views: &[ProcessView], id: &Value) -> Result<ProcessView, Done> {
+fn find_process(hands: &ToolContext, views: &[ProcessView], id: &Value) -> Result<ProcessView, ToolResult> {
     let wanted = match id {
         Value::String(text) => text.trim().to_owned(),
         Value::Number(number) => number.to_string(),
         _ => String::new(),
     };
     if wanted.is_empty() {
-        return Err(Done::error("`session_id` is missing; action=list shows the ids"));
+        return Err(ToolResult::error("`session_id` is missing; action=list shows the ids"));
     }
     let found: Vec<&ProcessView> = match wanted.parse::<u32>() {
         Ok(pid) => views.iter().filter(|view| view.process.pid == pid).collect(),
-        Err(_no_number) => views.iter().filter(|view| handle(hands, view).starts_with(&wanted)).collect(),
+        Err(_no_number) => {
+            views.iter().filter(|view| process_handle(hands, view).starts_with(&wanted)).collect()
+        }
     };
     // A whole id may be the beginning of another.
-    let exact = found.iter().find(|view| handle(hands, view) == wanted);
+    let exact = found.iter().find(|view| process_handle(hands, view) == wanted);
     match (exact, found.as_slice()) {
         (Some(view), _) | (None, [view]) => Ok((*view).clone()),
-        (None, []) => Err(Done::failed(json!({
+        (None, []) => Err(ToolResult::failure(json!({
             "status": "not_found",
             "session_id": wanted,
             "error": "no such process in this place; it may have been forgotten half an hour after its end. action=list \
                       shows what there is",
         }))),
-        (None, several) => Err(Done::error(format!("{} processes begin with {wanted}", several.len()))),
+        (None, several) => Err(ToolResult::error(format!("{} processes begin with {wanted}", several.len()))),
     }
 }
 
-fn handle(hands: &Hands, view: &ProcessView) -> String {
-    ProcessHandle::new(hands.setup().plan.id(), view.process).to_string()
+fn process_handle(hands: &ToolContext, view: &ProcessView) -> String {
+    ProcessHandle::new(hands.config().place.id(), view.process).to_string()
 }
 
 fn is_running(view: &ProcessView) -> bool {
     view.ended.is_none() || view.tree == Tree::Alive
 }
 
-fn facts(hands: &Hands, view: &ProcessView, most: usize) -> Value {
+fn process_json(hands: &ToolContext, view: &ProcessView, most: usize) -> Value {
     let started = SystemTime::now().checked_sub(view.age);
     let started = started.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
     let mut facts = json!({
-        "session_id": handle(hands, view),
-        "command": cut(&String::from_utf8_lossy(&view.command), LISTED),
+        "session_id": process_handle(hands, view),
+        "command": truncate_chars(&String::from_utf8_lossy(&view.command), LIST_PREVIEW_CHARS),
         "cwd": String::from_utf8_lossy(&view.cwd),
         "pid": view.process.pid,
         "started_at": started.map(|at| at.as_secs()),
         "uptime_seconds": view.age.as_secs(),
         "status": if is_running(view) { "running" } else { "exited" },
-        "output_preview": last_words(hands, &view.last, view.total, most),
+        "output_preview": tail_text(hands, &view.last, view.total, most),
         "output_bytes": view.total,
     });
     if let Some(ended) = &view.ended {
@@ -173,42 +184,46 @@ fn facts(hands: &Hands, view: &ProcessView, most: usize) -> Value {
 }
 
 /// The end of an output of so many bytes. Secrets are taken out before it is cut, since half of one would not be recognized.
-pub(crate) fn last_words(hands: &Hands, last: &[u8], total: u64, most: usize) -> String {
+pub(crate) fn tail_text(hands: &ToolContext, last: &[u8], total: u64, most: usize) -> String {
     let is_cut = total > last.len() as u64;
     let text = String::from_utf8_lossy(last);
     let whole = text.split_once('\n').filter(|_| is_cut).map_or(&*text, |(_half, whole)| whole);
-    let text = shown(hands, whole);
+    let text = clean_output(hands, whole);
     text.chars().skip(text.chars().count().saturating_sub(most)).collect()
 }
 
 /// Output as a model sees it.
-pub(crate) fn shown(hands: &Hands, output: &str) -> String {
-    hands.setup().redactor.text(&ansi::stripped(output)).into_owned()
+pub(crate) fn clean_output(hands: &ToolContext, output: &str) -> String {
+    hands.config().redactor.text(&ansi::strip_ansi(output)).into_owned()
 }
 
 /// One process that was asked for.
-struct One<'a> {
-    hands: &'a Hands,
+struct TargetProcess<'a> {
+    context: &'a ToolContext,
     processes: Processes,
     view: ProcessView,
 }
 
-impl One<'_> {
+impl TargetProcess<'_> {
     /// What the model sees of its end here is not told again.
-    fn has_shown(&self, view: &ProcessView) {
+    fn mark_end_seen(&self, view: &ProcessView) {
         if view.ended.is_some() {
-            self.hands.has_seen_end(view.process);
+            self.context.unsubscribe(view.process);
         }
     }
 
     /// A window of lines. The output is read page by page, so that its size does not matter.
-    async fn log(&self, offset: u64, limit: Option<u64>) -> Result<Done, Done> {
-        let limit = limit.unwrap_or(DEFAULT_LINES).clamp(1, MOST_LINES);
-        let mut window = Window::new(offset, limit);
-        let mut at = self.view.total.saturating_sub(MOST_BYTES);
+    async fn log(&self, offset: u64, limit: Option<u64>) -> Result<ToolResult, ToolResult> {
+        let limit = limit.unwrap_or(DEFAULT_LOG_LINES).clamp(1, MAX_LOG_LINES);
+        let mut window = LineWindow::new(offset, limit);
+        let mut at = self.view.total.saturating_sub(MAX_LOG_BYTES);
         let skipped = at;
         loop {
-            let page = self.processes.output(self.view.process, at, PAGE).await.map_err(Done::error)?;
+            let page = self
+                .processes
+                .output(self.view.process, at, OUTPUT_PAGE_BYTES)
+                .await
+                .map_err(ToolResult::error)?;
             at = page.offset + page.data.len() as u64;
             window.push(&page.data);
             if page.data.is_empty() || at >= page.total {
@@ -217,9 +232,9 @@ impl One<'_> {
         }
         let (lines, first, total) = window.finish();
         let mut answer = json!({
-            "session_id": handle(self.hands, &self.view),
+            "session_id": process_handle(self.context, &self.view),
             "status": if is_running(&self.view) { "running" } else { "exited" },
-            "output": shown(self.hands, &lines),
+            "output": clean_output(self.context, &lines),
             "total_lines": total,
             "first_line": first,
         });
@@ -229,21 +244,21 @@ impl One<'_> {
         if let Some(ended) = &self.view.ended {
             answer["exit_code"] = json!(ended.code);
         }
-        self.has_shown(&self.view);
-        Ok(Done::worked(answer))
+        self.mark_end_seen(&self.view);
+        Ok(ToolResult::success(answer))
     }
 
-    async fn wait(&self, timeout: Option<u64>, scene: Scene<'_>) -> Result<Done, Done> {
-        let longest = self.hands.setup().limits.timeout;
+    async fn wait(&self, timeout: Option<u64>, scene: CallContext<'_>) -> Result<ToolResult, ToolResult> {
+        let longest = self.context.config().limits.timeout;
         let wanted = timeout.filter(|seconds| *seconds > 0).map_or(longest, Duration::from_secs);
         let until = tokio::time::Instant::now() + wanted.min(longest);
         let (status, view) = loop {
             let left = until.saturating_duration_since(tokio::time::Instant::now());
             let waited = tokio::select! {
-                waited = self.processes.wait(self.view.process, left.min(WAIT)) => waited,
+                waited = self.processes.wait(self.view.process, left.min(MAX_GUEST_WAIT)) => waited,
                 () = scene.stop.cancelled() => break ("interrupted", self.view.clone()),
             };
-            let view = waited.map_err(Done::error)?;
+            let view = waited.map_err(ToolResult::error)?;
             if view.ended.is_some() {
                 break ("exited", view);
             }
@@ -251,10 +266,12 @@ impl One<'_> {
                 break ("timeout", view);
             }
         };
-        self.has_shown(&view);
-        let most = if status == "exited" { WAITED } else { POLLED };
+        self.mark_end_seen(&view);
+        let most = if status == "exited" { WAIT_OUTPUT_CHARS } else { POLL_PREVIEW_CHARS };
         let mut answer = json!({"status": status});
-        if let (Value::Object(answer), Value::Object(facts)) = (&mut answer, facts(self.hands, &view, most)) {
+        if let (Value::Object(answer), Value::Object(facts)) =
+            (&mut answer, process_json(self.context, &view, most))
+        {
             let output = facts.get("output_preview").cloned();
             answer.extend(facts.into_iter().filter(|(name, _)| name != "status" && name != "output_preview"));
             answer.extend(output.map(|output| ("output".to_owned(), output)));
@@ -263,53 +280,57 @@ impl One<'_> {
             let told = format!("waited {} seconds, which is the most; wait again or poll", longest.as_secs());
             answer["timeout_note"] = json!(told);
         }
-        Ok(Done::worked(answer))
+        Ok(ToolResult::success(answer))
     }
 
-    async fn kill(&self) -> Result<Done, Done> {
-        let id = handle(self.hands, &self.view);
+    async fn kill(&self) -> Result<ToolResult, ToolResult> {
+        let id = process_handle(self.context, &self.view);
         if !is_running(&self.view) {
-            self.has_shown(&self.view);
+            self.mark_end_seen(&self.view);
             let code = self.view.ended.as_ref().map(|ended| ended.code);
-            return Ok(Done::worked(
+            return Ok(ToolResult::success(
                 json!({"status": "already_exited", "session_id": id, "exit_code": code}),
             ));
         }
-        let view = self.processes.kill(self.view.process).await.map_err(Done::error)?;
-        self.has_shown(&view);
+        let view = self.processes.kill(self.view.process).await.map_err(ToolResult::error)?;
+        self.mark_end_seen(&view);
         let code = view.ended.as_ref().map(|ended| ended.code);
-        Ok(Done::worked(json!({"status": "killed", "session_id": id, "exit_code": code})))
+        Ok(ToolResult::success(json!({"status": "killed", "session_id": id, "exit_code": code})))
     }
 
     /// What is typed may go to a shell, so the gate judges it like a command.
-    async fn write(&self, text: String, scene: Scene<'_>) -> Result<Done, Done> {
+    async fn write(&self, text: String, scene: CallContext<'_>) -> Result<ToolResult, ToolResult> {
         if self.view.ended.is_some() {
-            return Err(Done::failed(
+            return Err(ToolResult::failure(
                 json!({"status": "already_exited", "error": "it has ended and takes no input"}),
             ));
         }
         if text.is_empty() {
-            return Err(Done::error("`data` is empty"));
+            return Err(ToolResult::error("`data` is empty"));
         }
         let count = text.len();
         let job = Job { work: Work::Input(text), cwd: String::from_utf8_lossy(&self.view.cwd).into_owned() };
-        let permit = self.hands.permit(job, scene).await.map_err(|no| Done::from(Stopped::No(no)))?;
-        self.processes.write(self.view.process, permit).await.map_err(|error| input_fault(&error))?;
-        Ok(Done::worked(json!({"status": "ok", "bytes_written": count})))
+        let permit = self
+            .context
+            .request_permit(job, scene)
+            .await
+            .map_err(|no| ToolResult::from(CallError::Denied(no)))?;
+        self.processes.write(self.view.process, permit).await.map_err(|error| input_error(&error))?;
+        Ok(ToolResult::success(json!({"status": "ok", "bytes_written": count})))
     }
 
-    async fn close(&self) -> Result<Done, Done> {
-        self.processes.close_input(self.view.process).await.map_err(|error| input_fault(&error))?;
-        Ok(Done::worked(json!({"status": "ok"})))
+    async fn close(&self) -> Result<ToolResult, ToolResult> {
+        self.processes.close_input(self.view.process).await.map_err(|error| input_error(&error))?;
+        Ok(ToolResult::success(json!({"status": "ok"})))
     }
 }
 
-fn input_fault(error: &Error) -> Done {
-    Done::failed(json!({"status": "error", "error": error.to_string()}))
+fn input_error(error: &Error) -> ToolResult {
+    ToolResult::failure(json!({"status": "error", "error": error.to_string()}))
 }
 
 /// Some lines of a long text that comes in pieces.
-struct Window {
+struct LineWindow {
     /// The first line wanted, from 1; none for the last ones.
     first: Option<u64>,
     limit: u64,
@@ -319,9 +340,9 @@ struct Window {
 }
 
 /// Bytes of a line that are kept.
-const LONGEST_LINE: usize = 4_000;
+const MAX_LINE_BYTES: usize = 4_000;
 
-impl Window {
+impl LineWindow {
     fn new(offset: u64, limit: u64) -> Self {
         let first = (offset > 0).then_some(offset);
         Self { first, limit, lines: std::collections::VecDeque::new(), open: Vec::new(), total: 0 }
@@ -333,7 +354,7 @@ impl Window {
                 Some(text) => (text, true),
                 None => (piece, false),
             };
-            let room = LONGEST_LINE.saturating_sub(self.open.len());
+            let room = MAX_LINE_BYTES.saturating_sub(self.open.len());
             self.open.extend(text.iter().take(room));
             if ends {
                 self.end_line();
@@ -387,7 +408,7 @@ mod tests {
         ];
         for (offset, limit, (lines, first, total)) in cases {
             for size in [1, 3, 100] {
-                let mut window = Window::new(offset, limit);
+                let mut window = LineWindow::new(offset, limit);
                 text.chunks(size).for_each(|piece| window.push(piece));
                 assert_eq!(window.finish(), (lines.to_owned(), first, total), "{offset} {limit} {size}");
             }

@@ -10,36 +10,36 @@ use hermes_types::FileAccess;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::read_file::missing;
-use super::shelf::{self, Shelf, Touched, checked};
-use super::{Done, Scene, arguments, cut};
-use crate::Hands;
+use super::files::{self, FileOutcome, PlaceFiles, check_path};
+use super::read_file::missing_file_result;
+use super::{CallContext, ToolResult, parse_arguments, truncate_chars};
+use crate::ToolContext;
 
 const DEFAULT_LIMIT: u64 = 50;
-const MOST: u64 = 1_000;
-const MOST_CONTEXT: u64 = 20;
+const MAX_LIMIT: u64 = 1_000;
+const MAX_CONTEXT_LINES: u64 = 20;
 /// Characters of a line that are shown.
-const LINE: usize = 500;
+const MAX_LINE_CHARS: usize = 500;
 /// How long one search may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]
-struct Arguments {
+struct SearchArguments {
     pattern: String,
     #[serde(default)]
-    target: Kind,
+    target: SearchTarget,
     path: Option<String>,
     file_glob: Option<String>,
     limit: Option<i64>,
     offset: Option<i64>,
     #[serde(default)]
-    output_mode: Mode,
+    output_mode: SearchOutput,
     context: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum SearchTarget {
     #[default]
     #[serde(alias = "grep")]
     Content,
@@ -49,7 +49,7 @@ enum Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Mode {
+enum SearchOutput {
     #[default]
     Content,
     FilesOnly,
@@ -82,77 +82,85 @@ pub(super) fn spec() -> (&'static str, Value) {
     (description, parameters)
 }
 
-pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Done {
-    match tokio::time::timeout(PATIENCE, search(hands, given, scene)).await {
+pub(super) async fn call(
+    hands: &ToolContext,
+    given: Map<String, Value>,
+    scene: CallContext<'_>,
+) -> ToolResult {
+    match tokio::time::timeout(SEARCH_TIMEOUT, search(hands, given, scene)).await {
         Ok(Ok(done) | Err(done)) => done,
-        Err(_elapsed) => Done::error(format!(
+        Err(_elapsed) => ToolResult::error(format!(
             "the search took longer than {} seconds; search a smaller directory, or use file_glob",
-            PATIENCE.as_secs()
+            SEARCH_TIMEOUT.as_secs()
         )),
     }
 }
 
-async fn search(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Result<Done, Done> {
-    let given: Arguments = arguments(given)?;
-    let path = checked(given.path.as_deref().unwrap_or("."))?;
+async fn search(
+    hands: &ToolContext,
+    given: Map<String, Value>,
+    scene: CallContext<'_>,
+) -> Result<ToolResult, ToolResult> {
+    let given: SearchArguments = parse_arguments(given)?;
+    let path = check_path(given.path.as_deref().unwrap_or("."))?;
     if given.pattern.is_empty() {
-        return Err(Done::error("`pattern` is empty"));
+        return Err(ToolResult::error("`pattern` is empty"));
     }
     let number =
         |wanted: Option<i64>, default: u64| wanted.and_then(|n| u64::try_from(n).ok()).unwrap_or(default);
-    let limit = number(given.limit, DEFAULT_LIMIT).clamp(1, MOST);
-    let context = number(given.context, 0).min(MOST_CONTEXT);
+    let limit = number(given.limit, DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+    let context = number(given.context, 0).min(MAX_CONTEXT_LINES);
     let search = Search {
         target: match (given.target, given.output_mode) {
-            (Kind::Files, _) => Target::Names,
-            (Kind::Content, Mode::Content) => Target::Lines {
+            (SearchTarget::Files, _) => Target::Names,
+            (SearchTarget::Content, SearchOutput::Content) => Target::Lines {
                 pattern: given.pattern.clone(),
                 context: u16::try_from(context).unwrap_or_default(),
             },
-            (Kind::Content, Mode::FilesOnly | Mode::Count) => {
+            (SearchTarget::Content, SearchOutput::FilesOnly | SearchOutput::Count) => {
                 Target::Files { pattern: given.pattern.clone() }
             }
         },
         globs: match given.target {
-            Kind::Files => vec![glob(&given.pattern)],
-            Kind::Content => given.file_glob.iter().cloned().collect(),
+            SearchTarget::Files => vec![name_glob(&given.pattern)],
+            SearchTarget::Content => given.file_glob.iter().cloned().collect(),
         },
         scope: Scope::Tracked,
         offset: number(given.offset, 0),
         limit: u32::try_from(limit).unwrap_or(u32::MAX),
     };
-    let shelf = Shelf::open(hands, scene.watch).await.map_err(Done::from)?;
+    let shelf = PlaceFiles::open(hands, scene.observer).await.map_err(ToolResult::from)?;
     let act = |permit| shelf.files.search(permit, search.clone());
-    let touched = shelf.touch(FileAccess::Read, path, scene, act).await;
-    let Touched { got, real } = touched.map_err(Done::from)?;
+    let touched = shelf.with_permit(FileAccess::Read, path, scene, act).await;
+    let FileOutcome { result: got, real_path: real } = touched.map_err(ToolResult::from)?;
     let Listing { items, end } = match got {
         Ok(listing) => listing,
-        Err(error) if shelf::is_missing(&error) => return Err(missing(&shelf, path).await),
+        Err(error) if files::is_missing(&error) => return Err(missing_file_result(&shelf, path).await),
         Err(Error::FileFailed(FileFault::BadPattern { message })) => {
-            return Err(Done::error(format!("`{}` is no pattern: {message}", given.pattern)));
+            return Err(ToolResult::error(format!("`{}` is no pattern: {message}", given.pattern)));
         }
-        Err(error) => return Err(Done::error(shelf::fault(path, &error))),
+        Err(error) => return Err(ToolResult::error(files::describe_error(path, &error))),
     };
-    let (items, withheld) = open_only(&shelf, &real, items).await;
-    let redactor = &hands.setup().redactor;
-    let shown = Shown { path, real: &real, items, end, withheld, redactor };
-    let mut answer = shown.told(&given, &search);
-    if given.target == Kind::Files
+    let (items, withheld) = drop_unreadable(&shelf, &real, items).await;
+    let redactor = &hands.config().redactor;
+    let shown = SearchResults { path, real: &real, items, end, withheld, redactor };
+    let mut answer = shown.to_json(&given, &search);
+    if given.target == SearchTarget::Files
         && let Some(ignored) = &given.file_glob
     {
         answer["hint"] =
             json!(format!("target=files looks for `pattern` alone; file_glob={ignored} was not used"));
     }
-    Ok(Done::worked(answer))
+    Ok(ToolResult::success(answer))
 }
 
 /// A name without any sign of a pattern is looked for anywhere in names.
-fn glob(pattern: &str) -> String {
+fn name_glob(pattern: &str) -> String {
     if pattern.contains(['*', '?', '[', '{']) { pattern.to_owned() } else { format!("*{pattern}*") }
 }
 
 /// Leaves out what is in files that cannot be read without a question: it was asked about a directory, not about them.
-async fn open_only(shelf: &Shelf<'_>, root: &str, hits: Vec<Hit>) -> (Vec<Hit>, usize) {
+async fn drop_unreadable(shelf: &PlaceFiles<'_>, root: &str, hits: Vec<Hit>) -> (Vec<Hit>, usize) {
     let mut open: HashMap<Vec<u8>, bool> = HashMap::new();
     let mut withheld = 0;
     let mut kept = Vec::new();
@@ -164,7 +172,7 @@ async fn open_only(shelf: &Shelf<'_>, root: &str, hits: Vec<Hit>) -> (Vec<Hit>, 
             (_, Some(is_open)) => *is_open,
             (_, None) => {
                 let is_open = match std::str::from_utf8(path) {
-                    Ok(path) => shelf.is_open(&joined(root, path)).await,
+                    Ok(path) => shelf.is_readable_unasked(&join_path(root, path)).await,
                     Err(_) => false,
                 };
                 open.insert(path.to_vec(), is_open);
@@ -180,7 +188,7 @@ async fn open_only(shelf: &Shelf<'_>, root: &str, hits: Vec<Hit>) -> (Vec<Hit>, 
     (kept, withheld)
 }
 
-fn joined(root: &str, path: &str) -> String {
+fn join_path(root: &str, path: &str) -> String {
     match (root, path) {
         (_, path) if path.starts_with('/') => path.to_owned(),
         ("." | "./", path) => path.to_owned(),
@@ -189,7 +197,7 @@ fn joined(root: &str, path: &str) -> String {
 }
 
 /// A page of results.
-struct Shown<'a> {
+struct SearchResults<'a> {
     path: &'a str,
     real: &'a str,
     items: Vec<Hit>,
@@ -198,27 +206,27 @@ struct Shown<'a> {
     redactor: &'a Redactor,
 }
 
-impl Shown<'_> {
-    fn told(&self, given: &Arguments, search: &Search) -> Value {
+impl SearchResults<'_> {
+    fn to_json(&self, given: &SearchArguments, search: &Search) -> Value {
         let mut answer = json!({"total_count": self.end.hits});
         let mut reported = 0_u64;
         match (given.target, given.output_mode) {
-            (Kind::Content, Mode::Content) => {
+            (SearchTarget::Content, SearchOutput::Content) => {
                 let matches: Vec<Value> =
-                    self.items.iter().filter_map(|hit| self.line(hit, &mut reported)).collect();
+                    self.items.iter().filter_map(|hit| self.line_json(hit, &mut reported)).collect();
                 answer["files_with_matches"] = json!(self.end.files);
                 answer["matches"] = json!(matches);
             }
-            (Kind::Content, Mode::Count) => {
+            (SearchTarget::Content, SearchOutput::Count) => {
                 let counts: BTreeMap<String, u64> =
-                    self.items.iter().filter_map(|hit| self.file(hit)).collect();
+                    self.items.iter().filter_map(|hit| self.file_count(hit)).collect();
                 reported = counts.len() as u64;
                 answer["counted_lines"] = json!(counts.values().sum::<u64>());
                 answer["counts"] = json!(counts);
             }
-            (Kind::Files, _) | (_, Mode::FilesOnly) => {
+            (SearchTarget::Files, _) | (_, SearchOutput::FilesOnly) => {
                 let files: Vec<String> =
-                    self.items.iter().filter_map(|hit| Some(self.file(hit)?.0)).collect();
+                    self.items.iter().filter_map(|hit| Some(self.file_count(hit)?.0)).collect();
                 reported = files.len() as u64;
                 answer["files"] = json!(files);
             }
@@ -243,28 +251,28 @@ impl Shown<'_> {
     }
 
     /// The path as the model can use it: below what it asked for.
-    fn below(&self, path: &[u8]) -> String {
+    fn usable_path(&self, path: &[u8]) -> String {
         let path = String::from_utf8_lossy(path);
         if path.starts_with('/') && path == self.real {
             self.path.to_owned()
         } else {
-            joined(self.path, &path)
+            join_path(self.path, &path)
         }
     }
 
-    fn file(&self, hit: &Hit) -> Option<(String, u64)> {
+    fn file_count(&self, hit: &Hit) -> Option<(String, u64)> {
         match hit {
-            Hit::File { path, lines } => Some((self.below(path), *lines)),
+            Hit::File { path, lines } => Some((self.usable_path(path), *lines)),
             Hit::Line { .. } => None,
         }
     }
 
-    fn line(&self, hit: &Hit, reported: &mut u64) -> Option<Value> {
+    fn line_json(&self, hit: &Hit, reported: &mut u64) -> Option<Value> {
         let Hit::Line { path, number, text, role } = hit else { return None };
         // Half a secret would not be recognized as one.
         let text = self.redactor.text(&String::from_utf8_lossy(text)).into_owned();
-        let shown = cut(text.trim_end_matches('\r'), LINE);
-        let mut line = json!({"path": self.below(path), "line": number, "content": shown});
+        let shown = truncate_chars(text.trim_end_matches('\r'), MAX_LINE_CHARS);
+        let mut line = json!({"path": self.usable_path(path), "line": number, "content": shown});
         match role {
             Role::Match => *reported += 1,
             Role::Context => line["context"] = json!(true),
@@ -288,13 +296,13 @@ mod tests {
             ("x", "/y/z", "/y/z"),
         ];
         for (root, path, expected) in cases {
-            assert_eq!(joined(root, path), expected, "{root} {path}");
+            assert_eq!(join_path(root, path), expected, "{root} {path}");
         }
     }
 
     #[test]
     fn a_plain_name_is_looked_for_anywhere_in_names() {
-        let globs = ["main", "*.py", "a?", "{a,b}"].map(glob);
+        let globs = ["main", "*.py", "a?", "{a,b}"].map(name_glob);
         assert_eq!(globs, ["*main*", "*.py", "a?", "{a,b}"]);
     }
 }

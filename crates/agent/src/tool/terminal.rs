@@ -11,20 +11,20 @@ use hermes_types::{Job, Person};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Done, Scene, Stopped, ansi, arguments};
-use crate::Hands;
-use crate::hands::Granted;
-use crate::notice::Tells;
+use super::{CallContext, CallError, ToolResult, ansi, parse_arguments};
+use crate::ToolContext;
+use crate::process_events::NotifyOn;
+use crate::tool_context::Approval;
 
 /// How often a session may move away under a command that waits for its permit.
-const ATTEMPTS: u32 = 5;
+const MAX_START_ATTEMPTS: u32 = 5;
 /// The terminal of a program that insists on one.
-const TERMINAL: Size = Size { rows: 30, columns: 120 };
+const PTY_SIZE: Size = Size { rows: 30, columns: 120 };
 /// How much of a line is given up so that what is shown begins and ends with whole ones.
-const RAGGED: usize = 2_000;
+const MAX_PARTIAL_LINE_BYTES: usize = 2_000;
 
 #[derive(Deserialize)]
-struct Arguments {
+struct TerminalArguments {
     command: String,
     #[serde(default)]
     background: bool,
@@ -76,19 +76,23 @@ pub(super) fn spec() -> (&'static str, Value) {
     (description, parameters)
 }
 
-pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Done {
-    let given: Arguments = match arguments(given) {
+pub(super) async fn call(
+    hands: &ToolContext,
+    given: Map<String, Value>,
+    scene: CallContext<'_>,
+) -> ToolResult {
+    let given: TerminalArguments = match parse_arguments(given) {
         Ok(given) => given,
         Err(wrong) => return wrong,
     };
     if given.command.trim().is_empty() {
-        return Done::error("`command` is empty");
+        return ToolResult::error("`command` is empty");
     }
-    let limits = &hands.setup().limits;
+    let limits = &hands.config().limits;
     let longest = limits.max_foreground;
     let timeout = match given.timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs) {
         Some(wanted) if wanted > longest && !given.background => {
-            return Done::error(format!(
+            return ToolResult::error(format!(
                 "a command in the foreground may take {} seconds; use background=true for longer ones",
                 longest.as_secs()
             ));
@@ -102,9 +106,9 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
         input: if given.background { CommandInput::Stream } else { CommandInput::None },
         env: Vec::new(),
         output: if given.background {
-            let at_end = if tells(&given).is_some() { AtEnd::Notify } else { AtEnd::Quiet };
+            let at_end = if notification(&given).is_some() { AtEnd::Notify } else { AtEnd::Quiet };
             let watch = if given.notify_on_complete { Vec::new() } else { given.watch_patterns.clone() };
-            OutputMode::Background { label: scene.call.as_str().to_owned(), watch, at_end }
+            OutputMode::Background { label: scene.call_id.as_str().to_owned(), watch, at_end }
         } else {
             OutputMode::AtEnd
         },
@@ -113,13 +117,13 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
         } else {
             WorkingDirectory::Session
         },
-        terminal_size: (given.pty && given.background).then_some(TERMINAL),
+        terminal_size: (given.pty && given.background).then_some(PTY_SIZE),
     };
-    let sandbox = match hands.sandbox(scene.watch).await {
+    let sandbox = match hands.open_place(scene.observer).await {
         Ok(sandbox) => sandbox,
-        Err(error) => return Done::error(error),
+        Err(error) => return ToolResult::error(error),
     };
-    let (mut command, by) = match start(hands, sandbox, &given, &wish, scene).await {
+    let (mut command, by) = match start_command(hands, sandbox, &given, &wish, scene).await {
         Ok(started) => started,
         Err(stopped) => return stopped.into(),
     };
@@ -131,40 +135,47 @@ pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<
         },
     };
     match outcome {
-        Ok(outcome) => told(hands, &given, &outcome, by, timeout),
-        Err(error) => Done::error(error),
+        Ok(outcome) => command_result(hands, &given, &outcome, by, timeout),
+        Err(error) => ToolResult::error(error),
     }
 }
 
-async fn start(
-    hands: &Hands,
+async fn start_command(
+    hands: &ToolContext,
     sandbox: &OpenPlace,
-    given: &Arguments,
+    given: &TerminalArguments,
     wish: &RunOptions,
-    scene: Scene<'_>,
-) -> Result<(RunningCommand, Option<Person>), Stopped> {
+    scene: CallContext<'_>,
+) -> Result<(RunningCommand, Option<Person>), CallError> {
     let mut attempts = 0;
     loop {
         let cwd = match &given.workdir {
             Some(directory) => {
-                let home = hands.setup().plan.place().home;
-                let here = sandbox.cwd().await.map_err(Stopped::Fault)?;
+                let home = hands.config().place.place().home;
+                let here = sandbox.cwd().await.map_err(CallError::Exec)?;
                 hermes_exec::files::resolve_lexically(directory, &here, &home)
             }
-            None => sandbox.cwd().await.map_err(Stopped::Fault)?,
+            None => sandbox.cwd().await.map_err(CallError::Exec)?,
         };
         let job = Job::shell(given.command.as_str(), cwd);
-        let Granted { permit, by } = hands.decide(job, scene).await.map_err(Stopped::No)?;
+        let Approval { permit, approved_by: by } =
+            hands.request_approval(job, scene).await.map_err(CallError::Denied)?;
         attempts += 1;
         match sandbox.start_command(permit, wish.clone()).await {
             // Another command of the session was faster; the gate must hear of the new directory.
-            Err(Error::SessionMoved) if attempts < ATTEMPTS => {}
-            started => return Ok((started.map_err(Stopped::Fault)?, by)),
+            Err(Error::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
+            started => return Ok((started.map_err(CallError::Exec)?, by)),
         }
     }
 }
 
-fn told(hands: &Hands, given: &Arguments, outcome: &Outcome, by: Option<Person>, timeout: Duration) -> Done {
+fn command_result(
+    hands: &ToolContext,
+    given: &TerminalArguments,
+    outcome: &Outcome,
+    by: Option<Person>,
+    timeout: Duration,
+) -> ToolResult {
     let mut answer = Map::new();
     let mut tell = |name: &str, value: Value| drop(answer.insert(name.to_owned(), value));
     if let Some(by) = by {
@@ -174,13 +185,13 @@ fn told(hands: &Hands, given: &Arguments, outcome: &Outcome, by: Option<Person>,
         tell("pty_note", json!("only a background command gets a terminal; this one had none"));
     }
     if let EndReason::Background(id) = outcome.end_reason {
-        tell("session_id", json!(ProcessHandle::new(hands.setup().plan.id(), id).to_string()));
+        tell("session_id", json!(ProcessHandle::new(hands.config().place.id(), id).to_string()));
         tell("pid", json!(id.pid));
         tell("output", json!("started in the background"));
         tell("exit_code", json!(0));
         tell("error", Value::Null);
-        if let Some(tells) = tells(given) {
-            hands.await_notice(id, &given.command, tells);
+        if let Some(tells) = notification(given) {
+            hands.subscribe(id, &given.command, tells);
         }
         if given.notify_on_complete {
             tell("notify_on_complete", json!(true));
@@ -192,12 +203,12 @@ fn told(hands: &Hands, given: &Arguments, outcome: &Outcome, by: Option<Person>,
         } else {
             tell("hint", json!("nothing tells you when it ends; use `process` with poll, log or wait"));
         }
-        reset_note(outcome, &mut tell);
-        return Done::worked(Value::Object(answer));
+        add_reset_note(outcome, &mut tell);
+        return ToolResult::success(Value::Object(answer));
     }
     tell("exit_code", json!(outcome.code));
     if outcome.code != 0
-        && let Some(meaning) = meaning(&given.command, outcome.code)
+        && let Some(meaning) = exit_code_meaning(&given.command, outcome.code)
     {
         tell("exit_code_meaning", json!(meaning));
     }
@@ -205,7 +216,7 @@ fn told(hands: &Hands, given: &Arguments, outcome: &Outcome, by: Option<Person>,
         tell("total_bytes", json!(outcome.total_bytes));
         tell("full_output", json!(outcome.spool_path));
     }
-    tell("output", json!(shown(outcome)));
+    tell("output", json!(visible_output(outcome)));
     let error = match outcome.end_reason {
         EndReason::TimedOut => {
             Some(format!("stopped after {} seconds; all it started is gone", timeout.as_secs()))
@@ -218,41 +229,41 @@ fn told(hands: &Hands, given: &Arguments, outcome: &Outcome, by: Option<Person>,
         EndReason::Exited | EndReason::Background(_) => None,
     };
     tell("error", json!(error));
-    reset_note(outcome, &mut tell);
+    add_reset_note(outcome, &mut tell);
     if let Some(left) = outcome.leftover {
-        let id = ProcessHandle::new(hands.setup().plan.id(), left).to_string();
+        let id = ProcessHandle::new(hands.config().place.id(), left).to_string();
         tell("session_id", json!(id));
         tell("hint", json!("it left something running, which `process` can show and end"));
     } else if outcome.end_reason == EndReason::TimedOut && is_server(&given.command) {
         tell("hint", json!("what serves or watches does not end; run it with background=true"));
-    } else if detaches(&given.command) {
+    } else if is_detaching(&given.command) {
         tell(
             "hint",
             json!("with background=true instead of nohup, setsid or disown, `process` can follow it"),
         );
     }
     let answer = Value::Object(answer);
-    if outcome.code == 0 { Done::worked(answer) } else { Done::failed(answer) }
+    if outcome.code == 0 { ToolResult::success(answer) } else { ToolResult::failure(answer) }
 }
 
 /// What is told of a command in the background. The end of one whose lines are watched comes when they are too many.
-fn tells(given: &Arguments) -> Option<Tells> {
+fn notification(given: &TerminalArguments) -> Option<NotifyOn> {
     match (given.notify_on_complete, given.watch_patterns.is_empty()) {
-        (true, _) => Some(Tells::End),
-        (false, false) => Some(Tells::Lines),
+        (true, _) => Some(NotifyOn::Exit),
+        (false, false) => Some(NotifyOn::Output),
         (false, true) => None,
     }
 }
 
-fn reset_note(outcome: &Outcome, tell: &mut impl FnMut(&str, Value)) {
+fn add_reset_note(outcome: &Outcome, tell: &mut impl FnMut(&str, Value)) {
     if outcome.state_loss == StateLoss::Yes {
         tell("note", json!("the place was made anew: its directory, variables and processes begin again"));
     }
 }
 
 /// The output with a mark where the middle is missing, and without what only a screen understands.
-fn shown(outcome: &Outcome) -> String {
-    let text = |bytes: &[u8]| ansi::stripped(&String::from_utf8_lossy(bytes)).into_owned();
+fn visible_output(outcome: &Outcome) -> String {
+    let text = |bytes: &[u8]| ansi::strip_ansi(&String::from_utf8_lossy(bytes)).into_owned();
     if outcome.omitted_bytes == 0 {
         return text(&outcome.output).trim_end().to_owned();
     }
@@ -269,21 +280,21 @@ fn shown(outcome: &Outcome) -> String {
 
 /// The two ends of an output without the lines that are cut: half a secret would not be recognized as one.
 fn whole_lines<'a>(head: &'a [u8], tail: &'a [u8]) -> (&'a [u8], &'a [u8]) {
-    let last = head.iter().rev().take(RAGGED).position(|byte| *byte == b'\n');
-    let first = tail.iter().take(RAGGED).position(|byte| *byte == b'\n');
+    let last = head.iter().rev().take(MAX_PARTIAL_LINE_BYTES).position(|byte| *byte == b'\n');
+    let first = tail.iter().take(MAX_PARTIAL_LINE_BYTES).position(|byte| *byte == b'\n');
     let head = last.and_then(|back| head.get(..head.len() - back)).unwrap_or(head);
     let tail = first.and_then(|at| tail.get(at + 1..)).unwrap_or(tail);
     (head, tail)
 }
 
 /// Whether a command lets go of what it starts.
-fn detaches(command: &str) -> bool {
+fn is_detaching(command: &str) -> bool {
     let script = understand(command, &Surroundings { cwd: "/", home: "/", hermes_home: "/" });
     script.segments.iter().any(|segment| matches!(segment.name.as_str(), "nohup" | "setsid" | "disown"))
 }
 
 /// What a code says that is no failure, by the command that gave it: the last one of the line.
-fn meaning(command: &str, code: i32) -> Option<&'static str> {
+fn exit_code_meaning(command: &str, code: i32) -> Option<&'static str> {
     let script = understand(command, &Surroundings { cwd: "/", home: "/", hermes_home: "/" });
     Some(match (script.segments.last()?.name.as_str(), code) {
         ("grep" | "egrep" | "fgrep" | "rg" | "ag" | "ack", 1) => "nothing matched (no error)",
@@ -332,7 +343,7 @@ mod tests {
             ("[ -f x ]", 1, true),
         ];
         for (command, code, known) in cases {
-            assert_eq!(meaning(command, code).is_some(), known, "{command} {code}");
+            assert_eq!(exit_code_meaning(command, code).is_some(), known, "{command} {code}");
         }
     }
 
@@ -343,10 +354,10 @@ mod tests {
             assert!(is_server(command), "{command}");
         }
         for command in ["cat nodemon.json", "echo http", "a & b & wait"] {
-            assert!(!is_server(command) && !detaches(command), "{command}");
+            assert!(!is_server(command) && !is_detaching(command), "{command}");
         }
-        assert!(detaches("nohup ./run > log &") && detaches("(setsid x)"));
-        assert!(!detaches("echo nohup"));
+        assert!(is_detaching("nohup ./run > log &") && is_detaching("(setsid x)"));
+        assert!(!is_detaching("echo nohup"));
     }
 
     #[test]

@@ -6,29 +6,29 @@ use hermes_types::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Done, Tool, arguments};
-use crate::Hands;
-use crate::hands::lock;
+use super::{Tool, ToolResult, parse_arguments};
+use crate::ToolContext;
+use crate::tool_context::lock;
 
-const MOST_ITEMS: usize = 256;
-const LONGEST_ITEM: usize = 4_000;
+const MAX_ITEMS: usize = 256;
+const MAX_ITEM_CHARS: usize = 4_000;
 
 /// The list of one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Todo {
-    items: Vec<Item>,
+pub struct TodoList {
+    items: Vec<TodoItem>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Item {
+struct TodoItem {
     id: String,
     content: String,
-    status: Status,
+    status: TodoStatus,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+enum TodoStatus {
     Pending,
     InProgress,
     Completed,
@@ -36,18 +36,18 @@ enum Status {
 }
 
 #[derive(Deserialize)]
-struct Arguments {
-    todos: Option<Vec<Change>>,
+struct TodoArguments {
+    todos: Option<Vec<TodoChange>>,
     #[serde(default)]
     merge: bool,
 }
 
 /// An item, or with `merge` what is to change about one.
 #[derive(Deserialize)]
-struct Change {
+struct TodoChange {
     id: String,
     content: Option<String>,
-    status: Option<Status>,
+    status: Option<TodoStatus>,
 }
 
 pub(super) fn spec() -> (&'static str, Value) {
@@ -80,44 +80,44 @@ pub(super) fn spec() -> (&'static str, Value) {
     (description, parameters)
 }
 
-pub(super) fn call(hands: &Hands, given: Map<String, Value>) -> Done {
-    let given: Arguments = match arguments(given) {
+pub(super) fn call(hands: &ToolContext, given: Map<String, Value>) -> ToolResult {
+    let given: TodoArguments = match parse_arguments(given) {
         Ok(given) => given,
         Err(wrong) => return wrong,
     };
     let mut todo = lock(&hands.todo);
     if let Some(changes) = given.todos {
-        match todo.changed(changes, given.merge) {
+        match todo.with_changes(changes, given.merge) {
             Ok(changed) => *todo = changed,
-            Err(why) => return Done::error(why),
+            Err(why) => return ToolResult::error(why),
         }
     }
-    Done::worked(todo.told())
+    ToolResult::success(todo.to_json())
 }
 
-impl Hands {
+impl ToolContext {
     /// Takes up the list that a conversation last showed, when a session goes on in another process.
-    pub fn recall(&self, history: &[Message]) {
+    pub fn restore_todo(&self, history: &[Message]) {
         let told = history.iter().rev().find_map(|message| match message {
-            Message::Tool { name, text, .. } if name == Tool::Todo.name() => Todo::from_answer(text),
+            Message::Tool { name, text, .. } if name == Tool::Todo.name() => TodoList::from_result(text),
             _ => None,
         });
         *lock(&self.todo) = told.unwrap_or_default();
     }
 }
 
-impl Todo {
-    fn from_answer(text: &str) -> Option<Self> {
+impl TodoList {
+    fn from_result(text: &str) -> Option<Self> {
         let answer: Value = serde_json::from_str(text).ok()?;
         let items = serde_json::from_value(answer.get("todos")?.clone()).ok()?;
         Some(Self { items })
     }
 
-    fn changed(&self, changes: Vec<Change>, merge: bool) -> Result<Self, String> {
+    fn with_changes(&self, changes: Vec<TodoChange>, merge: bool) -> Result<Self, String> {
         let mut items = if merge { self.items.clone() } else { Vec::new() };
-        for Change { id, content, status } in changes {
-            if content.as_ref().is_some_and(|content| content.chars().count() > LONGEST_ITEM) {
-                return Err(format!("item {id}: longer than {LONGEST_ITEM} characters"));
+        for TodoChange { id, content, status } in changes {
+            if content.as_ref().is_some_and(|content| content.chars().count() > MAX_ITEM_CHARS) {
+                return Err(format!("item {id}: longer than {MAX_ITEM_CHARS} characters"));
             }
             match (items.iter_mut().find(|item| item.id == id), content) {
                 (Some(item), content) => {
@@ -125,18 +125,18 @@ impl Todo {
                     item.content = content.unwrap_or_else(|| item.content.clone());
                 }
                 (None, Some(content)) => {
-                    items.push(Item { id, content, status: status.unwrap_or(Status::Pending) });
+                    items.push(TodoItem { id, content, status: status.unwrap_or(TodoStatus::Pending) });
                 }
                 (None, None) => return Err(format!("item {id}: `content` is missing")),
             }
         }
-        if items.len() > MOST_ITEMS {
-            return Err(format!("more than {MOST_ITEMS} items"));
+        if items.len() > MAX_ITEMS {
+            return Err(format!("more than {MAX_ITEMS} items"));
         }
         Ok(Self { items })
     }
 
-    fn told(&self) -> Value {
+    fn to_json(&self) -> Value {
         let mut counts = BTreeMap::new();
         for item in &self.items {
             *counts.entry(item.status).or_insert(0_usize) += 1;
@@ -146,10 +146,10 @@ impl Todo {
             "todos": self.items,
             "summary": {
                 "total": self.items.len(),
-                "pending": count(Status::Pending),
-                "in_progress": count(Status::InProgress),
-                "completed": count(Status::Completed),
-                "cancelled": count(Status::Cancelled),
+                "pending": count(TodoStatus::Pending),
+                "in_progress": count(TodoStatus::InProgress),
+                "completed": count(TodoStatus::Completed),
+                "cancelled": count(TodoStatus::Cancelled),
             },
         })
     }
@@ -159,14 +159,14 @@ impl Todo {
 mod tests {
     use super::*;
 
-    fn change(list: &Todo, changes: Value, merge: bool) -> Result<Todo, String> {
-        list.changed(serde_json::from_value(changes).unwrap(), merge)
+    fn change(list: &TodoList, changes: Value, merge: bool) -> Result<TodoList, String> {
+        list.with_changes(serde_json::from_value(changes).unwrap(), merge)
     }
 
     #[test]
     fn a_list_is_replaced_or_changed_by_id_and_told_whole() {
         let first = change(
-            &Todo::default(),
+            &TodoList::default(),
             json!([{"id": "a", "content": "A", "status": "pending"}, {"id": "b", "content": "B"}]),
             false,
         );
@@ -176,22 +176,22 @@ mod tests {
             true,
         )
         .unwrap();
-        let told = merged.told();
+        let told = merged.to_json();
         assert_eq!(
             told["summary"],
             json!({"total": 3, "pending": 1, "in_progress": 1, "completed": 1, "cancelled": 0})
         );
         assert_eq!(told["todos"][0], json!({"id": "a", "content": "A", "status": "completed"}));
-        assert_eq!(Todo::from_answer(&told.to_string()), Some(merged.clone()));
-        assert_eq!(change(&merged, json!([]), false), Ok(Todo::default()));
+        assert_eq!(TodoList::from_result(&told.to_string()), Some(merged.clone()));
+        assert_eq!(change(&merged, json!([]), false), Ok(TodoList::default()));
         assert!(change(&merged, json!([{"id": "new"}]), true).unwrap_err().contains("`content` is missing"));
     }
 
     #[test]
     fn a_list_has_an_end() {
-        let many: Vec<_> = (0..=MOST_ITEMS).map(|n| json!({"id": n.to_string(), "content": "x"})).collect();
-        assert!(change(&Todo::default(), json!(many), false).is_err());
-        let long = json!([{"id": "a", "content": "x".repeat(LONGEST_ITEM + 1)}]);
-        assert!(change(&Todo::default(), long, false).is_err());
+        let many: Vec<_> = (0..=MAX_ITEMS).map(|n| json!({"id": n.to_string(), "content": "x"})).collect();
+        assert!(change(&TodoList::default(), json!(many), false).is_err());
+        let long = json!([{"id": "a", "content": "x".repeat(MAX_ITEM_CHARS + 1)}]);
+        assert!(change(&TodoList::default(), long, false).is_err());
     }
 }

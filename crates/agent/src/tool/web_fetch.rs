@@ -8,17 +8,17 @@ use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Done, Scene, arguments, cut};
-use crate::Hands;
-use crate::http::{Extent, Page};
+use super::{CallContext, ToolResult, parse_arguments, truncate_chars};
+use crate::ToolContext;
+use crate::http::{FetchedPage, PageExtent};
 
-const DEFAULT_LENGTH: u64 = 20_000;
-const MOST_LENGTH: u64 = 90_000;
+const DEFAULT_CHARS: u64 = 20_000;
+const MAX_CHARS: u64 = 90_000;
 /// Bytes of a page in which it may say how it is written.
-const PROLOG: usize = 1024;
+const PROLOG_BYTES: usize = 1024;
 
 #[derive(Deserialize)]
-struct Arguments {
+struct WebFetchArguments {
     url: String,
     offset: Option<u64>,
     max_length: Option<u64>,
@@ -40,7 +40,7 @@ pub(super) fn spec() -> (&'static str, Value) {
             "max_length": {
                 "type": "integer",
                 "description": "Characters to give.",
-                "default": DEFAULT_LENGTH,
+                "default": DEFAULT_CHARS,
                 "minimum": 1,
             },
         },
@@ -49,47 +49,51 @@ pub(super) fn spec() -> (&'static str, Value) {
     (description, parameters)
 }
 
-pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Done {
-    let given: Arguments = match arguments(given) {
+pub(super) async fn call(
+    hands: &ToolContext,
+    given: Map<String, Value>,
+    scene: CallContext<'_>,
+) -> ToolResult {
+    let given: WebFetchArguments = match parse_arguments(given) {
         Ok(given) => given,
         Err(wrong) => return wrong,
     };
-    if holds_secret(hands, &given.url) {
-        return Done::error(
+    if contains_secret(hands, &given.url) {
+        return ToolResult::error(
             "the address has something in it that looks like a secret; it was not sent anywhere",
         );
     }
     let page = tokio::select! {
-        page = hands.setup().web.get(&given.url) => page,
-        () = scene.stop.cancelled() => return Done::error("interrupted"),
+        page = hands.config().web.fetch(&given.url) => page,
+        () = scene.stop.cancelled() => return ToolResult::error("interrupted"),
     };
     match page {
-        Ok(page) => told(&page, &given),
-        Err(fault) => Done::error(fault),
+        Ok(page) => page_result(&page, &given),
+        Err(fault) => ToolResult::error(fault),
     }
 }
 
 /// A model that was talked into it could carry a secret away in an address.
-fn holds_secret(hands: &Hands, url: &str) -> bool {
-    let redactor = &hands.setup().redactor;
+fn contains_secret(hands: &ToolContext, url: &str) -> bool {
+    let redactor = &hands.config().redactor;
     let plain = percent_encoding::percent_decode_str(url).decode_utf8_lossy();
     matches!(redactor.text(url), Cow::Owned(_)) || matches!(redactor.text(&plain), Cow::Owned(_))
 }
 
-fn told(page: &Page, given: &Arguments) -> Done {
+fn page_result(page: &FetchedPage, given: &WebFetchArguments) -> ToolResult {
     let mut answer =
         json!({"url": page.url.as_str(), "status": page.status, "content_type": page.content_type});
-    let Some(text) = text(page) else {
+    let Some(text) = page_text(page) else {
         let advice = "`terminal` with curl -o can save it, and a program for its format read it";
         answer["error"] = json!(format!("this is not text ({} bytes); {advice}", page.body.len()));
-        return Done::failed(answer);
+        return ToolResult::failure(answer);
     };
     let offset = usize::try_from(given.offset.unwrap_or(0)).unwrap_or(usize::MAX);
-    let most = given.max_length.unwrap_or(DEFAULT_LENGTH).clamp(1, MOST_LENGTH);
+    let most = given.max_length.unwrap_or(DEFAULT_CHARS).clamp(1, MAX_CHARS);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let total = text.chars().count();
     let rest = text.char_indices().nth(offset).and_then(|(at, _)| text.get(at..)).unwrap_or_default();
-    let shown = cut(rest, most);
+    let shown = truncate_chars(rest, most);
     let next = offset.saturating_add(shown.chars().count());
     answer["total_length"] = json!(total);
     answer["content"] = json!(shown);
@@ -98,23 +102,23 @@ fn told(page: &Page, given: &Arguments) -> Done {
     } else if offset > 0 && shown.is_empty() {
         answer["hint"] = json!(format!("the text has only {total} characters"));
     }
-    if page.extent == Extent::Beginning {
+    if page.extent == PageExtent::Partial {
         answer["note"] = json!("the page is larger than what is fetched; this is its beginning");
     }
     if page.status >= 400 {
         answer["error"] = json!(format!("the server answered {}", page.status));
-        return Done::failed(answer);
+        return ToolResult::failure(answer);
     }
-    Done::worked(answer)
+    ToolResult::success(answer)
 }
 
 /// The page as text, if it is any.
-fn text(page: &Page) -> Option<String> {
+fn page_text(page: &FetchedPage) -> Option<String> {
     let (kind, parameters) = page.content_type.split_once(';').unwrap_or((&page.content_type, ""));
     let kind = kind.trim().to_ascii_lowercase();
     let named = charset(parameters);
     let is_html = matches!(kind.as_str(), "text/html" | "application/xhtml+xml")
-        || (kind.is_empty() && looks_html(&page.body));
+        || (kind.is_empty() && looks_like_html(&page.body));
     let is_text = kind.starts_with("text/")
         || kind.ends_with("+json")
         || kind.ends_with("+xml")
@@ -135,7 +139,7 @@ fn text(page: &Page) -> Option<String> {
     if !(is_html || is_text || (is_unknown && !super::read_file::is_binary(&page.body))) {
         return None;
     }
-    let encoding = named.or_else(|| if is_html { declared(&page.body) } else { None });
+    let encoding = named.or_else(|| if is_html { declared_charset(&page.body) } else { None });
     let encoding = encoding.unwrap_or_else(|| match std::str::from_utf8(&page.body) {
         // The end of what was cut may be half a character.
         Err(error) if error.error_len().is_some() => WINDOWS_1252,
@@ -161,13 +165,13 @@ fn charset(parameters: &str) -> Option<&'static Encoding> {
 }
 
 /// What a page says of itself.
-fn declared(body: &[u8]) -> Option<&'static Encoding> {
-    let prolog = String::from_utf8_lossy(body.get(..PROLOG).unwrap_or(body)).to_ascii_lowercase();
+fn declared_charset(body: &[u8]) -> Option<&'static Encoding> {
+    let prolog = String::from_utf8_lossy(body.get(..PROLOG_BYTES).unwrap_or(body)).to_ascii_lowercase();
     charset(prolog.split_once("<meta")?.1)
 }
 
-fn looks_html(body: &[u8]) -> bool {
-    let prolog = String::from_utf8_lossy(body.get(..PROLOG).unwrap_or(body)).to_ascii_lowercase();
+fn looks_like_html(body: &[u8]) -> bool {
+    let prolog = String::from_utf8_lossy(body.get(..PROLOG_BYTES).unwrap_or(body)).to_ascii_lowercase();
     let start = prolog.trim_start();
     start.starts_with("<!doctype html") || start.starts_with("<html")
 }
@@ -176,13 +180,13 @@ fn looks_html(body: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn page(content_type: &str, body: &[u8]) -> Page {
-        Page {
+    fn page(content_type: &str, body: &[u8]) -> FetchedPage {
+        FetchedPage {
             url: "https://example.org/".parse().unwrap(),
             status: 200,
             content_type: content_type.to_owned(),
             body: body.to_vec(),
-            extent: Extent::Whole,
+            extent: PageExtent::Whole,
         }
     }
 
@@ -204,15 +208,15 @@ mod tests {
             ("text/plain", b"a\0b", None),
         ];
         for (kind, body, expected) in cases {
-            assert_eq!(text(&page(kind, body)).as_deref(), expected, "{kind} {body:?}");
+            assert_eq!(page_text(&page(kind, body)).as_deref(), expected, "{kind} {body:?}");
         }
     }
 
     #[test]
     fn a_long_text_comes_in_parts() {
         let part = |offset, max_length| {
-            let given = Arguments { url: String::new(), offset, max_length };
-            told(&page("text/plain", "äbcdef".as_bytes()), &given).answer
+            let given = WebFetchArguments { url: String::new(), offset, max_length };
+            page_result(&page("text/plain", "äbcdef".as_bytes()), &given).content
         };
         let first = part(None, Some(4));
         assert_eq!(first["content"], "äbcd");

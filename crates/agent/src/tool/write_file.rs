@@ -7,18 +7,18 @@ use hermes_types::FileAccess;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::shelf::{self, NOT_FOUND, Shelf, Touched, checked};
-use super::text::{Style, lint};
-use super::{Done, Scene, arguments};
-use crate::Hands;
-use crate::hands::lock;
+use super::files::{self, ENOENT, FileOutcome, PlaceFiles, check_path};
+use super::text::{TextStyle, lint};
+use super::{CallContext, ToolResult, parse_arguments};
+use crate::ToolContext;
+use crate::tool_context::lock;
 
 /// Bytes at the beginning of a file that tell how its lines end.
-const SAMPLE: u64 = 200;
-const MOST_SAMPLE: usize = 4 << 20;
+const SAMPLE_LINES: u64 = 200;
+const MAX_SAMPLE_BYTES: usize = 4 << 20;
 
 #[derive(Deserialize)]
-struct Arguments {
+struct WriteFileArguments {
     path: String,
     content: String,
 }
@@ -37,31 +37,42 @@ pub(super) fn spec() -> (&'static str, Value) {
     (description, parameters)
 }
 
-pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Done {
-    match write(hands, given, scene).await {
+pub(super) async fn call(
+    hands: &ToolContext,
+    given: Map<String, Value>,
+    scene: CallContext<'_>,
+) -> ToolResult {
+    match write_file(hands, given, scene).await {
         Ok(done) | Err(done) => done,
     }
 }
 
-async fn write(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Result<Done, Done> {
-    let Arguments { path, content } = arguments(given)?;
-    let path = checked(&path)?;
-    let shelf = Shelf::open(hands, scene.watch).await.map_err(Done::from)?;
-    let part = Part::Lines { first: 1, count: SAMPLE };
-    let look = |permit| async { shelf.files.read(permit, part).await?.read_to_end(MOST_SAMPLE).await };
+async fn write_file(
+    hands: &ToolContext,
+    given: Map<String, Value>,
+    scene: CallContext<'_>,
+) -> Result<ToolResult, ToolResult> {
+    let WriteFileArguments { path, content } = parse_arguments(given)?;
+    let path = check_path(&path)?;
+    let shelf = PlaceFiles::open(hands, scene.observer).await.map_err(ToolResult::from)?;
+    let part = Part::Lines { first: 1, count: SAMPLE_LINES };
+    let look = |permit| async { shelf.files.read(permit, part).await?.read_to_end(MAX_SAMPLE_BYTES).await };
     // What may not be read without a question is replaced as it is asked for, so that there is one question.
-    let before = shelf.glance(path, look).await.and_then(|Touched { got, real }| Some((got.ok()?, real)));
+    let before = shelf
+        .if_unasked(path, look)
+        .await
+        .and_then(|FileOutcome { result: got, real_path: real }| Some((got.ok()?, real)));
     let mut warnings = Vec::new();
-    let mut style = Style::default();
+    let mut style = TextStyle::default();
     if let Some(((sample, end), real)) = &before {
-        style = Style::of(sample);
+        style = TextStyle::of(sample);
         if content.contains(PLACEHOLDER) && !String::from_utf8_lossy(sample).contains(PLACEHOLDER) {
-            return Err(Done::error(format!(
+            return Err(ToolResult::error(format!(
                 "the content has `{PLACEHOLDER}` in it, which stands for a secret that you were not shown; written, the \
                  secret would be lost. Change other lines of {path} with patch"
             )));
         }
-        let stale = end.whole.is_some_and(|whole| lock(&hands.notes).is_stale(real, whole.digest));
+        let stale = end.whole.is_some_and(|whole| lock(&hands.file_state).is_stale(real, whole.digest));
         if stale {
             warnings.push("the file had been changed by somebody else since you last read it");
         }
@@ -73,17 +84,17 @@ async fn write(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Re
             let mut content = bytes.as_slice();
             shelf.files.write(permit, &mut content, how).await
         };
-        shelf.touch(FileAccess::Write, path, scene, act).await.map_err(Done::from)
+        shelf.with_permit(FileAccess::Write, path, scene, act).await.map_err(ToolResult::from)
     };
     let mut dirs_created = false;
     let mut touched = put(Parents::Require).await?;
-    if matches!(touched.got, Err(Error::FileFailed(FileFault::Os { errno: NOT_FOUND }))) {
+    if matches!(touched.result, Err(Error::FileFailed(FileFault::Os { errno: ENOENT }))) {
         dirs_created = true;
         touched = put(Parents::Create).await?;
     }
-    let written = touched.got.map_err(|error| Done::error(shelf::fault(path, &error)))?;
+    let written = touched.result.map_err(|error| ToolResult::error(files::describe_error(path, &error)))?;
     let real = String::from_utf8_lossy(&written.path).into_owned();
-    lock(&hands.notes).know(&real, written.digest);
+    lock(&hands.file_state).record_digest(&real, written.digest);
     let mut answer = json!({
         "bytes_written": written.length,
         "dirs_created": dirs_created,
@@ -97,7 +108,7 @@ async fn write(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Re
     if !warnings.is_empty() {
         answer["_warning"] = json!(warnings.join("; "));
     }
-    Ok(Done::worked(answer))
+    Ok(ToolResult::success(answer))
 }
 
 fn is_new(written: &Written) -> bool {

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_agent::tool::Scene;
+use hermes_agent::tool::CallContext;
 use hermes_agent::{
-    Ask, Asking, Clarification, CodeExecution, CodeMode, Done, Hands, Limits, Setup, Tool, Web,
+    Approver, BoxFuture, Clarification, CodeExecutionConfig, CodeMode, SessionConfig, Tool, ToolContext,
+    ToolLimits, ToolResult, WebClient,
 };
 use hermes_exec::backend::docker::engine::EngineAddress;
 use hermes_exec::backend::docker::{self, RunAs};
@@ -31,7 +32,7 @@ pub(crate) struct Bed {
     pub(crate) mode: Mode,
     pub(crate) network: Network,
     pub(crate) tools: Vec<Tool>,
-    pub(crate) code: CodeExecution,
+    pub(crate) code: CodeExecutionConfig,
 }
 
 /// Which backend.
@@ -49,7 +50,7 @@ pub(crate) enum Kind {
 /// A session at work.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) hands: Hands,
+    pub(crate) hands: ToolContext,
     pub(crate) person: Arc<Somebody>,
     pub(crate) stop: CancellationToken,
 }
@@ -61,8 +62,8 @@ pub(crate) struct Somebody {
     pub(crate) heard: Mutex<Vec<String>>,
 }
 
-impl Ask for Somebody {
-    fn permission<'a>(&'a self, question: &'a Question) -> Asking<'a, Option<Answer>> {
+impl Approver for Somebody {
+    fn ask_permission<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Option<Answer>> {
         self.heard.lock().unwrap().push(question.job().work.text().into_owned());
         let choice = self.says.lock().unwrap().clone();
         Box::pin(async move {
@@ -79,7 +80,7 @@ impl Ask for Somebody {
         })
     }
 
-    fn clarify<'a>(&'a self, _question: &'a Clarification) -> Asking<'a, Option<String>> {
+    fn clarify<'a>(&'a self, _question: &'a Clarification) -> BoxFuture<'a, Option<String>> {
         Box::pin(std::future::ready(None))
     }
 }
@@ -94,7 +95,7 @@ impl Bed {
             mode: Mode::Off,
             network: Network::None,
             tools: Tool::ALL.to_vec(),
-            code: CodeExecution {
+            code: CodeExecutionConfig {
                 timeout: Duration::from_secs(60),
                 max_tool_calls: 50,
                 mode: CodeMode::Project,
@@ -154,16 +155,16 @@ impl Bed {
     pub(crate) async fn hands(&self) -> Session {
         let person = Arc::new(Somebody::default());
         let owner = Person::new("cli");
-        let setup = Setup {
+        let setup = SessionConfig {
             session: self.plan().session().clone(),
-            plan: self.plan(),
+            place: self.plan(),
             gate: Arc::new(Gate { mode: self.mode, ..Gate::default() }),
             person: owner.clone(),
-            door: EntryPoint::Cli,
+            entry_point: EntryPoint::Cli,
             attendance: Attendance::Attended(vec![owner]),
-            ask: person.clone(),
+            approver: person.clone(),
             redactor: Redactor::new([]),
-            limits: Limits {
+            limits: ToolLimits {
                 timeout: Duration::from_secs(60),
                 max_foreground: Duration::from_secs(600),
                 output_bytes: 50_000,
@@ -174,25 +175,29 @@ impl Bed {
             },
             tools: self.tools.clone(),
             store: Store::open(self.folder.join("store.db")).await.unwrap(),
-            means: Arc::new(|image| panic!("nobody pulls {image}")),
-            web: Arc::new(Web::default()),
+            pull_auth: Arc::new(|image| panic!("nobody pulls {image}")),
+            web: Arc::new(WebClient::default()),
         };
-        Session { hands: Hands::new(setup), person, stop: CancellationToken::new() }
+        Session { hands: ToolContext::new(setup), person, stop: CancellationToken::new() }
     }
 }
 
 impl Session {
     /// Runs a script.
-    pub(crate) async fn run(&self, code: &str) -> Done {
+    pub(crate) async fn run(&self, code: &str) -> ToolResult {
         self.call(Tool::ExecuteCode, json!({"code": code})).await
     }
 
-    pub(crate) async fn call(&self, tool: Tool, arguments: Value) -> Done {
+    pub(crate) async fn call(&self, tool: Tool, arguments: Value) -> ToolResult {
         let Value::Object(arguments) = arguments else { panic!("{arguments}") };
         let arguments: Map<String, Value> = arguments;
         let id = CallId::new("call");
         self.hands
-            .call(tool, arguments, Scene { call: &id, stop: &self.stop, occasion: None, watch: &|_| {} })
+            .call_tool(
+                tool,
+                arguments,
+                CallContext { call_id: &id, stop: &self.stop, turn: None, observer: &|_| {} },
+            )
             .await
     }
 }

@@ -106,8 +106,8 @@ impl Session {
     /// Runs a command, and gives its output without the last line end.
     pub(crate) async fn shell(&self, command: &str) -> String {
         let done = self.call(Tool::Terminal, json!({"command": command})).await;
-        assert_eq!(done.answer["exit_code"], 0, "{command}: {}", done.answer);
-        done.answer["output"].as_str().unwrap().trim_end().to_owned()
+        assert_eq!(done.content["exit_code"], 0, "{command}: {}", done.content);
+        done.content["output"].as_str().unwrap().trim_end().to_owned()
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use hermes_agent::{CodeMode, Done, Tool};
+use hermes_agent::{CodeMode, Tool, ToolResult};
 use hermes_policy::{Choice, Mode};
 use hermes_types::Network;
 use serde_json::{Value, json};
@@ -59,13 +59,13 @@ os.wait()
     )
 }
 
-fn text(done: &Done) -> String {
-    done.answer["output"].as_str().unwrap().to_owned()
+fn text(done: &ToolResult) -> String {
+    done.content["output"].as_str().unwrap().to_owned()
 }
 
 /// The answer without the time it took.
-fn told(done: &Done) -> Value {
-    let mut answer = done.answer.clone();
+fn told(done: &ToolResult) -> Value {
+    let mut answer = done.content.clone();
     assert!(answer.as_object_mut().unwrap().remove("duration_seconds").unwrap().as_f64().unwrap() >= 0.0);
     answer
 }
@@ -77,7 +77,7 @@ fn success(output: &str, calls: u32) -> Value {
 pub(crate) async fn what_a_script_prints_and_what_its_calls_answer_comes_back(bed: &Bed) {
     let s = bed.hands().await;
     let done = s.run("print('ä', 1 + 1)").await;
-    assert_eq!((told(&done), done.worked), (success("ä 2\n", 0), true));
+    assert_eq!((told(&done), done.succeeded), (success("ä 2\n", 0), true));
     let code = r#"
 from hermes_tools import terminal
 answer = terminal("echo $((6 * 7)); exit 3")
@@ -103,7 +103,7 @@ print(sorted(search_files("*.txt", "files")["files"]))
     let done = s.run(code).await;
     let printed = "None\nNone True\n1 ['one', 'three']\nTrue True\n";
     assert!(text(&done).starts_with(printed) && text(&done).contains("a.txt"), "{done:?}");
-    assert_eq!(done.answer["tool_calls_made"], 8);
+    assert_eq!(done.content["tool_calls_made"], 8);
     // What threads write at once is whole, and those who write the same wait for each other.
     let code = r#"
 import threading
@@ -122,23 +122,23 @@ pub(crate) async fn what_is_wrong_with_a_script_is_told(bed: &Bed) {
     let s = bed.hands().await;
     for (code, error) in [(" \n", "no code"), (&*"#".repeat((1 << 20) + 1), "1048577 bytes")] {
         let done = s.run(code).await;
-        assert!(done.answer["error"].as_str().unwrap().contains(error) && !done.worked, "{done:?}");
+        assert!(done.content["error"].as_str().unwrap().contains(error) && !done.succeeded, "{done:?}");
     }
     let done = s.run("print('before')\nx = (\n").await;
-    assert!(done.answer["error"].as_str().unwrap().starts_with("SyntaxError"), "{done:?}");
+    assert!(done.content["error"].as_str().unwrap().starts_with("SyntaxError"), "{done:?}");
     assert!(!text(&done).contains("before") && text(&done).contains("script.py"), "{done:?}");
     let done = s.run("def f():\n    raise ValueError('of mine')\nprint('before')\nf()").await;
     let output = text(&done);
     assert_eq!(
-        (&done.answer["status"], &done.answer["error"], done.worked),
+        (&done.content["status"], &done.content["error"], done.succeeded),
         (&json!("error"), &json!("ValueError: of mine"), false)
     );
     assert!(output.starts_with("before\n--- stderr ---\nTraceback"), "{output}");
     assert!(output.contains("raise ValueError('of mine')") && !output.contains("start.py"), "{output}");
     let done = s.run("import sys; sys.exit(7)").await;
-    assert_eq!(done.answer["error"], "the script ended with code 7", "{done:?}");
+    assert_eq!(done.content["error"], "the script ended with code 7", "{done:?}");
     let done = s.run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)").await;
-    assert_eq!(done.answer["error"], "the script ended with code 137", "{done:?}");
+    assert_eq!(done.content["error"], "the script ended with code 137", "{done:?}");
 }
 
 pub(crate) async fn answers_are_never_crossed_between_threads_and_processes(bed: &Bed) {
@@ -295,7 +295,7 @@ print(answers[0], len(set(answers[:50])), set(answers[50:]), hermes_tools.termin
     assert!(output.starts_with("a script of this session cannot call execute_code, only: "), "{output}");
     let over = "a script may call 50 tools, and this one has; do the rest in another";
     assert!(output.ends_with(&format!(" 1 {{'{over}'}} {{'error': '{over}'}}\n")), "{output}");
-    assert_eq!(done.answer["tool_calls_made"], 50);
+    assert_eq!(done.content["tool_calls_made"], 50);
     assert_eq!(s.shell("ls").await, "");
 }
 
@@ -343,7 +343,7 @@ pub(crate) async fn nothing_of_a_script_outlives_it(bed: &Bed) {
         "{sleeper}\n{caller}\nimport time\nwhile not os.path.exists('calls'): time.sleep(0.01)\nprint(1)"
     );
     let done = s.run(&code).await;
-    assert_eq!((&done.answer["status"], text(&done)), (&json!("success"), "1\n".to_owned()));
+    assert_eq!((&done.content["status"], text(&done)), (&json!("success"), "1\n".to_owned()));
     assert_eq!(running(&mark), Vec::<i32>::new());
 }
 
@@ -361,7 +361,7 @@ pub(crate) async fn at_its_deadline_a_script_and_its_calls_are_killed_and_what_i
         "tool_calls_made": 1,
         "error": "stopped after 2 seconds; all it started is gone",
     });
-    assert_eq!((told(&done), done.worked), (expected, false));
+    assert_eq!((told(&done), done.succeeded), (expected, false));
     assert_eq!([running(&mark), running(&call)], [Vec::<i32>::new(), Vec::new()]);
 }
 
@@ -377,7 +377,7 @@ pub(crate) async fn an_interrupt_ends_a_script_and_the_call_it_waits_for(bed: &B
         s.stop.cancel();
     };
     let (done, ()) = tokio::join!(s.run(&code), stop);
-    assert_eq!(done.answer["status"], "interrupted", "{done:?}");
+    assert_eq!(done.content["status"], "interrupted", "{done:?}");
     assert!(text(&done).starts_with("before\n") && !text(&done).contains("after"), "{done:?}");
     assert_eq!([running(&mark), running(&call)], [Vec::<i32>::new(), Vec::new()]);
 }
@@ -388,7 +388,7 @@ pub(crate) async fn of_a_long_output_beginning_and_end_are_shown_and_errors_only
     let done = s.run(code).await;
     let expected = "a".repeat(20_000) + "\n[… 50000 of 100000 bytes left out …]\n" + &"b".repeat(30_000);
     assert_eq!(text(&done), expected);
-    let path = done.answer["full_output"].as_str().unwrap();
+    let path = done.content["full_output"].as_str().unwrap();
     assert_eq!(s.shell(&format!("wc -c < {path}")).await.trim(), "100000");
     let code = "import sys\nsys.stderr.write('e' * 1000000)\nprint('\\x1b[31mred\\x1b[0m')\nsys.exit(1)";
     let expected = "red\n--- stderr ---\n".to_owned() + &"e".repeat(10_000);
@@ -443,7 +443,7 @@ pub(crate) async fn without_python_nothing_runs_and_the_remedy_is_told(bed: &Bed
     let s = bed.hands().await;
     s.shell("export PATH=/nowhere").await;
     let done = s.run("print(1)").await;
-    let error = done.answer["error"].as_str().unwrap();
+    let error = done.content["error"].as_str().unwrap();
     let whose = match &bed.kind {
         Kind::Local => "the PATH of this machine".to_owned(),
         Kind::Sandbox => "the PATH of the sandbox".to_owned(),
@@ -465,7 +465,7 @@ END
     assert_eq!(told(&s.run("print(1)").await), success("1\n", 0));
     s.shell("PATH=/nowhere").await;
     let done = s.run("print(1)").await;
-    let error = done.answer["error"].as_str().unwrap();
+    let error = done.content["error"].as_str().unwrap();
     assert!(error.contains("3.6") && error.contains("needs 3.8 or newer"), "{done:?}");
     // One that is not is preferred.
     s.shell("/bin/rm venv/bin/python; /bin/ln -s /usr/bin/python3 venv/bin/python; echo > venv/pyvenv.cfg")
@@ -518,7 +518,7 @@ async fn what_a_script_calls_is_asked_about_as_if_the_model_had_called_it() {
     assert_eq!(*s.person.heard.lock().unwrap(), ["rm -rf .git"]);
     assert!(text(&done).starts_with("{'status': 'blocked', 'error': 'not allowed:"), "{done:?}");
     assert!(text(&done).contains("not that") && precious.exists(), "{done:?}");
-    assert_eq!(done.answer["tool_calls_made"], 1);
+    assert_eq!(done.content["tool_calls_made"], 1);
     // A yes is for that call alone.
     s.hands.begin_turn();
     *s.person.says.lock().unwrap() = Some(Choice::Once);
@@ -534,7 +534,7 @@ async fn a_script_is_asked_about_as_a_whole_before_any_of_it_runs() {
     let code = "open('begun', 'w')\nimport subprocess\nsubprocess.run('rm -rf .git', shell=True)";
     *s.person.says.lock().unwrap() = Some(Choice::Deny(None));
     let done = s.run(code).await;
-    assert_eq!((&done.answer["status"], done.worked), (&json!("blocked"), false), "{done:?}");
+    assert_eq!((&done.content["status"], done.succeeded), (&json!("blocked"), false), "{done:?}");
     assert_eq!(*s.person.heard.lock().unwrap(), [code]);
     let untouched = || precious.exists() && !ground.folder.join("work/begun").exists();
     assert!(untouched());
@@ -546,7 +546,7 @@ async fn a_script_is_asked_about_as_a_whole_before_any_of_it_runs() {
         s.stop.cancel();
     };
     let (done, ()) = tokio::join!(s.run(code), stop);
-    assert_eq!((&done.answer["status"], untouched()), (&json!("blocked"), true), "{done:?}");
+    assert_eq!((&done.content["status"], untouched()), (&json!("blocked"), true), "{done:?}");
     ground.leave().await;
 }
 
@@ -556,7 +556,7 @@ async fn a_script_that_tries_what_was_denied_again_and_again_ends_the_turn() {
     *s.person.says.lock().unwrap() = Some(Choice::Deny(None));
     let code = "import time\nfrom hermes_tools import terminal\nfor _ in range(20): terminal('r' + 'm -rf .git')\ntime.sleep(1000)";
     let done = s.run(code).await;
-    assert_eq!((&done.answer["status"], done.ends_turn), (&json!("error"), true), "{done:?}");
+    assert_eq!((&done.content["status"], done.ends_turn), (&json!("error"), true), "{done:?}");
     assert_eq!((s.person.heard.lock().unwrap().len(), precious.exists()), (1, true));
     ground.leave().await;
 }
@@ -574,7 +574,7 @@ async fn a_script_in_a_jail_has_the_proxy_of_its_place() {
 async fn an_image_without_python_is_named() {
     let ground = Ground::docker("busybox");
     let done = ground.hands().await.run("print(1)").await;
-    let error = done.answer["error"].as_str().unwrap();
+    let error = done.content["error"].as_str().unwrap();
     assert!(error.contains("no python3 in the image localhost/hermes-test:busybox"), "{error}");
     ground.leave().await;
 }

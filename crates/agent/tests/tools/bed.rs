@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_agent::tool::Scene;
+use hermes_agent::tool::CallContext;
 use hermes_agent::{
-    Ask, Asking, Clarification, CodeExecution, CodeMode, Done, Hands, Limits, Setup, Tool, Web,
+    Approver, BoxFuture, Clarification, CodeExecutionConfig, CodeMode, SessionConfig, Tool, ToolContext,
+    ToolLimits, ToolResult, WebClient,
 };
 use hermes_exec::{Backend, Installation, LocalBackend, ResolvedPlace, SandboxBackend, Spec, backend};
 use hermes_policy::redact::Redactor;
@@ -31,7 +32,7 @@ pub(crate) struct Bed {
     pub(crate) attendance: Attendance,
     pub(crate) secrets: Vec<Secret>,
     pub(crate) read_chars: usize,
-    pub(crate) web: Arc<Web>,
+    pub(crate) web: Arc<WebClient>,
 }
 
 /// Which backend.
@@ -44,7 +45,7 @@ pub(crate) enum Kind {
 /// A session at work.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) hands: Hands,
+    pub(crate) hands: ToolContext,
     pub(crate) person: Arc<Somebody>,
     pub(crate) stop: CancellationToken,
 }
@@ -57,8 +58,8 @@ pub(crate) struct Somebody {
     pub(crate) replies: Mutex<Option<String>>,
 }
 
-impl Ask for Somebody {
-    fn permission<'a>(&'a self, question: &'a Question) -> Asking<'a, Option<Answer>> {
+impl Approver for Somebody {
+    fn ask_permission<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Option<Answer>> {
         self.heard.lock().unwrap().push(question.job().work.text().into_owned());
         let choice = self.says.lock().unwrap().clone();
         Box::pin(async move {
@@ -75,7 +76,7 @@ impl Ask for Somebody {
         })
     }
 
-    fn clarify<'a>(&'a self, question: &'a Clarification) -> Asking<'a, Option<String>> {
+    fn clarify<'a>(&'a self, question: &'a Clarification) -> BoxFuture<'a, Option<String>> {
         self.heard.lock().unwrap().push(question.question.clone());
         Box::pin(std::future::ready(self.replies.lock().unwrap().clone()))
     }
@@ -105,7 +106,7 @@ impl Bed {
             attendance: Attendance::Attended(vec![Person::new("cli")]),
             secrets: Vec::new(),
             read_chars: 100_000,
-            web: Arc::new(Web::default()),
+            web: Arc::new(WebClient::default()),
         }
     }
 
@@ -158,23 +159,23 @@ impl Bed {
 
     pub(crate) async fn hands(&self) -> Session {
         let person = Arc::new(Somebody::default());
-        let setup = Setup {
+        let setup = SessionConfig {
             session: self.plan().session().clone(),
-            plan: self.plan(),
+            place: self.plan(),
             gate: Arc::new(Gate { mode: self.mode, ..Gate::default() }),
             person: Person::new("cli"),
-            door: EntryPoint::Cli,
+            entry_point: EntryPoint::Cli,
             attendance: self.attendance.clone(),
-            ask: person.clone(),
+            approver: person.clone(),
             redactor: Redactor::new(&self.secrets),
-            limits: Limits {
+            limits: ToolLimits {
                 timeout: Duration::from_secs(60),
                 max_foreground: Duration::from_secs(600),
                 output_bytes: 50_000,
                 read_lines: 2_000,
                 line_length: 2_000,
                 read_chars: self.read_chars,
-                code_execution: CodeExecution {
+                code_execution: CodeExecutionConfig {
                     timeout: Duration::from_secs(60),
                     max_tool_calls: 50,
                     mode: CodeMode::Project,
@@ -182,20 +183,24 @@ impl Bed {
             },
             tools: self.tools.clone(),
             store: Store::open(self.folder.join("hermes.db")).await.unwrap(),
-            means: Arc::new(|image| panic!("nobody pulls {image}")),
+            pull_auth: Arc::new(|image| panic!("nobody pulls {image}")),
             web: self.web.clone(),
         };
-        Session { hands: Hands::new(setup), person, stop: CancellationToken::new() }
+        Session { hands: ToolContext::new(setup), person, stop: CancellationToken::new() }
     }
 }
 
 impl Session {
-    pub(crate) async fn call(&self, tool: Tool, arguments: Value) -> Done {
+    pub(crate) async fn call(&self, tool: Tool, arguments: Value) -> ToolResult {
         let Value::Object(arguments) = arguments else { panic!("{arguments}") };
         let arguments: Map<String, Value> = arguments;
         let id = CallId::new("call");
         self.hands
-            .call(tool, arguments, Scene { call: &id, stop: &self.stop, occasion: None, watch: &|_| {} })
+            .call_tool(
+                tool,
+                arguments,
+                CallContext { call_id: &id, stop: &self.stop, turn: None, observer: &|_| {} },
+            )
             .await
     }
 }

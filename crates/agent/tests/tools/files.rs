@@ -45,7 +45,7 @@ pub(crate) async fn a_file_that_is_not_there_brings_similar_ones(ground: &Ground
     s.shell("mkdir src; touch src/config.rs src/confit.rs src/other.txt").await;
     let done = s.call(Tool::ReadFile, json!({"path": "src/confg.rs"})).await;
     let similar: Vec<&str> =
-        done.answer["similar_files"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        done.content["similar_files"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     assert!(similar.len() == 2 && similar[0].ends_with("/src/config.rs"), "{similar:?}");
     assert!(s.error(Tool::ReadFile, json!({"path": "nowhere/x"})).await.contains("not even the directory"));
     assert!(s.error(Tool::ReadFile, json!({"path": "src"})).await.contains("search_files"));
@@ -58,8 +58,8 @@ pub(crate) async fn what_is_not_text_is_refused_with_advice(ground: &Ground) {
     let s = ground.hands().await;
     s.shell("head -c 3000 /dev/zero > zeros; printf 'caf\\351\\n' > latin").await;
     let done = s.call(Tool::ReadFile, json!({"path": "zeros"})).await;
-    assert_eq!(done.answer["is_binary"], true);
-    assert!(done.answer["error"].as_str().unwrap().contains("xxd"));
+    assert_eq!(done.content["is_binary"], true);
+    assert!(done.content["error"].as_str().unwrap().contains("xxd"));
     let told = read(&s, "latin").await;
     assert_eq!(told["content"], "1|caf\u{fffd}");
     assert!(told["note"].as_str().unwrap().contains("not UTF-8"));
@@ -138,7 +138,7 @@ pub(crate) async fn the_home_is_the_same_for_every_tool(ground: &Ground) {
     fs::write(ground.folder.join("book.ipynb"), "{\"cells\": []}").unwrap();
     let book = ground.folder.join("book.ipynb").display().to_string();
     let done = s.call(Tool::ReadFile, json!({"path": book})).await;
-    assert_eq!(done.worked, ground.kind == crate::bed::Kind::Local, "{}", done.answer);
+    assert_eq!(done.succeeded, ground.kind == crate::bed::Kind::Local, "{}", done.content);
 }
 
 pub(crate) async fn a_secret_that_was_not_shown_is_not_written_over(ground: &Ground) {
@@ -179,9 +179,9 @@ pub(crate) async fn a_model_that_goes_in_circles_is_told_and_not_refused(ground:
     assert_eq!(write(&s, "f", "e").await.get("_warning"), None);
     let edit = json!({"mode": "replace", "path": "f", "old_string": "nothing", "new_string": "x"});
     for _ in 0..2 {
-        assert_eq!(s.call(Tool::Patch, edit.clone()).await.answer.get("hint"), None);
+        assert_eq!(s.call(Tool::Patch, edit.clone()).await.content.get("hint"), None);
     }
-    let hint = s.call(Tool::Patch, edit).await.answer["hint"].clone();
+    let hint = s.call(Tool::Patch, edit).await.content["hint"].clone();
     assert!(hint.as_str().unwrap().contains("several times"), "{hint}");
 }
 

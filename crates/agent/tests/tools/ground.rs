@@ -65,21 +65,21 @@ impl Session {
     /// Runs a command that works, and gives what it says.
     pub(crate) async fn shell(&self, command: &str) -> String {
         let done = self.call(Tool::Terminal, json!({"command": command})).await;
-        assert_eq!(done.answer["exit_code"], 0, "{command}: {}", done.answer);
-        done.answer["output"].as_str().unwrap().to_owned()
+        assert_eq!(done.content["exit_code"], 0, "{command}: {}", done.content);
+        done.content["output"].as_str().unwrap().to_owned()
     }
 
     /// What a call answers that works.
     pub(crate) async fn told(&self, tool: Tool, arguments: Value) -> Value {
         let done = self.call(tool, arguments.clone()).await;
-        assert!(done.worked, "{arguments}: {}", done.answer);
-        done.answer
+        assert!(done.succeeded, "{arguments}: {}", done.content);
+        done.content
     }
 
     /// What a call answers that does not work.
     pub(crate) async fn error(&self, tool: Tool, arguments: Value) -> String {
         let done = self.call(tool, arguments.clone()).await;
-        assert!(!done.worked, "{arguments}: {}", done.answer);
-        done.answer["error"].as_str().unwrap_or_default().to_owned()
+        assert!(!done.succeeded, "{arguments}: {}", done.content);
+        done.content["error"].as_str().unwrap_or_default().to_owned()
     }
 }

@@ -36,13 +36,13 @@ async fn is_asked_once(ground: &Ground, tool: Tool, arguments: Value, untouched:
     let s: Session = ground.hands().await;
     s.person.will_say(Choice::Deny(None));
     let done = s.call(tool, arguments.clone()).await;
-    assert!(done.is_refused(), "{arguments}: {}", done.answer);
+    assert!(done.is_denied(), "{arguments}: {}", done.content);
     assert_eq!(s.person.questions().len(), 1, "{arguments}");
     assert!(untouched(), "{arguments}");
     s.hands.begin_turn();
     s.person.will_say(Choice::Once);
     let done = s.call(tool, arguments.clone()).await;
-    assert!(done.worked, "{arguments}: {}", done.answer);
+    assert!(done.succeeded, "{arguments}: {}", done.content);
     assert_eq!(s.person.questions().len(), 1, "{arguments}");
 }
 
@@ -71,7 +71,7 @@ async fn secrets_are_read_and_changed_only_after_one_question() {
     // What decides over hermes itself nobody can allow.
     s.person.will_say(Choice::Once);
     let own = json!({"path": hermes.join("config.yaml"), "content": "x"});
-    assert!(s.call(Tool::WriteFile, own).await.is_refused());
+    assert!(s.call(Tool::WriteFile, own).await.is_denied());
     assert_eq!(
         (s.person.questions().len(), fs::read(hermes.join("config.yaml")).unwrap()),
         (0, b"{}".to_vec())
@@ -80,12 +80,12 @@ async fn secrets_are_read_and_changed_only_after_one_question() {
     for path in ["/proc/self/environ", "/proc/1/environ", "/etc/shadow"] {
         s.hands.begin_turn();
         let done = s.call(Tool::ReadFile, json!({"path": path})).await;
-        assert!(done.is_refused(), "{path}: {}", done.answer);
+        assert!(done.is_denied(), "{path}: {}", done.content);
     }
     for path in ["/etc/passwd", "/usr/lib/systemd/system/x.service", "/boot/x", "/etc/sudoers.d/x"] {
         s.hands.begin_turn();
         let done = s.call(Tool::WriteFile, json!({"path": path, "content": "x"})).await;
-        assert!(done.is_refused(), "{path}: {}", done.answer);
+        assert!(done.is_denied(), "{path}: {}", done.content);
     }
     ground.leave().await;
 }
@@ -108,7 +108,7 @@ async fn a_patch_is_judged_by_what_it_says_however_it_is_written() {
         s.person.will_say(Choice::Deny(None));
         let patch = format!("{header} {}\n-true\n+evil", rc.display());
         let done = s.call(Tool::Patch, json!({"mode": "patch", "patch": patch})).await;
-        assert!(done.is_refused(), "{header}: {}", done.answer);
+        assert!(done.is_denied(), "{header}: {}", done.content);
     }
     let s = ground.hands().await;
     s.person.will_say(Choice::Deny(None));
@@ -120,7 +120,7 @@ async fn a_patch_is_judged_by_what_it_says_however_it_is_written() {
     ] {
         s.hands.begin_turn();
         let done = s.call(Tool::Patch, json!({"mode": "patch", "patch": operation})).await;
-        assert!(done.is_refused(), "{operation}: {}", done.answer);
+        assert!(done.is_denied(), "{operation}: {}", done.content);
     }
     assert_eq!(fs::read(&rc).unwrap(), b"true");
     assert_eq!(fs::read(ground.work().join("plain")).unwrap(), b"x\n");
@@ -155,10 +155,10 @@ async fn what_is_typed_into_a_program_is_judged_like_a_command() {
     s.person.will_say(Choice::Deny(None));
     let typed = |text: &str| json!({"action": "submit", "session_id": id, "data": text});
     let done = s.call(Tool::Process, typed("rm -rf ~/.ssh")).await;
-    assert!(done.is_refused(), "{}", done.answer);
+    assert!(done.is_denied(), "{}", done.content);
     assert_eq!(s.person.questions().len(), 1);
     let floor = s.call(Tool::Process, typed("rm -rf /")).await;
-    assert!(floor.is_refused() && s.person.questions().is_empty(), "{}", floor.answer);
+    assert!(floor.is_denied() && s.person.questions().is_empty(), "{}", floor.content);
     s.told(Tool::Process, typed("touch typed; exit")).await;
     s.told(Tool::Process, json!({"action": "wait", "session_id": id})).await;
     assert!(ground.work().join("typed").exists() && ground.home().join(".ssh").exists());
@@ -177,9 +177,9 @@ async fn who_said_yes_is_told_and_denied_twice_is_not_asked_again() {
     s.person.questions();
     s.person.will_say(Choice::Deny(Some("not now".to_owned())));
     let denied = s.call(Tool::Terminal, command.clone()).await;
-    assert!(denied.answer["error"].as_str().unwrap().contains("not now"), "{}", denied.answer);
+    assert!(denied.content["error"].as_str().unwrap().contains("not now"), "{}", denied.content);
     let again = s.call(Tool::Terminal, command).await;
-    assert!(again.is_refused() && s.person.questions().len() == 1, "{}", again.answer);
+    assert!(again.is_denied() && s.person.questions().len() == 1, "{}", again.content);
     ground.leave().await;
 }
 

@@ -110,7 +110,7 @@ pub(crate) async fn a_file_that_changed_meanwhile_is_not_overwritten(ground: &Gr
             let mut done = 0;
             while done < 20 {
                 let change = edit("f", "start  \n", &format!("start\n{who} {done}\n"));
-                if s.call(Tool::Patch, change).await.worked {
+                if s.call(Tool::Patch, change).await.succeeded {
                     done += 1;
                 }
             }

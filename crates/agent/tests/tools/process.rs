@@ -100,7 +100,7 @@ pub(crate) async fn a_command_that_cannot_start_is_no_background_process(ground:
     let s = ground.hands().await;
     let wrong = json!({"command": "true", "background": true, "workdir": "/not/there"});
     let done = s.call(Tool::Terminal, wrong).await;
-    assert_eq!((&done.answer["exit_code"], done.worked), (&json!(126), false), "{}", done.answer);
+    assert_eq!((&done.content["exit_code"], done.succeeded), (&json!(126), false), "{}", done.content);
     assert_eq!(s.told(Tool::Process, json!({"action": "list"})).await["processes"], json!([]));
 }
 
@@ -113,9 +113,9 @@ pub(crate) async fn only_what_was_asked_for_is_found(ground: &Ground) {
     let beginning: String = id.chars().take(id.len() - 2).collect();
     assert_eq!(act(&s, "poll", &beginning).await["session_id"], json!(id));
     let done = s.call(Tool::Process, json!({"action": "kill", "session_id": "proc_00000000_1_1"})).await;
-    assert_eq!((&done.answer["status"], done.worked), (&json!("not_found"), false));
+    assert_eq!((&done.content["status"], done.succeeded), (&json!("not_found"), false));
     assert_eq!(
-        s.call(Tool::Process, json!({"action": "kill", "session_id": 1})).await.answer["status"],
+        s.call(Tool::Process, json!({"action": "kill", "session_id": 1})).await.content["status"],
         "not_found"
     );
     assert!(s.error(Tool::Process, json!({"action": "poll"})).await.contains("session_id"));

@@ -93,6 +93,6 @@ fn calls_that_do_not_notice_each_other_may_run_at_once() {
         (&runs, &runs, false),
     ];
     for (one, other, agree) in cases {
-        assert_eq!(one.agree_with(other), agree, "{one:?} {other:?}");
+        assert_eq!(one.is_parallel_with(other), agree, "{one:?} {other:?}");
     }
 }

@@ -12,13 +12,13 @@ pub(crate) async fn the_exit_code_comes_first_and_the_state_stays(ground: &Groun
     let done = s
         .call(Tool::Terminal, json!({"command": "mkdir d; cd d; export A=1; f() { echo f; }; exit 3"}))
         .await;
-    let names: Vec<&str> = done.answer.as_object().unwrap().keys().map(String::as_str).collect();
+    let names: Vec<&str> = done.content.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(names, ["exit_code", "output", "error"]);
-    assert_eq!((&done.answer["exit_code"], done.worked), (&json!(3), false));
+    assert_eq!((&done.content["exit_code"], done.succeeded), (&json!(3), false));
     assert!(s.shell("pwd; echo $A; f").await.ends_with("/d\n1\nf"));
-    let benign = s.call(Tool::Terminal, json!({"command": "echo a | grep b"})).await.answer;
+    let benign = s.call(Tool::Terminal, json!({"command": "echo a | grep b"})).await.content;
     assert_eq!(benign["exit_code_meaning"], "nothing matched (no error)");
-    let late = s.call(Tool::Terminal, json!({"command": "echo begun; sleep 60", "timeout": 1})).await.answer;
+    let late = s.call(Tool::Terminal, json!({"command": "echo begun; sleep 60", "timeout": 1})).await.content;
     assert_eq!((&late["exit_code"], &late["output"]), (&json!(124), &json!("begun")));
     assert!(late["error"].as_str().unwrap().contains("1 seconds"), "{late}");
     assert!(
@@ -36,7 +36,7 @@ pub(crate) async fn a_directory_for_one_command_may_have_any_name_and_does_not_s
     let there = s.told(Tool::Terminal, json!({"command": "pwd", "workdir": name})).await;
     assert_eq!(there["output"], format!("{before}/{name}"));
     assert_eq!(s.shell("pwd").await, before);
-    let missing = s.call(Tool::Terminal, json!({"command": "pwd", "workdir": "/not/there"})).await.answer;
+    let missing = s.call(Tool::Terminal, json!({"command": "pwd", "workdir": "/not/there"})).await.content;
     assert_eq!(missing["exit_code"], 126);
     assert!(missing["error"].as_str().unwrap().contains("nothing was run"), "{missing}");
 }
@@ -77,14 +77,15 @@ pub(crate) async fn an_interrupt_ends_a_command_and_keeps_what_it_said(ground: &
     let watch = async {
         // The end of the command depends on this, and on no clock.
         let other = ground.hands().await;
-        while other.call(Tool::Terminal, json!({"command": "test -e there"})).await.answer["exit_code"] != 0 {
+        while other.call(Tool::Terminal, json!({"command": "test -e there"})).await.content["exit_code"] != 0
+        {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         stop.cancel();
     };
     let (done, ()) = tokio::join!(call, watch);
-    assert_eq!((&done.answer["exit_code"], &done.answer["output"]), (&json!(130), &json!("begun")));
-    assert!(done.answer["error"].as_str().unwrap().contains("interrupted"));
+    assert_eq!((&done.content["exit_code"], &done.content["output"]), (&json!(130), &json!("begun")));
+    assert!(done.content["error"].as_str().unwrap().contains("interrupted"));
 }
 
 pub(crate) async fn a_place_that_was_made_anew_says_so(ground: &Ground) {

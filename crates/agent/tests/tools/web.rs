@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hermes_agent::Tool;
-use hermes_agent::http::{Bounds, Extent, Fault, Reach, Web};
+use hermes_agent::http::{FetchLimits, PageExtent, ResolveHost, WebClient, WebError};
 use hermes_exec::proxy::{self, HostError};
 use hermes_types::Secret;
 use serde_json::json;
@@ -101,7 +101,7 @@ fn redirect(to: &str) -> Answer {
 }
 
 /// Knows one name, and of everything else what a client outside of tests knows.
-fn reach(asked: Arc<AtomicUsize>) -> Reach {
+fn reach(asked: Arc<AtomicUsize>) -> ResolveHost {
     Arc::new(move |host| {
         let asked = asked.clone();
         Box::pin(async move {
@@ -114,27 +114,27 @@ fn reach(asked: Arc<AtomicUsize>) -> Reach {
     })
 }
 
-fn web(bounds: Bounds) -> Web {
-    Web::new(reach(Arc::default()), bounds)
+fn web(bounds: FetchLimits) -> WebClient {
+    WebClient::new(reach(Arc::default()), bounds)
 }
 
-const USUAL: Bounds = Bounds { time: Duration::from_secs(20), bytes: 100_000 };
+const USUAL: FetchLimits = FetchLimits { timeout: Duration::from_secs(20), max_bytes: 100_000 };
 
 #[tokio::test]
 async fn a_page_is_fetched_from_the_address_that_was_checked_and_no_other() {
     let server = Server::start(|path| if path == "/go" { redirect("/there#part") } else { page(path) }).await;
     let asked = Arc::new(AtomicUsize::new(0));
-    let web = Web::new(reach(asked.clone()), USUAL);
+    let web = WebClient::new(reach(asked.clone()), USUAL);
     // No resolver knows this name, so that it is reached shows that nobody asked one; each step asks once.
-    let got = web.get(&server.url("/go")).await.unwrap();
-    assert_eq!((got.status, got.body.as_slice(), got.extent), (200, b"/there".as_slice(), Extent::Whole));
+    let got = web.fetch(&server.url("/go")).await.unwrap();
+    assert_eq!((got.status, got.body.as_slice(), got.extent), (200, b"/there".as_slice(), PageExtent::Whole));
     assert_eq!((got.url.path(), got.url.fragment()), ("/there", None));
     assert_eq!((asked.load(Ordering::SeqCst), server.requests()), (2, 2));
 }
 
 #[tokio::test]
 async fn nothing_but_the_public_web_is_reached() {
-    let web = Web::default();
+    let web = WebClient::default();
     for address in [
         "http://127.0.0.1/",
         "http://localhost/",
@@ -151,15 +151,18 @@ async fn nothing_but_the_public_web_is_reached() {
         "http://printer.local/",
         "http://0/",
     ] {
-        let fault = web.get(address).await.unwrap_err();
-        assert!(matches!(fault, Fault::Host { why: HostError::NotPublic(_), .. }), "{address}: {fault}");
+        let fault = web.fetch(address).await.unwrap_err();
+        assert!(
+            matches!(fault, WebError::Host { reason: HostError::NotPublic(_), .. }),
+            "{address}: {fault}"
+        );
     }
     for address in [
         "file:///etc/passwd", "ftp://example.org/", "javascript:1", "http://", "nonsense",
         "http://u:p@example.org/", "http://u@example.org/",
     ] {
-        let fault = web.get(address).await.unwrap_err();
-        assert!(matches!(fault, Fault::Address(_)), "{address}: {fault}");
+        let fault = web.fetch(address).await.unwrap_err();
+        assert!(matches!(fault, WebError::InvalidUrl(_)), "{address}: {fault}");
     }
 }
 
@@ -175,15 +178,15 @@ async fn a_redirect_is_judged_like_any_address() {
         "http://127.0.0.1:1/", "http://169.254.169.254/", "http://[::1]/", "http://2130706433/",
         "//localhost/", "http://0x7f000001/",
     ] {
-        let fault = web.get(&server.url(&format!("/to/{inside}"))).await.unwrap_err();
-        assert!(matches!(fault, Fault::Host { why: HostError::NotPublic(_), .. }), "{inside}: {fault}");
+        let fault = web.fetch(&server.url(&format!("/to/{inside}"))).await.unwrap_err();
+        assert!(matches!(fault, WebError::Host { reason: HostError::NotPublic(_), .. }), "{inside}: {fault}");
     }
     for wrong in ["file:///etc/passwd", "http://user:password@site.test/"] {
-        let fault = web.get(&server.url(&format!("/to/{wrong}"))).await.unwrap_err();
-        assert!(matches!(fault, Fault::Address(_)), "{wrong}: {fault}");
+        let fault = web.fetch(&server.url(&format!("/to/{wrong}"))).await.unwrap_err();
+        assert!(matches!(fault, WebError::InvalidUrl(_)), "{wrong}: {fault}");
     }
     let before = server.requests();
-    assert!(matches!(web.get(&server.url("/loop")).await.unwrap_err(), Fault::Redirects));
+    assert!(matches!(web.fetch(&server.url("/loop")).await.unwrap_err(), WebError::TooManyRedirects));
     assert_eq!(server.requests() - before, 6);
 }
 
@@ -207,15 +210,15 @@ async fn a_page_has_an_end_in_size_and_in_time() {
     .await;
     let web = web(USUAL);
     for path in ["/endless", "/bomb"] {
-        let got = web.get(&server.url(path)).await.unwrap();
-        assert_eq!((got.body.len(), got.extent), (100_000, Extent::Beginning), "{path}");
+        let got = web.fetch(&server.url(path)).await.unwrap();
+        assert_eq!((got.body.len(), got.extent), (100_000, PageExtent::Partial), "{path}");
     }
-    let got = web.get(&server.url("/just")).await.unwrap();
-    assert_eq!((got.body.len(), got.extent), (100_000, Extent::Whole));
-    assert!(matches!(web.get(&server.url("/broken")).await.unwrap_err(), Fault::Unpacking(_)));
-    assert!(matches!(web.get(&server.url("/other")).await.unwrap_err(), Fault::Packing(_)));
-    let hasty = self::web(Bounds { time: Duration::from_millis(200), ..USUAL });
-    assert!(matches!(hasty.get(&server.url("/stuck")).await.unwrap_err(), Fault::Time(_)));
+    let got = web.fetch(&server.url("/just")).await.unwrap();
+    assert_eq!((got.body.len(), got.extent), (100_000, PageExtent::Whole));
+    assert!(matches!(web.fetch(&server.url("/broken")).await.unwrap_err(), WebError::Decompression(_)));
+    assert!(matches!(web.fetch(&server.url("/other")).await.unwrap_err(), WebError::ContentEncoding(_)));
+    let hasty = self::web(FetchLimits { timeout: Duration::from_millis(200), ..USUAL });
+    assert!(matches!(hasty.fetch(&server.url("/stuck")).await.unwrap_err(), WebError::Timeout(_)));
 }
 
 #[tokio::test]
@@ -247,7 +250,7 @@ async fn a_model_gets_text_in_parts_and_no_secret_leaves_in_an_address() {
     let told = s.told(Tool::WebFetch, part).await;
     assert_eq!((&told["content"], &told["total_length"]), (&json!("3456"), &json!(10)));
     let gone = s.call(Tool::WebFetch, fetch("/gone")).await;
-    assert_eq!((&gone.answer["content"], gone.worked), (&json!("no such page"), false));
+    assert_eq!((&gone.content["content"], gone.succeeded), (&json!("no such page"), false));
     assert!(s.error(Tool::WebFetch, fetch("/image")).await.contains("not text"));
     let before = server.requests();
     for secret in ["/?q=hunter2/hunter2", "/?q=hunter2%2Fhunter2"] {

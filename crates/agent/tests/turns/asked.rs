@@ -1,6 +1,6 @@
 //! Questions of the gate in the middle of a turn.
 
-use hermes_agent::Exit;
+use hermes_agent::StopReason;
 use hermes_policy::Choice;
 use hermes_store::{Answer, Answering, Choice as Kept, QuestionState};
 use hermes_testkit::Step;
@@ -35,7 +35,7 @@ async fn a_no_is_told_and_nothing_ran() {
     let bed = bed(false).await;
     *bed.people.choice.lock().unwrap() = Some(Choice::Deny(Some("not that one".to_owned())));
     let mut conversation = bed.begin().await;
-    assert_eq!(bed.say(&mut conversation, "go").await.exit, Exit::Answered);
+    assert_eq!(bed.say(&mut conversation, "go").await.stop_reason, StopReason::Answered);
     assert_eq!(log(&bed), "");
     let seen = bed.seen();
     assert_eq!(seen[0]["status"], "blocked");
@@ -86,7 +86,7 @@ async fn an_answer_that_comes_from_elsewhere_counts() {
         assert_eq!(bed.store.answer(&open[0].id, answer).await.unwrap(), Answering::Counts);
     };
     let (ended, ()) = tokio::join!(bed.say(&mut conversation, "go"), answer);
-    assert_eq!(ended.exit, Exit::Answered);
+    assert_eq!(ended.stop_reason, StopReason::Answered);
     assert_eq!(log(&bed), "ran\n");
     assert!(bed.store.questions_of(conversation.id()).await.unwrap()[0].is_used);
     bed.leave().await;

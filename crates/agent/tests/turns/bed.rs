@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::{
-    Ask, Asking, Clarification, CodeExecution, CodeMode, Control, Conversation, Ended, Event, GuardRules,
-    Hands, Limits, Mind, Opening, Setup, Told, Tool,
+    Approver, BoxFuture, Clarification, CodeExecutionConfig, CodeMode, Conversation, LoopGuardConfig,
+    ModelConfig, SessionConfig, SystemPrompt, SystemPromptInput, Tool, ToolContext, ToolLimits, TurnControl,
+    TurnEvent, TurnResult,
 };
 use hermes_exec::backend::docker::pull::PullOptions;
 use hermes_exec::{Backend, Installation, LocalBackend, ResolvedPlace, Spec};
@@ -25,9 +26,9 @@ pub(crate) struct Bed {
     pub(crate) model: ScriptedModel,
     pub(crate) store: Store,
     pub(crate) people: Arc<People>,
-    pub(crate) guard: GuardRules,
+    pub(crate) guard: LoopGuardConfig,
     pub(crate) budget: u32,
-    pub(crate) events: Mutex<Vec<Event>>,
+    pub(crate) events: Mutex<Vec<TurnEvent>>,
 }
 
 /// Somebody who answers every question alike, or never.
@@ -39,8 +40,8 @@ pub(crate) struct People {
     pub(crate) heard: Notify,
 }
 
-impl Ask for People {
-    fn permission<'a>(&'a self, question: &'a Question) -> Asking<'a, Option<Answer>> {
+impl Approver for People {
+    fn ask_permission<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Option<Answer>> {
         self.asked.lock().unwrap().push(question.id().as_str().to_owned());
         self.heard.notify_one();
         let choice = self.choice.lock().unwrap().clone();
@@ -51,7 +52,7 @@ impl Ask for People {
         })
     }
 
-    fn clarify<'a>(&'a self, _question: &'a Clarification) -> Asking<'a, Option<String>> {
+    fn clarify<'a>(&'a self, _question: &'a Clarification) -> BoxFuture<'a, Option<String>> {
         Box::pin(async { None })
     }
 }
@@ -76,7 +77,7 @@ impl Bed {
             folder,
             model,
             people: Arc::default(),
-            guard: GuardRules::default(),
+            guard: LoopGuardConfig::default(),
             budget: 20,
             events: Mutex::default(),
         }
@@ -107,56 +108,56 @@ impl Bed {
         ResolvedPlace::new(host, spec, SessionKey::new("s"))
     }
 
-    pub(crate) fn hands(&self) -> Arc<Hands> {
+    pub(crate) fn hands(&self) -> Arc<ToolContext> {
         let person = Person::new("cli");
-        let limits = Limits {
+        let limits = ToolLimits {
             timeout: Duration::from_secs(60),
             max_foreground: Duration::from_secs(600),
             output_bytes: 50_000,
             read_lines: 2_000,
             line_length: 2_000,
             read_chars: 100_000,
-            code_execution: CodeExecution {
+            code_execution: CodeExecutionConfig {
                 timeout: Duration::from_secs(300),
                 max_tool_calls: 50,
                 mode: CodeMode::Project,
             },
         };
-        Arc::new(Hands::new(Setup {
+        Arc::new(ToolContext::new(SessionConfig {
             session: self.plan().session().clone(),
-            plan: self.plan(),
+            place: self.plan(),
             gate: Arc::new(Gate::default()),
             attendance: Attendance::Attended(vec![person.clone()]),
             person,
-            door: EntryPoint::Cli,
-            ask: self.people.clone(),
+            entry_point: EntryPoint::Cli,
+            approver: self.people.clone(),
             redactor: Redactor::new([]),
             limits,
             tools: Tool::ALL.to_vec(),
             store: self.store.clone(),
-            means: Arc::new(|_image| {
+            pull_auth: Arc::new(|_image| {
                 Box::pin(async { PullOptions { credentials: None, timeout: Duration::from_secs(1) } })
             }),
             web: Arc::default(),
         }))
     }
 
-    pub(crate) fn mind(&self) -> Mind {
+    pub(crate) fn mind(&self) -> ModelConfig {
         let url = self.model.url().parse().unwrap();
-        Mind {
+        ModelConfig {
             client: Client::default(),
-            chain: vec![Endpoint::new("custom", Api::ChatCompletions, url, "scripted")],
+            endpoints: vec![Endpoint::new("custom", Api::ChatCompletions, url, "scripted")],
             max_output: None,
             effort: None,
-            sight: Sight::Text,
-            budget: self.budget,
-            guard: self.guard,
+            image_mode: Sight::Text,
+            max_model_calls: self.budget,
+            loop_guard: self.guard,
         }
     }
 
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn told(&self) -> SystemPrompt {
         let work = self.work().display().to_string();
-        let opening = Opening {
+        let opening = SystemPromptInput {
             soul: None,
             tools: &Tool::ALL,
             backend: BackendName::Local,
@@ -164,25 +165,25 @@ impl Bed {
             today: "2026-01-31",
             model: "scripted",
         };
-        opening.told()
+        opening.build()
     }
 
     pub(crate) async fn begin(&self) -> Conversation {
-        Conversation::begin(self.hands(), self.mind(), self.told(), "a title").await.unwrap()
+        Conversation::create(self.hands(), self.mind(), self.told(), "a title").await.unwrap()
     }
 
-    pub(crate) async fn say(&self, conversation: &mut Conversation, text: &str) -> Ended {
-        self.say_with(conversation, text, &Control::default()).await
+    pub(crate) async fn say(&self, conversation: &mut Conversation, text: &str) -> TurnResult {
+        self.say_with(conversation, text, &TurnControl::default()).await
     }
 
     pub(crate) async fn say_with(
         &self,
         conversation: &mut Conversation,
         text: &str,
-        control: &Control,
-    ) -> Ended {
+        control: &TurnControl,
+    ) -> TurnResult {
         let watch = |event| self.events.lock().unwrap().push(event);
-        conversation.say(text, control, &watch).await.unwrap()
+        conversation.run_turn(text, control, &watch).await.unwrap()
     }
 
     /// What was kept, in a line each.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use hermes_agent::{Control, Conversation, Exit, Hands};
+use hermes_agent::{Conversation, StopReason, ToolContext, TurnControl};
 use hermes_testkit::Step;
 use serde_json::{Value, json};
 
@@ -24,22 +24,22 @@ fn foreground(id: &str, command: &str) -> Step {
 }
 
 /// Waits until nothing runs in the background.
-async fn all_ended(hands: &Hands) {
-    let processes = hands.sandbox(&|_| {}).await.unwrap().processes().await.unwrap();
+async fn all_ended(hands: &ToolContext) {
+    let processes = hands.open_place(&|_| {}).await.unwrap().processes().await.unwrap();
     for view in processes.list().await.unwrap() {
         let view = processes.wait(view.process, PATIENCE).await.unwrap();
         assert!(view.ended.is_some(), "{view:?}");
     }
 }
 
-async fn noticed(hands: &Hands) -> String {
-    tokio::time::timeout(PATIENCE, hands.notice()).await.unwrap()
+async fn noticed(hands: &ToolContext) -> String {
+    tokio::time::timeout(PATIENCE, hands.next_process_event()).await.unwrap()
 }
 
 /// Nothing comes any more. Whatever there is was sent before the answer to a question.
-async fn hears_nothing(hands: &Hands) {
+async fn hears_nothing(hands: &ToolContext) {
     all_ended(hands).await;
-    assert_eq!(hands.notice().now_or_never(), None);
+    assert_eq!(hands.next_process_event().now_or_never(), None);
 }
 
 fn let_go(bed: &Bed) {
@@ -65,10 +65,10 @@ async fn an_end_is_told_once_to_whoever_waits() {
     ];
     let bed = Bed::new(steps).await;
     let mut conversation = bed.begin().await;
-    assert!(!conversation.hands().awaits_notice());
+    assert!(!conversation.tool_context().has_subscriptions());
     bed.say(&mut conversation, "go").await;
-    let hands = conversation.hands().clone();
-    assert!(hands.awaits_notice());
+    let hands = conversation.tool_context().clone();
+    assert!(hands.has_subscriptions());
     let_go(&bed);
     let text = noticed(&hands).await;
     let id = bed.seen()[0]["session_id"].as_str().unwrap().to_owned();
@@ -82,7 +82,7 @@ async fn an_end_is_told_once_to_whoever_waits() {
         text.contains("\nOutput:\nall ") && text.ends_with(" done]") && !text.contains(&secret),
         "{text}"
     );
-    assert!(!hands.awaits_notice());
+    assert!(!hands.has_subscriptions());
     hears_nothing(&hands).await;
     assert_eq!(bed.say(&mut conversation, &text).await.text, "I heard.");
     assert_eq!(bed.kept(&conversation).await[4], format!("user: {text}"));
@@ -102,8 +102,8 @@ async fn in_a_turn_it_comes_with_the_next_result() {
     let mut conversation = bed.begin().await;
     bed.say(&mut conversation, "go").await;
     let_go(&bed);
-    all_ended(conversation.hands()).await;
-    assert_eq!(bed.say(&mut conversation, "and?").await.exit, Exit::Answered);
+    all_ended(conversation.tool_context()).await;
+    assert_eq!(bed.say(&mut conversation, "and?").await.stop_reason, StopReason::Answered);
     let seen = bed.seen();
     let told: Vec<_> = seen.iter().filter_map(|answer| answer["notice"].as_str()).collect();
     assert_eq!(told.len(), 1, "{seen:?}");
@@ -112,7 +112,7 @@ async fn in_a_turn_it_comes_with_the_next_result() {
         "{told:?}"
     );
     assert!(seen[0].get("notice").is_none(), "{seen:?}");
-    hears_nothing(conversation.hands()).await;
+    hears_nothing(conversation.tool_context()).await;
     bed.kept(&conversation).await;
     bed.leave().await;
 }
@@ -130,7 +130,7 @@ async fn an_end_that_the_model_has_seen_is_not_told() {
     bed.say(&mut conversation, "go").await;
     assert_eq!(bed.seen()[1]["status"], "exited");
     assert!(bed.seen()[1].get("notice").is_none(), "{:?}", bed.seen());
-    hears_nothing(conversation.hands()).await;
+    hears_nothing(conversation.tool_context()).await;
     bed.leave().await;
 }
 
@@ -143,12 +143,12 @@ async fn lines_with_a_watched_word_are_told_and_the_end_is_not() {
     let mut conversation = bed.begin().await;
     bed.say(&mut conversation, "go").await;
     let_go(&bed);
-    let text = noticed(conversation.hands()).await;
+    let text = noticed(conversation.tool_context()).await;
     assert!(
         text.contains(" has a line with a watched word.\n") && text.ends_with("\nLine:\nready one]"),
         "{text}"
     );
-    hears_nothing(conversation.hands()).await;
+    hears_nothing(conversation.tool_context()).await;
     bed.leave().await;
 }
 
@@ -167,7 +167,7 @@ async fn after_a_restart_what_was_told_is_not_told_again_and_the_rest_is() {
     .await;
     let mut conversation = bed.begin().await;
     bed.say(&mut conversation, "go").await;
-    let text = noticed(conversation.hands()).await;
+    let text = noticed(conversation.tool_context()).await;
     bed.say(&mut conversation, &text).await;
     bed.say(&mut conversation, "another").await;
     let id = conversation.id().clone();
@@ -179,10 +179,10 @@ async fn after_a_restart_what_was_told_is_not_told_again_and_the_rest_is() {
     let seen = bed.seen();
     let text = match seen[2]["notice"].as_str() {
         Some(text) => text.to_owned(),
-        None => noticed(conversation.hands()).await,
+        None => noticed(conversation.tool_context()).await,
     };
     assert!(text.ends_with("Output:\nsecond]") && !text.contains("first"), "{text}");
-    hears_nothing(conversation.hands()).await;
+    hears_nothing(conversation.tool_context()).await;
     bed.leave().await;
 }
 
@@ -197,7 +197,7 @@ async fn results_that_are_too_long_together_are_put_into_files_the_longest_first
     let bed = Bed::new([Step::says(calls), Step::text("Long."), Step::text("Still long.")]).await;
     let mut conversation = bed.begin().await;
     // What a person says beside a result stays, however long it is.
-    let (control, words) = (Control::default(), "quick! ".repeat(100));
+    let (control, words) = (TurnControl::default(), "quick! ".repeat(100));
     control.steer(words.as_str());
     bed.say_with(&mut conversation, "look", &control).await;
     let seen = bed.seen();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hermes_agent::{Control, Conversation, Ended, Event, Exit};
+use hermes_agent::{Conversation, StopReason, TurnControl, TurnEvent, TurnResult};
 use hermes_store::{Answer, Choice, SessionId};
 use hermes_testkit::{Said, Step};
 use hermes_types::Person;
@@ -19,21 +19,21 @@ fn call(id: &str, command: &str) -> Said {
 async fn killed(bed: &Bed, when: impl AsyncFn()) -> SessionId {
     let mut conversation = bed.begin().await;
     let id = conversation.id().clone();
-    let control = Control::default();
-    let watch = |_event: Event| {};
+    let control = TurnControl::default();
+    let watch = |_event: TurnEvent| {};
     tokio::select! {
         biased;
-        ended = conversation.say("go", &control, &watch) => panic!("{ended:?}"),
+        ended = conversation.run_turn("go", &control, &watch) => panic!("{ended:?}"),
         () = when() => {}
     }
     id
 }
 
-async fn carried_on(bed: &Bed, id: SessionId) -> (Conversation, Ended) {
+async fn carried_on(bed: &Bed, id: SessionId) -> (Conversation, TurnResult) {
     let mut conversation = Conversation::resume(bed.hands(), bed.mind(), id).await.unwrap();
     let watch = |event| bed.events.lock().unwrap().push(event);
-    let ended = conversation.carry_on(&Control::default(), &watch).await.unwrap().unwrap();
-    assert!(conversation.carry_on(&Control::default(), &watch).await.unwrap().is_none());
+    let ended = conversation.resume_turn(&TurnControl::default(), &watch).await.unwrap().unwrap();
+    assert!(conversation.resume_turn(&TurnControl::default(), &watch).await.unwrap().is_none());
     (conversation, ended)
 }
 
@@ -56,7 +56,7 @@ async fn what_was_under_way_is_not_run_again_and_what_had_not_begun_is_run() {
     })
     .await;
     let (conversation, ended) = carried_on(&bed, id).await;
-    assert_eq!(ended.exit, Exit::Answered);
+    assert_eq!(ended.stop_reason, StopReason::Answered);
     assert_eq!(std::fs::read_to_string(bed.work().join("log")).unwrap(), "1\n2\n3\n");
     let seen = bed.seen();
     assert_eq!(seen[0]["exit_code"], 0);
@@ -101,7 +101,7 @@ async fn a_question_that_was_answered_meanwhile_lets_its_command_run_once() {
     let answer = Answer { by: Person::new("cli"), at: now(), choice: Choice::Once };
     bed.store.answer(&open[0].id, answer).await.unwrap();
     let (_conversation, ended) = carried_on(&bed, id).await;
-    assert_eq!(ended.exit, Exit::Answered);
+    assert_eq!(ended.stop_reason, StopReason::Answered);
     assert_eq!(std::fs::read_to_string(bed.work().join("log")).unwrap(), "ran\n");
     assert_eq!(bed.people.asked.lock().unwrap().len(), 1);
     bed.leave().await;
@@ -112,7 +112,7 @@ async fn a_question_that_is_still_open_is_put_again_under_its_own_name() {
     let (bed, id) = with_open_question().await;
     *bed.people.choice.lock().unwrap() = Some(hermes_policy::Choice::Once);
     let (_conversation, ended) = carried_on(&bed, id).await;
-    assert_eq!(ended.exit, Exit::Answered);
+    assert_eq!(ended.stop_reason, StopReason::Answered);
     assert_eq!(std::fs::read_to_string(bed.work().join("log")).unwrap(), "ran\n");
     let asked = bed.people.asked.lock().unwrap().clone();
     assert!(asked.len() == 2 && asked[0] == asked[1], "{asked:?}");
@@ -128,7 +128,7 @@ async fn an_answer_that_was_acted_upon_does_not_run_its_command_again() {
     assert!(bed.store.use_answer(&open[0].id, now()).await.unwrap());
     assert!(!bed.store.use_answer(&open[0].id, now()).await.unwrap());
     let (_conversation, ended) = carried_on(&bed, id).await;
-    assert_eq!(ended.exit, Exit::Answered);
+    assert_eq!(ended.stop_reason, StopReason::Answered);
     assert!(!bed.work().join("log").exists());
     assert!(bed.seen()[0]["error"].as_str().unwrap().contains("may have run"));
     bed.leave().await;
@@ -143,7 +143,7 @@ async fn a_script_in_which_somebody_was_asked_is_not_run_again() {
     std::fs::create_dir(bed.work().join(".git")).unwrap();
     let id = killed(&bed, async || bed.people.heard.notified().await).await;
     let (conversation, ended) = carried_on(&bed, id).await;
-    assert_eq!(ended.exit, Exit::Answered);
+    assert_eq!(ended.stop_reason, StopReason::Answered);
     assert!(format!("{:?}", conversation.history()).contains("it may have run, in part or not at all"));
     assert_eq!(std::fs::read_to_string(bed.work().join("log")).unwrap(), "x");
     assert!(bed.work().join(".git").exists() && bed.people.asked.lock().unwrap().len() == 1);

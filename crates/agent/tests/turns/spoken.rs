@@ -1,6 +1,6 @@
 //! What a model says, and what becomes of it.
 
-use hermes_agent::{Control, Conversation, Event, Exit};
+use hermes_agent::{Conversation, StopReason, TurnControl, TurnEvent};
 use hermes_testkit::{Answer, Said, Step};
 use hermes_types::Usage;
 use serde_json::{Value, json};
@@ -25,7 +25,10 @@ async fn an_answer_is_told_kept_and_counted() {
     let bed = Bed::new([Step::text("hello there")]).await;
     let mut conversation = bed.begin().await;
     let ended = bed.say(&mut conversation, "hi").await;
-    assert_eq!((ended.exit, ended.text.as_str(), ended.calls), (Exit::Answered, "hello there", 1));
+    assert_eq!(
+        (ended.stop_reason, ended.text.as_str(), ended.model_calls),
+        (StopReason::Answered, "hello there", 1)
+    );
     assert_ne!(ended.usage, Usage::default());
     assert_eq!(bed.kept(&conversation).await, ["user: hi", "assistant: hello there"]);
     let told: String = bed
@@ -34,7 +37,7 @@ async fn an_answer_is_told_kept_and_counted() {
         .unwrap()
         .iter()
         .filter_map(|event| match event {
-            Event::Text(text) => Some(text.as_str()),
+            TurnEvent::Text(text) => Some(text.as_str()),
             _ => None,
         })
         .collect();
@@ -54,7 +57,10 @@ async fn calls_are_made_in_their_order_and_their_answers_are_kept_before_the_mod
     let bed = Bed::new([Step::says([text("I count.")].into_iter().chain(five)), Step::text("done")]).await;
     let mut conversation = bed.begin().await;
     let ended = bed.say(&mut conversation, "count").await;
-    assert_eq!((ended.exit, ended.text.as_str(), ended.calls), (Exit::Answered, "done", 2));
+    assert_eq!(
+        (ended.stop_reason, ended.text.as_str(), ended.model_calls),
+        (StopReason::Answered, "done", 2)
+    );
     let outputs: Vec<_> =
         bed.seen().iter().map(|seen| seen["output"].as_str().unwrap().trim().to_owned()).collect();
     assert_eq!(outputs, ["1", "2", "3", "4", "5"]);
@@ -87,7 +93,7 @@ async fn a_call_that_was_cut_off_is_never_run_and_asked_for_once_more() {
     };
     let bed = Bed::new([cut(), Step::says([call("c2", "touch better")]), Step::text("ok")]).await;
     let mut conversation = bed.begin().await;
-    assert_eq!(bed.say(&mut conversation, "go").await.exit, Exit::Answered);
+    assert_eq!(bed.say(&mut conversation, "go").await.stop_reason, StopReason::Answered);
     assert!(!bed.work().join("ran").exists() && bed.work().join("better").exists());
     let second = &bed.model.received()[1].json["messages"];
     let last = second.as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
@@ -99,7 +105,7 @@ async fn a_call_that_was_cut_off_is_never_run_and_asked_for_once_more() {
     let bed = Bed::new([cut(), cut()]).await;
     let mut conversation = bed.begin().await;
     let ended = bed.say(&mut conversation, "go").await;
-    assert_eq!((ended.exit, ended.calls), (Exit::Truncated, 2));
+    assert_eq!((ended.stop_reason, ended.model_calls), (StopReason::Truncated, 2));
     assert!(!bed.work().join("ran").exists());
     assert_eq!(bed.store.session(conversation.id()).await.unwrap().api_calls, 2);
     bed.leave().await;
@@ -112,7 +118,7 @@ async fn an_answer_that_was_cut_off_is_continued_and_kept_as_one() {
             .await;
     let mut conversation = bed.begin().await;
     let ended = bed.say(&mut conversation, "count").await;
-    assert_eq!((ended.exit, ended.text.as_str()), (Exit::Answered, "one, two, three"));
+    assert_eq!((ended.stop_reason, ended.text.as_str()), (StopReason::Answered, "one, two, three"));
     assert_eq!(bed.kept(&conversation).await, ["user: count", "assistant: one, two, three"]);
     bed.leave().await;
 }
@@ -122,9 +128,9 @@ async fn a_model_that_says_nothing_is_asked_again_and_not_for_ever() {
     let bed =
         Bed::new([Step::says([]), Step::text("sorry"), Step::says([]), Step::says([]), Step::says([])]).await;
     let mut conversation = bed.begin().await;
-    assert_eq!(bed.say(&mut conversation, "a").await.exit, Exit::Answered);
+    assert_eq!(bed.say(&mut conversation, "a").await.stop_reason, StopReason::Answered);
     let ended = bed.say(&mut conversation, "b").await;
-    assert_eq!((ended.exit, ended.calls), (Exit::Empty, 3));
+    assert_eq!((ended.stop_reason, ended.model_calls), (StopReason::EmptyReply, 3));
     bed.leave().await;
 }
 
@@ -133,9 +139,9 @@ async fn a_tool_that_is_not_there_is_told_and_ends_the_turn_the_third_time() {
     let wrong = |n: u32| Step::call(&format!("w{n}"), "fly_to_the_moon", json!({}));
     let bed = Bed::new([wrong(1), Step::text("sorry"), wrong(2), wrong(3), wrong(4)]).await;
     let mut conversation = bed.begin().await;
-    assert_eq!(bed.say(&mut conversation, "a").await.exit, Exit::Answered);
+    assert_eq!(bed.say(&mut conversation, "a").await.stop_reason, StopReason::Answered);
     assert!(bed.seen()[0]["error"].as_str().unwrap().contains("there are: terminal"));
-    assert_eq!(bed.say(&mut conversation, "b").await.exit, Exit::Confused);
+    assert_eq!(bed.say(&mut conversation, "b").await.stop_reason, StopReason::InvalidCalls);
     bed.leave().await;
 }
 
@@ -146,7 +152,7 @@ async fn when_the_budget_is_used_up_the_model_says_what_was_done() {
     bed.budget = 2;
     let mut conversation = bed.begin().await;
     let ended = bed.say(&mut conversation, "go").await;
-    assert_eq!((ended.exit, ended.text.as_str()), (Exit::Exhausted, "I did two things"));
+    assert_eq!((ended.stop_reason, ended.text.as_str()), (StopReason::BudgetExhausted, "I did two things"));
     assert!(bed.model.received()[2].json.get("tools").is_none());
     assert_eq!(bed.kept(&conversation).await.last().unwrap(), "assistant: I did two things");
     bed.leave().await;
@@ -157,16 +163,16 @@ async fn a_model_that_goes_round_in_circles_hears_of_it() {
     let again = |n: u32| Step::says([call(&format!("c{n}"), "false")]);
     let bed = Bed::new([again(1), again(2), Step::text("I stop")]).await;
     let mut conversation = bed.begin().await;
-    assert_eq!(bed.say(&mut conversation, "go").await.exit, Exit::Answered);
+    assert_eq!(bed.say(&mut conversation, "go").await.stop_reason, StopReason::Answered);
     let seen = bed.seen();
     assert!(seen[0].get("warning").is_none());
     assert!(seen[1]["warning"].as_str().unwrap().contains("failed 2 times"), "{}", seen[1]);
     bed.leave().await;
 
     let mut bed = Bed::new((1..=5).map(again)).await;
-    bed.guard.stops = true;
+    bed.guard.stop = true;
     let mut conversation = bed.begin().await;
-    assert!(matches!(bed.say(&mut conversation, "go").await.exit, Exit::Circling(_)));
+    assert!(matches!(bed.say(&mut conversation, "go").await.stop_reason, StopReason::Loop(_)));
     bed.leave().await;
 }
 
@@ -185,7 +191,10 @@ async fn every_request_of_a_session_begins_with_the_same_bytes() {
             conversation =
                 Conversation::resume(bed.hands(), bed.mind(), conversation.id().clone()).await.unwrap();
         }
-        assert_eq!(bed.say(&mut conversation, &format!("question {n}")).await.exit, Exit::Answered);
+        assert_eq!(
+            bed.say(&mut conversation, &format!("question {n}")).await.stop_reason,
+            StopReason::Answered
+        );
     }
     let received = bed.model.received();
     let text = |value: &Value| serde_json::to_string(value).unwrap();
@@ -206,14 +215,14 @@ async fn what_a_person_says_meanwhile_comes_with_the_next_result() {
     let bed =
         Bed::new([Step::says([call("c1", "echo 1")]), Step::text("ok"), Step::text("nothing to do")]).await;
     let mut conversation = bed.begin().await;
-    let control = Control::default();
+    let control = TurnControl::default();
     control.steer("and be quick");
     let ended = bed.say_with(&mut conversation, "go", &control).await;
     assert_eq!(bed.seen()[0]["user_says"], "and be quick");
-    assert_eq!(ended.untold, None);
+    assert_eq!(ended.pending_steer, None);
     control.steer("too late");
     let ended = bed.say_with(&mut conversation, "again", &control).await;
-    assert_eq!(ended.untold.map(|untold| untold.words).as_deref(), Some("too late"));
+    assert_eq!(ended.pending_steer.map(|untold| untold.text).as_deref(), Some("too late"));
     bed.leave().await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_agent::{Control, Event, Exit};
+use hermes_agent::{StopReason, TurnControl, TurnEvent};
 use hermes_testkit::model::Delivery;
 use hermes_testkit::{Answer, Said, Step};
 use serde_json::json;
@@ -18,30 +18,30 @@ fn stalls(words: &str, bytes: usize) -> Step {
 /// Ends the turn as soon as this happens.
 async fn say_until(
     bed: &Bed,
-    is_time: impl Fn(&Event) -> bool + Send + Sync,
-) -> (hermes_agent::Conversation, Exit) {
+    is_time: impl Fn(&TurnEvent) -> bool + Send + Sync,
+) -> (hermes_agent::Conversation, StopReason) {
     let mut conversation = bed.begin().await;
-    let control = Control::default();
-    let watch = |event: Event| {
+    let control = TurnControl::default();
+    let watch = |event: TurnEvent| {
         if is_time(&event) {
             control.stop.cancel();
         }
         bed.events.lock().unwrap().push(event);
     };
-    let ended = conversation.say("go", &control, &watch).await.unwrap();
-    (conversation, ended.exit)
+    let ended = conversation.run_turn("go", &control, &watch).await.unwrap();
+    (conversation, ended.stop_reason)
 }
 
 #[tokio::test]
 async fn a_model_is_interrupted_and_what_it_said_is_kept() {
     let long = "word ".repeat(200);
     let bed = Bed::new([stalls(&long, 3_000), Step::text("well")]).await;
-    let (mut conversation, exit) = say_until(&bed, |event| matches!(event, Event::Text(_))).await;
-    assert_eq!(exit, Exit::Interrupted);
+    let (mut conversation, exit) = say_until(&bed, |event| matches!(event, TurnEvent::Text(_))).await;
+    assert_eq!(exit, StopReason::Interrupted);
     let kept = bed.kept(&conversation).await;
     assert!(kept.len() == 2 && kept[1].starts_with("assistant: word"), "{kept:?}");
     // The session is not stuck.
-    assert_eq!(bed.say(&mut conversation, "again").await.exit, Exit::Answered);
+    assert_eq!(bed.say(&mut conversation, "again").await.stop_reason, StopReason::Answered);
     bed.leave().await;
 }
 
@@ -49,16 +49,16 @@ async fn a_model_is_interrupted_and_what_it_said_is_kept() {
 async fn a_model_that_says_nothing_at_all_is_interrupted() {
     let bed = Bed::new([Step::Silence]).await;
     let mut conversation = bed.begin().await;
-    let control = Control::default();
+    let control = TurnControl::default();
     let stop = control.stop.clone();
-    let watch = |_event: Event| {};
-    let (ended, ()) = tokio::join!(conversation.say("go", &control, &watch), async {
+    let watch = |_event: TurnEvent| {};
+    let (ended, ()) = tokio::join!(conversation.run_turn("go", &control, &watch), async {
         while bed.model.received().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         stop.cancel();
     });
-    assert_eq!(ended.unwrap().exit, Exit::Interrupted);
+    assert_eq!(ended.unwrap().stop_reason, StopReason::Interrupted);
     assert_eq!(bed.kept(&conversation).await, ["user: go"]);
     bed.leave().await;
 }
@@ -77,14 +77,15 @@ async fn commands_are_interrupted_with_all_they_started_and_the_rest_does_not_be
         Step::text("well"),
     ])
     .await;
-    let (mut conversation, exit) = say_until(&bed, |event| matches!(event, Event::Calling { .. })).await;
-    assert_eq!(exit, Exit::Interrupted);
+    let (mut conversation, exit) =
+        say_until(&bed, |event| matches!(event, TurnEvent::ToolStarted { .. })).await;
+    assert_eq!(exit, StopReason::Interrupted);
     assert_eq!(
         bed.kept(&conversation).await,
         ["user: go", "assistant:  [c1] [c2]", "tool: [c1]", "tool: [c2]"]
     );
     assert!(!bed.work().join("second").exists());
-    assert_eq!(bed.say(&mut conversation, "what is left?").await.exit, Exit::Answered);
+    assert_eq!(bed.say(&mut conversation, "what is left?").await.stop_reason, StopReason::Answered);
     let seen = bed.seen();
     assert!(seen[0].to_string().contains("interrupted"), "{}", seen[0]);
     assert!(seen[1]["error"].as_str().unwrap().contains("before it began"), "{}", seen[1]);

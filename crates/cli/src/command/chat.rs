@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use hermes_agent::{Album, Ask, Exit, Hands, Saying};
+use hermes_agent::{Album, Approver, StopReason, ToolContext, UserInput};
 use hermes_store::{Reader, Session as Kept};
 use hermes_types::{Attendance, BackendName, EntryPoint};
 use tokio::signal::unix::{SignalKind, signal};
@@ -88,7 +88,7 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
         true => Attendance::Attended(vec![owner()]),
         false => Attendance::Unattended,
     };
-    let ask = Arc::clone(&desk) as Arc<dyn Ask>;
+    let ask = Arc::clone(&desk) as Arc<dyn Approver>;
     let visitor = Visitor { person: owner(), door: EntryPoint::Cli, attendance, ask };
     let setup = agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store.clone());
     let ears = if matches!(task, Task::Talk) { Ears::Open } else { Ears::ForAnswers };
@@ -99,7 +99,7 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
         Task::One(_) | Task::CarryOn => once(&mut talk, kept, saying).await,
     };
     let hands = talk.leave(done.as_ref().is_ok_and(|done| done.is_over)).await;
-    if hands.as_ref().is_some_and(Hands::has_opened) {
+    if hands.as_ref().is_some_and(ToolContext::has_open_place) {
         let reaper = wire::places(context, config).start_reaper(plan.engine_access());
         agent::leave(context, &place, &plan, &session, hands).await?;
         // What it could not remove the next one tries again.
@@ -191,7 +191,7 @@ fn is_dumb(context: &Context) -> bool {
 }
 
 /// One turn, and what is left of an earlier one before it.
-async fn once(talk: &mut Talk<'_>, kept: Option<Kept>, saying: Option<Saying>) -> Result<Done, Failure> {
+async fn once(talk: &mut Talk<'_>, kept: Option<Kept>, saying: Option<UserInput>) -> Result<Done, Failure> {
     if let Some(failure) = talk.failure() {
         return Err(failure);
     }
@@ -204,7 +204,7 @@ async fn once(talk: &mut Talk<'_>, kept: Option<Kept>, saying: Option<Saying>) -
             Turned::Nothing => None,
         };
     }
-    let was_stopped = matches!(&last, Some(ended) if ended.exit == Exit::Interrupted);
+    let was_stopped = matches!(&last, Some(ended) if ended.stop_reason == StopReason::Interrupted);
     if let (Some(saying), false) = (saying, was_stopped) {
         last = match talk.say(saying).await? {
             Turned::Left => return Ok(Done::left()),
@@ -248,7 +248,7 @@ async fn converse(talk: &mut Talk<'_>, kept: Option<Kept>) -> Result<Done, Failu
             }
             None => {
                 let hands = Arc::clone(talk.hands());
-                let notice = hands.awaits_notice().then(|| hands.notice());
+                let notice = hands.has_subscriptions().then(|| hands.next_process_event());
                 let entered = tokio::select! {
                     entered = editor.message(notice) => entered?,
                     _ = terminated.recv() => Entered::End,

@@ -4,8 +4,8 @@ use std::io::{self, Read};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use hermes_agent::tool::Scene;
-use hermes_agent::{Ask, Done, Event, Hands, Tool, Watch};
+use hermes_agent::tool::CallContext;
+use hermes_agent::{Approver, Tool, ToolContext, ToolResult, TurnEvent, TurnObserver};
 use hermes_types::{Attendance, CallId, EntryPoint};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -52,7 +52,7 @@ fn list(context: &Context) -> Result<ExitCode, Failure> {
 }
 
 fn named(name: &str) -> Result<Tool, Failure> {
-    Tool::named(name).ok_or_else(|| {
+    Tool::from_name(name).ok_or_else(|| {
         let nearest = Tool::ALL.into_iter().max_by(|one, other| {
             strsim::jaro_winkler(one.name(), name).total_cmp(&strsim::jaro_winkler(other.name(), name))
         });
@@ -105,27 +105,28 @@ async fn call(
         person: owner(),
         door: EntryPoint::Cli,
         attendance,
-        ask: Arc::clone(&desk) as Arc<dyn Ask>,
+        ask: Arc::clone(&desk) as Arc<dyn Approver>,
     };
     let store = wire::store::open(context).await?;
     let watch = {
         let stage = Arc::clone(&stage);
         let is_shown = context.screen.format == Format::Text;
-        move |event: Event| {
+        move |event: TurnEvent| {
             if is_shown {
                 stage.show(&event);
             }
         }
     };
-    let hands = Hands::new(agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store));
+    let hands =
+        ToolContext::new(agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store));
     let done = do_it(&hands, &desk, tool, arguments, &watch).await?;
     agent::leave(context, &args.place, &plan, &session, Some(hands)).await?;
     // What it could not remove the next one tries again; the call has its own outcome.
     if let Err(error) = reaper.finish().await {
         tracing::warn!(%error, "leftovers of places could not be removed");
     }
-    context.screen.json(&done.answer)?;
-    Ok(match (done.worked, done.is_refused()) {
+    context.screen.json(&done.content)?;
+    Ok(match (done.succeeded, done.is_denied()) {
         (true, _) => ExitCode::SUCCESS,
         (false, true) => Kind::Refused.code(),
         (false, false) => Kind::Failed.code(),
@@ -133,14 +134,18 @@ async fn call(
 }
 
 async fn do_it(
-    hands: &Hands,
+    hands: &ToolContext,
     desk: &Desk,
     tool: Tool,
     arguments: Map<String, Value>,
-    watch: Watch<'_>,
-) -> Result<Done, Failure> {
+    watch: TurnObserver<'_>,
+) -> Result<ToolResult, Failure> {
     let id = CallId::new(format!("call_{:032x}", u128::from_le_bytes(random()?)));
     let stop = CancellationToken::new();
-    let called = hands.call(tool, arguments, Scene { call: &id, stop: &stop, occasion: None, watch });
+    let called = hands.call_tool(
+        tool,
+        arguments,
+        CallContext { call_id: &id, stop: &stop, turn: None, observer: watch },
+    );
     Ok(desk.attend(called, &stop).await?)
 }

@@ -5,7 +5,10 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::{Ask, CodeExecution, CodeMode, Hands, Limits, Opening, Setup, Told, Tool, Web};
+use hermes_agent::{
+    Approver, CodeExecutionConfig, CodeMode, SessionConfig, SystemPrompt, SystemPromptInput, Tool,
+    ToolContext, ToolLimits, WebClient,
+};
 use hermes_exec::{ResolvedPlace, Tree};
 use hermes_policy::Gate;
 use hermes_policy::redact::Redactor;
@@ -33,7 +36,7 @@ pub(crate) struct Visitor {
     /// Who may answer questions.
     pub(crate) attendance: Attendance,
     /// How they are asked.
-    pub(crate) ask: Arc<dyn Ask>,
+    pub(crate) ask: Arc<dyn Approver>,
 }
 
 /// What all sessions of a process share.
@@ -41,7 +44,7 @@ pub(crate) struct Stock {
     gate: Arc<Gate>,
     redactor: Redactor,
     pulls: Pulls,
-    web: Arc<Web>,
+    web: Arc<WebClient>,
 }
 
 impl Stock {
@@ -62,27 +65,27 @@ pub(crate) fn setup(
     plan: ResolvedPlace,
     visitor: Visitor,
     store: Store,
-) -> Setup {
+) -> SessionConfig {
     let Visitor { person, door, attendance, ask } = visitor;
     let pulls = stock.pulls.clone();
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    Setup {
+    SessionConfig {
         session: plan.session().clone(),
-        plan,
+        place: plan,
         gate: Arc::clone(&stock.gate),
         attendance,
         person,
-        door,
-        ask,
+        entry_point: door,
+        approver: ask,
         redactor: stock.redactor.clone(),
-        limits: Limits {
+        limits: ToolLimits {
             timeout: Duration::from_secs(config.terminal.timeout),
             max_foreground: Duration::from_secs(config.terminal.max_foreground_timeout),
             output_bytes: u32::try_from(config.tool_output.max_bytes).unwrap_or(u32::MAX),
             read_lines: config.tool_output.max_lines,
             line_length: size(config.tool_output.max_line_length),
             read_chars: size(config.general.file_read_max_chars),
-            code_execution: CodeExecution {
+            code_execution: CodeExecutionConfig {
                 timeout: Duration::from_secs(config.code_execution.timeout),
                 max_tool_calls: u32::try_from(config.code_execution.max_tool_calls).unwrap_or(u32::MAX),
                 mode: match config.code_execution.mode {
@@ -93,7 +96,7 @@ pub(crate) fn setup(
         },
         tools: Tool::ALL.to_vec(),
         store,
-        means: Arc::new(move |image| {
+        pull_auth: Arc::new(move |image| {
             let pulls = pulls.clone();
             Box::pin(async move { pulls.means(&image).await })
         }),
@@ -116,9 +119,9 @@ pub(crate) async fn leave(
     args: &PlaceArgs,
     plan: &ResolvedPlace,
     session: &Session,
-    hands: Option<Hands>,
+    hands: Option<ToolContext>,
 ) -> Result<(), Failure> {
-    let Some(sandbox) = hands.and_then(Hands::into_sandbox) else { return Ok(()) };
+    let Some(sandbox) = hands.and_then(ToolContext::into_place) else { return Ok(()) };
     super::warn_of_limits(context, &sandbox).await;
     fill_pool::start(context, args, plan)?;
     let views = match sandbox.processes().await {
@@ -137,7 +140,7 @@ pub(crate) async fn leave(
 }
 
 /// What the model is told first.
-pub(crate) fn opening_of(context: &Context, setup: &Setup, model: &str) -> Told {
+pub(crate) fn opening_of(context: &Context, setup: &SessionConfig, model: &str) -> SystemPrompt {
     let mut soul = String::new();
     if let Ok(file) = File::open(context.home.path().join("SOUL.md"))
         && let Err(error) = file.take(MOST_SOUL).read_to_string(&mut soul)
@@ -146,13 +149,13 @@ pub(crate) fn opening_of(context: &Context, setup: &Setup, model: &str) -> Told 
         soul.clear();
     }
     let (year, month, day) = Timestamp::now().date();
-    Opening {
+    SystemPromptInput {
         soul: Some(&soul),
         tools: &setup.tools,
-        backend: setup.plan.backend_name(),
-        cwd: setup.plan.initial_cwd(),
+        backend: setup.place.backend_name(),
+        cwd: setup.place.initial_cwd(),
         today: &format!("{year:04}-{month:02}-{day:02}"),
         model,
     }
-    .told()
+    .build()
 }

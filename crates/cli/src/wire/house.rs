@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hermes_agent::{Mind, Setup, Told};
+use hermes_agent::{ModelConfig, SessionConfig, SystemPrompt};
 use hermes_exec::backend::docker::engine::EngineAddress;
 use hermes_exec::{Audience, ListedPlace, PlaceState, Reaper, Tree};
 use hermes_gateway::channel::Waiting;
@@ -180,7 +180,7 @@ impl ChatHouse {
         self.restart.notified().await;
     }
 
-    fn setup(&self, visit: Visit) -> Result<Setup, Failure> {
+    fn setup(&self, visit: Visit) -> Result<SessionConfig, Failure> {
         let place = self.place(&visit.key, &visit.room, Some(&visit.person));
         let session = Session { key: place, keep: Keep::Everything };
         let plan = super::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
@@ -216,11 +216,11 @@ impl ChatHouse {
 }
 
 impl House for ChatHouse {
-    fn furnish<'a>(&'a self, visit: Visit) -> Waiting<'a, Result<Setup, String>> {
+    fn furnish<'a>(&'a self, visit: Visit) -> Waiting<'a, Result<SessionConfig, String>> {
         Box::pin(async move { self.setup(visit).map_err(|failure| in_words(&failure)) })
     }
 
-    fn mind(&self, model: Option<&str>) -> Result<Mind, String> {
+    fn mind(&self, model: Option<&str>) -> Result<ModelConfig, String> {
         let preferred = self.preferred.lock().unwrap_or_else(PoisonError::into_inner).clone();
         model::mind(&self.context, &self.config, self.client.clone(), model.or(preferred.as_deref()))
             .map_err(|failure| in_words(&failure))
@@ -233,7 +233,7 @@ impl House for ChatHouse {
         Ok(())
     }
 
-    fn told(&self, setup: &Setup, model: &str, room: &Room) -> Told {
+    fn told(&self, setup: &SessionConfig, model: &str, room: &Room) -> SystemPrompt {
         let mut told = agent::opening_of(&self.context, setup, model);
         let place = match room.kind {
             RoomKind::Dm => "a direct message",
@@ -242,19 +242,19 @@ impl House for ChatHouse {
                 "a thread, where several people may take part: each message begins with a name"
             }
         };
-        told.system.push_str(&format!(
+        told.text.push_str(&format!(
             "\n\nYou talk on {} in {place}. Answers are read in a chat: keep them short. To send a file that is below {}, \
              name it in your answer on a line of its own: MEDIA:<path>",
             room.platform.word(),
-            setup.plan.initial_cwd()
+            setup.place.initial_cwd()
         ));
         if self.config.gateway.shared_home {
-            told.system.push_str(&format!(
+            told.text.push_str(&format!(
                 "\n`{SHARED}` is a directory that all chats share: what is there, others can read and change."
             ));
         }
         if let Some(prompt) = prompt(&self.config, room) {
-            told.system.push_str(&format!("\n\n{prompt}"));
+            told.text.push_str(&format!("\n\n{prompt}"));
         }
         told
     }

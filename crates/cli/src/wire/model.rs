@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hermes_agent::{GuardRules, Mind};
+use hermes_agent::{LoopGuardConfig, ModelConfig};
 use hermes_model::provider::{self, Provider};
 use hermes_model::{Album, Api, Client, Credentials, Effort, Endpoint, Proxy, Sight, Url, claude_code};
 use hermes_types::Secret;
@@ -327,20 +327,20 @@ pub(crate) fn mind(
     config: &Config,
     client: Client,
     chosen: Option<&str>,
-) -> Result<Mind, Failure> {
+) -> Result<ModelConfig, Failure> {
     let models = models(context, config, chosen)?;
     let album = Album::new(context.home.path());
-    Ok(Mind {
+    Ok(ModelConfig {
         client,
-        chain: models.chain,
+        endpoints: models.chain,
         max_output: models.max_output,
         effort: models.effort,
-        sight: match config.agent.image_input_mode {
+        image_mode: match config.agent.image_input_mode {
             keys::ImageInput::Auto => Sight::Auto(album),
             keys::ImageInput::Native => Sight::Native(album),
             keys::ImageInput::Text => Sight::Text,
         },
-        budget: u32::try_from(config.agent.max_turns).unwrap_or(u32::MAX),
-        guard: GuardRules::default(),
+        max_model_calls: u32::try_from(config.agent.max_turns).unwrap_or(u32::MAX),
+        loop_guard: LoopGuardConfig::default(),
     })
 }

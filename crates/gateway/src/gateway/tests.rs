@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hermes_agent::{Mind, Setup, Told};
+use hermes_agent::{ModelConfig, SessionConfig, SystemPrompt};
 use hermes_store::Fate;
 
 use super::*;
@@ -100,14 +100,14 @@ impl Channel for Wall {
 struct Ruin(AtomicBool);
 
 impl House for Ruin {
-    fn furnish<'a>(&'a self, _: Visit) -> Waiting<'a, Result<Setup, String>> {
+    fn furnish<'a>(&'a self, _: Visit) -> Waiting<'a, Result<SessionConfig, String>> {
         Box::pin(async {
             assert!(self.0.swap(true, Ordering::Relaxed), "a mistake");
             Err("there is no room".to_owned())
         })
     }
 
-    fn mind(&self, _: Option<&str>) -> Result<Mind, String> {
+    fn mind(&self, _: Option<&str>) -> Result<ModelConfig, String> {
         Err("nobody answers".to_owned())
     }
 
@@ -115,7 +115,7 @@ impl House for Ruin {
         Ok(())
     }
 
-    fn told(&self, _: &Setup, _: &str, _: &Room) -> Told {
+    fn told(&self, _: &SessionConfig, _: &str, _: &Room) -> SystemPrompt {
         panic!("there is no room")
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hermes_agent::{Answer, Ask, Asking, Clarification, Question};
+use hermes_agent::{Answer, Approver, BoxFuture, Clarification, Question};
 use hermes_store::{Answer as Kept, Answering, Choice, QuestionState};
 use hermes_types::{Person, SessionKey, Timestamp};
 use tokio::sync::oneshot;
@@ -128,8 +128,8 @@ impl ChatAsk {
     }
 }
 
-impl Ask for ChatAsk {
-    fn permission<'a>(&'a self, question: &'a Question) -> Asking<'a, Option<Answer>> {
+impl Approver for ChatAsk {
+    fn ask_permission<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(async move {
             let _waits = Waits::begin(&self.waiting);
             let id = question.id().as_str();
@@ -158,7 +158,7 @@ impl Ask for ChatAsk {
         })
     }
 
-    fn clarify<'a>(&'a self, question: &'a Clarification) -> Asking<'a, Option<String>> {
+    fn clarify<'a>(&'a self, question: &'a Clarification) -> BoxFuture<'a, Option<String>> {
         Box::pin(async move {
             if chat_of(&self.key).is_some() {
                 // What is said in the chat is said in its conversation.

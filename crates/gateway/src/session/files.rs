@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::{Hands, Takeable, Unkept};
+use hermes_agent::{ExportPolicy, ToolContext, Unkept};
 use hermes_types::{Image, ImageKind, Person, SessionKey};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,12 @@ pub(super) struct Came {
 
 /// Fetches the files of a letter into the place of its session. There is a line also about those that cannot be had: nothing
 /// about a file keeps the words from being answered.
-pub(super) async fn come(shared: &Shared, hands: &Hands, letter: &Letter, stop: &CancellationToken) -> Came {
+pub(super) async fn come(
+    shared: &Shared,
+    hands: &ToolContext,
+    letter: &Letter,
+    stop: &CancellationToken,
+) -> Came {
     let (mut names, mut came, mut left) = (Names::default(), Came::default(), TOGETHER);
     let end = Instant::now() + PATIENCE;
     for file in letter.files.iter().take(MOST) {
@@ -67,7 +72,7 @@ pub(super) async fn come(shared: &Shared, hands: &Hands, letter: &Letter, stop: 
 /// Fetches one file. Gives its size, its path in the place, and the picture if it is one.
 async fn fetch(
     shared: &Shared,
-    hands: &Hands,
+    hands: &ToolContext,
     file: &Attachment,
     below: &str,
     most: u64,
@@ -80,7 +85,8 @@ async fn fetch(
         }
         error => error.to_string(),
     })?;
-    let path = hands.bring(copy.path(), below, stop, &|_| {}).await.map_err(|error| error.to_string())?;
+    let path =
+        hands.import_file(copy.path(), below, stop, &|_| {}).await.map_err(|error| error.to_string())?;
     let image = match shared.depot.album.keep(copy.path()).await {
         Ok(image) => Some(image),
         Err(Unkept::NoPicture | Unkept::TooLarge(_)) => None,
@@ -112,7 +118,7 @@ pub(super) struct Answer {
 
 /// Carries the files of an answer out of a place.
 pub(super) struct Carrier {
-    pub(super) hands: Arc<Hands>,
+    pub(super) hands: Arc<ToolContext>,
     /// Ends it.
     pub(super) stop: CancellationToken,
     /// Who is answered.
@@ -146,8 +152,9 @@ impl Carrier {
     async fn take(&self, shared: &Shared, path: &str) -> Result<(Held, u64), String> {
         let (copy, mut into) =
             shared.depot.outgoing().map_err(|error| format!("it cannot be copied: {error}"))?;
-        let takeable = Takeable { besides: &shared.besides, most: shared.channel.manners().largest_file };
-        match self.hands.take(path, &mut into, takeable, &self.stop, &|_| {}).await {
+        let takeable =
+            ExportPolicy { extra_roots: &shared.besides, max_bytes: shared.channel.manners().largest_file };
+        match self.hands.export_file(path, &mut into, takeable, &self.stop, &|_| {}).await {
             Ok(0) => Err("it is empty".to_owned()),
             Ok(size) => Ok((copy, size)),
             Err(why) => Err(why.to_string()),

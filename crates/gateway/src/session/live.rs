@@ -10,7 +10,7 @@ mod work;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hermes_agent::{Event, Exit};
+use hermes_agent::{StopReason, TurnEvent};
 use hermes_store::{NewPart, TurnId};
 use hermes_types::{CallId, SessionKey, Timestamp};
 use tokio::sync::Notify;
@@ -120,11 +120,11 @@ impl Live {
     }
 
     /// Hears what happens in the turn.
-    pub(super) fn hear(&self, event: &Event) {
+    pub(super) fn hear(&self, event: &TurnEvent) {
         let mut board = lock(&self.board);
         board.work.hear(event);
         match event {
-            Event::Answering { turn, step, so_far } => {
+            TurnEvent::ReplyStarted { turn, step, partial: so_far } => {
                 board.turn = Some(*turn);
                 if board.answer.as_ref().is_some_and(|answer| answer.step != *step) {
                     self.put_aside(&mut board);
@@ -132,13 +132,13 @@ impl Live {
                 let since = board.answer.as_ref().and_then(|answer| answer.since);
                 board.answer = Some(Answer { step: *step, words: so_far.clone(), since });
             }
-            Event::Text(text) => {
+            TurnEvent::Text(text) => {
                 if let Some(answer) = &mut board.answer {
                     answer.words.push_str(text);
                     answer.since.get_or_insert_with(Instant::now);
                 }
             }
-            Event::Calling { .. } => self.put_aside(&mut board),
+            TurnEvent::ToolStarted { .. } => self.put_aside(&mut board),
             _ => {}
         }
         drop(board);
@@ -164,7 +164,7 @@ impl Live {
     /// What is written back when the turn ends.
     pub(super) async fn end(
         &self,
-        exit: &Exit,
+        exit: &StopReason,
         text: &str,
         notes: &[String],
         carrier: &Carrier,
@@ -182,7 +182,7 @@ impl Live {
         }
         let said = match &answer {
             // It stands there already, as what was said before the tools were used.
-            None if self.streams() && *exit != Exit::Answered => "",
+            None if self.streams() && *exit != StopReason::Answered => "",
             Some(answer) if self.streams() && text.is_empty() && !may_be_silence(&answer.words) => {
                 &answer.words
             }
@@ -190,9 +190,9 @@ impl Live {
         };
         let sent = carrier.go(&self.shared, &self.key, said).await;
         let mut text = self.headed(&words::reply(exit, &sent, notes));
-        if *exit != Exit::Answered {
+        if *exit != StopReason::Answered {
             // It may be in a provider's words, which may name the key it was asked with.
-            text = carrier.hands.setup().redactor.text(&text).into_owned();
+            text = carrier.hands.config().redactor.text(&text).into_owned();
         }
         match (turn, answer) {
             (Some(turn), Some(answer)) => parts.extend(self.whole(turn, answer.step, &text, Stays::No).await),

@@ -1,6 +1,6 @@
 //! Does what people tell the gateway itself.
 
-use hermes_agent::{Questions, Saying};
+use hermes_agent::{QuestionPolicy, UserInput};
 use hermes_store::{Clash, Listing, Reader};
 use hermes_types::{Person, Timestamp};
 
@@ -126,13 +126,15 @@ impl Session {
     fn waive(&self, person: &Person) -> String {
         let questions = self.shared.waive(&self.key, person);
         if let Some(hands) = &self.hands {
-            hands.ask_people(questions);
+            hands.set_question_policy(questions);
         }
         match questions {
-            Questions::Waived => "nobody is asked in this conversation any more, until `/yolo`, `/new` or a \
+            QuestionPolicy::Waive => {
+                "nobody is asked in this conversation any more, until `/yolo`, `/new` or a \
                                   restart; what is never allowed stays so"
-                .to_owned(),
-            Questions::Asked => "questions are asked again".to_owned(),
+                    .to_owned()
+            }
+            QuestionPolicy::Ask => "questions are asked again".to_owned(),
         }
     }
 
@@ -210,7 +212,7 @@ impl Session {
         Ok(format!("going on with `{}` {}", meant.id, meant.title.unwrap_or_default()))
     }
 
-    async fn taken_back(&mut self, item: &Item, count: u32) -> Result<Option<Saying>, String> {
+    async fn taken_back(&mut self, item: &Item, count: u32) -> Result<Option<UserInput>, String> {
         self.open(item).await?;
         let mut last = None;
         for _ in 0..count.max(1) {
@@ -234,8 +236,8 @@ impl Session {
         if let (Ok(mind), Ok(())) = (&mind, self.open(item).await)
             && let (Some(conversation), Some(hands)) = (&mut self.conversation, &self.hands)
         {
-            let told = self.shared.house.told(hands.setup(), &name, &item.letter.room);
-            if let Err(error) = conversation.change_mind(mind.clone(), told).await {
+            let told = self.shared.house.told(hands.config(), &name, &item.letter.room);
+            if let Err(error) = conversation.set_model(mind.clone(), told).await {
                 return error.to_string();
             }
             self.model = Some(name);
@@ -246,7 +248,7 @@ impl Session {
     async fn status(&self, item: &Item) -> String {
         let mut lines = vec![format!("session  {}", self.key.as_str())];
         if let Some(hands) = &self.hands {
-            let plan = &hands.setup().plan;
+            let plan = &hands.config().place;
             lines.push(format!("place    {} on {}", plan.name(), plan.backend_name()));
         }
         if let Ok(Some(session)) = self.store().current(&self.key).await {
@@ -254,7 +256,7 @@ impl Session {
             lines.push(format!("id       {}", session.id));
         }
         lines.push(format!("waiting  {}", self.next.len()));
-        if self.shared.questions(&self.key) == Questions::Waived {
+        if self.shared.questions(&self.key) == QuestionPolicy::Waive {
             lines.push("asks     nothing, because of /yolo".to_owned());
         }
         lines.extend(self.shared.beside.of(&self.key).iter().map(|task| format!("beside   {}", task.title)));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_agent::{Exit, Mind};
+use hermes_agent::{ModelConfig, StopReason};
 use hermes_store::NewPart;
 use hermes_types::{SessionKey, Timestamp};
 use serde_json::json;
@@ -98,12 +98,12 @@ fn one_line(text: &str) -> String {
 }
 
 /// What a turn that ended so is answered with; nothing where the model wants to say nothing.
-pub(super) fn reply(exit: &Exit, answer: &Answer, notes: &[String]) -> String {
+pub(super) fn reply(exit: &StopReason, answer: &Answer, notes: &[String]) -> String {
     let names_files = !answer.files.is_empty() || !answer.unsent.is_empty();
-    if *exit == Exit::Answered && !names_files && is_silence(&answer.words) {
+    if *exit == StopReason::Answered && !names_files && is_silence(&answer.words) {
         return String::new();
     }
-    let said = [Some(answer.words.trim().to_owned()), exit.explained()];
+    let said = [Some(answer.words.trim().to_owned()), exit.user_message()];
     let mut parts: Vec<String> = said.into_iter().flatten().filter(|part| !part.is_empty()).collect();
     if parts.is_empty() && !names_files {
         parts.push("(no answer)".to_owned());
@@ -194,10 +194,10 @@ pub(crate) fn part(
 }
 
 /// Who answers, in words.
-pub(super) fn mind(mind: &Result<Mind, String>) -> String {
+pub(super) fn mind(mind: &Result<ModelConfig, String>) -> String {
     match mind {
         Ok(mind) => {
-            let names = mind.chain.iter().map(|end| format!("{} ({})", end.model, end.provider));
+            let names = mind.endpoints.iter().map(|end| format!("{} ({})", end.model, end.provider));
             names.collect::<Vec<_>>().join(", then ")
         }
         Err(why) => why.clone(),
@@ -301,15 +301,15 @@ mod tests {
     #[test]
     fn every_end_is_answered_unless_the_model_is_silent() {
         let answer = |words: &str| Answer { words: words.to_owned(), ..Answer::default() };
-        assert_eq!(reply(&Exit::Answered, &answer(" fine "), &[]), "fine");
-        assert_eq!(reply(&Exit::Answered, &answer("[SILENT]"), &[]), "");
-        assert_eq!(reply(&Exit::Answered, &answer(""), &[]), "(no answer)");
-        assert_eq!(reply(&Exit::Interrupted, &answer("so far"), &[]), "so far\n\ninterrupted");
-        assert_eq!(reply(&Exit::Answered, &answer("x"), &["late".to_owned()]), "x\n\n(late)");
+        assert_eq!(reply(&StopReason::Answered, &answer(" fine "), &[]), "fine");
+        assert_eq!(reply(&StopReason::Answered, &answer("[SILENT]"), &[]), "");
+        assert_eq!(reply(&StopReason::Answered, &answer(""), &[]), "(no answer)");
+        assert_eq!(reply(&StopReason::Interrupted, &answer("so far"), &[]), "so far\n\ninterrupted");
+        assert_eq!(reply(&StopReason::Answered, &answer("x"), &["late".to_owned()]), "x\n\n(late)");
         let file = Enclosure { name: "a".to_owned(), path: "/a".into() };
         let sent = Answer { files: vec![(file, 1)], ..answer("\n") };
-        assert_eq!(reply(&Exit::Answered, &sent, &[]), "");
+        assert_eq!(reply(&StopReason::Answered, &sent, &[]), "");
         let unsent = Answer { unsent: vec!["a was not sent: no".to_owned()], ..answer("") };
-        assert_eq!(reply(&Exit::Answered, &unsent, &[]), "(a was not sent: no)");
+        assert_eq!(reply(&StopReason::Answered, &unsent, &[]), "(a was not sent: no)");
     }
 }

@@ -3,15 +3,15 @@
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum PatchOperation {
     Add { path: String, content: String },
-    Update { path: String, to: Option<String>, hunks: Vec<Hunk> },
+    Update { path: String, to: Option<String>, hunks: Vec<PatchHunk> },
     Delete { path: String },
 }
 
 /// A change in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Hunk {
+pub(super) struct PatchHunk {
     /// A line that stands before it.
     pub(super) anchor: Option<String>,
     /// What is there.
@@ -21,11 +21,11 @@ pub(super) struct Hunk {
 }
 
 /// Most operations of one patch.
-const MOST: usize = 200;
+const MAX_OPERATIONS: usize = 200;
 
 /// Reads a patch.
-pub(super) fn parse(text: &str) -> Result<Vec<Operation>, String> {
-    let mut operations: Vec<Operation> = Vec::new();
+pub(super) fn parse_patch(text: &str) -> Result<Vec<PatchOperation>, String> {
+    let mut operations: Vec<PatchOperation> = Vec::new();
     let mut ended = false;
     for (number, line) in (1..).zip(text.lines()) {
         let told = |what: &str| format!("line {number} of the patch: {what}");
@@ -36,17 +36,17 @@ pub(super) fn parse(text: &str) -> Result<Vec<Operation>, String> {
             Some("Begin Patch" | "End of File") => {}
             _ if ended && line.trim().is_empty() => {}
             _ if ended => return wrong("something follows the end of the patch"),
-            Some(header) => match begun(header)? {
-                Begun::Operation(operation) => operations.push(operation),
-                Begun::Destination(path) => match operations.last_mut() {
-                    Some(Operation::Update { to, hunks, .. }) if hunks.is_empty() => *to = Some(path),
+            Some(header) => match parse_header(header)? {
+                PatchHeader::Operation(operation) => operations.push(operation),
+                PatchHeader::Destination(path) => match operations.last_mut() {
+                    Some(PatchOperation::Update { to, hunks, .. }) if hunks.is_empty() => *to = Some(path),
                     _ => return wrong("`Move to` stands only right below `Update File`"),
                 },
             },
-            None => body(operations.last_mut(), line).map_err(|what| told(&what))?,
+            None => parse_body_line(operations.last_mut(), line).map_err(|what| told(&what))?,
         }
-        if operations.len() > MOST {
-            return Err(format!("more than {MOST} files in one patch"));
+        if operations.len() > MAX_OPERATIONS {
+            return Err(format!("more than {MAX_OPERATIONS} files in one patch"));
         }
     }
     if operations.is_empty() {
@@ -57,7 +57,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Operation>, String> {
         );
     }
     for operation in &operations {
-        if let Operation::Update { path, to: None, hunks } = operation
+        if let PatchOperation::Update { path, to: None, hunks } = operation
             && hunks.is_empty()
         {
             return Err(format!("{path}: an update without any change"));
@@ -66,12 +66,12 @@ pub(super) fn parse(text: &str) -> Result<Vec<Operation>, String> {
     Ok(operations)
 }
 
-enum Begun {
-    Operation(Operation),
+enum PatchHeader {
+    Operation(PatchOperation),
     Destination(String),
 }
 
-fn begun(header: &str) -> Result<Begun, String> {
+fn parse_header(header: &str) -> Result<PatchHeader, String> {
     let Some((word, rest)) = header.split_once(':') else {
         return Err(format!("`*** {header}` is no header of a patch"));
     };
@@ -80,12 +80,12 @@ fn begun(header: &str) -> Result<Begun, String> {
         return Err(format!("`*** {header}` names no file"));
     }
     let operation = match word.trim().to_ascii_lowercase().as_str() {
-        "add file" => Operation::Add { path, content: String::new() },
-        "update file" => Operation::Update { path, to: None, hunks: Vec::new() },
-        "delete file" => Operation::Delete { path },
-        "move to" => return Ok(Begun::Destination(path)),
+        "add file" => PatchOperation::Add { path, content: String::new() },
+        "update file" => PatchOperation::Update { path, to: None, hunks: Vec::new() },
+        "delete file" => PatchOperation::Delete { path },
+        "move to" => return Ok(PatchHeader::Destination(path)),
         "move file" => match path.split_once("->") {
-            Some((from, to)) if !from.trim().is_empty() && !to.trim().is_empty() => Operation::Update {
+            Some((from, to)) if !from.trim().is_empty() && !to.trim().is_empty() => PatchOperation::Update {
                 path: from.trim().to_owned(),
                 to: Some(to.trim().to_owned()),
                 hunks: Vec::new(),
@@ -94,17 +94,17 @@ fn begun(header: &str) -> Result<Begun, String> {
         },
         _ => return Err(format!("`*** {header}` is no header of a patch")),
     };
-    Ok(Begun::Operation(operation))
+    Ok(PatchHeader::Operation(operation))
 }
 
 /// One line below a header.
-fn body(operation: Option<&mut Operation>, line: &str) -> Result<(), String> {
+fn parse_body_line(operation: Option<&mut PatchOperation>, line: &str) -> Result<(), String> {
     match operation {
         None if line.trim().is_empty() => Ok(()),
         None => Err("before the first file there is only `*** Begin Patch`".to_owned()),
-        Some(Operation::Delete { .. }) if line.trim().is_empty() => Ok(()),
-        Some(Operation::Delete { path }) => Err(format!("nothing stands below the deletion of {path}")),
-        Some(Operation::Add { content, .. }) => match line.strip_prefix('+') {
+        Some(PatchOperation::Delete { .. }) if line.trim().is_empty() => Ok(()),
+        Some(PatchOperation::Delete { path }) => Err(format!("nothing stands below the deletion of {path}")),
+        Some(PatchOperation::Add { content, .. }) => match line.strip_prefix('+') {
             Some(text) => {
                 content.push_str(text);
                 content.push('\n');
@@ -113,21 +113,21 @@ fn body(operation: Option<&mut Operation>, line: &str) -> Result<(), String> {
             None if line.trim().is_empty() => Ok(()),
             None => Err("each line of a new file begins with +".to_owned()),
         },
-        Some(Operation::Update { hunks, .. }) => change(hunks, line),
+        Some(PatchOperation::Update { hunks, .. }) => parse_hunk_line(hunks, line),
     }
 }
 
-fn change(hunks: &mut Vec<Hunk>, line: &str) -> Result<(), String> {
+fn parse_hunk_line(hunks: &mut Vec<PatchHunk>, line: &str) -> Result<(), String> {
     if let Some(rest) = line.strip_prefix("@@") {
         let anchor = rest.trim().trim_end_matches("@@").trim();
         // Line numbers, as in other formats, are not needed: the text itself says where it is.
         let is_number = anchor.starts_with('-') && anchor.contains('+');
         let anchor = (!anchor.is_empty() && !is_number).then(|| anchor.to_owned());
-        hunks.push(Hunk { anchor, ..Hunk::default() });
+        hunks.push(PatchHunk { anchor, ..PatchHunk::default() });
         return Ok(());
     }
     if hunks.is_empty() {
-        hunks.push(Hunk::default());
+        hunks.push(PatchHunk::default());
     }
     let Some(hunk) = hunks.last_mut() else { return Ok(()) };
     match line.chars().next() {
@@ -145,7 +145,7 @@ fn change(hunks: &mut Vec<Hunk>, line: &str) -> Result<(), String> {
 }
 
 /// Makes all changes to a text, from the top to the bottom.
-pub(super) fn changed(content: &str, hunks: &[Hunk]) -> Result<String, String> {
+pub(super) fn apply_hunks(content: &str, hunks: &[PatchHunk]) -> Result<String, String> {
     let ends = content.ends_with('\n') || content.is_empty();
     let whole = content.strip_suffix('\n').unwrap_or(content);
     let mut lines: Vec<String> =
@@ -177,7 +177,7 @@ pub(super) fn changed(content: &str, hunks: &[Hunk]) -> Result<String, String> {
                 hunk.old.clear();
                 lines.len()
             }
-            false => place(&lines, &mut hunk, from).map_err(told)?,
+            false => locate_hunk(&lines, &mut hunk, from).map_err(told)?,
         };
         let length = hunk.old.len();
         from = at + hunk.new.len();
@@ -192,7 +192,7 @@ pub(super) fn changed(content: &str, hunks: &[Hunk]) -> Result<String, String> {
 
 /// Where the old lines of a change are: as they are written, then with less and less regard to white space. Lines that stay
 /// are taken from the file, so that they stay as they are.
-fn place(lines: &[String], hunk: &mut Hunk, from: usize) -> Result<usize, String> {
+fn locate_hunk(lines: &[String], hunk: &mut PatchHunk, from: usize) -> Result<usize, String> {
     let measures: [fn(&str, &str) -> bool; 3] = [
         |line, wanted| line == wanted,
         |line, wanted| line.trim_end() == wanted.trim_end(),
@@ -211,8 +211,8 @@ fn place(lines: &[String], hunk: &mut Hunk, from: usize) -> Result<usize, String
                 .collect();
             match places.as_slice() {
                 [] => {}
-                [at] => return Ok(kept(lines, hunk, *at)),
-                [at, ..] if hunk.anchor.is_some() => return Ok(kept(lines, hunk, *at)),
+                [at] => return Ok(keep_context_lines(lines, hunk, *at)),
+                [at, ..] if hunk.anchor.is_some() => return Ok(keep_context_lines(lines, hunk, *at)),
                 several => {
                     let numbers: Vec<String> =
                         several.iter().take(5).map(|at| (at + 1).to_string()).collect();
@@ -235,7 +235,7 @@ fn place(lines: &[String], hunk: &mut Hunk, from: usize) -> Result<usize, String
 }
 
 /// Puts the lines of the file into those of the change that only stand by.
-fn kept(lines: &[String], hunk: &mut Hunk, at: usize) -> usize {
+fn keep_context_lines(lines: &[String], hunk: &mut PatchHunk, at: usize) -> usize {
     let mut old = hunk.old.iter().zip(lines.iter().skip(at));
     for new in &mut hunk.new {
         let mut ahead = old.clone();
@@ -257,23 +257,23 @@ mod tests {
     fn a_patch_is_read_with_all_its_operations() {
         let text = "*** Begin Patch\n*** Add File: new.txt\n+one\n+\n+two\n*** Update File: a b.rs\n*** Move to: c.rs\n\
                     @@ fn main\n x\n-y\n+z\n*** Delete File: old\n***Move File: p -> q\n*** End Patch\n";
-        let hunk = Hunk {
+        let hunk = PatchHunk {
             anchor: Some("fn main".to_owned()),
             old: vec!["x".to_owned(), "y".to_owned()],
             new: vec!["x".to_owned(), "z".to_owned()],
         };
-        let update = |path: &str, to: &str, hunks| Operation::Update {
+        let update = |path: &str, to: &str, hunks| PatchOperation::Update {
             path: path.to_owned(),
             to: Some(to.to_owned()),
             hunks,
         };
         let expected = vec![
-            Operation::Add { path: "new.txt".to_owned(), content: "one\n\ntwo\n".to_owned() },
+            PatchOperation::Add { path: "new.txt".to_owned(), content: "one\n\ntwo\n".to_owned() },
             update("a b.rs", "c.rs", vec![hunk]),
-            Operation::Delete { path: "old".to_owned() },
+            PatchOperation::Delete { path: "old".to_owned() },
             update("p", "q", Vec::new()),
         ];
-        assert_eq!(parse(text), Ok(expected));
+        assert_eq!(parse_patch(text), Ok(expected));
     }
 
     #[test]
@@ -292,14 +292,14 @@ mod tests {
             ("*** Delete File: a\n*** End Patch\n*** Delete File: b", "follows the end"),
         ];
         for (text, expected) in cases {
-            let told = parse(text).unwrap_err();
+            let told = parse_patch(text).unwrap_err();
             assert!(told.contains(expected), "{text:?}: {told}");
         }
     }
 
     fn apply(content: &str, body: &str) -> Result<String, String> {
-        match parse(&format!("*** Update File: a\n{body}")).as_deref() {
-            Ok([Operation::Update { hunks, .. }]) => changed(content, hunks),
+        match parse_patch(&format!("*** Update File: a\n{body}")).as_deref() {
+            Ok([PatchOperation::Update { hunks, .. }]) => apply_hunks(content, hunks),
             other => panic!("{other:?}"),
         }
     }
@@ -343,9 +343,9 @@ mod tests {
         fn any_text_is_read_without_harm(
             text in "(\\*\\*\\* (Add|Update|Delete|Move) File: a( -> b)?\n|[-+ @a\n]{0,6}\n|\\*\\*\\* End Patch\n){0,8}", content in "[a \n]{0,20}",
         ) {
-            for operation in parse(&text).into_iter().flatten() {
-                if let Operation::Update { hunks, .. } = operation {
-                    drop(changed(&content, &hunks));
+            for operation in parse_patch(&text).into_iter().flatten() {
+                if let PatchOperation::Update { hunks, .. } = operation {
+                    drop(apply_hunks(&content, &hunks));
                 }
             }
         }

@@ -6,21 +6,21 @@
 use std::ops::Range;
 
 /// The largest text that is searched in any other way than exactly.
-const MOST: usize = 2 << 20;
+const MAX_FUZZY_BYTES: usize = 2 << 20;
 /// Comparisons of lines that the most forgiving way may make.
-const MOST_COMPARISONS: usize = 400_000;
+const MAX_COMPARISONS: usize = 400_000;
 /// How alike two lines must be to count as the same, and how many of a block must be.
-const ALIKE: f64 = 0.8;
-const ENOUGH: f64 = 0.5;
+const MIN_LINE_SIMILARITY: f64 = 0.8;
+const MIN_MATCHING_LINES: f64 = 0.5;
 /// How alike the middle of a block must be whose first and last lines are right.
-const MIDDLE: f64 = 0.5;
+const MIN_MIDDLE_SIMILARITY: f64 = 0.5;
 /// Places and near misses that are told.
-const TOLD: usize = 5;
-const LINE: usize = 80;
+const MAX_LISTED_LOCATIONS: usize = 5;
+const MAX_LISTED_CHARS: usize = 80;
 
 /// How a text was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Strategy {
+pub(super) enum MatchStrategy {
     Exact,
     LineTrimmed,
     WhitespaceNormalized,
@@ -34,20 +34,20 @@ pub(super) enum Strategy {
 
 /// How many places a caller wants changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    One,
+pub(super) enum Occurrence {
+    Single,
     All,
 }
 
 /// A change that can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct Replacement {
     pub(super) content: String,
-    pub(super) strategy: Strategy,
+    pub(super) strategy: MatchStrategy,
     pub(super) count: usize,
 }
 
-impl Strategy {
+impl MatchStrategy {
     const ALL: [Self; 9] = [
         Self::Exact,
         Self::LineTrimmed,
@@ -60,7 +60,7 @@ impl Strategy {
         Self::ContextAware,
     ];
 
-    pub(super) const fn word(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Exact => "exact",
             Self::LineTrimmed => "line_trimmed",
@@ -75,74 +75,83 @@ impl Strategy {
     }
 
     /// Whether what it finds may be something else altogether.
-    const fn guesses(self) -> bool {
+    const fn is_approximate(self) -> bool {
         matches!(self, Self::BlockAnchor | Self::ContextAware)
     }
 
     fn find(self, content: &str, old: &str) -> Vec<Range<usize>> {
         match self {
-            Self::Exact => found(content, old),
-            Self::LineTrimmed => by_lines(content, old, |line, wanted| line.trim() == wanted.trim()),
-            Self::WhitespaceNormalized => Mapped::new(content, collapse).find(&collapsed(old)),
-            Self::IndentationFlexible => {
-                by_lines(content, old, |line, wanted| collapsed(line.trim()) == collapsed(wanted.trim()))
+            Self::Exact => find_exact(content, old),
+            Self::LineTrimmed => find_line_blocks(content, old, |line, wanted| line.trim() == wanted.trim()),
+            Self::WhitespaceNormalized => {
+                MappedText::new(content, collapse_blanks).find(&with_collapsed_blanks(old))
             }
-            Self::EscapeNormalized => match unescaped(old) {
+            Self::IndentationFlexible => find_line_blocks(content, old, |line, wanted| {
+                with_collapsed_blanks(line.trim()) == with_collapsed_blanks(wanted.trim())
+            }),
+            Self::EscapeNormalized => match unescape(old) {
                 plain if plain == old => Vec::new(),
-                plain => found(content, &plain),
+                plain => find_exact(content, &plain),
             },
-            Self::TrimmedBoundary => found(content, old.trim()),
-            Self::UnicodeNormalized => Mapped::new(content, straighten).find(&straightened(old)),
-            Self::BlockAnchor => anchored(content, old),
-            Self::ContextAware => alike(content, old),
+            Self::TrimmedBoundary => find_exact(content, old.trim()),
+            Self::UnicodeNormalized => {
+                MappedText::new(content, push_ascii_punctuation).find(&with_ascii_punctuation(old))
+            }
+            Self::BlockAnchor => find_anchored_blocks(content, old),
+            Self::ContextAware => find_similar_blocks(content, old),
         }
     }
 }
 
 /// Replaces a text, or says why not.
-pub(super) fn replace(content: &str, old: &str, new: &str, wanted: Wanted) -> Result<Change, String> {
+pub(super) fn replace(
+    content: &str,
+    old: &str,
+    new: &str,
+    wanted: Occurrence,
+) -> Result<Replacement, String> {
     if old.trim().is_empty() {
         return Err("`old_string` is empty or only white space; write_file writes a whole file".to_owned());
     }
     if old == new {
         return Err("`old_string` and `new_string` are the same; nothing to do".to_owned());
     }
-    let tried = if content.len() > MOST { 1 } else { Strategy::ALL.len() };
-    for strategy in Strategy::ALL.into_iter().take(tried) {
+    let tried = if content.len() > MAX_FUZZY_BYTES { 1 } else { MatchStrategy::ALL.len() };
+    for strategy in MatchStrategy::ALL.into_iter().take(tried) {
         let places = strategy.find(content, old);
         match places.len() {
             0 => continue,
             1 => {}
-            count if wanted == Wanted::One => {
-                let told = lines_of(content, &places);
+            count if wanted == Occurrence::Single => {
+                let told = list_locations(content, &places);
                 return Err(format!(
                     "`old_string` is there {count} times; give more of the text around it, or replace_all=true:\n{told}"
                 ));
             }
-            count if strategy.guesses() => {
-                let told = lines_of(content, &places);
+            count if strategy.is_approximate() => {
+                let told = list_locations(content, &places);
                 return Err(format!(
                     "{count} places are only similar to `old_string`, too little for replace_all:\n{told}"
                 ));
             }
             _ => {}
         }
-        if strategy != Strategy::Exact {
-            drift(content, &places, old, new)?;
+        if strategy != MatchStrategy::Exact {
+            check_escape_drift(content, &places, old, new)?;
         }
-        let replaced = put(content, &places, old, new, strategy);
-        return Ok(Change { content: replaced, strategy, count: places.len() });
+        let replaced = splice(content, &places, old, new, strategy);
+        return Ok(Replacement { content: replaced, strategy, count: places.len() });
     }
-    Err(not_found(content, old, new))
+    Err(not_found_message(content, old, new))
 }
 
-fn put(content: &str, places: &[Range<usize>], old: &str, new: &str, strategy: Strategy) -> String {
+fn splice(content: &str, places: &[Range<usize>], old: &str, new: &str, strategy: MatchStrategy) -> String {
     let mut replaced = String::with_capacity(content.len());
     let mut from = 0;
     for place in places {
         let there = content.get(place.clone()).unwrap_or_default();
         replaced.push_str(content.get(from..place.start).unwrap_or_default());
-        replaced.push_str(&fitted(there, old, new, strategy));
+        replaced.push_str(&fit_replacement(there, old, new, strategy));
         from = place.end;
     }
     replaced.push_str(content.get(from..).unwrap_or_default());
@@ -150,26 +159,26 @@ fn put(content: &str, places: &[Range<usize>], old: &str, new: &str, strategy: S
 }
 
 /// The new text as it belongs at a place: with the indentation that is there, and nothing added at its ends.
-fn fitted(there: &str, old: &str, new: &str, strategy: Strategy) -> String {
+fn fit_replacement(there: &str, old: &str, new: &str, strategy: MatchStrategy) -> String {
     match strategy {
-        Strategy::Exact => new.to_owned(),
-        Strategy::EscapeNormalized => unescaped(new),
-        Strategy::TrimmedBoundary => new.trim().to_owned(),
-        Strategy::WhitespaceNormalized | Strategy::UnicodeNormalized => new.to_owned(),
-        Strategy::LineTrimmed
-        | Strategy::IndentationFlexible
-        | Strategy::BlockAnchor
-        | Strategy::ContextAware => {
+        MatchStrategy::Exact => new.to_owned(),
+        MatchStrategy::EscapeNormalized => unescape(new),
+        MatchStrategy::TrimmedBoundary => new.trim().to_owned(),
+        MatchStrategy::WhitespaceNormalized | MatchStrategy::UnicodeNormalized => new.to_owned(),
+        MatchStrategy::LineTrimmed
+        | MatchStrategy::IndentationFlexible
+        | MatchStrategy::BlockAnchor
+        | MatchStrategy::ContextAware => {
             // What was found ends before the end of its last line.
             let new = new.strip_suffix('\n').filter(|_| old.ends_with('\n')).unwrap_or(new);
-            reindented(there, old, new)
+            reindent(there, old, new)
         }
     }
 }
 
 /// Moves text from the indentation that a model thought of to the one that is there.
-fn reindented(there: &str, old: &str, new: &str) -> String {
-    let (thought, real) = (indentation(old), indentation(there));
+fn reindent(there: &str, old: &str, new: &str) -> String {
+    let (thought, real) = (first_indentation(old), first_indentation(there));
     if thought == real {
         return new.to_owned();
     }
@@ -181,13 +190,13 @@ fn reindented(there: &str, old: &str, new: &str) -> String {
 }
 
 /// The white space before the first line that has anything else.
-fn indentation(text: &str) -> &str {
+fn first_indentation(text: &str) -> &str {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     line.get(..line.len() - line.trim_start().len()).unwrap_or_default()
 }
 
 /// Backslashes before quotes that the model repeats and the file does not have were added on the way.
-fn drift(content: &str, places: &[Range<usize>], old: &str, new: &str) -> Result<(), String> {
+fn check_escape_drift(content: &str, places: &[Range<usize>], old: &str, new: &str) -> Result<(), String> {
     for quote in ["\\'", "\\\""] {
         let is_there =
             places.iter().any(|place| content.get(place.clone()).is_some_and(|text| text.contains(quote)));
@@ -200,12 +209,12 @@ fn drift(content: &str, places: &[Range<usize>], old: &str, new: &str) -> Result
     Ok(())
 }
 
-fn found(content: &str, old: &str) -> Vec<Range<usize>> {
+fn find_exact(content: &str, old: &str) -> Vec<Range<usize>> {
     content.match_indices(old).map(|(at, text)| at..at + text.len()).collect()
 }
 
 /// Each line with where it begins, without its end.
-fn lines(content: &str) -> Vec<(usize, &str)> {
+fn line_offsets(content: &str) -> Vec<(usize, &str)> {
     let mut at = 0;
     let mut lines = Vec::new();
     for line in content.split_inclusive('\n') {
@@ -216,33 +225,33 @@ fn lines(content: &str) -> Vec<(usize, &str)> {
 }
 
 /// Blocks of lines that are the wanted ones by some measure. They do not overlap.
-fn by_lines(content: &str, old: &str, same: impl Fn(&str, &str) -> bool) -> Vec<Range<usize>> {
+fn find_line_blocks(content: &str, old: &str, same: impl Fn(&str, &str) -> bool) -> Vec<Range<usize>> {
     let wanted: Vec<&str> = old.strip_suffix('\n').unwrap_or(old).split('\n').collect();
-    let lines = lines(content);
+    let lines = line_offsets(content);
     let mut found = Vec::new();
     let mut next = 0;
     for (number, window) in lines.windows(wanted.len()).enumerate() {
         if number >= next && window.iter().zip(&wanted).all(|((_, line), wanted)| same(line, wanted)) {
-            found.extend(span(window));
+            found.extend(block_range(window));
             next = number + wanted.len();
         }
     }
     found
 }
 
-fn span(window: &[(usize, &str)]) -> Option<Range<usize>> {
+fn block_range(window: &[(usize, &str)]) -> Option<Range<usize>> {
     let ((start, _), (last, line)) = (window.first()?, window.last()?);
     Some(*start..last + line.len())
 }
 
 /// A text in which some characters were changed, with the way back.
-struct Mapped {
+struct MappedText {
     text: String,
     /// For each byte of the text, and for its end, where it was.
     from: Vec<usize>,
 }
 
-impl Mapped {
+impl MappedText {
     /// `change` is given the character before and the character, and appends what becomes of it.
     fn new(content: &str, change: fn(Option<char>, char, &mut String)) -> Self {
         let (mut text, mut from, mut before) = (String::new(), Vec::new(), None);
@@ -266,7 +275,7 @@ impl Mapped {
 }
 
 /// A run of blanks becomes one.
-fn collapse(before: Option<char>, c: char, text: &mut String) {
+fn collapse_blanks(before: Option<char>, c: char, text: &mut String) {
     match (before, c) {
         (Some(' ' | '\t'), ' ' | '\t') => {}
         (_, ' ' | '\t') => text.push(' '),
@@ -274,12 +283,12 @@ fn collapse(before: Option<char>, c: char, text: &mut String) {
     }
 }
 
-fn collapsed(text: &str) -> String {
-    Mapped::new(text, collapse).text
+fn with_collapsed_blanks(text: &str) -> String {
+    MappedText::new(text, collapse_blanks).text
 }
 
 /// Typographic characters become those of a keyboard.
-fn straighten(_before: Option<char>, c: char, text: &mut String) {
+fn push_ascii_punctuation(_before: Option<char>, c: char, text: &mut String) {
     match c {
         '\u{2018}' | '\u{2019}' | '\u{201a}' | '\u{2032}' => text.push('\''),
         '\u{201c}' | '\u{201d}' | '\u{201e}' | '\u{2033}' => text.push('"'),
@@ -291,12 +300,12 @@ fn straighten(_before: Option<char>, c: char, text: &mut String) {
     }
 }
 
-fn straightened(text: &str) -> String {
-    Mapped::new(text, straighten).text
+fn with_ascii_punctuation(text: &str) -> String {
+    MappedText::new(text, push_ascii_punctuation).text
 }
 
 /// Escapes that were written twice, such as a backslash and an n for a line end.
-fn unescaped(text: &str) -> String {
+fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars();
     while let Some(c) = rest.next() {
@@ -317,22 +326,22 @@ fn unescaped(text: &str) -> String {
 }
 
 /// Blocks whose first and last lines are right and whose middle is similar.
-fn anchored(content: &str, old: &str) -> Vec<Range<usize>> {
-    let straight = straightened(old);
+fn find_anchored_blocks(content: &str, old: &str) -> Vec<Range<usize>> {
+    let straight = with_ascii_punctuation(old);
     let wanted: Vec<&str> = straight.trim_matches('\n').split('\n').map(str::trim).collect();
     let [first, middle @ .., last] = wanted.as_slice() else { return Vec::new() };
     if middle.is_empty() || first.is_empty() || last.is_empty() {
         return Vec::new();
     }
-    let lines = lines(content);
+    let lines = line_offsets(content);
     let mut found = Vec::new();
     for window in lines.windows(wanted.len()) {
         let [(_, begin), inner @ .., (_, end)] = window else { continue };
-        if straightened(begin).trim() == *first && straightened(end).trim() == *last {
+        if with_ascii_punctuation(begin).trim() == *first && with_ascii_punctuation(end).trim() == *last {
             let similar: f64 =
-                inner.iter().zip(middle).map(|((_, line), wanted)| likeness(line.trim(), wanted)).sum();
-            if similar >= MIDDLE * middle.len() as f64 {
-                found.extend(span(window));
+                inner.iter().zip(middle).map(|((_, line), wanted)| similarity(line.trim(), wanted)).sum();
+            if similar >= MIN_MIDDLE_SIMILARITY * middle.len() as f64 {
+                found.extend(block_range(window));
             }
         }
     }
@@ -340,29 +349,31 @@ fn anchored(content: &str, old: &str) -> Vec<Range<usize>> {
 }
 
 /// Blocks at least half of whose lines are nearly right. Only the best counts.
-fn alike(content: &str, old: &str) -> Vec<Range<usize>> {
+fn find_similar_blocks(content: &str, old: &str) -> Vec<Range<usize>> {
     let wanted: Vec<&str> = old.trim_matches('\n').split('\n').map(str::trim).collect();
-    let lines = lines(content);
+    let lines = line_offsets(content);
     let filled = wanted.iter().filter(|wanted| !wanted.is_empty()).count();
-    if filled < 2 || lines.len().saturating_mul(wanted.len()) > MOST_COMPARISONS {
+    if filled < 2 || lines.len().saturating_mul(wanted.len()) > MAX_COMPARISONS {
         return Vec::new();
     }
-    let (mut best, mut found) = (ENOUGH, Vec::new());
+    let (mut best, mut found) = (MIN_MATCHING_LINES, Vec::new());
     for window in lines.windows(wanted.len()) {
         let pairs = window.iter().zip(&wanted).filter(|(_, wanted)| !wanted.is_empty());
-        let right = pairs.filter(|((_, line), wanted)| likeness(line.trim(), wanted) >= ALIKE).count();
+        let right = pairs
+            .filter(|((_, line), wanted)| similarity(line.trim(), wanted) >= MIN_LINE_SIMILARITY)
+            .count();
         let score = right as f64 / filled as f64;
         if score > best || (score >= best && found.is_empty()) {
-            (best, found) = (score, span(window).into_iter().collect());
+            (best, found) = (score, block_range(window).into_iter().collect());
         } else if score >= best {
-            found.extend(span(window));
+            found.extend(block_range(window));
         }
     }
     found
 }
 
 /// How alike two lines are, from 0 to 1.
-fn likeness(one: &str, other: &str) -> f64 {
+fn similarity(one: &str, other: &str) -> f64 {
     if one == other {
         return 1.0;
     }
@@ -372,29 +383,29 @@ fn likeness(one: &str, other: &str) -> f64 {
 }
 
 /// Where places are, a line for each.
-fn lines_of(content: &str, places: &[Range<usize>]) -> String {
-    let told = places.iter().take(TOLD).map(|place| {
+fn list_locations(content: &str, places: &[Range<usize>]) -> String {
+    let told = places.iter().take(MAX_LISTED_LOCATIONS).map(|place| {
         let before = content.get(..place.start).unwrap_or_default();
         let number = before.matches('\n').count() + 1;
         let start = before.rfind('\n').map_or(0, |end| end + 1);
         let line = content.get(start..).unwrap_or_default().lines().next().unwrap_or_default();
-        format!("line {number}: {}", super::super::cut(line.trim(), LINE))
+        format!("line {number}: {}", super::super::truncate_chars(line.trim(), MAX_LISTED_CHARS))
     });
     let mut told: Vec<String> = told.collect();
-    if places.len() > TOLD {
-        told.push(format!("and {} more", places.len() - TOLD));
+    if places.len() > MAX_LISTED_LOCATIONS {
+        told.push(format!("and {} more", places.len() - MAX_LISTED_LOCATIONS));
     }
     told.join("\n")
 }
 
 /// Says that a text is not there, and what is there that could be meant.
-fn not_found(content: &str, old: &str, new: &str) -> String {
+fn not_found_message(content: &str, old: &str, new: &str) -> String {
     if content.contains(new) && new.trim().len() >= 8 {
         return "`old_string` is not in the file, but `new_string` is: the change seems to be made already"
             .to_owned();
     }
     let mut told = "`old_string` is not in the file".to_owned();
-    let near = near(content, old);
+    let near = similar_lines(content, old);
     if !near.is_empty() {
         told.push_str("; these lines are similar to its first one:\n");
         told.push_str(&near.join("\n"));
@@ -402,16 +413,21 @@ fn not_found(content: &str, old: &str, new: &str) -> String {
     told
 }
 
-fn near(content: &str, old: &str) -> Vec<String> {
+fn similar_lines(content: &str, old: &str) -> Vec<String> {
     let Some(wanted) = old.lines().map(str::trim).find(|line| !line.is_empty()) else { return Vec::new() };
-    let lines = content.lines().take(MOST_COMPARISONS / 10).enumerate();
+    let lines = content.lines().take(MAX_COMPARISONS / 10).enumerate();
     let mut near: Vec<(f64, usize, &str)> = lines
-        .map(|(number, line)| (likeness(super::super::cut(line.trim(), 400), wanted), number + 1, line))
+        .map(|(number, line)| {
+            (similarity(super::super::truncate_chars(line.trim(), 400), wanted), number + 1, line)
+        })
         .filter(|(likeness, _, _)| *likeness >= 0.5)
         .collect();
     near.sort_by(|(one, _, _), (other, _, _)| other.total_cmp(one));
     let told = near.into_iter().take(3);
-    told.map(|(_, number, line)| format!("line {number}: {}", super::super::cut(line.trim(), LINE))).collect()
+    told.map(|(_, number, line)| {
+        format!("line {number}: {}", super::super::truncate_chars(line.trim(), MAX_LISTED_CHARS))
+    })
+    .collect()
 }
 
 #[cfg(test)]
@@ -421,8 +437,8 @@ mod tests {
     use super::*;
 
     fn one(content: &str, old: &str, new: &str) -> (&'static str, String) {
-        match replace(content, old, new, Wanted::One) {
-            Ok(change) => (change.strategy.word(), change.content),
+        match replace(content, old, new, Occurrence::Single) {
+            Ok(change) => (change.strategy.as_str(), change.content),
             Err(why) => ("", why),
         }
     }
@@ -459,10 +475,10 @@ mod tests {
     fn more_than_one_place_is_told_and_never_guessed() {
         let (_, why) = one("x\nx\n", "x", "y");
         assert!(why.contains("2 times") && why.contains("line 1: x\nline 2: x"), "{why}");
-        let all = replace("x\nx\n", "x", "y", Wanted::All).unwrap();
+        let all = replace("x\nx\n", "x", "y", Occurrence::All).unwrap();
         assert_eq!((all.content.as_str(), all.count), ("y\ny\n", 2));
         let blocks = "begin\naaaa bbbb\nend\nbegin\naaaa bbcb\nend\n";
-        let why = replace(blocks, "begin\naaaa bbdb\nend", "", Wanted::All).unwrap_err();
+        let why = replace(blocks, "begin\naaaa bbdb\nend", "", Occurrence::All).unwrap_err();
         assert!(why.contains("only similar"), "{why}");
     }
 
@@ -488,11 +504,11 @@ mod tests {
         fn any_input_is_answered_and_only_the_place_changes(
             content in "[ab \t\n\\\\'ä\u{2014}\u{2026}]{0,60}", old in "[ab \t\n\\\\'ä\u{2014}.-]{0,12}", new in "[xy\n]{0,6}",
         ) {
-            for wanted in [Wanted::One, Wanted::All] {
+            for wanted in [Occurrence::Single, Occurrence::All] {
                 if let Ok(change) = replace(&content, &old, &new, wanted) {
                     prop_assert!(change.count > 0);
-                    if change.strategy.word() == "exact" {
-                        let expected = if wanted == Wanted::All {
+                    if change.strategy.as_str() == "exact" {
+                        let expected = if wanted == Occurrence::All {
                             content.replace(&old, &new)
                         } else {
                             content.replacen(&old, &new, 1)

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hermes_agent::{Album, Saying};
+use hermes_agent::{Album, UserInput};
 use hermes_types::BackendName;
 
 use crate::failure::{Failure, Kind};
@@ -17,7 +17,7 @@ pub(super) async fn shown(
     files: &[PathBuf],
     album: &Album,
     backend: BackendName,
-) -> Result<Saying, Failure> {
+) -> Result<UserInput, Failure> {
     let line = |path: &Path| one_line(&path.to_string_lossy(), SHOWN);
     let (mut lines, mut images) = (Vec::new(), Vec::new());
     for file in files {
@@ -33,5 +33,5 @@ pub(super) async fn shown(
         images.push(image);
     }
     let gap = if text.is_empty() || lines.is_empty() { "" } else { "\n\n" };
-    Ok(Saying { text: format!("{text}{gap}{}", lines.join("\n")), images })
+    Ok(UserInput { text: format!("{text}{gap}{}", lines.join("\n")), images })
 }

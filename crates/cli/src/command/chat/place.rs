@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_agent::{Control, Hands, No, Scene, Watch};
+use hermes_agent::{CallContext, Denied, ToolContext, TurnControl, TurnObserver};
 use hermes_exec::{
     AtDeadline, CommandEvent, CommandInput, EndReason, Error, Outcome, OutputMode, RunOptions,
     WorkingDirectory,
@@ -20,7 +20,7 @@ const ATTEMPTS: u32 = 5;
 /// How a command ended.
 enum Ran {
     Outcome(Box<Outcome>),
-    Refused(No),
+    Refused(Denied),
     /// Somebody ended it before there was a place.
     Stopped,
 }
@@ -37,7 +37,7 @@ pub(super) async fn run(talk: &mut Talk<'_>, command: &str) -> Result<Turned, Fa
         directory: WorkingDirectory::Session,
         terminal_size: None,
     };
-    let (hands, control) = (talk.hands().clone(), Control::default());
+    let (hands, control) = (talk.hands().clone(), TurnControl::default());
     hands.begin_turn();
     let watch = talk.seat().watch();
     let ran = talk.seat().attend(&control, watched(&hands, command, wish, &control, screen, &watch)).await?;
@@ -63,23 +63,23 @@ pub(super) async fn run(talk: &mut Talk<'_>, command: &str) -> Result<Turned, Fa
 
 /// Runs it, and shows its output as it comes.
 async fn watched(
-    hands: &Hands,
+    hands: &ToolContext,
     text: &str,
     wish: RunOptions,
-    control: &Control,
+    control: &TurnControl,
     screen: Screen,
-    watch: Watch<'_>,
+    watch: TurnObserver<'_>,
 ) -> Result<Ran, Failure> {
     let call = CallId::new("!");
-    let scene = Scene { call: &call, stop: &control.stop, occasion: None, watch };
+    let scene = CallContext { call_id: &call, stop: &control.stop, turn: None, observer: watch };
     let sandbox = tokio::select! {
-        sandbox = hands.sandbox(watch) => sandbox.map_err(wire::fault)?,
+        sandbox = hands.open_place(watch) => sandbox.map_err(wire::fault)?,
         () = control.stop.cancelled() => return Ok(Ran::Stopped),
     };
     let mut attempts = 0;
     let mut command = loop {
         let cwd = sandbox.cwd().await.map_err(wire::fault)?;
-        let permit = match hands.permit(Job::shell(text, cwd), scene).await {
+        let permit = match hands.request_permit(Job::shell(text, cwd), scene).await {
             Ok(permit) => permit,
             Err(no) => return Ok(Ran::Refused(no)),
         };

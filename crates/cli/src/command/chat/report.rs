@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use hermes_agent::{Ended, Exit};
+use hermes_agent::{StopReason, TurnResult};
 use serde_json::json;
 
 use super::talk::Talk;
@@ -11,18 +11,18 @@ use crate::failure::{Failure, Kind};
 use crate::screen::Format;
 use crate::wire::model;
 
-pub(super) fn report(talk: &mut Talk<'_>, ended: &Ended) -> Result<ExitCode, Failure> {
+pub(super) fn report(talk: &mut Talk<'_>, ended: &TurnResult) -> Result<ExitCode, Failure> {
     let screen = talk.context().screen;
-    let first = talk.conversation().and_then(|conversation| conversation.mind().chain.first());
+    let first = talk.conversation().and_then(|conversation| conversation.model_config().endpoints.first());
     if screen.format == Format::Json {
         screen.json(&json!({
             "session": talk.conversation().map(|conversation| conversation.id().as_str()),
             "text": ended.text,
-            "exit": ended.exit.word(),
-            "reason": ended.exit.explained(),
+            "exit": ended.stop_reason.as_str(),
+            "reason": ended.stop_reason.user_message(),
             "model": first.map(|first| &first.model),
             "provider": first.map(|first| &first.provider),
-            "calls": ended.calls,
+            "calls": ended.model_calls,
             "usage": ended.usage,
             "cost": ended.cost,
             "tools": talk.seat().calls(),
@@ -31,17 +31,19 @@ pub(super) fn report(talk: &mut Talk<'_>, ended: &Ended) -> Result<ExitCode, Fai
         // On a terminal it was shown as it came.
         screen.line(ended.text.trim_end_matches('\n'))?;
     }
-    Ok(code(&ended.exit))
+    Ok(code(&ended.stop_reason))
 }
 
-fn code(exit: &Exit) -> ExitCode {
+fn code(exit: &StopReason) -> ExitCode {
     match exit {
-        Exit::Answered => ExitCode::SUCCESS,
-        Exit::Interrupted => ExitCode::from(130),
-        Exit::Denied | Exit::Refused(_) => Kind::Refused.code(),
-        Exit::Failed(error) => model::fault(error).kind.code(),
-        Exit::Exhausted | Exit::Truncated | Exit::Empty | Exit::Confused | Exit::Circling(_) => {
-            Kind::Failed.code()
-        }
+        StopReason::Answered => ExitCode::SUCCESS,
+        StopReason::Interrupted => ExitCode::from(130),
+        StopReason::Denied | StopReason::Refused(_) => Kind::Refused.code(),
+        StopReason::Failed(error) => model::fault(error).kind.code(),
+        StopReason::BudgetExhausted
+        | StopReason::Truncated
+        | StopReason::EmptyReply
+        | StopReason::InvalidCalls
+        | StopReason::Loop(_) => Kind::Failed.code(),
     }
 }

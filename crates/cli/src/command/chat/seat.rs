@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hermes_agent::{Control, Event};
+use hermes_agent::{TurnControl, TurnEvent};
 use hermes_store::Choice;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -78,11 +78,11 @@ impl<'a> Seat<'a> {
     }
 
     /// What happens in a turn, shown and remembered.
-    pub(super) fn watch(&self) -> impl Fn(Event) + Send + Sync + use<> {
+    pub(super) fn watch(&self) -> impl Fn(TurnEvent) + Send + Sync + use<> {
         let (stage, calls) = (Arc::clone(&self.stage), Arc::clone(&self.calls));
         let is_shown = self.context.screen.format == Format::Text;
         move |event| {
-            if let Event::Called { tool, worked, took, .. } = &event {
+            if let TurnEvent::ToolFinished { tool, succeeded: worked, elapsed: took, .. } = &event {
                 let mut calls = locked(&calls);
                 if calls.len() < MOST_CALLS {
                     calls.push(json!({"tool": tool, "worked": worked, "seconds": took.as_secs_f64()}));
@@ -98,7 +98,7 @@ impl<'a> Seat<'a> {
     /// it was left.
     pub(super) async fn attend<W: Future>(
         &mut self,
-        control: &Control,
+        control: &TurnControl,
         work: W,
     ) -> Result<Option<W::Output>, Failure> {
         let mut keyboard = self.desk.keyboard()?;
@@ -136,13 +136,13 @@ impl<'a> Seat<'a> {
     }
 
     /// Ends the work, and the chat after it.
-    fn hurry(&mut self, control: &Control) {
+    fn hurry(&mut self, control: &TurnControl) {
         self.is_leaving = true;
         control.stop.cancel();
     }
 
     /// A line was typed. Commands come first, then the question that waits; anything else is said next.
-    async fn typed(&mut self, line: String, control: &Control) {
+    async fn typed(&mut self, line: String, control: &TurnControl) {
         let is_asking = self.desk.is_asking();
         let said = match slash::read(&line) {
             Said::Slash(slash) => slash,

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use hermes_agent::{Control, Conversation, Ended, Error, Exit, Hands, Mind, Saying, Setup};
+use hermes_agent::{
+    Conversation, Error, ModelConfig, SessionConfig, StopReason, ToolContext, TurnControl, TurnResult,
+    UserInput,
+};
 use hermes_store::{Choice, Session as Kept};
 use hermes_types::Timestamp;
 
@@ -25,7 +28,7 @@ const RECALLED: usize = 3;
 /// What came of a turn.
 pub(super) enum Turned {
     /// It ended.
-    Ended(Box<Ended>),
+    Ended(Box<TurnResult>),
     /// There was none.
     Nothing,
     /// Somebody left without waiting for its end. It can be carried on.
@@ -38,9 +41,9 @@ pub(super) struct Talk<'a> {
     config: &'a Config,
     args: &'a ChatArgs,
     seat: Seat<'a>,
-    hands: Arc<Hands>,
+    hands: Arc<ToolContext>,
     /// Who answers, or what keeps anybody from it.
-    mind: Result<Mind, Failure>,
+    mind: Result<ModelConfig, Failure>,
     conversation: Option<Conversation>,
 }
 
@@ -50,10 +53,10 @@ impl<'a> Talk<'a> {
         config: &'a Config,
         args: &'a ChatArgs,
         seat: Seat<'a>,
-        setup: Setup,
+        setup: SessionConfig,
     ) -> Self {
         let mind = mind(context, config, client(context), args.model.as_deref());
-        let hands = Arc::new(Hands::new(setup));
+        let hands = Arc::new(ToolContext::new(setup));
         Self { context, config, args, seat, hands, mind, conversation: None }
     }
 
@@ -69,7 +72,7 @@ impl<'a> Talk<'a> {
         &mut self.seat
     }
 
-    pub(super) fn hands(&self) -> &Arc<Hands> {
+    pub(super) fn hands(&self) -> &Arc<ToolContext> {
         &self.hands
     }
 
@@ -105,17 +108,17 @@ impl<'a> Talk<'a> {
             (&self.args.model, mind(self.context, self.config, client(self.context), Some(&kept.model)))
         {
             // The model it was held with answers again, unless its provider is another one now.
-            if mind.chain.first().is_some_and(|first| first.provider == kept.provider) {
+            if mind.endpoints.first().is_some_and(|first| first.provider == kept.provider) {
                 self.mind = Ok(mind);
             }
         }
         let Ok(mind) = self.mind.clone() else { return Ok(()) };
-        let name = mind.chain.first().map(|first| first.model.clone()).unwrap_or_default();
+        let name = mind.endpoints.first().map(|first| first.model.clone()).unwrap_or_default();
         let mut conversation =
             Conversation::resume(Arc::clone(&self.hands), mind.clone(), kept.id).await.map_err(failed)?;
         if name != kept.model {
-            let anew = opening_of(self.context, self.hands.setup(), &name);
-            conversation.change_mind(mind, anew).await.map_err(failed)?;
+            let anew = opening_of(self.context, self.hands.config(), &name);
+            conversation.set_model(mind, anew).await.map_err(failed)?;
         }
         self.conversation = Some(conversation);
         Ok(())
@@ -131,7 +134,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Has a message answered.
-    pub(super) async fn say(&mut self, saying: Saying) -> Result<Turned, Failure> {
+    pub(super) async fn say(&mut self, saying: UserInput) -> Result<Turned, Failure> {
         if self.conversation.is_none() {
             let mind = match &self.mind {
                 Ok(mind) => mind.clone(),
@@ -140,33 +143,33 @@ impl<'a> Talk<'a> {
                     return Ok(Turned::Nothing);
                 }
             };
-            let model = mind.chain.first().map(|first| first.model.clone()).unwrap_or_default();
-            let told = opening_of(self.context, self.hands.setup(), &model);
-            let begun = Conversation::begin(Arc::clone(&self.hands), mind, told, &saying.text).await;
+            let model = mind.endpoints.first().map(|first| first.model.clone()).unwrap_or_default();
+            let told = opening_of(self.context, self.hands.config(), &model);
+            let begun = Conversation::create(Arc::clone(&self.hands), mind, told, &saying.text).await;
             self.conversation = Some(begun.map_err(failed)?);
         }
         let Some(conversation) = &mut self.conversation else { return Ok(Turned::Nothing) };
-        let (control, watch) = (Control::default(), self.seat.watch());
-        let ended = self.seat.attend(&control, conversation.say(saying, &control, &watch)).await?;
+        let (control, watch) = (TurnControl::default(), self.seat.watch());
+        let ended = self.seat.attend(&control, conversation.run_turn(saying, &control, &watch)).await?;
         self.turned(ended.map(|ended| ended.map(Some)))
     }
 
     /// Goes on with a turn that could not end.
     pub(super) async fn carry_on(&mut self) -> Result<Turned, Failure> {
         let Some(conversation) = &mut self.conversation else { return Ok(Turned::Nothing) };
-        let open = self.hands.setup().store.turn(conversation.id()).await.map_err(told)?;
+        let open = self.hands.config().store.turn(conversation.id()).await.map_err(told)?;
         if open.is_none() {
             return Ok(Turned::Nothing);
         }
         if self.context.screen.format == Format::Text {
             self.seat.quiet("the last message was not answered to the end; going on with it");
         }
-        let (control, watch) = (Control::default(), self.seat.watch());
-        let ended = self.seat.attend(&control, conversation.carry_on(&control, &watch)).await?;
+        let (control, watch) = (TurnControl::default(), self.seat.watch());
+        let ended = self.seat.attend(&control, conversation.resume_turn(&control, &watch)).await?;
         self.turned(ended)
     }
 
-    fn turned(&mut self, ended: Option<Result<Option<Ended>, Error>>) -> Result<Turned, Failure> {
+    fn turned(&mut self, ended: Option<Result<Option<TurnResult>, Error>>) -> Result<Turned, Failure> {
         self.seat.stage().finish();
         let mut ended = match ended {
             None => return Ok(Turned::Left),
@@ -175,13 +178,16 @@ impl<'a> Talk<'a> {
                 Some(ended) => ended,
             },
         };
-        if let (Some(why), Format::Text) = (ended.exit.explained(), self.context.screen.format) {
-            let tone = if ended.exit == Exit::Interrupted { Tone::Quiet } else { Tone::Doubtful };
+        if let (Some(why), Format::Text) = (ended.stop_reason.user_message(), self.context.screen.format) {
+            let tone =
+                if ended.stop_reason == StopReason::Interrupted { Tone::Quiet } else { Tone::Doubtful };
             self.seat.stage().note(&self.context.screen.paint(tone, &why));
         }
         // What the model was not told while it worked is said to it now.
-        if let Some(untold) = ended.untold.take().filter(|_| ended.exit != Exit::Interrupted) {
-            self.seat.first(untold.words);
+        if let Some(untold) =
+            ended.pending_steer.take().filter(|_| ended.stop_reason != StopReason::Interrupted)
+        {
+            self.seat.first(untold.text);
         }
         Ok(Turned::Ended(Box::new(ended)))
     }
@@ -219,7 +225,7 @@ impl<'a> Talk<'a> {
         Ok(Turned::Nothing)
     }
 
-    async fn taken_back(&mut self) -> Result<Option<Saying>, Failure> {
+    async fn taken_back(&mut self) -> Result<Option<UserInput>, Failure> {
         match &mut self.conversation {
             Some(conversation) => conversation.undo().await.map_err(failed),
             None => Ok(None),
@@ -228,7 +234,7 @@ impl<'a> Talk<'a> {
 
     /// Answers the one question that waits anywhere.
     async fn answer_last(&self, choice: Choice) -> Result<(), Failure> {
-        let open = self.hands.setup().store.open_questions(Timestamp::now()).await.map_err(told)?;
+        let open = self.hands.config().store.open_questions(Timestamp::now()).await.map_err(told)?;
         match open.as_slice() {
             [] => self.seat.quiet("nothing waits for an answer"),
             [one] => self.seat.answer(&one.id, choice).await,
@@ -243,7 +249,7 @@ impl<'a> Talk<'a> {
     fn show_model(&self) {
         match &self.mind {
             Ok(mind) => {
-                let names = mind.chain.iter().map(|end| format!("{} ({})", end.model, end.provider));
+                let names = mind.endpoints.iter().map(|end| format!("{} ({})", end.model, end.provider));
                 self.seat.stage().note(&names.collect::<Vec<_>>().join(", then "));
             }
             Err(failure) => self.explain(failure),
@@ -255,8 +261,8 @@ impl<'a> Talk<'a> {
             Err(failure) => self.explain(&failure),
             Ok(mind) => {
                 if let Some(conversation) = &mut self.conversation {
-                    let anew = opening_of(self.context, self.hands.setup(), name);
-                    conversation.change_mind(mind.clone(), anew).await.map_err(failed)?;
+                    let anew = opening_of(self.context, self.hands.config(), name);
+                    conversation.set_model(mind.clone(), anew).await.map_err(failed)?;
                 }
                 self.mind = Ok(mind);
                 self.show_model();
@@ -270,7 +276,7 @@ impl<'a> Talk<'a> {
             self.seat.quiet("nothing was said yet");
             return Ok(());
         };
-        let kept = self.hands.setup().store.session(conversation.id()).await.map_err(told)?;
+        let kept = self.hands.config().store.session(conversation.id()).await.map_err(told)?;
         let usage = kept.usage;
         self.seat.stage().note(&format!(
             "{} calls; tokens: {} in ({} from the cache), {} out ({} thinking); cost {}",
@@ -285,7 +291,7 @@ impl<'a> Talk<'a> {
     }
 
     async fn status(&self) -> Result<(), Failure> {
-        let setup = self.hands.setup();
+        let setup = self.hands.config();
         let mut lines = Vec::new();
         if let Some(conversation) = &self.conversation {
             let kept = setup.store.session(conversation.id()).await.map_err(told)?;
@@ -294,12 +300,12 @@ impl<'a> Talk<'a> {
             lines.push(format!("messages      {}", conversation.history().len()));
         }
         if let Ok(mind) = &self.mind {
-            let first = mind.chain.first();
+            let first = mind.endpoints.first();
             let name = first.map(|first| format!("{} ({})", first.model, first.provider)).unwrap_or_default();
             lines.push(format!("model         {name}"));
         }
-        lines.push(format!("place         {} on {}", setup.plan.name(), setup.plan.backend_name()));
-        lines.push(format!("session       {}", one_line(setup.plan.session().as_str(), 100)));
+        lines.push(format!("place         {} on {}", setup.place.name(), setup.place.backend_name()));
+        lines.push(format!("session       {}", one_line(setup.place.session().as_str(), 100)));
         self.seat.stage().note(&lines.join("\n"));
         Ok(())
     }
@@ -312,7 +318,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Ends the conversation, unless something of it is left to be carried on, and lets go of the place.
-    pub(super) async fn leave(self, is_over: bool) -> Option<Hands> {
+    pub(super) async fn leave(self, is_over: bool) -> Option<ToolContext> {
         if let Some(conversation) = self.conversation
             && is_over
             && let Err(error) = conversation.end("quit").await
@@ -327,7 +333,7 @@ impl<'a> Talk<'a> {
 fn failed(error: Error) -> Failure {
     match error {
         Error::Store(error) => told(error),
-        Error::Told(_) => Failure::new(Kind::Failed, error.to_string())
+        Error::StoredTools(_) => Failure::new(Kind::Failed, error.to_string())
             .hint("it was kept by another version; `/new` begins another conversation"),
     }
 }

@@ -1,6 +1,6 @@
 //! The work of a turn, in one line.
 
-use hermes_agent::Event;
+use hermes_agent::TurnEvent;
 use hermes_types::CallId;
 
 use super::Progress;
@@ -30,9 +30,9 @@ impl Work {
         Self { progress, made: before.len(), before, at_work: Vec::new(), waits: None }
     }
 
-    pub(super) fn hear(&mut self, event: &Event) {
+    pub(super) fn hear(&mut self, event: &TurnEvent) {
         match event {
-            Event::Calling { call, tool, preview } => {
+            TurnEvent::ToolStarted { call, tool, preview } => {
                 match self.before.iter().position(|before| before == call) {
                     Some(known) => drop(self.before.swap_remove(known)),
                     None => self.made += 1,
@@ -44,19 +44,21 @@ impl Work {
                 };
                 self.at_work.push((call.clone(), about));
             }
-            Event::Called { call, .. } => self.at_work.retain(|(other, _)| other != call),
-            Event::Retrying { wait, .. } => {
+            TurnEvent::ToolFinished { call, .. } => self.at_work.retain(|(other, _)| other != call),
+            TurnEvent::Retrying { delay: wait, .. } => {
                 self.waits =
                     Some(format!("the model failed and is asked again in {}", lasting(wait.as_secs())));
             }
-            Event::Fallback { to, .. } => self.waits = Some(format!("now asking {}", harmless(to))),
-            Event::Pulling { image, bytes, total } => {
+            TurnEvent::Fallback { to, .. } => self.waits = Some(format!("now asking {}", harmless(to))),
+            TurnEvent::Pulling { image, bytes, total } => {
                 let percent = u128::from(*bytes) * 100 / u128::from(*total).max(1);
                 let percent = if *total > 0 { format!(", {} %", percent.min(100)) } else { String::new() };
                 self.waits = Some(format!("fetching the image {}{percent}", harmless(image)));
             }
-            Event::Pulled { .. } | Event::Answering { .. } | Event::Text(_) => self.waits = None,
-            Event::Reasoning(_) => {}
+            TurnEvent::Pulled { .. } | TurnEvent::ReplyStarted { .. } | TurnEvent::Text(_) => {
+                self.waits = None
+            }
+            TurnEvent::Reasoning(_) => {}
         }
     }
 
@@ -101,16 +103,20 @@ mod tests {
 
     use super::*;
 
-    fn calling(id: &str, preview: &str) -> Event {
-        Event::Calling { call: CallId::new(id), tool: "terminal".to_owned(), preview: preview.to_owned() }
+    fn calling(id: &str, preview: &str) -> TurnEvent {
+        TurnEvent::ToolStarted {
+            call: CallId::new(id),
+            tool: "terminal".to_owned(),
+            preview: preview.to_owned(),
+        }
     }
 
-    fn called(id: &str) -> Event {
+    fn called(id: &str) -> TurnEvent {
         let (call, tool, preview) = (CallId::new(id), "terminal".to_owned(), String::new());
-        Event::Called { call, tool, worked: true, took: Duration::ZERO, preview }
+        TurnEvent::ToolFinished { call, tool, succeeded: true, elapsed: Duration::ZERO, preview }
     }
 
-    fn after(progress: Progress, events: &[Event]) -> Option<String> {
+    fn after(progress: Progress, events: &[TurnEvent]) -> Option<String> {
         let mut work = Work::new(progress, Vec::new());
         events.iter().for_each(|event| work.hear(event));
         work.under_way()
@@ -119,7 +125,7 @@ mod tests {
     #[test]
     fn the_line_says_what_is_done_now() {
         let (one, two) = (calling("1", "ls"), calling("2", "cargo `x` **build** @everyone"));
-        let check = |events: &[Event], expected: Option<&str>| {
+        let check = |events: &[TurnEvent], expected: Option<&str>| {
             assert_eq!(after(Progress::All, events).as_deref(), expected, "{events:?}");
         };
         check(&[], None);
@@ -136,12 +142,12 @@ mod tests {
 
     #[test]
     fn what_else_is_waited_for_is_said_in_words() {
-        let retry = Event::Retrying { why: "raw".to_owned(), wait: Duration::from_secs(5) };
+        let retry = TurnEvent::Retrying { reason: "raw".to_owned(), delay: Duration::from_secs(5) };
         let said = after(Progress::All, &[calling("1", "ls"), called("1"), retry.clone()]);
         assert_eq!(said.as_deref(), Some("1 step, the model failed and is asked again in 5 s"));
-        let pull = Event::Pulling { image: "debian".to_owned(), bytes: 1, total: 4 };
+        let pull = TurnEvent::Pulling { image: "debian".to_owned(), bytes: 1, total: 4 };
         assert_eq!(after(Progress::All, &[pull]).as_deref(), Some("fetching the image `debian`, 25 %"));
-        assert_eq!(after(Progress::All, &[retry, Event::Text("so".to_owned())]), None);
+        assert_eq!(after(Progress::All, &[retry, TurnEvent::Text("so".to_owned())]), None);
     }
 
     #[test]

@@ -6,31 +6,31 @@ use std::sync::Mutex;
 use tokio::sync::Notify;
 
 use crate::Effects;
-use crate::hands::lock;
+use crate::tool_context::lock;
 
 /// The calls that are under way or wait, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Order {
-    calls: Mutex<Calls>,
+pub(super) struct Sequencer {
+    calls: Mutex<QueuedCalls>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Calls {
+struct QueuedCalls {
     next: u64,
     waiting: Vec<(u64, Effects)>,
 }
 
 /// A call's turn, over when this is dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
-    order: &'a Order,
+pub(super) struct CallSlot<'a> {
+    sequencer: &'a Sequencer,
     number: u64,
 }
 
-impl Order {
+impl Sequencer {
     /// Waits until every call that came before and does not agree with this one is over.
-    pub(super) async fn turn(&self, effects: Effects) -> Turn<'_> {
+    pub(super) async fn acquire_slot(&self, effects: Effects) -> CallSlot<'_> {
         let number = {
             let mut calls = lock(&self.calls);
             let number = calls.next;
@@ -38,29 +38,29 @@ impl Order {
             calls.waiting.push((number, effects));
             number
         };
-        let turn = Turn { order: self, number };
+        let turn = CallSlot { sequencer: self, number };
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            if self.is_free(number) {
+            if self.can_start(number) {
                 return turn;
             }
             changed.await;
         }
     }
 
-    fn is_free(&self, number: u64) -> bool {
+    fn can_start(&self, number: u64) -> bool {
         let calls = lock(&self.calls);
         let before = calls.waiting.iter().take_while(|(other, _)| *other != number);
         let own = calls.waiting.iter().find(|(other, _)| *other == number);
-        own.is_none_or(|(_, own)| before.clone().all(|(_, other)| own.agree_with(other)))
+        own.is_none_or(|(_, own)| before.clone().all(|(_, other)| own.is_parallel_with(other)))
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for CallSlot<'_> {
     fn drop(&mut self) {
-        lock(&self.order.calls).waiting.retain(|(number, _)| *number != self.number);
-        self.order.changed.notify_waiters();
+        lock(&self.sequencer.calls).waiting.retain(|(number, _)| *number != self.number);
+        self.sequencer.changed.notify_waiters();
     }
 }
 
@@ -72,14 +72,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_waits_for_those_before_it_that_it_does_not_agree_with_and_for_no_others() {
-        let order = Order::default();
-        let writes = |path: &str| order.turn(Effects::Writes(path.to_owned()));
+        let order = Sequencer::default();
+        let writes = |path: &str| order.acquire_slot(Effects::Writes(path.to_owned()));
         let first = writes("/a").await;
         let other = writes("/b").await;
         let mut second = pin!(writes("/a"));
         assert!(futures_util::poll!(second.as_mut()).is_pending());
         // It would agree with those that run, but not with the one that waits.
-        let mut third = pin!(order.turn(Effects::Reads("/a".to_owned())));
+        let mut third = pin!(order.acquire_slot(Effects::Reads("/a".to_owned())));
         assert!(futures_util::poll!(third.as_mut()).is_pending());
         drop(other);
         assert!(futures_util::poll!(second.as_mut()).is_pending());
@@ -92,13 +92,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_is_given_up_is_in_nobodys_way() {
-        let order = Order::default();
-        let first = order.turn(Effects::Everything).await;
+        let order = Sequencer::default();
+        let first = order.acquire_slot(Effects::Everything).await;
         {
-            let mut given_up = pin!(order.turn(Effects::Everything));
+            let mut given_up = pin!(order.acquire_slot(Effects::Everything));
             assert!(futures_util::poll!(given_up.as_mut()).is_pending());
         }
         drop(first);
-        assert!(futures_util::poll!(pin!(order.turn(Effects::Everything))).is_ready());
+        assert!(futures_util::poll!(pin!(order.acquire_slot(Effects::Everything))).is_ready());
     }
 }

@@ -5,10 +5,10 @@ use serde_json::Value;
 use crate::Tool;
 
 /// What the module is called.
-pub(super) const NAME: &str = "hermes_tools";
+pub(super) const MODULE_NAME: &str = "hermes_tools";
 
 /// What is the same in every session.
-const BEGINNING: &str = include_str!("hermes_tools.py");
+const MODULE_HEADER: &str = include_str!("hermes_tools.py");
 
 /// The tools that a script can have, and the order of their first parameters. None of them leads back here.
 const FUNCTIONS: [(&str, &[&str]); 6] = [
@@ -24,34 +24,34 @@ const FUNCTIONS: [(&str, &[&str]); 6] = [
 ];
 
 /// Parameters that a script cannot use: what it starts ends with it, and it has no turn to be told in.
-const WITHHELD: [&str; 4] = ["background", "pty", "notify_on_complete", "watch_patterns"];
+const EXCLUDED_PARAMETERS: [&str; 4] = ["background", "pty", "notify_on_complete", "watch_patterns"];
 
 /// A tool that a script can call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Function {
+pub(super) struct ScriptFunction {
     pub(super) tool: Tool,
     /// In the order of the Python function, and whether the call must have them.
-    parameters: Vec<(String, Needed)>,
+    parameters: Vec<(String, ParameterKind)>,
 }
 
 /// Whether a function cannot be called without a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Needed {
-    Yes,
-    No,
+enum ParameterKind {
+    Required,
+    Optional,
 }
 
-impl Function {
+impl ScriptFunction {
     /// Whether it has a parameter of this name.
-    pub(super) fn takes(&self, parameter: &str) -> bool {
+    pub(super) fn has_parameter(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|(name, _)| name == parameter)
     }
 
-    fn of(tool: Tool, first: &[&str]) -> Self {
+    fn for_tool(tool: Tool, first: &[&str]) -> Self {
         let schema = tool.spec().parameters;
         let properties = schema.get("properties").and_then(Value::as_object);
         let known: Vec<&str> =
-            properties.into_iter().flatten().map(|(name, _)| name.as_str()).filter(is_given).collect();
+            properties.into_iter().flatten().map(|(name, _)| name.as_str()).filter(is_available).collect();
         let first = first.iter().copied().filter(|name| known.contains(name));
         let rest = known.iter().copied().filter(|name| !first.clone().any(|other| other == *name));
         let required: Vec<&str> = schema
@@ -61,11 +61,11 @@ impl Function {
             .flatten()
             .filter_map(Value::as_str)
             .collect();
-        let mut needed = Needed::Yes;
+        let mut needed = ParameterKind::Required;
         let parameters = first.clone().chain(rest).map(|name| {
             // What follows an optional parameter can only be optional too.
             if !required.contains(&name) {
-                needed = Needed::No;
+                needed = ParameterKind::Optional;
             }
             (name.to_owned(), needed)
         });
@@ -73,14 +73,14 @@ impl Function {
     }
 
     /// Its Python.
-    fn write(&self, module: &mut String) {
+    fn write_python(&self, module: &mut String) {
         let name = self.tool.name();
         let signature: Vec<String> = self
             .parameters
             .iter()
             .map(|(name, needed)| match needed {
-                Needed::Yes => name.clone(),
-                Needed::No => format!("{name}=None"),
+                ParameterKind::Required => name.clone(),
+                ParameterKind::Optional => format!("{name}=None"),
             })
             .collect();
         let passed: Vec<String> = self.parameters.iter().map(|(name, _)| format!("{name}={name}")).collect();
@@ -90,20 +90,23 @@ impl Function {
     }
 }
 
-fn is_given(name: &&str) -> bool {
-    !WITHHELD.contains(name)
+fn is_available(name: &&str) -> bool {
+    !EXCLUDED_PARAMETERS.contains(name)
 }
 
 /// What a script of a session with these tools can call. Without any of them that is nothing.
-pub(super) fn functions(tools: &[Tool]) -> Vec<Function> {
-    let wanted = FUNCTIONS.iter().filter_map(|(name, first)| Some((Tool::named(name)?, *first)));
-    wanted.filter(|(tool, _)| tools.contains(tool)).map(|(tool, first)| Function::of(tool, first)).collect()
+pub(super) fn script_functions(tools: &[Tool]) -> Vec<ScriptFunction> {
+    let wanted = FUNCTIONS.iter().filter_map(|(name, first)| Some((Tool::from_name(name)?, *first)));
+    wanted
+        .filter(|(tool, _)| tools.contains(tool))
+        .map(|(tool, first)| ScriptFunction::for_tool(tool, first))
+        .collect()
 }
 
 /// The text of the module.
-pub(super) fn text(functions: &[Function]) -> String {
-    let mut module = BEGINNING.to_owned();
-    functions.iter().for_each(|function| function.write(&mut module));
+pub(super) fn module_source(functions: &[ScriptFunction]) -> String {
+    let mut module = MODULE_HEADER.to_owned();
+    functions.iter().for_each(|function| function.write_python(&mut module));
     module
 }
 
@@ -113,29 +116,33 @@ mod tests {
 
     #[test]
     fn a_script_has_the_tools_of_its_session_and_of_the_list_and_no_others() {
-        let names =
-            |tools: &[Tool]| functions(tools).iter().map(|function| function.tool.name()).collect::<Vec<_>>();
+        let names = |tools: &[Tool]| {
+            script_functions(tools).iter().map(|function| function.tool.name()).collect::<Vec<_>>()
+        };
         assert_eq!(names(&[]), Vec::<&str>::new());
         assert_eq!(names(&[Tool::Todo, Tool::ExecuteCode]), Vec::<&str>::new());
         assert_eq!(names(&[Tool::Todo, Tool::Terminal]), ["terminal"]);
         let all: Vec<&str> =
-            FUNCTIONS.iter().map(|(name, _)| *name).filter(|name| Tool::named(name).is_some()).collect();
+            FUNCTIONS.iter().map(|(name, _)| *name).filter(|name| Tool::from_name(name).is_some()).collect();
         assert_eq!(names(&Tool::ALL), all);
     }
 
     #[test]
     fn a_function_has_the_parameters_of_its_tool_but_for_those_that_outlive_a_call() {
-        let [terminal] = functions(&[Tool::Terminal]).try_into().unwrap();
+        let [terminal] = script_functions(&[Tool::Terminal]).try_into().unwrap();
         let mut text = String::new();
-        terminal.write(&mut text);
+        terminal.write_python(&mut text);
         let expected = "\n\ndef terminal(command, timeout=None, workdir=None):\n    \
             return _call(\"terminal\", command=command, timeout=timeout, workdir=workdir)\n";
         assert_eq!(text, expected);
-        assert!(terminal.takes("workdir") && WITHHELD.iter().all(|name| !terminal.takes(name)));
+        assert!(
+            terminal.has_parameter("workdir")
+                && EXCLUDED_PARAMETERS.iter().all(|name| !terminal.has_parameter(name))
+        );
         for (name, first) in FUNCTIONS {
-            let Some(tool) = Tool::named(name) else { continue };
-            let function = Function::of(tool, first);
-            assert!(first.iter().all(|name| function.takes(name)), "{name}: {function:?}");
+            let Some(tool) = Tool::from_name(name) else { continue };
+            let function = ScriptFunction::for_tool(tool, first);
+            assert!(first.iter().all(|name| function.has_parameter(name)), "{name}: {function:?}");
         }
     }
 }

@@ -5,22 +5,22 @@ use hermes_exec::{Error, GuestFiles};
 use hermes_policy::Permit;
 use hermes_types::{FileAccess, FileUse, Job, Work};
 
-use super::{Done, Scene, Stopped};
-use crate::hands::Granted;
-use crate::{Hands, Watch};
+use super::{CallContext, CallError, ToolResult};
+use crate::tool_context::Approval;
+use crate::{ToolContext, TurnObserver};
 
 /// How often a path may lead elsewhere than it did a moment ago.
-pub(super) const ATTEMPTS: u32 = 4;
+pub(super) const MAX_PATH_ATTEMPTS: u32 = 4;
 
 /// The error numbers of Linux that tools have something to say about.
-pub(super) const NOT_FOUND: i32 = 2;
-const NOT_A_DIRECTORY: i32 = 20;
-const NO_ENTRY: [i32; 2] = [1, 13];
+pub(super) const ENOENT: i32 = 2;
+const ENOTDIR: i32 = 20;
+const PERMISSION_ERRNOS: [i32; 2] = [1, 13];
 
 /// The files of a session's place, and where the session is.
 #[derive(Debug)]
-pub(super) struct Shelf<'a> {
-    hands: &'a Hands,
+pub(super) struct PlaceFiles<'a> {
+    context: &'a ToolContext,
     pub(super) files: GuestFiles,
     cwd: String,
     home: String,
@@ -28,18 +28,18 @@ pub(super) struct Shelf<'a> {
 
 /// What came of touching a file, and which file it was.
 #[derive(Debug)]
-pub(super) struct Touched<T> {
-    pub(super) got: Result<T, Error>,
+pub(super) struct FileOutcome<T> {
+    pub(super) result: Result<T, Error>,
     /// The absolute path without links, as far as it is known.
-    pub(super) real: String,
+    pub(super) real_path: String,
 }
 
-impl<'a> Shelf<'a> {
-    pub(super) async fn open(hands: &'a Hands, watch: Watch<'_>) -> Result<Self, Stopped> {
-        let sandbox = hands.sandbox(watch).await.map_err(Stopped::Fault)?;
-        let cwd = sandbox.cwd().await.map_err(Stopped::Fault)?;
-        let files = sandbox.files().await.map_err(Stopped::Fault)?;
-        Ok(Self { hands, files, cwd, home: hands.setup().plan.place().home })
+impl<'a> PlaceFiles<'a> {
+    pub(super) async fn open(hands: &'a ToolContext, watch: TurnObserver<'_>) -> Result<Self, CallError> {
+        let sandbox = hands.open_place(watch).await.map_err(CallError::Exec)?;
+        let cwd = sandbox.cwd().await.map_err(CallError::Exec)?;
+        let files = sandbox.files().await.map_err(CallError::Exec)?;
+        Ok(Self { context: hands, files, cwd, home: hands.config().place.place().home })
     }
 
     /// What a path comes to if there are no links in it.
@@ -49,65 +49,68 @@ impl<'a> Shelf<'a> {
 
     /// Does something to a file, with a permit for each path that it turns out to be. Looking ends early when the
     /// call is stopped; a change is brought to its end.
-    pub(super) async fn touch<T, F: Future<Output = Result<T, Error>>>(
+    pub(super) async fn with_permit<T, F: Future<Output = Result<T, Error>>>(
         &self,
         access: FileAccess,
         path: &str,
-        scene: Scene<'_>,
+        scene: CallContext<'_>,
         act: impl Fn(Permit) -> F,
-    ) -> Result<Touched<T>, Stopped> {
+    ) -> Result<FileOutcome<T>, CallError> {
         let mut real = self.lexical(path);
         let mut attempts = 0;
         loop {
-            let Granted { permit, by: _ } =
-                self.hands.decide(self.job(access, path, &real), scene).await.map_err(Stopped::No)?;
+            let Approval { permit, approved_by: _ } = self
+                .context
+                .request_approval(self.job(access, path, &real), scene)
+                .await
+                .map_err(CallError::Denied)?;
             let got = match access {
                 FileAccess::Read => tokio::select! {
                     got = act(permit) => got,
-                    () = scene.stop.cancelled() => return Err(Stopped::Interrupted),
+                    () = scene.stop.cancelled() => return Err(CallError::Interrupted),
                 },
                 FileAccess::Write | FileAccess::Delete => act(permit).await,
             };
             attempts += 1;
             match got {
-                Err(Error::PathElsewhere(other)) if attempts < ATTEMPTS => real = other,
-                got => return Ok(Touched { got, real }),
+                Err(Error::PathElsewhere(other)) if attempts < MAX_PATH_ATTEMPTS => real = other,
+                got => return Ok(FileOutcome { result: got, real_path: real }),
             }
         }
     }
 
     /// Looks at a file if nobody has to be asked about that.
-    pub(super) async fn glance<T, F: Future<Output = Result<T, Error>>>(
+    pub(super) async fn if_unasked<T, F: Future<Output = Result<T, Error>>>(
         &self,
         path: &str,
         act: impl Fn(Permit) -> F,
-    ) -> Option<Touched<T>> {
+    ) -> Option<FileOutcome<T>> {
         let mut real = self.lexical(path);
-        for _ in 0..ATTEMPTS {
-            let permit = self.hands.unasked(self.job(FileAccess::Read, path, &real)).await?;
+        for _ in 0..MAX_PATH_ATTEMPTS {
+            let permit = self.context.permit_if_unasked(self.job(FileAccess::Read, path, &real)).await?;
             match act(permit).await {
                 Err(Error::PathElsewhere(other)) => real = other,
-                got => return Some(Touched { got, real }),
+                got => return Some(FileOutcome { result: got, real_path: real }),
             }
         }
         None
     }
 
     /// A permit for a file whose real path is known.
-    pub(super) async fn permit(
+    pub(super) async fn request_permit(
         &self,
         access: FileAccess,
         path: &str,
         real: &str,
-        scene: Scene<'_>,
-    ) -> Result<Permit, Stopped> {
-        self.hands.permit(self.job(access, path, real), scene).await.map_err(Stopped::No)
+        scene: CallContext<'_>,
+    ) -> Result<Permit, CallError> {
+        self.context.request_permit(self.job(access, path, real), scene).await.map_err(CallError::Denied)
     }
 
     /// Whether a file may be read without a question.
-    pub(super) async fn is_open(&self, path: &str) -> bool {
+    pub(super) async fn is_readable_unasked(&self, path: &str) -> bool {
         let real = self.lexical(path);
-        self.hands.unasked(self.job(FileAccess::Read, path, &real)).await.is_some()
+        self.context.permit_if_unasked(self.job(FileAccess::Read, path, &real)).await.is_some()
     }
 
     fn job(&self, access: FileAccess, path: &str, real: &str) -> Job {
@@ -118,17 +121,17 @@ impl<'a> Shelf<'a> {
 
 /// Whether there is no such file.
 pub(super) fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::FileFailed(FileFault::Os { errno: NOT_FOUND | NOT_A_DIRECTORY }))
+    matches!(error, Error::FileFailed(FileFault::Os { errno: ENOENT | ENOTDIR }))
 }
 
 /// What is wrong with a file, in words that help.
-pub(super) fn fault(path: &str, error: &Error) -> String {
+pub(super) fn describe_error(path: &str, error: &Error) -> String {
     match error {
         Error::FileFailed(FileFault::NotRegular) => format!(
             "{path} is not a regular file but a directory, a device or a pipe; search_files with target=files lists a \
              directory"
         ),
-        Error::FileFailed(FileFault::Os { errno }) if NO_ENTRY.contains(errno) => {
+        Error::FileFailed(FileFault::Os { errno }) if PERMISSION_ERRNOS.contains(errno) => {
             format!("{path}: the user of this place may not do that (permission denied)")
         }
         Error::FileFailed(FileFault::Changed) => {
@@ -140,10 +143,12 @@ pub(super) fn fault(path: &str, error: &Error) -> String {
 }
 
 /// A path that can be one, or what is wrong with it.
-pub(super) fn checked(path: &str) -> Result<&str, Done> {
+pub(super) fn check_path(path: &str) -> Result<&str, ToolResult> {
     match path {
-        "" => Err(Done::error("`path` is empty")),
-        path if path.contains('\0') => Err(Done::error("`path` has a zero byte in it, which no path has")),
+        "" => Err(ToolResult::error("`path` is empty")),
+        path if path.contains('\0') => {
+            Err(ToolResult::error("`path` has a zero byte in it, which no path has"))
+        }
         path => Ok(path),
     }
 }

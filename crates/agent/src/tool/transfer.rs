@@ -9,22 +9,22 @@ use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 use tokio_util::sync::CancellationToken;
 
-use super::shelf::{self, ATTEMPTS, Shelf, checked};
-use super::{Done, Scene, Stopped};
-use crate::{Hands, Watch};
+use super::files::{self, MAX_PATH_ATTEMPTS, PlaceFiles, check_path};
+use super::{CallContext, CallError, ToolResult};
+use crate::{ToolContext, TurnObserver};
 
 /// What is carried belongs to no call of a model.
-const CALL: &str = "file";
+const TRANSFER_CALL_ID: &str = "file";
 /// Where what is brought is put, below the directory of the place.
-const FOLDER: &str = ".hermes/cache";
+const IMPORT_DIR_IN_PLACE: &str = ".hermes/cache";
 /// The same on another machine: nobody's work is littered.
-const FOLDER_ON_MACHINES: &str = "~/.cache/hermes-files";
+const IMPORT_DIR_ON_REMOTE: &str = "~/.cache/hermes-files";
 /// The same on this machine, below the home of hermes. Nobody but hermes clears it.
-pub const BROUGHT: &str = "cache/files";
+pub const IMPORT_DIR: &str = "cache/files";
 
 /// Why a file was not carried, in words that follow its name: `it is ...`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Uncarried {
+pub enum TransferError {
     /// It is not where files may be taken from.
     #[error("it is outside of the workspace")]
     Outside,
@@ -38,31 +38,31 @@ pub enum Uncarried {
 
 /// What may be taken out of a place.
 #[derive(Debug, Clone, Copy)]
-pub struct Takeable<'a> {
+pub struct ExportPolicy<'a> {
     /// Directories of the place that files may be taken from, besides the one it works in.
-    pub besides: &'a [String],
+    pub extra_roots: &'a [String],
     /// The most bytes of one file.
-    pub most: u64,
+    pub max_bytes: u64,
 }
 
-impl Hands {
+impl ToolContext {
     /// Brings a file of this machine into the place, below a folder for such files, and gives its path there. What was
     /// there under this name is replaced.
-    pub async fn bring(
+    pub async fn import_file(
         &self,
         from: &Path,
         below: &str,
         stop: &CancellationToken,
-        watch: Watch<'_>,
-    ) -> Result<String, Uncarried> {
-        let call = CallId::new(CALL);
-        let scene = Scene { call: &call, stop, occasion: None, watch };
-        let shelf = Shelf::open(self, watch).await.map_err(stopped)?;
-        let plan = &self.setup().plan;
+        watch: TurnObserver<'_>,
+    ) -> Result<String, TransferError> {
+        let call = CallId::new(TRANSFER_CALL_ID);
+        let scene = CallContext { call_id: &call, stop, turn: None, observer: watch };
+        let shelf = PlaceFiles::open(self, watch).await.map_err(call_error)?;
+        let plan = &self.config().place;
         let path = match plan.backend_name() {
-            BackendName::Local => format!("{}/{BROUGHT}/{below}", plan.place().hermes_home),
-            BackendName::Ssh => format!("{FOLDER_ON_MACHINES}/{below}"),
-            _ => format!("{}/{FOLDER}/{below}", plan.initial_cwd()),
+            BackendName::Local => format!("{}/{IMPORT_DIR}/{below}", plan.place().hermes_home),
+            BackendName::Ssh => format!("{IMPORT_DIR_ON_REMOTE}/{below}"),
+            _ => format!("{}/{IMPORT_DIR_IN_PLACE}/{below}", plan.initial_cwd()),
         };
         let path = shelf.lexical(&path);
         let how = Write { expect: Expect::Anything, parents: Parents::Create };
@@ -70,58 +70,59 @@ impl Hands {
             let mut content = File::open(from).await.map_err(Error::ReadContent)?;
             shelf.files.write(permit, &mut content, how).await
         };
-        let touched = shelf.touch(FileAccess::Write, &path, scene, act).await.map_err(stopped)?;
-        match touched.got {
+        let touched = shelf.with_permit(FileAccess::Write, &path, scene, act).await.map_err(call_error)?;
+        match touched.result {
             Ok(_written) => Ok(path),
-            Err(error) => Err(faulty(&error)),
+            Err(error) => Err(transfer_error(&error)),
         }
     }
 
     /// Takes a regular file out of the place, into a file of this machine, and gives its size. The guest opens the path
     /// that was found to be inside or nothing at all, so that no link can lead it elsewhere in between.
-    pub async fn take(
+    pub async fn export_file(
         &self,
         path: &str,
         into: &mut File,
-        takeable: Takeable<'_>,
+        takeable: ExportPolicy<'_>,
         stop: &CancellationToken,
-        watch: Watch<'_>,
-    ) -> Result<u64, Uncarried> {
-        let call = CallId::new(CALL);
-        let scene = Scene { call: &call, stop, occasion: None, watch };
-        checked(path).map_err(told)?;
-        let shelf = Shelf::open(self, watch).await.map_err(stopped)?;
-        let fences = resolved(&shelf, &self.fences()).await;
-        let workspace = [self.setup().plan.initial_cwd().to_owned()];
-        let roots = resolved(&shelf, &[takeable.besides, &workspace].concat()).await;
+        watch: TurnObserver<'_>,
+    ) -> Result<u64, TransferError> {
+        let call = CallId::new(TRANSFER_CALL_ID);
+        let scene = CallContext { call_id: &call, stop, turn: None, observer: watch };
+        check_path(path).map_err(denied_error)?;
+        let shelf = PlaceFiles::open(self, watch).await.map_err(call_error)?;
+        let fences = resolve_dirs(&shelf, &self.excluded_roots()).await;
+        let workspace = [self.config().place.initial_cwd().to_owned()];
+        let roots = resolve_dirs(&shelf, &[takeable.extra_roots, &workspace].concat()).await;
         let mut real = shelf.lexical(path);
         let mut attempts = 0;
         let mut reader = loop {
             if !is_inside(&real, &roots, &fences) {
-                return Err(Uncarried::Outside);
+                return Err(TransferError::Outside);
             }
-            let permit = shelf.permit(FileAccess::Read, path, &real, scene).await.map_err(stopped)?;
-            let part = Part::Bytes { offset: 0, length: takeable.most.saturating_add(1) };
+            let permit =
+                shelf.request_permit(FileAccess::Read, path, &real, scene).await.map_err(call_error)?;
+            let part = Part::Bytes { offset: 0, length: takeable.max_bytes.saturating_add(1) };
             attempts += 1;
             match shelf.files.read(permit, part).await {
                 Ok(reader) => break reader,
-                Err(Error::PathElsewhere(other)) if attempts < ATTEMPTS => real = other,
-                Err(error) => return Err(faulty(&error)),
+                Err(Error::PathElsewhere(other)) if attempts < MAX_PATH_ATTEMPTS => real = other,
+                Err(error) => return Err(transfer_error(&error)),
             }
         };
-        let unkept = |error: std::io::Error| Uncarried::Failed(format!("it cannot be copied: {error}"));
+        let unkept = |error: std::io::Error| TransferError::Failed(format!("it cannot be copied: {error}"));
         let mut size = 0_u64;
         loop {
             let piece = tokio::select! {
                 biased;
-                () = stop.cancelled() => return Err(stopped(Stopped::Interrupted)),
+                () = stop.cancelled() => return Err(call_error(CallError::Interrupted)),
                 piece = reader.next() => piece,
             };
-            match piece.map_err(|error| faulty(&error))? {
+            match piece.map_err(|error| transfer_error(&error))? {
                 Piece::Data(data) => {
                     size = size.saturating_add(data.len() as u64);
-                    if size > takeable.most {
-                        return Err(Uncarried::TooLarge(takeable.most));
+                    if size > takeable.max_bytes {
+                        return Err(TransferError::TooLarge(takeable.max_bytes));
                     }
                     into.write_all(&data).await.map_err(unkept)?;
                 }
@@ -134,8 +135,8 @@ impl Hands {
 
     /// Directories whose files are not in a directory that holds them: on a machine that is more than a place, somebody's
     /// home and that of hermes.
-    fn fences(&self) -> Vec<String> {
-        let place = self.setup().plan.place();
+    fn excluded_roots(&self) -> Vec<String> {
+        let place = self.config().place.place();
         match place.backend {
             BackendName::Local => vec![place.home, place.hermes_home],
             BackendName::Ssh => vec![place.home],
@@ -145,13 +146,13 @@ impl Hands {
 }
 
 /// Directories, as they are called and as they are found to be.
-async fn resolved(shelf: &Shelf<'_>, directories: &[String]) -> Vec<String> {
+async fn resolve_dirs(shelf: &PlaceFiles<'_>, directories: &[String]) -> Vec<String> {
     let mut all = Vec::new();
     for directory in directories {
         let directory = shelf.lexical(directory);
         // With the dot, a link at its end is followed too.
-        let found = shelf.glance(&format!("{directory}/."), |permit| shelf.files.stat(permit)).await;
-        all.extend(found.map(|touched| touched.real));
+        let found = shelf.if_unasked(&format!("{directory}/."), |permit| shelf.files.stat(permit)).await;
+        all.extend(found.map(|touched| touched.real_path));
         all.push(directory);
     }
     all
@@ -172,20 +173,20 @@ fn is_below(path: &str, directory: &str) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn faulty(error: &Error) -> Uncarried {
-    Uncarried::Failed(match error {
-        error if shelf::is_missing(error) => "there is no such file".to_owned(),
+fn transfer_error(error: &Error) -> TransferError {
+    TransferError::Failed(match error {
+        error if files::is_missing(error) => "there is no such file".to_owned(),
         Error::FileFailed(FileFault::NotRegular) => "it is not a regular file".to_owned(),
-        error => shelf::fault("it", error),
+        error => files::describe_error("it", error),
     })
 }
 
-fn stopped(stopped: Stopped) -> Uncarried {
-    told(stopped.into())
+fn call_error(stopped: CallError) -> TransferError {
+    denied_error(stopped.into())
 }
 
-fn told(done: Done) -> Uncarried {
-    Uncarried::Failed(done.answer["error"].as_str().unwrap_or("it was refused").to_owned())
+fn denied_error(done: ToolResult) -> TransferError {
+    TransferError::Failed(done.content["error"].as_str().unwrap_or("it was refused").to_owned())
 }
 
 #[cfg(test)]

@@ -6,16 +6,16 @@ use std::pin::Pin;
 use hermes_policy::{Answer, Question};
 
 /// Something that is waited for.
-pub type Asking<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Puts questions to people. Every door has its own way to do so.
-pub trait Ask: Send + Sync + fmt::Debug {
+pub trait Approver: Send + Sync + fmt::Debug {
     /// Puts a question of the gate and waits for the answer; none if nobody answers in time. Whoever stops waiting takes
     /// nothing back: the question stays open until it expires.
-    fn permission<'a>(&'a self, question: &'a Question) -> Asking<'a, Option<Answer>>;
+    fn ask_permission<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Option<Answer>>;
 
     /// Puts a question of the model and waits for the answer; none if nobody answers in time, or nobody is there.
-    fn clarify<'a>(&'a self, question: &'a Clarification) -> Asking<'a, Option<String>>;
+    fn clarify<'a>(&'a self, question: &'a Clarification) -> BoxFuture<'a, Option<String>>;
 }
 
 /// What a model wants to know.

@@ -14,113 +14,120 @@ use hermes_exec::{Error, ProcessId};
 use hermes_types::{Arguments, Message};
 use serde_json::Value;
 
-use crate::hands::lock;
-use crate::tool::cut;
-use crate::tool::process::{last_words, shown};
-use crate::{Hands, Tool};
+use crate::tool::process::{clean_output, tail_text};
+use crate::tool::truncate_chars;
+use crate::tool_context::lock;
+use crate::{Tool, ToolContext};
 
 /// How long no other line of a process is told after one.
-const WINDOW: Duration = Duration::from_secs(15);
+const LINE_INTERVAL: Duration = Duration::from_secs(15);
 /// After so many such times in a row with more lines, its lines are told no more.
-const STRIKES: u32 = 3;
+const MAX_STRIKES: u32 = 3;
 /// Characters of output in one notice.
-const OUTPUT: usize = 2_000;
+const MAX_OUTPUT_CHARS: usize = 2_000;
 /// Characters of the command in one notice.
-const COMMAND: usize = 200;
+const MAX_COMMAND_CHARS: usize = 200;
 /// Notices that are told at once. The others are told next.
-const AT_ONCE: usize = 8;
+const MAX_EVENTS_AT_ONCE: usize = 8;
 
 /// The field of a tool's answer that notices come with.
-pub(crate) const FIELD: &str = "notice";
+pub(crate) const NOTICE_FIELD: &str = "notice";
 /// How every notice begins.
-const BEGINNING: &str = "[IMPORTANT: Background process ";
+const NOTICE_PREFIX: &str = "[IMPORTANT: Background process ";
 
 /// What is told of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tells {
+pub(crate) enum NotifyOn {
     /// Its end.
-    End,
+    Exit,
     /// Lines of its output.
-    Lines,
+    Output,
 }
 
 /// What a session waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Notices {
-    awaited: Mutex<Awaited>,
+pub(crate) struct ProcessEvents {
+    subscriptions: Mutex<Subscriptions>,
     /// They come through this once a place is there.
     stream: tokio::sync::Mutex<Option<Stream>>,
 }
 
 #[derive(Debug, Default)]
-struct Awaited {
-    processes: BTreeMap<ProcessId, Process>,
+struct Subscriptions {
+    processes: BTreeMap<ProcessId, Subscription>,
     /// Whether something is awaited that the stream may have told already.
     is_new: bool,
     /// What was told before hermes was restarted.
-    before: Vec<String>,
+    reported_before: Vec<String>,
 }
 
 /// A process that something is told of.
 #[derive(Debug)]
-struct Process {
+struct Subscription {
     command: String,
-    tells: Tells,
+    notify_on: NotifyOn,
     /// The first notice that was not looked at.
-    next: u64,
+    next_number: u64,
     /// When a line was last told.
-    told: Option<Instant>,
+    last_reported: Option<Instant>,
     /// Lines that were not told since.
-    untold: u64,
+    suppressed: u64,
     strikes: u32,
 }
 
 /// What becomes of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum LineAction {
     /// It is told, and that so many before it were not.
-    Told(u64),
-    Dropped,
+    Report(u64),
+    Suppress,
     /// No more lines are told.
-    Last,
+    Mute,
 }
 
-impl Process {
-    fn new(command: &str, tells: Tells) -> Self {
-        Self { command: command.to_owned(), tells, next: 0, told: None, untold: 0, strikes: 0 }
+impl Subscription {
+    fn new(command: &str, tells: NotifyOn) -> Self {
+        Self {
+            command: command.to_owned(),
+            notify_on: tells,
+            next_number: 0,
+            last_reported: None,
+            suppressed: 0,
+            strikes: 0,
+        }
     }
 
     /// A line came, and so many besides that the place left out.
-    fn line(&mut self, left_out: u64, now: Instant) -> Line {
-        let is_early = self.told.is_some_and(|told| now.duration_since(told) < WINDOW);
+    fn on_line(&mut self, left_out: u64, now: Instant) -> LineAction {
+        let is_early = self.last_reported.is_some_and(|told| now.duration_since(told) < LINE_INTERVAL);
         let dropped = left_out.saturating_add(u64::from(is_early));
-        if self.untold == 0 && dropped > 0 {
+        if self.suppressed == 0 && dropped > 0 {
             self.strikes += 1;
         }
-        self.untold = self.untold.saturating_add(dropped);
+        self.suppressed = self.suppressed.saturating_add(dropped);
         if is_early {
-            if self.strikes < STRIKES {
-                return Line::Dropped;
+            if self.strikes < MAX_STRIKES {
+                return LineAction::Suppress;
             }
-            self.tells = Tells::End;
-            return Line::Last;
+            self.notify_on = NotifyOn::Exit;
+            return LineAction::Mute;
         }
-        if self.untold == 0 {
+        if self.suppressed == 0 {
             self.strikes = 0;
         }
-        self.told = Some(now);
-        Line::Told(std::mem::take(&mut self.untold))
+        self.last_reported = Some(now);
+        LineAction::Report(std::mem::take(&mut self.suppressed))
     }
 }
 
-impl Hands {
+impl ToolContext {
     /// Waits until a background process has something to tell, and gives it in the words for the model: whoever gets
     /// them must say them. Nothing ever comes when nothing is awaited. Can be cancelled without losing anything.
-    pub async fn notice(&self) -> String {
-        let mut stream = self.notices.stream.lock().await;
+    pub async fn next_process_event(&self) -> String {
+        let mut stream = self.process_events.stream.lock().await;
         while let Some(open) = stream.as_mut() {
             let told = match open.next().await {
-                Ok(notice) => self.words(&notice),
+                Ok(notice) => self.format_event(&notice),
                 Err(error) => {
                     tracing::debug!(%error, "notices of background processes come no more");
                     *stream = None;
@@ -128,7 +135,7 @@ impl Hands {
                 }
             };
             if let Some(first) = told {
-                let more = self.drain(&mut stream, AT_ONCE - 1);
+                let more = self.drain_stream(&mut stream, MAX_EVENTS_AT_ONCE - 1);
                 return [vec![first], more].concat().join("\n\n");
             }
         }
@@ -137,22 +144,22 @@ impl Hands {
     }
 
     /// Whether [`Hands::notice`] may give something.
-    pub fn awaits_notice(&self) -> bool {
-        self.has_opened() && !lock(&self.notices.awaited).processes.is_empty()
+    pub fn has_subscriptions(&self) -> bool {
+        self.has_open_place() && !lock(&self.process_events.subscriptions).processes.is_empty()
     }
 
     /// What background processes have told so far. Can be cancelled without losing anything.
-    pub(crate) async fn noticed(&self) -> Option<String> {
-        if !self.awaits_notice() {
+    pub(crate) async fn take_process_events(&self) -> Option<String> {
+        if !self.has_subscriptions() {
             return None;
         }
         // Whoever waits for it tells it.
-        let mut stream = self.notices.stream.try_lock().ok()?;
-        if std::mem::take(&mut lock(&self.notices.awaited).is_new) {
+        let mut stream = self.process_events.stream.try_lock().ok()?;
+        if std::mem::take(&mut lock(&self.process_events.subscriptions).is_new) {
             *stream = None;
         }
         if stream.is_none() {
-            *stream = match self.listen().await {
+            *stream = match self.open_stream().await {
                 Ok(stream) => stream,
                 Err(error) => {
                     tracing::debug!(%error, "notices of background processes cannot be heard");
@@ -160,77 +167,77 @@ impl Hands {
                 }
             };
         }
-        let told = self.drain(&mut stream, AT_ONCE);
+        let told = self.drain_stream(&mut stream, MAX_EVENTS_AT_ONCE);
         (!told.is_empty()).then(|| told.join("\n\n"))
     }
 
     /// What is told of a process from now on.
-    pub(crate) fn await_notice(&self, process: ProcessId, command: &str, tells: Tells) {
-        let mut awaited = lock(&self.notices.awaited);
-        awaited.processes.insert(process, Process::new(command, tells));
+    pub(crate) fn subscribe(&self, process: ProcessId, command: &str, tells: NotifyOn) {
+        let mut awaited = lock(&self.process_events.subscriptions);
+        awaited.processes.insert(process, Subscription::new(command, tells));
         awaited.is_new = true;
     }
 
     /// The model has seen the end of a process, so nobody has to tell it.
-    pub(crate) fn has_seen_end(&self, process: ProcessId) {
-        lock(&self.notices.awaited).processes.remove(&process);
+    pub(crate) fn unsubscribe(&self, process: ProcessId) {
+        lock(&self.process_events.subscriptions).processes.remove(&process);
     }
 
     /// Awaits what a conversation waited for when it was left, and tells nothing that was told in it.
-    pub(crate) fn recall_notices(&self, history: &[Message]) {
+    pub(crate) fn restore_subscriptions(&self, history: &[Message]) {
         let calls: BTreeMap<_, _> =
             history.iter().flat_map(Message::calls).map(|call| (call.id.as_str(), call)).collect();
         for message in history {
             if let Message::User { text, .. } = message {
-                self.recall_told(text);
+                self.restore_reported(text);
             }
             let Message::Tool { call, name, text } = message else { continue };
             let Ok(answer) = serde_json::from_str::<Value>(text) else { continue };
-            if let Some(told) = answer.get(FIELD).and_then(Value::as_str) {
-                self.recall_told(told);
+            if let Some(told) = answer.get(NOTICE_FIELD).and_then(Value::as_str) {
+                self.restore_reported(told);
             }
-            let Some(process) = self.here(&answer) else { continue };
+            let Some(process) = self.process_in_place(&answer) else { continue };
             if name == Tool::Process.name() && answer.get("exit_code").is_some_and(Value::is_number) {
-                self.has_seen_end(process);
+                self.unsubscribe(process);
             } else if name == Tool::Terminal.name()
-                && let Some(tells) = asked_for(&answer)
+                && let Some(tells) = requested_notification(&answer)
             {
                 let command = calls.get(call.as_str()).and_then(|call| match &call.arguments {
                     Arguments::Object(given) => given.get("command")?.as_str(),
                     Arguments::Broken { .. } => None,
                 });
-                self.await_notice(process, command.unwrap_or_default(), tells);
+                self.subscribe(process, command.unwrap_or_default(), tells);
             }
         }
     }
 
-    fn recall_told(&self, text: &str) {
-        if text.starts_with(BEGINNING) {
-            lock(&self.notices.awaited).before.push(text.to_owned());
+    fn restore_reported(&self, text: &str) {
+        if text.starts_with(NOTICE_PREFIX) {
+            lock(&self.process_events.subscriptions).reported_before.push(text.to_owned());
         }
     }
 
     /// The process that an answer names, if it is one of this place.
-    fn here(&self, answer: &Value) -> Option<ProcessId> {
+    fn process_in_place(&self, answer: &Value) -> Option<ProcessId> {
         let handle: ProcessHandle = answer.get("session_id")?.as_str()?.parse().ok()?;
-        let place = self.setup().plan.id();
+        let place = self.config().place.id();
         (ProcessHandle::new(place, handle.process) == handle).then_some(handle.process)
     }
 
-    async fn listen(&self) -> Result<Option<Stream>, Error> {
-        let Some(sandbox) = self.opened() else { return Ok(None) };
+    async fn open_stream(&self) -> Result<Option<Stream>, Error> {
+        let Some(sandbox) = self.opened_place() else { return Ok(None) };
         Ok(Some(sandbox.processes().await?.notices(0).await?))
     }
 
     /// What has come and is worth telling.
-    fn drain(&self, stream: &mut Option<Stream>, most: usize) -> Vec<String> {
+    fn drain_stream(&self, stream: &mut Option<Stream>, most: usize) -> Vec<String> {
         let mut told = Vec::new();
         while told.len() < most
             && let Some(open) = stream
         {
             match open.next().now_or_never() {
                 None => break,
-                Some(Ok(notice)) => told.extend(self.words(&notice)),
+                Some(Ok(notice)) => told.extend(self.format_event(&notice)),
                 Some(Err(_gone)) => *stream = None,
             }
         }
@@ -238,61 +245,61 @@ impl Hands {
     }
 
     /// A notice in the words for the model; none if it is nothing to tell.
-    fn words(&self, notice: &Notice) -> Option<String> {
-        let mut awaited = lock(&self.notices.awaited);
+    fn format_event(&self, notice: &Notice) -> Option<String> {
+        let mut awaited = lock(&self.process_events.subscriptions);
         let process = awaited.processes.get_mut(&notice.process)?;
-        if notice.number < process.next {
+        if notice.number < process.next_number {
             return None;
         }
-        process.next = notice.number.saturating_add(1);
-        let handle = ProcessHandle::new(self.setup().plan.id(), notice.process);
-        let command = shown(self, &process.command);
-        let command = cut(&command, COMMAND);
+        process.next_number = notice.number.saturating_add(1);
+        let handle = ProcessHandle::new(self.config().place.id(), notice.process);
+        let command = clean_output(self, &process.command);
+        let command = truncate_chars(&command, MAX_COMMAND_CHARS);
         let text = match &notice.what {
             Happening::Ended(ended) => {
-                let tells = process.tells;
+                let tells = process.notify_on;
                 awaited.processes.remove(&notice.process);
-                if tells != Tells::End {
+                if tells != NotifyOn::Exit {
                     return None;
                 }
-                let output = last_words(self, &ended.tail, ended.total, OUTPUT);
+                let output = tail_text(self, &ended.tail, ended.total, MAX_OUTPUT_CHARS);
                 let (code, output) = (ended.code, output.trim_end());
                 format!(
-                    "{BEGINNING}{handle} has ended with exit code {code}.\nCommand: {command}\nOutput:\n{output}]"
+                    "{NOTICE_PREFIX}{handle} has ended with exit code {code}.\nCommand: {command}\nOutput:\n{output}]"
                 )
             }
-            Happening::Matched { .. } if process.tells != Tells::Lines => return None,
-            Happening::Matched { line, unreported } => match process.line(*unreported, Instant::now()) {
-                Line::Dropped => return None,
-                Line::Last => format!(
-                    "{BEGINNING}{handle} has too many lines with a watched word, so no more of them are told; its end \
+            Happening::Matched { .. } if process.notify_on != NotifyOn::Output => return None,
+            Happening::Matched { line, unreported } => match process.on_line(*unreported, Instant::now()) {
+                LineAction::Suppress => return None,
+                LineAction::Mute => format!(
+                    "{NOTICE_PREFIX}{handle} has too many lines with a watched word, so no more of them are told; its end \
                      is.\nCommand: {command}]"
                 ),
-                Line::Told(untold) => {
-                    let line = shown(self, &String::from_utf8_lossy(line));
-                    let line = cut(&line, OUTPUT);
+                LineAction::Report(untold) => {
+                    let line = clean_output(self, &String::from_utf8_lossy(line));
+                    let line = truncate_chars(&line, MAX_OUTPUT_CHARS);
                     let more = if untold == 0 {
                         String::new()
                     } else {
                         format!("\n({untold} lines before it were not told)")
                     };
                     format!(
-                        "{BEGINNING}{handle} has a line with a watched word.\nCommand: {command}\nLine:\n{line}{more}]"
+                        "{NOTICE_PREFIX}{handle} has a line with a watched word.\nCommand: {command}\nLine:\n{line}{more}]"
                     )
                 }
             },
         };
-        let is_old = awaited.before.iter().any(|told| told.contains(&text));
+        let is_old = awaited.reported_before.iter().any(|told| told.contains(&text));
         (!is_old).then_some(text)
     }
 }
 
 /// What a call of `terminal` asked to be told, by its answer.
-fn asked_for(answer: &Value) -> Option<Tells> {
+fn requested_notification(answer: &Value) -> Option<NotifyOn> {
     if answer.get("notify_on_complete").is_some_and(|asked| asked == true) {
-        return Some(Tells::End);
+        return Some(NotifyOn::Exit);
     }
-    answer.get("watch_patterns").is_some_and(Value::is_array).then_some(Tells::Lines)
+    answer.get("watch_patterns").is_some_and(Value::is_array).then_some(NotifyOn::Output)
 }
 
 #[cfg(test)]
@@ -303,25 +310,25 @@ mod tests {
     fn one_line_is_told_at_a_time_and_a_flood_ends_it() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut process = Process::new("serve", Tells::Lines);
+        let mut process = Subscription::new("serve", NotifyOn::Output);
         let lines = [
-            (0, 0, Line::Told(0)),
-            (1, 0, Line::Dropped),
-            (2, 3, Line::Dropped),
-            (15, 0, Line::Told(5)),
-            (16, 0, Line::Dropped),
-            (30, 2, Line::Told(3)),
+            (0, 0, LineAction::Report(0)),
+            (1, 0, LineAction::Suppress),
+            (2, 3, LineAction::Suppress),
+            (15, 0, LineAction::Report(5)),
+            (16, 0, LineAction::Suppress),
+            (30, 2, LineAction::Report(3)),
             // A quiet time makes up for the noise before it.
-            (60, 0, Line::Told(0)),
-            (61, 0, Line::Dropped),
-            (75, 0, Line::Told(1)),
-            (76, 0, Line::Dropped),
-            (90, 0, Line::Told(1)),
-            (91, 0, Line::Last),
+            (60, 0, LineAction::Report(0)),
+            (61, 0, LineAction::Suppress),
+            (75, 0, LineAction::Report(1)),
+            (76, 0, LineAction::Suppress),
+            (90, 0, LineAction::Report(1)),
+            (91, 0, LineAction::Mute),
         ];
         for (seconds, left_out, expected) in lines {
-            assert_eq!(process.line(left_out, at(seconds)), expected, "at {seconds}");
+            assert_eq!(process.on_line(left_out, at(seconds)), expected, "at {seconds}");
         }
-        assert_eq!(process.tells, Tells::End);
+        assert_eq!(process.notify_on, NotifyOn::Exit);
     }
 }

@@ -4,9 +4,9 @@
 //! calls come through the guest, so there is nothing to reach on a network and nothing to share on a disk. When the
 //! answer is given, everything the program started is gone, and so is the way by which it called.
 
-mod desk;
-mod module;
-mod order;
+mod python_module;
+mod rpc;
+mod sequencer;
 
 use std::time::Duration;
 
@@ -21,24 +21,24 @@ use hermes_types::{Job, Work};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Done, Scene, Stopped, ansi, arguments};
-use crate::{Hands, No};
-use desk::Desk;
+use super::{CallContext, CallError, ToolResult, ansi, parse_arguments};
+use crate::{Denied, ToolContext};
+use rpc::RpcServer;
 
 /// The longest program, in bytes.
-const LONGEST: usize = 1 << 20;
+const MAX_CODE_BYTES: usize = 1 << 20;
 /// Bytes of output that the model sees.
-const OUTPUT: u32 = 50_000;
+const MAX_OUTPUT_BYTES: u32 = 50_000;
 /// Bytes of standard error that the model sees.
-const ERRORS: u32 = 10_000;
+const MAX_STDERR_BYTES: u32 = 10_000;
 /// How often a session may move away under a program that waits for its permit.
-const ATTEMPTS: u32 = 5;
+const MAX_START_ATTEMPTS: u32 = 5;
 /// How long calls may take to stop once the program has ended.
-const GRACE: Duration = Duration::from_secs(5);
+const CALL_STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// What scripts are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CodeExecution {
+pub struct CodeExecutionConfig {
     /// How long one may run.
     pub timeout: Duration,
     /// How many tools one may call. A call that was refused counts too.
@@ -57,7 +57,7 @@ pub enum CodeMode {
 }
 
 #[derive(Deserialize)]
-struct Arguments {
+struct ExecuteCodeArguments {
     code: String,
 }
 
@@ -84,79 +84,86 @@ pub(super) fn spec() -> (&'static str, Value) {
     (description, parameters)
 }
 
-pub(super) async fn call(hands: &Hands, given: Map<String, Value>, scene: Scene<'_>) -> Done {
-    let Arguments { code } = match arguments(given) {
+pub(super) async fn call(
+    hands: &ToolContext,
+    given: Map<String, Value>,
+    scene: CallContext<'_>,
+) -> ToolResult {
+    let ExecuteCodeArguments { code } = match parse_arguments(given) {
         Ok(given) => given,
         Err(wrong) => return wrong,
     };
     if code.trim().is_empty() {
-        return Done::error("there is no code to run");
+        return ToolResult::error("there is no code to run");
     }
-    if code.len() > LONGEST {
-        return Done::error(format!("the code has {} bytes; a program may have {LONGEST}", code.len()));
+    if code.len() > MAX_CODE_BYTES {
+        return ToolResult::error(format!(
+            "the code has {} bytes; a program may have {MAX_CODE_BYTES}",
+            code.len()
+        ));
     }
-    let functions = module::functions(&hands.setup().tools);
-    let module = module::text(&functions);
-    let token = match token() {
+    let functions = python_module::script_functions(&hands.config().tools);
+    let module = python_module::module_source(&functions);
+    let token = match random_token() {
         Ok(token) => token,
-        Err(error) => return Done::refused(&No::NoChance(error)),
+        Err(error) => return ToolResult::denied(&Denied::NoRandomness(error)),
     };
-    let desk = Desk::new(hands, scene, functions, token);
-    let sandbox = match hands.sandbox(scene.watch).await {
+    let desk = RpcServer::new(hands, scene, functions, token);
+    let sandbox = match hands.open_place(scene.observer).await {
         Ok(sandbox) => sandbox,
-        Err(error) => return Done::error(error),
+        Err(error) => return ToolResult::error(error),
     };
-    let outcome = match start(hands, sandbox, &code, &module, &desk, scene).await {
-        Ok((script, calls)) => see_through(script, calls, &desk, scene).await,
+    let outcome = match start_script(hands, sandbox, &code, &module, &desk, scene).await {
+        Ok((script, calls)) => serve_script(script, calls, &desk, scene).await,
         Err(stopped) => return stopped.into(),
     };
     match outcome {
-        Ok(outcome) => told(hands, &desk, &outcome),
-        Err(error) => Done { ends_turn: desk.ends_turn(), ..Done::error(error) },
+        Ok(outcome) => script_result(hands, &desk, &outcome),
+        Err(error) => ToolResult { ends_turn: desk.ends_turn(), ..ToolResult::error(error) },
     }
 }
 
-async fn start(
-    hands: &Hands,
+async fn start_script(
+    hands: &ToolContext,
     sandbox: &OpenPlace,
     code: &str,
     module: &str,
-    desk: &Desk<'_>,
-    scene: Scene<'_>,
-) -> Result<(RunningScript, Calls), Stopped> {
-    let limits = hands.setup().limits.code_execution;
+    desk: &RpcServer<'_>,
+    scene: CallContext<'_>,
+) -> Result<(RunningScript, Calls), CallError> {
+    let limits = hands.config().limits.code_execution;
     let mut attempts = 0;
     loop {
         let (directory, cwd) = match limits.mode {
-            CodeMode::Project => (ScriptDirectory::Session, sandbox.cwd().await.map_err(Stopped::Fault)?),
+            CodeMode::Project => (ScriptDirectory::Session, sandbox.cwd().await.map_err(CallError::Exec)?),
             CodeMode::Strict => (ScriptDirectory::Private, PRIVATE_DIR.to_owned()),
         };
         let job = Job { work: Work::Python(code.to_owned()), cwd };
-        let permit = hands.permit(job, scene).await.map_err(Stopped::No)?;
+        let permit = hands.request_permit(job, scene).await.map_err(CallError::Denied)?;
         let wish = ScriptOptions {
             timeout: limits.timeout,
-            keep_bytes: OUTPUT,
-            keep_stderr_bytes: ERRORS,
+            keep_bytes: MAX_OUTPUT_BYTES,
+            keep_stderr_bytes: MAX_STDERR_BYTES,
             env: vec![("HERMES_RPC_TOKEN".to_owned(), desk.token.clone())],
-            module_name: module::NAME.to_owned(),
+            module_name: python_module::MODULE_NAME.to_owned(),
             module_text: module.to_owned(),
             directory,
         };
         attempts += 1;
         match sandbox.start_python(permit, wish).await {
             // A command of the session was faster; the gate must hear of the new directory.
-            Err(Error::SessionMoved) if attempts < ATTEMPTS => {}
-            started => return started.map_err(Stopped::Fault),
+            Err(Error::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
+            started => return started.map_err(CallError::Exec),
         }
     }
 }
 
 /// Serves the calls of a program until it has ended. When this returns, no call is under way.
-async fn see_through(
+async fn serve_script(
     mut script: RunningScript,
     mut calls: Calls,
-    desk: &Desk<'_>,
-    scene: Scene<'_>,
+    desk: &RpcServer<'_>,
+    scene: CallContext<'_>,
 ) -> Result<ScriptOutcome, Error> {
     let mut connections = FuturesUnordered::new();
     let mut goes_on = true;
@@ -164,7 +171,7 @@ async fn see_through(
         tokio::select! {
             biased;
             outcome = script.wait() => break outcome,
-            () = async { tokio::select! { () = scene.stop.cancelled() => {}, () = desk.over.notified() => {} } },
+            () = async { tokio::select! { () = scene.stop.cancelled() => {}, () = desk.turn_ended.notified() => {} } },
                 if goes_on =>
             {
                 goes_on = false;
@@ -173,22 +180,22 @@ async fn see_through(
                 }
             }
             Some(()) = connections.next() => {}
-            Some(connection) = calls.accept(), if connections.len() < desk::CONNECTIONS => {
-                connections.push(desk.serve(connection));
+            Some(connection) = calls.accept(), if connections.len() < rpc::MAX_CONNECTIONS => {
+                connections.push(desk.serve_connection(connection));
             }
         }
     };
     desk.stop.cancel();
     drop(calls);
     // A call that does not stop is given up; what it runs in the place dies with it.
-    drop(tokio::time::timeout(GRACE, async { while connections.next().await.is_some() {} }).await);
+    drop(tokio::time::timeout(CALL_STOP_GRACE, async { while connections.next().await.is_some() {} }).await);
     outcome
 }
 
-fn told(hands: &Hands, desk: &Desk<'_>, outcome: &ScriptOutcome) -> Done {
+fn script_result(hands: &ToolContext, desk: &RpcServer<'_>, outcome: &ScriptOutcome) -> ToolResult {
     let errors = String::from_utf8_lossy(&outcome.stderr);
-    let errors = ansi::stripped(&errors);
-    let limit = hands.setup().limits.code_execution.timeout.as_secs();
+    let errors = ansi::strip_ansi(&errors);
+    let limit = hands.config().limits.code_execution.timeout.as_secs();
     let (status, error) = match outcome.end_reason {
         EndReason::Exited | EndReason::Background(_) if outcome.code == 0 => ("success", None),
         EndReason::Exited | EndReason::Background(_) if errors.trim().is_empty() => {
@@ -207,7 +214,7 @@ fn told(hands: &Hands, desk: &Desk<'_>, outcome: &ScriptOutcome) -> Done {
         }
         EndReason::Interrupted => ("interrupted", Some("interrupted; all it started is gone".to_owned())),
     };
-    let mut output = ansi::stripped(&shown(outcome)).into_owned();
+    let mut output = ansi::strip_ansi(&visible_output(outcome)).into_owned();
     if outcome.code != 0 && !errors.trim().is_empty() {
         if !output.is_empty() && !output.ends_with('\n') {
             output.push('\n');
@@ -224,37 +231,37 @@ fn told(hands: &Hands, desk: &Desk<'_>, outcome: &ScriptOutcome) -> Done {
     if let Some(error) = error {
         tell("error", json!(error));
     }
-    if !outcome.tail.is_empty() && omitted(outcome) > 0 {
+    if !outcome.tail.is_empty() && omitted_bytes(outcome) > 0 {
         tell("full_output", json!(outcome.spool_path));
     }
     if outcome.state_loss == StateLoss::Yes {
         tell("note", json!("the place was made anew: its directory, variables and processes begin again"));
     }
-    Done { answer: Value::Object(answer), worked: status == "success", ends_turn: desk.ends_turn() }
+    ToolResult { content: Value::Object(answer), succeeded: status == "success", ends_turn: desk.ends_turn() }
 }
 
 /// Bytes of the output that are not there.
-fn omitted(outcome: &ScriptOutcome) -> u64 {
+fn omitted_bytes(outcome: &ScriptOutcome) -> u64 {
     outcome.total_bytes.saturating_sub((outcome.head.len() + outcome.tail.len()) as u64)
 }
 
 /// The output with a mark where the middle is missing.
-fn shown(outcome: &ScriptOutcome) -> String {
-    if omitted(outcome) == 0 {
+fn visible_output(outcome: &ScriptOutcome) -> String {
+    if omitted_bytes(outcome) == 0 {
         let whole = [outcome.head.as_slice(), outcome.tail.as_slice()].concat();
         return String::from_utf8_lossy(&whole).into_owned();
     }
     format!(
         "{}\n[… {} of {} bytes left out …]\n{}",
         String::from_utf8_lossy(&outcome.head),
-        omitted(outcome),
+        omitted_bytes(outcome),
         outcome.total_bytes,
         String::from_utf8_lossy(&outcome.tail)
     )
 }
 
 /// What nobody can guess, for one run.
-fn token() -> Result<String, getrandom::Error> {
+fn random_token() -> Result<String, getrandom::Error> {
     let mut bytes = [0_u8; 24];
     getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

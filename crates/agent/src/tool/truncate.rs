@@ -4,36 +4,36 @@ use hermes_exec::files::{Expect, Parents, Write};
 use hermes_types::{BackendName, CallId, FileAccess};
 use serde_json::{Value, json};
 
-use super::shelf::{self, Shelf};
-use super::{Done, Scene, cut};
-use crate::{Hands, notice};
+use super::files::{self, PlaceFiles};
+use super::{CallContext, ToolResult, truncate_chars};
+use crate::{ToolContext, process_events};
 
 /// Characters of an answer that are given as they are.
-const MOST: usize = 100_000;
+const MAX_RESULT_CHARS: usize = 100_000;
 /// Characters of all answers to the calls of one message.
-const MOST_TOGETHER: usize = 200_000;
+const MAX_BATCH_CHARS: usize = 200_000;
 /// Characters of an answer that is never put into a file.
-const SHORT: usize = 3_000;
-const PREVIEW: usize = 1_500;
+const MIN_SPILLED_CHARS: usize = 3_000;
+const PREVIEW_CHARS: usize = 1_500;
 /// What is told beside an answer stays, however long it is.
-const BESIDE: [&str; 3] = ["warning", "user_says", notice::FIELD];
+const KEPT_FIELDS: [&str; 3] = ["warning", "user_says", process_events::NOTICE_FIELD];
 /// Where they are put: what is in the temporary directory of a machine everybody there can read.
-const FOLDER: &str = "/tmp/hermes-results";
-const FOLDER_ON_MACHINES: &str = "~/.cache/hermes-results";
+const RESULTS_DIR: &str = "/tmp/hermes-results";
+const RESULTS_DIR_ON_HOST: &str = "~/.cache/hermes-results";
 
 /// Replaces a long answer by where it is and how it begins.
-pub(super) async fn keep_short(hands: &Hands, done: &mut Done, scene: Scene<'_>) {
-    if done.answer.to_string().chars().count() > MOST {
-        done.answer = spilled(hands, &done.answer, scene).await;
+pub(super) async fn truncate_result(hands: &ToolContext, done: &mut ToolResult, scene: CallContext<'_>) {
+    if done.content.to_string().chars().count() > MAX_RESULT_CHARS {
+        done.content = spill(hands, &done.content, scene).await;
     }
 }
 
 /// Of the answers to the calls of one message those that are too long together, the longest first, each with what it
 /// is replaced by. The scene is that of any of them.
-pub(crate) async fn keep_short_together(
-    hands: &Hands,
+pub(crate) async fn truncate_results(
+    hands: &ToolContext,
     mut answers: Vec<(CallId, String)>,
-    scene: Scene<'_>,
+    scene: CallContext<'_>,
 ) -> Vec<(CallId, String)> {
     let size = |text: &str| text.chars().count();
     let mut total: usize = answers.iter().map(|(_, text)| size(text)).sum();
@@ -41,11 +41,11 @@ pub(crate) async fn keep_short_together(
     let mut replaced = Vec::new();
     for (call, text) in answers {
         let before = size(&text);
-        if total <= MOST_TOGETHER || before <= SHORT {
+        if total <= MAX_BATCH_CHARS || before <= MIN_SPILLED_CHARS {
             break;
         }
         let answer = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        let text = spilled(hands, &answer, Scene { call: &call, ..scene }).await.to_string();
+        let text = spill(hands, &answer, CallContext { call_id: &call, ..scene }).await.to_string();
         total = total - before + size(&text);
         replaced.push((call, text));
     }
@@ -53,11 +53,11 @@ pub(crate) async fn keep_short_together(
 }
 
 /// Where a long answer is and how it begins.
-async fn spilled(hands: &Hands, whole: &Value, scene: Scene<'_>) -> Value {
-    let readable = readable(whole);
-    let preview = cut(&readable, PREVIEW);
+async fn spill(hands: &ToolContext, whole: &Value, scene: CallContext<'_>) -> Value {
+    let readable = readable_text(whole);
+    let preview = truncate_chars(&readable, PREVIEW_CHARS);
     let mut answer = json!({"size": readable.chars().count(), "preview": preview});
-    match put(hands, readable.as_bytes(), scene).await {
+    match write_spill_file(hands, readable.as_bytes(), scene).await {
         Ok(path) => {
             answer["full_result"] = json!(path);
             answer["hint"] =
@@ -70,7 +70,8 @@ async fn spilled(hands: &Hands, whole: &Value, scene: Scene<'_>) -> Value {
     }
     // What is short about it is still worth telling, the exit code first.
     if let (Value::Object(answer), Value::Object(told)) = (&mut answer, whole) {
-        let is_kept = |name: &str, value: &Value| BESIDE.contains(&name) || value.to_string().len() < 500;
+        let is_kept =
+            |name: &str, value: &Value| KEPT_FIELDS.contains(&name) || value.to_string().len() < 500;
         let short = told.iter().filter(|(name, value)| is_kept(name, value));
         for (name, value) in short {
             answer.entry(name.clone()).or_insert_with(|| value.clone());
@@ -80,7 +81,7 @@ async fn spilled(hands: &Hands, whole: &Value, scene: Scene<'_>) -> Value {
 }
 
 /// Long text stands by itself in the file, so that it has lines; anything else is there as indented JSON.
-fn readable(answer: &Value) -> String {
+fn readable_text(answer: &Value) -> String {
     let mut text = String::new();
     if let Value::Object(fields) = answer {
         let texts = || fields.values().filter_map(Value::as_str);
@@ -93,22 +94,26 @@ fn readable(answer: &Value) -> String {
     if text.is_empty() { format!("{answer:#}") } else { text }
 }
 
-async fn put(hands: &Hands, content: &[u8], scene: Scene<'_>) -> Result<String, String> {
+async fn write_spill_file(
+    hands: &ToolContext,
+    content: &[u8],
+    scene: CallContext<'_>,
+) -> Result<String, String> {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
-    let name: String = scene.call.as_str().chars().take(100).map(plain).collect();
-    let folder = match hands.setup().plan.backend_name() {
-        BackendName::Local | BackendName::Ssh => FOLDER_ON_MACHINES,
-        _ => FOLDER,
+    let name: String = scene.call_id.as_str().chars().take(100).map(plain).collect();
+    let folder = match hands.config().place.backend_name() {
+        BackendName::Local | BackendName::Ssh => RESULTS_DIR_ON_HOST,
+        _ => RESULTS_DIR,
     };
     let path = format!("{folder}/{name}.txt");
-    let told = |done: Done| done.answer["error"].as_str().unwrap_or_default().to_owned();
-    let shelf = Shelf::open(hands, scene.watch).await.map_err(|stopped| told(stopped.into()))?;
+    let told = |done: ToolResult| done.content["error"].as_str().unwrap_or_default().to_owned();
+    let shelf = PlaceFiles::open(hands, scene.observer).await.map_err(|stopped| told(stopped.into()))?;
     let how = Write { expect: Expect::Anything, parents: Parents::Create };
     let act = |permit| async {
         let mut content = content;
         shelf.files.write(permit, &mut content, how).await
     };
-    let touched = shelf.touch(FileAccess::Write, &path, scene, act).await;
-    let written = touched.map_err(|stopped| told(stopped.into()))?.got;
-    written.map(|_| path.clone()).map_err(|error| shelf::fault(&path, &error))
+    let touched = shelf.with_permit(FileAccess::Write, &path, scene, act).await;
+    let written = touched.map_err(|stopped| told(stopped.into()))?.result;
+    written.map(|_| path.clone()).map_err(|error| files::describe_error(&path, &error))
 }

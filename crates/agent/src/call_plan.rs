@@ -7,7 +7,7 @@ use crate::{Effects, Tool};
 
 /// A call that can be made.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyCall {
     pub(crate) call: Call,
     pub(crate) tool: Tool,
     pub(crate) arguments: Map<String, Value>,
@@ -16,22 +16,22 @@ pub(crate) struct Ready {
 
 /// A call and what can be done about it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Wanted {
+pub(crate) enum PlannedCall {
     /// It can be made.
-    Ready(Box<Ready>),
+    Ready(Box<ReadyCall>),
     /// It cannot, and the model hears why.
-    Wrong(Call, String),
+    Invalid(Call, String),
 }
 
-impl Wanted {
+impl PlannedCall {
     /// Reads a call: the name is mended, and the arguments become what the tool expects.
     pub(crate) fn new(call: &Call, specs: &[ToolSpec]) -> Self {
-        let wrong = |why: String| Self::Wrong(call.clone(), why);
+        let wrong = |why: String| Self::Invalid(call.clone(), why);
         let known = || specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ");
         let Some(name) = hermes_model::repair_name(&call.name, specs) else {
             return wrong(format!("there is no tool {}; there are: {}", call.name, known()));
         };
-        let (Some(tool), Some(spec)) = (Tool::named(&name), specs.iter().find(|spec| spec.name == name))
+        let (Some(tool), Some(spec)) = (Tool::from_name(&name), specs.iter().find(|spec| spec.name == name))
         else {
             return wrong(format!("the tool {name} is not there any more; there are: {}", known()));
         };
@@ -42,7 +42,7 @@ impl Wanted {
             Arguments::Object(given) => {
                 let arguments = hermes_model::coerce(given.clone(), &spec.parameters);
                 let effects = tool.effects(&arguments);
-                Self::Ready(Box::new(Ready { call: call.clone(), tool, arguments, effects }))
+                Self::Ready(Box::new(ReadyCall { call: call.clone(), tool, arguments, effects }))
             }
         }
     }
@@ -50,24 +50,27 @@ impl Wanted {
     pub(crate) fn call(&self) -> &Call {
         match self {
             Self::Ready(ready) => &ready.call,
-            Self::Wrong(call, _) => call,
+            Self::Invalid(call, _) => call,
         }
     }
 
-    fn agrees_with(&self, other: &Self) -> bool {
+    fn is_parallel_with(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Ready(one), Self::Ready(other)) => one.effects.agree_with(&other.effects),
-            (Self::Wrong(..), _) | (_, Self::Wrong(..)) => true,
+            (Self::Ready(one), Self::Ready(other)) => one.effects.is_parallel_with(&other.effects),
+            (Self::Invalid(..), _) | (_, Self::Invalid(..)) => true,
         }
     }
 }
 
 /// Parts calls into groups, one after the other, so that all of a group can be made at once. The order stays.
-pub(crate) fn groups(calls: Vec<Wanted>) -> Vec<Vec<Wanted>> {
-    let mut groups: Vec<Vec<Wanted>> = Vec::new();
+pub(crate) fn group_calls(calls: Vec<PlannedCall>) -> Vec<Vec<PlannedCall>> {
+    let mut groups: Vec<Vec<PlannedCall>> = Vec::new();
     for call in calls {
         match groups.last_mut() {
-            Some(group) if group.len() < MOST && group.iter().all(|other| other.agrees_with(&call)) => {
+            Some(group)
+                if group.len() < MAX_PARALLEL_CALLS
+                    && group.iter().all(|other| other.is_parallel_with(&call)) =>
+            {
                 group.push(call);
             }
             _ => groups.push(vec![call]),
@@ -77,7 +80,7 @@ pub(crate) fn groups(calls: Vec<Wanted>) -> Vec<Vec<Wanted>> {
 }
 
 /// The most calls that are under way at once.
-const MOST: usize = 8;
+const MAX_PARALLEL_CALLS: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -95,21 +98,22 @@ mod tests {
     fn what_may_notice_each_other_is_done_in_turn() {
         let specs: Vec<_> = Tool::ALL.into_iter().map(Tool::spec).collect();
         let calls = [("terminal", "a"), ("terminal", "b"), ("todo", "x"), ("terminal", "c")];
-        let wanted = calls.map(|(name, text)| Wanted::new(&call(name, json!({"command": text})), &specs));
-        let sizes: Vec<_> = groups(wanted.to_vec()).iter().map(Vec::len).collect();
+        let wanted =
+            calls.map(|(name, text)| PlannedCall::new(&call(name, json!({"command": text})), &specs));
+        let sizes: Vec<_> = group_calls(wanted.to_vec()).iter().map(Vec::len).collect();
         assert_eq!(sizes, [1, 1, 1, 1]);
     }
 
     #[test]
     fn a_call_is_mended_or_told_what_is_wrong_with_it() {
         let specs = [Tool::Terminal.spec()];
-        let mended = Wanted::new(&call("Terminal", json!({"command": "ls", "timeout": "5"})), &specs);
-        let Wanted::Ready(ready) = mended else { panic!("{mended:?}") };
+        let mended = PlannedCall::new(&call("Terminal", json!({"command": "ls", "timeout": "5"})), &specs);
+        let PlannedCall::Ready(ready) = mended else { panic!("{mended:?}") };
         assert_eq!((ready.tool, &ready.arguments["timeout"]), (Tool::Terminal, &json!(5)));
-        let unknown = Wanted::new(&call("fly_to_the_moon", json!({})), &specs);
-        assert!(matches!(unknown, Wanted::Wrong(_, why) if why.contains("there are: terminal")));
+        let unknown = PlannedCall::new(&call("fly_to_the_moon", json!({})), &specs);
+        assert!(matches!(unknown, PlannedCall::Invalid(_, why) if why.contains("there are: terminal")));
         let broken = Arguments::Broken { text: "{".to_owned(), why: "it is cut off".to_owned() };
-        let broken = Wanted::new(&Call { arguments: broken, ..call("terminal", json!({})) }, &specs);
-        assert!(matches!(broken, Wanted::Wrong(_, why) if why.contains("it is cut off")));
+        let broken = PlannedCall::new(&Call { arguments: broken, ..call("terminal", json!({})) }, &specs);
+        assert!(matches!(broken, PlannedCall::Invalid(_, why) if why.contains("it is cut off")));
     }
 }

@@ -19,18 +19,18 @@ use hermes_types::{Attendance, EntryPoint, Job, Origin, Person, SessionKey, Time
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use crate::conversation::{Event, Watch};
-use crate::http::Web;
-use crate::people::{Ask, Asking};
-use crate::tool::Scene;
-use crate::tool::code::CodeExecution;
-use crate::tool::notes::Notes;
-use crate::tool::todo::Todo;
-use crate::{Tool, notice};
+use crate::approver::{Approver, BoxFuture};
+use crate::conversation::{TurnEvent, TurnObserver};
+use crate::http::WebClient;
+use crate::tool::CallContext;
+use crate::tool::execute_code::CodeExecutionConfig;
+use crate::tool::file_state::FileStateTracker;
+use crate::tool::todo::TodoList;
+use crate::{Tool, process_events};
 
 /// How much tools take and give.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct ToolLimits {
     /// How long a command may run that says nothing about it.
     pub timeout: Duration,
     /// The longest a model may make a turn wait for a command.
@@ -44,83 +44,83 @@ pub struct Limits {
     /// Characters that one read of a file gives.
     pub read_chars: usize,
     /// What scripts are allowed.
-    pub code_execution: CodeExecution,
+    pub code_execution: CodeExecutionConfig,
 }
 
 /// What a pull of an image is allowed, found out when one is needed.
-pub type MeansOf = Arc<dyn Fn(String) -> Asking<'static, PullOptions> + Send + Sync>;
+pub type PullAuth = Arc<dyn Fn(String) -> BoxFuture<'static, PullOptions> + Send + Sync>;
 
 /// What hands are made of. The door that opens a session decides all of it.
 #[derive(Clone)]
-pub struct Setup {
+pub struct SessionConfig {
     /// The session, which may share its place with others.
     pub session: SessionKey,
     /// Where commands run.
-    pub plan: ResolvedPlace,
+    pub place: ResolvedPlace,
     /// What the owner has decided. What people have allowed is in the store.
     pub gate: Arc<Gate>,
     /// Who asks.
     pub person: Person,
     /// By which door.
-    pub door: EntryPoint,
+    pub entry_point: EntryPoint,
     /// Who may answer questions.
     pub attendance: Attendance,
     /// How they are asked.
-    pub ask: Arc<dyn Ask>,
+    pub approver: Arc<dyn Approver>,
     /// Takes secrets out of what the model sees.
     pub redactor: Redactor,
     /// How much tools take and give.
-    pub limits: Limits,
+    pub limits: ToolLimits,
     /// The tools of this session.
     pub tools: Vec<Tool>,
     /// Where questions and what people allowed are kept.
     pub store: Store,
     /// What a pull is allowed.
-    pub means: MeansOf,
+    pub pull_auth: PullAuth,
     /// How pages are fetched.
-    pub web: Arc<Web>,
+    pub web: Arc<WebClient>,
 }
 
-impl fmt::Debug for Setup {
+impl fmt::Debug for SessionConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setup").field("plan", &self.plan).field("tools", &self.tools).finish_non_exhaustive()
+        f.debug_struct("Setup").field("plan", &self.place).field("tools", &self.tools).finish_non_exhaustive()
     }
 }
 
 /// Whether people are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Questions {
+pub enum QuestionPolicy {
     /// About all that the gate wants to ask about.
-    Asked,
+    Ask,
     /// About nothing, as where the owner has turned questions off. What is never allowed stays so.
-    Waived,
+    Waive,
 }
 
 /// The hands of one session.
 #[derive(Debug)]
-pub struct Hands {
-    setup: Setup,
-    sandbox: OnceCell<OpenPlace>,
+pub struct ToolContext {
+    config: SessionConfig,
+    place: OnceCell<OpenPlace>,
     /// Who is served now, and who may answer questions.
-    served: Mutex<(Person, Attendance)>,
+    actor: Mutex<(Person, Attendance)>,
     denied: Mutex<Turn>,
-    questions: Mutex<Questions>,
-    pub(crate) todo: Mutex<Todo>,
-    pub(crate) notes: Mutex<Notes>,
-    pub(crate) notices: notice::Notices,
+    questions: Mutex<QuestionPolicy>,
+    pub(crate) todo: Mutex<TodoList>,
+    pub(crate) file_state: Mutex<FileStateTracker>,
+    pub(crate) process_events: process_events::ProcessEvents,
 }
 
 /// A permit, and whose word it took.
 #[derive(Debug)]
-pub(crate) struct Granted {
+pub(crate) struct Approval {
     pub(crate) permit: Permit,
     /// Who said yes; nobody was asked if there is none.
-    pub(crate) by: Option<Person>,
+    pub(crate) approved_by: Option<Person>,
 }
 
 /// A no that the model hears.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum No {
+pub enum Denied {
     /// A rule or a person said so.
     #[error("{0}")]
     Refused(Refusal),
@@ -129,60 +129,60 @@ pub enum No {
     EndOfTurn(Refusal),
     /// Nobody could be asked, because this machine gives no random numbers.
     #[error("no question can be put: {0}")]
-    NoChance(getrandom::Error),
+    NoRandomness(getrandom::Error),
     /// Nobody could be asked, because the question could not be kept.
     #[error("no question can be put: {0}")]
-    Unkept(String),
+    Store(String),
 }
 
-impl From<hermes_store::Error> for No {
+impl From<hermes_store::Error> for Denied {
     fn from(error: hermes_store::Error) -> Self {
-        Self::Unkept(error.to_string())
+        Self::Store(error.to_string())
     }
 }
 
-impl Hands {
+impl ToolContext {
     /// Hands that have done nothing yet. The place is made when the first tool needs it.
-    pub fn new(setup: Setup) -> Self {
+    pub fn new(setup: SessionConfig) -> Self {
         Self {
-            served: Mutex::new((setup.person.clone(), setup.attendance.clone())),
-            setup,
-            sandbox: OnceCell::new(),
+            actor: Mutex::new((setup.person.clone(), setup.attendance.clone())),
+            config: setup,
+            place: OnceCell::new(),
             denied: Mutex::new(Turn::default()),
-            questions: Mutex::new(Questions::Asked),
-            todo: Mutex::new(Todo::default()),
-            notes: Mutex::new(Notes::default()),
-            notices: notice::Notices::default(),
+            questions: Mutex::new(QuestionPolicy::Ask),
+            todo: Mutex::new(TodoList::default()),
+            file_state: Mutex::new(FileStateTracker::default()),
+            process_events: process_events::ProcessEvents::default(),
         }
     }
 
     /// What they were made of.
-    pub fn setup(&self) -> &Setup {
-        &self.setup
+    pub fn config(&self) -> &SessionConfig {
+        &self.config
     }
 
     /// Whether any tool needed the place.
-    pub fn has_opened(&self) -> bool {
-        self.sandbox.initialized()
+    pub fn has_open_place(&self) -> bool {
+        self.place.initialized()
     }
 
     /// The place, if any tool needed it.
-    pub(crate) fn opened(&self) -> Option<&OpenPlace> {
-        self.sandbox.get()
+    pub(crate) fn opened_place(&self) -> Option<&OpenPlace> {
+        self.place.get()
     }
 
     /// The place that was opened, if any tool needed it, for whoever is to end it.
-    pub fn into_sandbox(self) -> Option<OpenPlace> {
-        self.sandbox.into_inner()
+    pub fn into_place(self) -> Option<OpenPlace> {
+        self.place.into_inner()
     }
 
     /// Serves somebody else of the same session from now on.
-    pub fn serve(&self, person: Person, attendance: Attendance) {
-        *lock(&self.served) = (person, attendance);
+    pub fn set_actor(&self, person: Person, attendance: Attendance) {
+        *lock(&self.actor) = (person, attendance);
     }
 
     /// Asks people from now on, or asks them nothing.
-    pub fn ask_people(&self, questions: Questions) {
+    pub fn set_question_policy(&self, questions: QuestionPolicy) {
         *lock(&self.questions) = questions;
     }
 
@@ -192,31 +192,35 @@ impl Hands {
     }
 
     /// The place, open. An image that is missing is pulled first, and `watch` is told how far that is.
-    pub async fn sandbox(&self, watch: Watch<'_>) -> Result<&OpenPlace, Error> {
-        let plan = &self.setup.plan;
+    pub async fn open_place(&self, watch: TurnObserver<'_>) -> Result<&OpenPlace, Error> {
+        let plan = &self.config.place;
         let open = || async {
             match plan.open().await {
                 Err(Error::ImageMissing { image }) => {
-                    let means = (self.setup.means)(image.clone()).await;
-                    pulled(image, watch, |told| plan.pull_image(&means, told)).await?;
+                    let means = (self.config.pull_auth)(image.clone()).await;
+                    pull_image(image, watch, |told| plan.pull_image(&means, told)).await?;
                     plan.open().await
                 }
                 opened => opened,
             }
         };
-        self.sandbox.get_or_try_init(open).await
+        self.place.get_or_try_init(open).await
     }
 
     /// Asks the gate, and the people it sends us to. A question is kept before anybody is asked; it waits until it is
     /// answered, by whatever door, until it expires, or until the call is stopped.
-    pub async fn permit(&self, job: Job, scene: Scene<'_>) -> Result<Permit, No> {
-        Ok(self.decide(job, scene).await?.permit)
+    pub async fn request_permit(&self, job: Job, scene: CallContext<'_>) -> Result<Permit, Denied> {
+        Ok(self.request_approval(job, scene).await?.permit)
     }
 
     /// The same, and whose word it took.
-    pub(crate) async fn decide(&self, job: Job, scene: Scene<'_>) -> Result<Granted, No> {
-        let moment = Moment { now: Timestamp::now(), seed: seed().map_err(No::NoChance)? };
-        let asked = self.asked_before(&job, scene).await?;
+    pub(crate) async fn request_approval(
+        &self,
+        job: Job,
+        scene: CallContext<'_>,
+    ) -> Result<Approval, Denied> {
+        let moment = Moment { now: Timestamp::now(), seed: random_seed().map_err(Denied::NoRandomness)? };
+        let asked = self.find_asked_question(&job, scene).await?;
         let mut origin = self.origin();
         if let Some((_, Some(answer))) = &asked {
             // Whoever was there has answered; nobody has to be there any more.
@@ -226,39 +230,39 @@ impl Hands {
             Some((stored, _)) => gate.reopen(stored.clone(), &origin, moment),
             None => gate.judge(job.clone(), &origin, moment),
         };
-        let question = match self.judged(judge).await? {
-            Verdict::Allow(permit) => return Ok(Granted { permit, by: None }),
-            Verdict::Deny(refusal) => return Err(No::Refused(refusal)),
+        let question = match self.judge_with_grants(judge).await? {
+            Verdict::Allow(permit) => return Ok(Approval { permit, approved_by: None }),
+            Verdict::Deny(refusal) => return Err(Denied::Refused(refusal)),
             Verdict::Ask(question) => question,
         };
         let question = match lock(&self.denied).consider(*question) {
             Considered::Fresh(question) => *question,
-            Considered::Repeated(refusal) => return Err(No::Refused(refusal)),
-            Considered::EndTurn(refusal) => return Err(No::EndOfTurn(refusal)),
+            Considered::Repeated(refusal) => return Err(Denied::Refused(refusal)),
+            Considered::EndTurn(refusal) => return Err(Denied::EndOfTurn(refusal)),
         };
         let answer = match asked {
             Some((_, Some(answer))) => Some(answer),
-            Some((_, None)) => self.put(&question, scene).await?,
-            None => self.put_anew(&question, scene).await?,
+            Some((_, None)) => self.wait_for_answer(&question, scene).await?,
+            None => self.store_and_ask(&question, scene).await?,
         };
-        self.settle(question, answer).await
+        self.redeem_answer(question, answer).await
     }
 
     /// What the gate says about a job, with all that was allowed to happen again.
-    pub async fn judge(&self, job: Job) -> Result<Verdict, No> {
-        let moment = Moment { now: Timestamp::now(), seed: seed().map_err(No::NoChance)? };
+    pub async fn judge(&self, job: Job) -> Result<Verdict, Denied> {
+        let moment = Moment { now: Timestamp::now(), seed: random_seed().map_err(Denied::NoRandomness)? };
         let origin = self.origin();
-        Ok(self.judged(|gate| gate.judge(job.clone(), &origin, moment)).await?)
+        Ok(self.judge_with_grants(|gate| gate.judge(job.clone(), &origin, moment)).await?)
     }
 
     /// Keeps a question of the gate, and puts it.
-    pub async fn ask(&self, question: Question, scene: Scene<'_>) -> Result<Permit, No> {
-        let answer = self.put_anew(&question, scene).await?;
-        Ok(self.settle(question, answer).await?.permit)
+    pub async fn ask(&self, question: Question, scene: CallContext<'_>) -> Result<Permit, Denied> {
+        let answer = self.store_and_ask(&question, scene).await?;
+        Ok(self.redeem_answer(question, answer).await?.permit)
     }
 
     /// A permit for what nobody has to be asked about.
-    pub(crate) async fn unasked(&self, job: Job) -> Option<Permit> {
+    pub(crate) async fn permit_if_unasked(&self, job: Job) -> Option<Permit> {
         match self.judge(job).await {
             Ok(Verdict::Allow(permit)) => Some(permit),
             Ok(Verdict::Deny(_) | Verdict::Ask(_)) | Err(_) => None,
@@ -266,16 +270,19 @@ impl Hands {
     }
 
     /// Has the gate judge. What was allowed to happen again is read each time it matters: it may have been taken back.
-    async fn judged(&self, judge: impl Fn(&Gate) -> Verdict) -> Result<Verdict, hermes_store::Error> {
-        if *lock(&self.questions) == Questions::Waived {
-            return Ok(judge(&Gate { mode: Mode::Off, ..Gate::clone(&self.setup.gate) }));
+    async fn judge_with_grants(
+        &self,
+        judge: impl Fn(&Gate) -> Verdict,
+    ) -> Result<Verdict, hermes_store::Error> {
+        if *lock(&self.questions) == QuestionPolicy::Waive {
+            return Ok(judge(&Gate { mode: Mode::Off, ..Gate::clone(&self.config.gate) }));
         }
-        let verdict = judge(&self.setup.gate);
+        let verdict = judge(&self.config.gate);
         if !verdict.yields_to_grants() {
             return Ok(verdict);
         }
-        let mut gate = Gate::clone(&self.setup.gate);
-        for kept in self.setup.store.grants_in(&self.setup.session).await? {
+        let mut gate = Gate::clone(&self.config.gate);
+        for kept in self.config.store.grants_in(&self.config.session).await? {
             match serde_json::from_value(kept.json) {
                 Ok(grant) => gate.grants.add(&[grant]),
                 // Who cannot read what was allowed asks again.
@@ -286,21 +293,21 @@ impl Hands {
     }
 
     /// The question that this very call asked before hermes was restarted, with its answer if there is one by now.
-    async fn asked_before(
+    async fn find_asked_question(
         &self,
         job: &Job,
-        scene: Scene<'_>,
-    ) -> Result<Option<(StoredQuestion, Option<Answer>)>, No> {
-        let Some(occasion) = scene.occasion.filter(|occasion| occasion.resumed) else { return Ok(None) };
-        for kept in self.setup.store.questions_of(&occasion.session).await? {
+        scene: CallContext<'_>,
+    ) -> Result<Option<(StoredQuestion, Option<Answer>)>, Denied> {
+        let Some(occasion) = scene.turn.filter(|occasion| occasion.is_resumed) else { return Ok(None) };
+        for kept in self.config.store.questions_of(&occasion.session).await? {
             let Ok(stored) = serde_json::from_value::<StoredQuestion>(kept.stored) else { continue };
-            if kept.call.as_ref() != Some(scene.call) || stored.job != *job {
+            if kept.call.as_ref() != Some(scene.call_id) || stored.job != *job {
                 continue;
             }
             match kept.state {
                 QuestionState::Open if stored.expires > Timestamp::now() => return Ok(Some((stored, None))),
                 QuestionState::Answered(answer) if !kept.is_used => {
-                    let answer = given(&stored.id, answer);
+                    let answer = answer_from_row(&stored.id, answer);
                     return Ok(Some((stored, Some(answer))));
                 }
                 _ => {}
@@ -310,22 +317,22 @@ impl Hands {
     }
 
     /// What is kept of a question.
-    fn kept(&self, question: &Question, scene: Scene<'_>) -> Result<NewQuestion, No> {
-        let fault = |error: serde_json::Error| No::Unkept(error.to_string());
+    fn question_row(&self, question: &Question, scene: CallContext<'_>) -> Result<NewQuestion, Denied> {
+        let fault = |error: serde_json::Error| Denied::Store(error.to_string());
         Ok(NewQuestion {
             id: question.id().as_str().to_owned(),
-            key: self.setup.session.clone(),
-            asked_by: scene.occasion.map(|occasion| AskedBy {
+            key: self.config.session.clone(),
+            asked_by: scene.turn.map(|occasion| AskedBy {
                 session: occasion.session.clone(),
-                turn: occasion.turn,
-                call: scene.call.clone(),
+                turn: occasion.id,
+                call: scene.call_id.clone(),
             }),
             stored: serde_json::to_value(question.stored()).map_err(fault)?,
             shown: json!({
                 "text": question.shown().plain(),
                 "parts": question.shown().parts,
                 "reasons": question.matches().iter().map(|found| found.reason).collect::<Vec<_>>(),
-                "backend": self.setup.plan.backend_name().as_str(),
+                "backend": self.config.place.backend_name().as_str(),
                 "cwd": question.job().cwd,
             }),
             approvers: question.approvers().to_vec(),
@@ -335,22 +342,30 @@ impl Hands {
     }
 
     /// Keeps a question that was never put, and puts it.
-    async fn put_anew(&self, question: &Question, scene: Scene<'_>) -> Result<Option<Answer>, No> {
-        self.setup.store.ask(self.kept(question, scene)?).await?;
-        self.put(question, scene).await
+    async fn store_and_ask(
+        &self,
+        question: &Question,
+        scene: CallContext<'_>,
+    ) -> Result<Option<Answer>, Denied> {
+        self.config.store.ask(self.question_row(question, scene)?).await?;
+        self.wait_for_answer(question, scene).await
     }
 
     /// Puts a question to whoever is at the door, while somebody may answer it elsewhere. The first answer counts.
-    async fn put(&self, question: &Question, scene: Scene<'_>) -> Result<Option<Answer>, No> {
-        let store = &self.setup.store;
+    async fn wait_for_answer(
+        &self,
+        question: &Question,
+        scene: CallContext<'_>,
+    ) -> Result<Option<Answer>, Denied> {
+        let store = &self.config.store;
         let id = question.id().as_str();
         let patience =
             Duration::from_secs(question.expires().seconds().saturating_sub(Timestamp::now().seconds()));
         let state = tokio::select! {
             biased;
             () = scene.stop.cancelled() => store.withdraw(id, Timestamp::now()).await?,
-            answer = self.setup.ask.permission(question) => match answer {
-                Some(answer) => match store.answer(id, taken(&answer)).await? {
+            answer = self.config.approver.ask_permission(question) => match answer {
+                Some(answer) => match store.answer(id, answer_to_row(&answer)).await? {
                     Answering::Counts => return Ok(Some(answer)),
                     Answering::TooLate(state) => Some(state),
                     Answering::NotAsked | Answering::Unknown => None,
@@ -361,21 +376,21 @@ impl Hands {
             () = tokio::time::sleep(patience) => store.expire(id, Timestamp::now()).await?,
         };
         Ok(match state {
-            Some(QuestionState::Answered(answer)) => Some(given(question.id(), answer)),
+            Some(QuestionState::Answered(answer)) => Some(answer_from_row(question.id(), answer)),
             _ => None,
         })
     }
 
     /// Turns an answer into a permit, and keeps what it allows beyond this once.
-    async fn settle(&self, question: Question, answer: Option<Answer>) -> Result<Granted, No> {
-        let Some(answer) = answer else { return Err(No::Refused(Refusal::Expired)) };
+    async fn redeem_answer(&self, question: Question, answer: Option<Answer>) -> Result<Approval, Denied> {
+        let Some(answer) = answer else { return Err(Denied::Refused(Refusal::Expired)) };
         if matches!(answer.choice, Choice::Deny(_)) {
             lock(&self.denied).denied(&question);
-        } else if !self.setup.store.use_answer(question.id().as_str(), Timestamp::now()).await? {
-            return Err(No::Unkept("its answer was used already".to_owned()));
+        } else if !self.config.store.use_answer(question.id().as_str(), Timestamp::now()).await? {
+            return Err(Denied::Store("its answer was used already".to_owned()));
         }
         let by = Some(answer.by.clone());
-        let permit = question.answered(answer).map_err(No::Refused)?;
+        let permit = question.answered(answer).map_err(Denied::Refused)?;
         let mut grants = Vec::new();
         for grant in permit.grants() {
             grants.push(NewGrant {
@@ -384,50 +399,50 @@ impl Hands {
                     GrantScope::Session(key) => Lasting::Session(key.clone()),
                     GrantScope::Always => Lasting::Always,
                 },
-                json: serde_json::to_value(grant).map_err(|error| No::Unkept(error.to_string()))?,
+                json: serde_json::to_value(grant).map_err(|error| Denied::Store(error.to_string()))?,
                 given_by: grant.given_by.clone(),
                 given_at: grant.given_at,
             });
         }
         if !grants.is_empty() {
-            self.setup.store.grant(grants).await?;
+            self.config.store.grant(grants).await?;
         }
-        Ok(Granted { permit, by })
+        Ok(Approval { permit, approved_by: by })
     }
 
     /// The circumstances of everything that is done here.
     fn origin(&self) -> Origin {
-        let (person, attendance) = lock(&self.served).clone();
+        let (person, attendance) = lock(&self.actor).clone();
         Origin {
             person,
-            entry_point: self.setup.door,
-            session: self.setup.session.clone(),
+            entry_point: self.config.entry_point,
+            session: self.config.session.clone(),
             attendance,
-            place: self.setup.plan.place(),
+            place: self.config.place.place(),
         }
     }
 }
 
 /// Has an image pulled, and tells when that begins, how far it is, and when it is over.
-async fn pulled<'a, P: Future<Output = Result<(), Error>>>(
+async fn pull_image<'a, P: Future<Output = Result<(), Error>>>(
     image: String,
-    watch: Watch<'a>,
+    watch: TurnObserver<'a>,
     pull: impl FnOnce(Box<dyn FnMut(&PullProgress) + Send + 'a>) -> P,
 ) -> Result<(), Error> {
     let began = Instant::now();
     let tell = {
         let image = image.clone();
-        move |bytes, total| watch(Event::Pulling { image: image.clone(), bytes, total })
+        move |bytes, total| watch(TurnEvent::Pulling { image: image.clone(), bytes, total })
     };
     tell(0, 0);
     let done =
         pull(Box::new(move |progress| tell(progress.downloaded_bytes(), progress.total_bytes()))).await;
-    watch(Event::Pulled { image, worked: done.is_ok(), took: began.elapsed() });
+    watch(TurnEvent::Pulled { image, succeeded: done.is_ok(), elapsed: began.elapsed() });
     done
 }
 
 /// An answer that was kept, as the gate knows it.
-fn given(question: &QuestionId, answer: KeptAnswer) -> Answer {
+fn answer_from_row(question: &QuestionId, answer: KeptAnswer) -> Answer {
     let choice = match answer.choice {
         KeptChoice::Once => Choice::Once,
         KeptChoice::Session => Choice::Session,
@@ -438,7 +453,7 @@ fn given(question: &QuestionId, answer: KeptAnswer) -> Answer {
 }
 
 /// An answer as it is kept.
-fn taken(answer: &Answer) -> KeptAnswer {
+fn answer_to_row(answer: &Answer) -> KeptAnswer {
     let choice = match &answer.choice {
         Choice::Once => KeptChoice::Once,
         Choice::Session => KeptChoice::Session,
@@ -449,7 +464,7 @@ fn taken(answer: &Answer) -> KeptAnswer {
 }
 
 /// Bytes that nobody can guess, for the name of a question.
-fn seed() -> Result<[u8; 16], getrandom::Error> {
+fn random_seed() -> Result<[u8; 16], getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(bytes)
@@ -477,11 +492,13 @@ mod tests {
         };
         for works in [true, false] {
             let told = Mutex::new(Vec::new());
-            let watch = |event: Event| match event {
-                Event::Pulling { image, bytes, total } => {
+            let watch = |event: TurnEvent| match event {
+                TurnEvent::Pulling { image, bytes, total } => {
                     lock(&told).push(format!("{image} {bytes}/{total}"))
                 }
-                Event::Pulled { image, worked, .. } => lock(&told).push(format!("{image} {worked}")),
+                TurnEvent::Pulled { image, succeeded, .. } => {
+                    lock(&told).push(format!("{image} {succeeded}"))
+                }
                 other => panic!("{other:?}"),
             };
             let pull = |mut tell: Box<dyn FnMut(&PullProgress) + Send>| async move {
@@ -490,7 +507,7 @@ mod tests {
                 let fault = Error::Pull { image: "i".to_owned(), error: PullError::NotFound };
                 if works { Ok(()) } else { Err(fault) }
             };
-            assert_eq!(pulled("i:1".to_owned(), &watch, pull).await.is_ok(), works);
+            assert_eq!(pull_image("i:1".to_owned(), &watch, pull).await.is_ok(), works);
             let last = format!("i:1 {works}");
             assert_eq!(*lock(&told), ["i:1 0/0", "i:1 3/10", "i:1 10/10", last.as_str()]);
         }
