@@ -1,9 +1,9 @@
 //! Any text as a configuration file or as a secrets file: read or refused, and edited rightly or not at all.
 #![no_main]
 
-use hermes_cli::config::dotenv::{self, DotEnv};
-use hermes_cli::config::edit::{self, Step};
-use hermes_cli::config::yaml;
+use hermes_config::dotenv::{self, DotEnv};
+use hermes_config::edit::{self, Step};
+use hermes_config::yaml;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 

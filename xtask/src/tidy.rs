@@ -21,7 +21,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("exec", &["types", "policy", "guest", "sandbox"]),
     ("agent", &["types", "policy", "exec", "model", "store"]),
     ("gateway", &["types", "store", "agent"]),
-    ("cli", &["types", "policy", "guest", "sandbox", "exec", "model", "store", "agent", "gateway"]),
+    ("config", &["types", "policy", "guest", "sandbox", "exec", "model", "store", "agent", "gateway"]),
+    ("cli", &["types", "policy", "guest", "sandbox", "exec", "model", "store", "agent", "gateway", "config"]),
     ("testkit", &["types", "model"]),
 ];
 

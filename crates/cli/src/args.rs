@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
+use hermes_config::resolve::PlaceRequest;
 use hermes_exec::Audience;
 use hermes_gateway::{Platform, Target};
 use hermes_types::{BackendName, EnvName};
@@ -182,9 +183,13 @@ pub struct PlaceArgs {
     /// The session whose directory, variables and functions it gets; '' leaves nothing behind [default: this directory]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
-    /// Whom it is for
-    #[arg(skip)]
-    pub works_for: Audience,
+}
+
+impl PlaceArgs {
+    pub(crate) fn request(&self) -> PlaceRequest {
+        let Self { backend, image, session } = self.clone();
+        PlaceRequest { backend, image, session, audience: Audience::default() }
+    }
 }
 
 /// A message and where it goes.

@@ -14,13 +14,13 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::Context;
-use crate::config::keys::Config;
-use crate::failure::{Failure, Kind};
 use crate::people::Desk;
 use crate::screen::{Format, Screen, Tone};
 use crate::stage::Stage;
-use crate::wire;
-use crate::wire::agent::{self, Stock, Visitor};
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::keys::Config;
+use hermes_config::resolve::agent::{self, Stock, Visitor};
+use hermes_config::resolve::{self, random};
 
 /// Who answers a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ fn judge(config: &Config, place: Place, session: &SessionKey, job: Job) -> Resul
     let person = owner();
     let attendance = Attendance::Attended(vec![person.clone()]);
     let origin = Origin { attendance, person, entry_point: EntryPoint::Cli, session: session.clone(), place };
-    Ok(wire::gate(config).judge(job, &origin, Moment { now: Timestamp::now(), seed: random()? }))
+    Ok(resolve::gate(config).judge(job, &origin, Moment { now: Timestamp::now(), seed: random()? }))
 }
 
 /// What came of a question that is kept.
@@ -157,7 +157,7 @@ pub(crate) async fn ask_anywhere(
         attendance,
         ask: Arc::clone(&desk) as Arc<dyn Approver>,
     };
-    let store = wire::store::open(context).await?;
+    let store = resolve::store::open(context).await?;
     let hands =
         ToolContext::new(agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store));
     let fault = |no: Denied| Failure::new(Kind::Failed, no.to_string());
@@ -218,11 +218,4 @@ pub(crate) fn refuse(context: &Context, refused: &Refused) -> Result<ExitCode, F
 /// Whoever sits at this terminal.
 pub(crate) fn owner() -> Person {
     Person::new("cli")
-}
-
-/// Sixteen bytes that nobody can guess.
-pub(crate) fn random() -> Result<[u8; 16], Failure> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(Kind::Failed, error.to_string()))?;
-    Ok(bytes)
 }

@@ -9,9 +9,9 @@ use hermes_types::{BackendName, Network};
 use serde::Serialize;
 
 use crate::Context;
-use crate::config::keys::Config;
-use crate::failure::Failure;
-use crate::wire;
+use hermes_config::failure::Failure;
+use hermes_config::keys::Config;
+use hermes_config::resolve;
 
 /// What one backend is worth.
 #[derive(Debug)]
@@ -70,7 +70,9 @@ pub(crate) enum State {
 pub(crate) fn configured(config: &Config) -> Vec<BackendName> {
     let mut names = vec![config.terminal.backend];
     let has_chats = config.discord.bot_token.is_some();
-    names.extend(config.gateway.terminal_backend.or_else(|| has_chats.then(|| wire::house::backend(config))));
+    names.extend(
+        config.gateway.terminal_backend.or_else(|| has_chats.then(|| resolve::gateway::backend(config))),
+    );
     names.dedup();
     names
 }
@@ -104,7 +106,7 @@ pub(crate) fn look(context: &Context, config: &Config, backend: BackendName) -> 
 fn jail(context: &Context, config: &Config) -> Standing {
     let backend = BackendName::Sandbox;
     let home = context.variable("HOME").unwrap_or("/");
-    let settings = wire::sandboxed(context, config, home).map_err(Trouble::from);
+    let settings = resolve::sandboxed(context, config, home).map_err(Trouble::from);
     let settings = settings.and_then(|settings| check(&settings.binds).map(|()| settings));
     let probed = settings.and_then(|settings| {
         let probe = Launcher::program(&settings.helper).probe();

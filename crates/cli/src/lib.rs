@@ -1,30 +1,29 @@
-//! The `hermes` command: configuration, wiring and what a person sees.
+//! The `hermes` command: the command line and the terminal UI.
 //!
-//! This is the only crate that reads the environment and the configuration files; every other crate is handed
-//! typed values. [`run`] is the whole program: it reads the arguments, finds the home and hands both to
-//! a file in `command`, one per word on the command line. [`config`] holds the settings, [`failure`] what can go wrong
-//! and with which exit code.
+//! [`run`] is the whole program: it parses the arguments, reads the environment, loads the configuration of the
+//! home (`hermes_config`) and calls the module in `command` that has the name of the subcommand. A command that
+//! cannot do its work returns a `Failure`, whose kind decides the exit code.
 
 pub mod args;
 mod ask;
 mod backends;
+mod chat_host;
 mod command;
-pub mod config;
-pub mod failure;
 mod holes;
-mod home;
 mod keyboard;
 mod log;
 mod people;
+mod place;
 mod progress;
 mod screen;
 mod stage;
 mod terminal;
-mod wire;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Deref;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -32,28 +31,23 @@ use clap::error::ErrorKind;
 use args::{Args, Command, GatewayAction};
 use ask::Consent;
 use command::doctor::Depth;
-use config::Loaded;
-use failure::Failure;
-use home::Home;
+use hermes_config::ConfigContext;
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::home::Home;
 use log::Unasked;
 use screen::{Format, Screen};
 
-/// What every command is given.
+/// What every command gets: the configuration, through `Deref`, and the screen.
 struct Context {
-    home: Home,
+    config: ConfigContext,
     screen: Screen,
-    /// The configuration as it was at the start, whether or not it can be used.
-    loaded: Loaded,
 }
 
-impl Context {
-    fn variable(&self, name: &str) -> Option<&str> {
-        self.loaded.layers.process.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
-    }
+impl Deref for Context {
+    type Target = ConfigContext;
 
-    /// The configuration as it is after a change.
-    fn reload(&self) -> Loaded {
-        config::load(self.home.path(), self.loaded.layers.process.clone(), self.loaded.layers.flags.clone())
+    fn deref(&self) -> &ConfigContext {
+        &self.config
     }
 }
 
@@ -68,9 +62,10 @@ pub fn run() -> ExitCode {
     let process: BTreeMap<String, String> = environment();
     let screen = Screen::new(if args.json { Format::Json } else { Format::Text }, &process);
     let result = Home::find(args.home.as_deref(), &process).and_then(|home| {
-        let loaded = config::load(home.path(), process, BTreeMap::new());
+        let loaded = hermes_config::load(home.path(), process, BTreeMap::new());
         log::start(home.path(), args.verbose, unasked(&command), &loaded)?;
-        dispatch(command, &Context { home, screen, loaded })
+        let config = ConfigContext::new(home, loaded, Arc::new(move |message| screen.warn(message)));
+        dispatch(command, &Context { config, screen })
     });
     match result {
         Ok(code) => code,
@@ -133,7 +128,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         Ok(()) if asked_for => ExitCode::SUCCESS,
         // Whoever reads only the beginning got what they asked for.
         Err(error) if asked_for && error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        _ => failure::Kind::Usage.code(),
+        _ => Kind::Usage.code(),
     }
 }
 
@@ -143,5 +138,5 @@ fn misused(said: &str) -> Failure {
     let words: Vec<&str> = wrong.split_whitespace().filter(|word| *word != "error:").collect();
     let lines = advice.lines().map(str::trim).filter(|line| !line.is_empty());
     let hints = lines.map(|line| line.strip_prefix("tip: ").unwrap_or(line).to_owned()).collect();
-    Failure { kind: failure::Kind::Usage, message: words.join(" "), hints }
+    Failure { kind: Kind::Usage, message: words.join(" "), hints }
 }

@@ -12,7 +12,6 @@ use std::str::FromStr;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use hermes_policy::redact::Redactor;
-use hermes_types::Secret;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::{self, MakeWriter};
@@ -20,11 +19,11 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
 
-use crate::config::Loaded;
-use crate::config::define::Visibility;
-use crate::config::file::adopt;
-use crate::config::keys::{self, Level};
-use crate::failure::{Failure, Kind};
+use hermes_config::Loaded;
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::file::adopt;
+use hermes_config::keys::Level;
+use hermes_config::secrets::secrets;
 
 /// What is said on stderr where nobody asked for more or less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,34 +93,6 @@ fn layer<S>() -> fmt::Layer<S> {
 
 /// Most runs log nothing, and a redactor takes longer to make than such a run.
 type LazyRedactor = LazyLock<Option<Redactor>, Box<dyn FnOnce() -> Option<Redactor> + Send>>;
-
-/// Every secret the configuration holds; `None` when the owner switched redaction off.
-pub(crate) fn secrets(loaded: &Loaded) -> Option<Vec<Secret>> {
-    if loaded.config.as_ref().is_some_and(|config| !config.security.redact_secrets) {
-        return None;
-    }
-    let secret_name = |name: &str| {
-        let known = keys::find(name).is_some_and(|key| key.visibility == Visibility::Secret);
-        known
-            || ["KEY", "TOKEN", "SECRET", "PASSWORD"]
-                .iter()
-                .any(|end| name.to_ascii_uppercase().ends_with(end))
-    };
-    let dotenv = loaded.layers.dotenv.entries.iter().map(|entry| (entry.name.as_str(), entry.value.as_str()));
-    let process = loaded.layers.process.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let mut secrets: Vec<Secret> = dotenv
-        .chain(process)
-        .filter(|(name, _)| secret_name(name))
-        .map(|(_, value)| Secret::new(value))
-        .collect();
-    if let Some(config) = &loaded.config {
-        let kept = [&config.terminal.sudo_password, &config.discord.bot_token, &config.model.api_key];
-        let servers = config.general.providers.0.values().map(|server| &server.api_key);
-        let fallbacks = config.general.fallback_providers.0.iter().map(|entry| &entry.api_key);
-        secrets.extend(kept.into_iter().chain(servers).chain(fallbacks).flatten().cloned());
-    }
-    Some(secrets)
-}
 
 /// Where lines go, through the redactor.
 #[derive(Clone)]

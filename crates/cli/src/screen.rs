@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::config::layers::{Problem, Severity};
-use crate::failure::{Failure, Kind};
 use crate::terminal;
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::layers::{Problem, Severity};
 
 /// What the last column of a table has at least, on the narrowest terminal.
 const LEAST: usize = 12;

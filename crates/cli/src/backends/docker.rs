@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use super::{Confines, Hold, Standing, State, Trouble, Usable, check};
 use crate::Context;
-use crate::config::keys::Config;
-use crate::failure::Failure;
-use crate::wire::{self, engine};
+use hermes_config::failure::Failure;
+use hermes_config::keys::Config;
+use hermes_config::resolve::{self, engine};
 
 /// An engine that was asked.
 #[derive(Debug, Serialize)]
@@ -59,7 +59,7 @@ fn examine(context: &Context, config: &Config) -> Result<(Confines, Seen), Troub
     // Where only chats use it, what counts is their image.
     let image =
         config.gateway.sandbox_image.as_deref().filter(|_| config.terminal.backend != BackendName::Docker);
-    let settings = wire::docker(context, config, image, home)?;
+    let settings = resolve::docker(context, config, image, home)?;
     if let EngineAddress::Unix(_) = settings.engine {
         check(&settings.binds)?;
     }

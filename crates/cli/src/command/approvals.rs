@@ -14,9 +14,9 @@ use crate::Context;
 use crate::args::ApprovalsAction;
 use crate::ask;
 use crate::command::config::settings;
-use crate::failure::Failure;
 use crate::screen::{Format, Tone};
-use crate::wire;
+use hermes_config::failure::Failure;
+use hermes_config::resolve;
 
 pub(crate) fn run(action: ApprovalsAction, context: &Context) -> Result<ExitCode, Failure> {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -43,7 +43,7 @@ fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Resul
     let config = settings(context)?;
     let backend = backend.unwrap_or(config.terminal.backend);
     let cwd = match backend {
-        BackendName::Local => wire::here()?.display().to_string(),
+        BackendName::Local => resolve::local::here()?.display().to_string(),
         BackendName::Ssh => context.variable("HOME").unwrap_or("/root").to_owned(),
         _ => "/workspace".to_owned(),
     };
@@ -53,9 +53,9 @@ fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Resul
         person: owner,
         entry_point: EntryPoint::Cli,
         session: SessionKey::new(""),
-        place: wire::place(context, config, backend)?,
+        place: resolve::place(context, config, backend)?,
     };
-    let gate = wire::gate(config);
+    let gate = resolve::gate(config);
     let judge = |text: &str| report(&gate, &Job::shell(text, &cwd), &origin);
     if command == "-" {
         let mut input = Vec::new();

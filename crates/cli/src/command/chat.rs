@@ -23,18 +23,20 @@ use hermes_types::{Attendance, BackendName, EntryPoint};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Context;
-use crate::args::{ChatArgs, PlaceArgs};
+use crate::args::ChatArgs;
 use crate::ask::{Consent, owner};
 use crate::command::config::settings;
-use crate::config::keys::Config;
-use crate::failure::{Failure, Kind};
 use crate::people::Desk;
+use crate::place::leave;
 use crate::screen::{Format, Tone, one_line};
 use crate::stage::{Answer, Manner, Stage, Surface, Thoughts};
 use crate::terminal;
-use crate::wire::agent::{self, Stock, Visitor};
-use crate::wire::{self, Making, Session};
 use editor::{Editor, Entered, Typed};
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::keys::Config;
+use hermes_config::resolve::PlaceRequest;
+use hermes_config::resolve::agent::{self, Stock, Visitor};
+use hermes_config::resolve::{self, Making, Session};
 use seat::{Ears, Seat};
 use slash::{Said, Slash};
 use talk::{Talk, Turned};
@@ -65,18 +67,18 @@ enum Task {
 
 async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
     let task = task(args, context)?;
-    let store = wire::store::open(context).await?;
+    let store = resolve::store::open(context).await?;
     let album = Album::new(context.home.path());
     let old = album.clone();
     tokio::task::spawn_blocking(move || old.forget());
     let kept = match &args.resume {
-        Some(word) => Some(store.resolve(&Reader::Owner, word).await.map_err(wire::store::told)?),
+        Some(word) => Some(store.resolve(&Reader::Owner, word).await.map_err(resolve::store::told)?),
         None => None,
     };
     let place = place_of(args, kept.as_ref());
     let config = &settings_of(config, &place, kept.as_ref());
     let session = Session::new(&place, config)?;
-    let plan = wire::plan(context, config, &place, &session, Making::Later)?;
+    let plan = resolve::plan(context, config, &place, &session, Making::Later)?;
     let saying = match &task {
         Task::One(text) => Some(pictures::shown(text, &args.images, &album, plan.backend_name()).await?),
         Task::CarryOn | Task::Talk => None,
@@ -100,8 +102,8 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
     };
     let hands = talk.leave(done.as_ref().is_ok_and(|done| done.is_over)).await;
     if hands.as_ref().is_some_and(ToolContext::has_open_place) {
-        let reaper = wire::places(context, config).start_reaper(plan.engine_access());
-        agent::leave(context, &place, &plan, &session, hands).await?;
+        let reaper = resolve::places(context, config).start_reaper(plan.engine_access());
+        leave(context, &place, &plan, &session, hands).await?;
         // What it could not remove the next one tries again.
         if let Err(error) = reaper.finish().await {
             tracing::warn!(%error, "leftovers of places could not be removed");
@@ -151,14 +153,14 @@ fn task(args: &ChatArgs, context: &Context) -> Result<Task, Failure> {
 }
 
 /// A conversation goes on in its own place.
-fn place_of(args: &ChatArgs, kept: Option<&Kept>) -> PlaceArgs {
+fn place_of(args: &ChatArgs, kept: Option<&Kept>) -> PlaceRequest {
     let own = || kept.map(|kept| kept.key.as_str().to_owned());
     let session = args.session.clone().or_else(own);
-    PlaceArgs { backend: args.backend, session, ..PlaceArgs::default() }
+    PlaceRequest { backend: args.backend, session, ..PlaceRequest::default() }
 }
 
 /// It also goes on in its own directory, from wherever it is resumed, as long as that is there.
-fn settings_of(config: &Config, place: &PlaceArgs, kept: Option<&Kept>) -> Config {
+fn settings_of(config: &Config, place: &PlaceRequest, kept: Option<&Kept>) -> Config {
     let mut config = config.clone();
     let is_here = place.backend.unwrap_or(config.terminal.backend) == BackendName::Local;
     if let Some(cwd) = kept.and_then(|kept| kept.cwd.as_ref())

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use crate::Context;
 use crate::args::Args;
-use crate::failure::{Failure, Kind};
+use hermes_config::failure::{Failure, Kind};
 
 pub(crate) fn run(shell: Shell, context: &Context) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();

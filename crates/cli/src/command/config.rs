@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 
 use crate::Context;
 use crate::args::ConfigAction;
-use crate::config::change::{self, ChangeError, Changed};
-use crate::config::define::Visibility;
-use crate::config::file::{self, Lock, Mode};
-use crate::config::keys::Config;
-use crate::config::layers::{Resolved, Severity, Source};
-use crate::config::{self, FileVersion, Loaded, keys, migrate, schema};
-use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone};
+use hermes_config::change::{self, ChangeError, Changed};
+use hermes_config::define::Visibility;
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::file::{self, Lock, Mode};
+use hermes_config::keys::Config;
+use hermes_config::layers::{Resolved, Severity, Source};
+use hermes_config::{FileVersion, Loaded, keys, migrate, schema};
 
 pub(crate) fn run(action: ConfigAction, context: &Context) -> Result<ExitCode, Failure> {
     match action {
@@ -41,7 +41,7 @@ pub(crate) fn run(action: ConfigAction, context: &Context) -> Result<ExitCode, F
 
 fn path(context: &Context) -> Result<ExitCode, Failure> {
     let (config, dotenv) =
-        (config::config_path(context.home.path()), config::dotenv_path(context.home.path()));
+        (hermes_config::config_path(context.home.path()), hermes_config::dotenv_path(context.home.path()));
     match context.screen.format {
         Format::Text => context.screen.line(&config.display().to_string())?,
         Format::Json => {
@@ -125,7 +125,8 @@ fn find<'l>(loaded: &'l Loaded, name: &str) -> Result<&'l Resolved, Failure> {
 }
 
 fn unknown(name: &str) -> Failure {
-    let hint = config::hint(name).unwrap_or_else(|| "`hermes config show --all` lists all keys".to_owned());
+    let hint =
+        hermes_config::hint(name).unwrap_or_else(|| "`hermes config show --all` lists all keys".to_owned());
     Failure::new(Kind::Usage, format!("unknown key `{name}`")).hint(hint)
 }
 
@@ -232,7 +233,7 @@ fn explain(context: &Context, name: &str) -> Result<ExitCode, Failure> {
     let loaded = &context.loaded;
     let resolved = find(loaded, name)?;
     let key = resolved.key;
-    let about = |problem: &&config::layers::Problem| {
+    let about = |problem: &&hermes_config::layers::Problem| {
         problem.key.as_deref() == Some(key.path) || problem.key.is_none()
     };
     let problems: Vec<_> = loaded.problems.iter().filter(about).collect();
@@ -271,7 +272,7 @@ fn check(context: &Context, loaded: &Loaded) -> Result<ExitCode, Failure> {
     let ok = loaded.config.is_some();
     let screen = context.screen;
     if screen.format == Format::Json {
-        let file = config::config_path(context.home.path());
+        let file = hermes_config::config_path(context.home.path());
         screen.json(&json!({"ok": ok, "file": file, "problems": loaded.problems}))?;
     } else {
         loaded.problems.iter().for_each(|problem| screen.problem(problem));
@@ -283,7 +284,7 @@ fn check(context: &Context, loaded: &Loaded) -> Result<ExitCode, Failure> {
             .map(|(count, word)| format!("{count} {word}{}", if count == 1 { "" } else { "s" }))
             .collect::<Vec<_>>()
             .join(", ");
-        let file = config::config_path(context.home.path());
+        let file = hermes_config::config_path(context.home.path());
         let summary = match (loaded.version, found.as_str()) {
             (FileVersion::NoFile, "") => format!("no {}: every key has its default", file.display()),
             (_, "") => format!("{}: nothing to mend", file.display()),
@@ -313,7 +314,7 @@ fn migrate(context: &Context, run: Run) -> Result<ExitCode, Failure> {
     refuse_managed(context)?;
     let home = context.home.path();
     let screen = context.screen;
-    let config_path = config::config_path(home);
+    let config_path = hermes_config::config_path(home);
     let from = match context.loaded.version {
         FileVersion::NoFile => {
             return Err(Failure::new(Kind::Configuration, format!("there is no {}", config_path.display()))
@@ -338,7 +339,7 @@ fn migrate(context: &Context, run: Run) -> Result<ExitCode, Failure> {
         String::from_utf8(bytes)
             .map_err(|_| Failure::new(Kind::Configuration, format!("{}: not UTF-8", path.display())))
     };
-    let dotenv_path = config::dotenv_path(home);
+    let dotenv_path = hermes_config::dotenv_path(home);
     let (old, old_dotenv) = (text(&config_path)?, text(&dotenv_path)?);
     let done = migrate::migrate(&old, &old_dotenv, from)
         .map_err(|error| failure(ChangeError::Edit { file: config_path.clone(), error }))?;
@@ -415,7 +416,7 @@ fn diff(context: &Context, old: &str, new: &str) -> String {
 
 fn edit(context: &Context) -> Result<ExitCode, Failure> {
     refuse_managed(context)?;
-    let path = config::config_path(context.home.path());
+    let path = hermes_config::config_path(context.home.path());
     if file::read(&path)?.is_none() {
         let lock = Lock::acquire(context.home.path())?;
         let start = format!(

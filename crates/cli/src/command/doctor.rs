@@ -15,10 +15,10 @@ use crate::Context;
 use crate::ask::Consent;
 use crate::backends::{self, Standing, State as Holding, Usable};
 use crate::command::gateway;
-use crate::config::layers::Severity;
-use crate::config::{self, FileVersion, Loaded};
-use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone};
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::layers::Severity;
+use hermes_config::{FileVersion, Loaded};
 
 /// Less free space than this is trouble soon.
 const LITTLE_SPACE: u64 = 200 << 20;
@@ -206,7 +206,7 @@ fn check_config(loaded: &Loaded) -> Vec<Finding> {
 }
 
 fn check_secrets(home: &Path) -> Option<Finding> {
-    let path = config::dotenv_path(home);
+    let path = hermes_config::dotenv_path(home);
     let mode = fs::metadata(&path).ok()?.permissions().mode() & 0o777;
     Some(if mode & 0o077 == 0 {
         Finding::ok("secrets", path.display().to_string())

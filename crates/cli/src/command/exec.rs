@@ -18,10 +18,11 @@ use crate::args::ExecArgs;
 use crate::ask::{self, Answered, Consent, Refused};
 use crate::command::config::settings;
 use crate::command::{fill_pool, keep_proxy};
-use crate::config::keys::Config;
-use crate::failure::Failure;
+use crate::place;
 use crate::screen::{Format, Tone};
-use crate::wire::{self, Keep, Making, Session};
+use hermes_config::failure::Failure;
+use hermes_config::keys::Config;
+use hermes_config::resolve::{self, Keep, Making, Session};
 
 /// How often a session may move away under a command that waits for its permit.
 const ATTEMPTS: u32 = 5;
@@ -33,26 +34,27 @@ pub(crate) fn run(args: ExecArgs, context: &Context) -> Result<ExitCode, Failure
 }
 
 async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
-    let backend = args.place.backend.unwrap_or(config.terminal.backend);
-    let session = Session::new(&args.place, config)?;
+    let request = args.place.request();
+    let backend = request.backend.unwrap_or(config.terminal.backend);
+    let session = Session::new(&request, config)?;
     if args.dry_run {
         return dry_run(&args, context, config, &session).await;
     }
-    let plan = wire::plan(context, config, &args.place, &session, Making::Later)?;
-    let reaper = wire::places(context, config).start_reaper(plan.engine_access());
-    let sandbox = wire::open(context, config, &plan).await?;
-    wire::warn_of_limits(context, &sandbox).await;
-    fill_pool::start(context, &args.place, &plan)?;
+    let plan = resolve::plan(context, config, &request, &session, Making::Later)?;
+    let reaper = resolve::places(context, config).start_reaper(plan.engine_access());
+    let sandbox = place::open(context, config, &plan).await?;
+    place::warn_of_limits(context, &sandbox).await;
+    fill_pool::start(context, &request, &plan)?;
     tracing::info!(place = plan.name(), %backend, "place open");
     let done = run_in(&sandbox, &plan, &args, context, config).await;
     let goes_on =
         matches!(&done, Ok(Done::Ended(outcome)) if matches!(outcome.end_reason, EndReason::Background(_)));
     if session.keep == Keep::Nothing && !goes_on {
-        sandbox.remove().await.map_err(wire::fault)?;
+        sandbox.remove().await.map_err(resolve::fault)?;
     } else if goes_on || matches!(&done, Ok(Done::Ended(outcome)) if outcome.leftover.is_some()) {
         keep_proxy::start(context, &plan)?;
     } else if session.keep == Keep::Files {
-        sandbox.end_if_unused().await.map_err(wire::fault)?;
+        sandbox.end_if_unused().await.map_err(resolve::fault)?;
     }
     // What it could not remove the next one tries again; the command has its own outcome.
     if let Err(error) = reaper.finish().await {
@@ -72,10 +74,10 @@ async fn dry_run(
     config: &Config,
     session: &Session,
 ) -> Result<ExitCode, Failure> {
-    let plan = wire::plan(context, config, &args.place, session, Making::Never)?;
-    let request = plan.create_request().await.map_err(wire::fault)?;
+    let plan = resolve::plan(context, config, &args.place.request(), session, Making::Never)?;
+    let request = plan.create_request().await.map_err(resolve::fault)?;
     let screen = context.screen;
-    if !wire::has_identity(context) {
+    if !resolve::has_identity(context) {
         screen.warn("this home is new: what is named after it will have other names");
     }
     if screen.format == Format::Json {
@@ -135,7 +137,7 @@ async fn run_in(
     let mut command = loop {
         let cwd = match &args.cwd {
             Some(cwd) => cwd.clone(),
-            None => sandbox.cwd().await.map_err(wire::fault)?,
+            None => sandbox.cwd().await.map_err(resolve::fault)?,
         };
         let job = Job::shell(text(&args.command), cwd);
         let permit = match ask::ask_anywhere(context, config, plan, job, consent).await? {
@@ -147,20 +149,20 @@ async fn run_in(
         match sandbox.start_command(permit, wish.clone()).await {
             // Another command of the session was faster; the gate must hear of the new directory.
             Err(hermes_exec::Error::SessionMoved) if attempts < ATTEMPTS => {}
-            started => break started.map_err(wire::fault)?,
+            started => break started.map_err(resolve::fault)?,
         }
     };
     let mut interrupts = signal(SignalKind::interrupt())?;
     loop {
         tokio::select! {
-            happening = command.next_event() => match happening.map_err(wire::fault)? {
+            happening = command.next_event() => match happening.map_err(resolve::fault)? {
                 CommandEvent::Output(bytes) => context.screen.bytes(&bytes)?,
                 CommandEvent::End(outcome) => {
                     tracing::info!(place = plan.name(), code = outcome.code, "command ended");
                     return Ok(Done::Ended(outcome));
                 }
             },
-            _ = interrupts.recv() => command.interrupt().await.map_err(wire::fault)?,
+            _ = interrupts.recv() => command.interrupt().await.map_err(resolve::fault)?,
         }
     }
 }

@@ -7,11 +7,12 @@ use hermes_exec::ResolvedPlace;
 use crate::Context;
 use crate::args::PlaceArgs;
 use crate::command::config::settings;
-use crate::failure::Failure;
-use crate::wire::{self, Making, Session};
+use hermes_config::failure::Failure;
+use hermes_config::resolve::PlaceRequest;
+use hermes_config::resolve::{self, Making, Session};
 
 /// Lets another process make places ready, if any are wanted.
-pub(crate) fn start(context: &Context, args: &PlaceArgs, plan: &ResolvedPlace) -> Result<(), Failure> {
+pub(crate) fn start(context: &Context, request: &PlaceRequest, plan: &ResolvedPlace) -> Result<(), Failure> {
     if !plan.has_warm_pool() {
         return Ok(());
     }
@@ -22,7 +23,7 @@ pub(crate) fn start(context: &Context, args: &PlaceArgs, plan: &ResolvedPlace) -
         "--backend",
         plan.backend_name().as_str(),
     ]);
-    if let Some(image) = &args.image {
+    if let Some(image) = &request.image {
         command.args(["--image", image]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
@@ -33,8 +34,9 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failu
     // Whatever ends the terminal that this was started from does not end this.
     rustix::process::setsid().map_err(std::io::Error::from)?;
     let config = settings(context)?;
-    let plan = wire::plan(context, config, args, &Session::new(args, config)?, Making::Later)?;
+    let request = args.request();
+    let plan = resolve::plan(context, config, &request, &Session::new(&request, config)?, Making::Later)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(plan.fill_warm_pool()).map_err(wire::fault)?;
+    runtime.block_on(plan.fill_warm_pool()).map_err(resolve::fault)?;
     Ok(ExitCode::SUCCESS)
 }

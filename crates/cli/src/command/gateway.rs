@@ -23,14 +23,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Context;
 use crate::args::GatewayAction;
+use crate::chat_host::{self, ChatHouse};
 use crate::command::config::settings;
-use crate::config::file::make_home;
-use crate::config::keys::{BusyInput, Config, ResetMode};
-use crate::failure::{Failure, Kind};
 use crate::screen::Format;
-use crate::wire;
-use crate::wire::chat::{self, Account};
-use crate::wire::house::{self, ChatHouse};
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::file::make_home;
+use hermes_config::keys::{BusyInput, Config, ResetMode};
+use hermes_config::resolve;
+use hermes_config::resolve::chat::{self, Account};
+use hermes_config::resolve::gateway::{backend, sharing, warning};
 use state::State;
 
 /// Held as long as a gateway serves this home.
@@ -48,7 +49,7 @@ pub(crate) fn run(action: GatewayAction, context: &Context) -> Result<ExitCode, 
     match action {
         GatewayAction::Run => {
             let config = settings(context)?;
-            house::check(context, config)?;
+            chat_host::check(context, config)?;
             anew::adopt();
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -80,7 +81,7 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     let home = context.home.path();
     make_home(home)?;
     let _lock = only_one(&home.join(LOCK), "a gateway already serves this home").await?;
-    if let Some(warning) = house::warning(config) {
+    if let Some(warning) = warning(config) {
         context.screen.warn(&warning);
     }
     let accounts = chat::accounts(config)?;
@@ -94,12 +95,12 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
         locks
             .push(only_one(&account_lock(context, account)?, "this bot is served by another gateway").await?);
     }
-    let store = wire::store::open(context).await?;
+    let store = resolve::store::open(context).await?;
     anew::tell(home, &store).await?;
     let logs = home.join("logs");
     fs::create_dir_all(&logs)?;
     let audit = Audit::open(&logs.join(AUDIT))?;
-    let own = Context { home: context.home.clone(), screen: context.screen, loaded: context.reload() };
+    let own = Context { config: context.reloaded(), screen: context.screen };
     let house = Arc::new(ChatHouse::new(Arc::new(own), config.clone(), store.clone())?);
     if let Some(Failure { message, hints, .. }) = house.trouble() {
         tracing::warn!("chats cannot be answered yet: {message}; {}", hints.join("; "));
@@ -123,7 +124,7 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
         let kept = config.sessions.retention_days.saturating_mul(DAY.as_secs());
         tokio::spawn(prune_daily(Arc::clone(&house), store.clone(), kept))
     });
-    tracing::info!("serving chats; commands run on {}", house::backend(config));
+    tracing::info!("serving chats; commands run on {}", backend(config));
     let mut unfit = None;
     let mut ending = Ending::Over;
     loop {
@@ -238,7 +239,7 @@ fn reset(config: &Config) -> Reset {
 /// How a gateway behaves.
 fn rules(config: &Config, home: &Path, showing: Showing) -> Rules {
     Rules {
-        sharing: house::sharing(config),
+        sharing: sharing(config),
         busy: match config.display.busy_input_mode {
             BusyInput::Queue => Busy::Queue,
             BusyInput::Interrupt => Busy::Interrupt,

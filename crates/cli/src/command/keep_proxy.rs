@@ -7,7 +7,7 @@ use hermes_types::Network;
 
 use crate::Context;
 use crate::args::KeepProxyArgs;
-use crate::failure::{Failure, Kind};
+use hermes_config::failure::{Failure, Kind};
 
 /// Lets another process serve the proxy of a place, if it has one. That process ends when nothing runs there any more.
 pub(crate) fn start(context: &Context, plan: &ResolvedPlace) -> Result<(), Failure> {

@@ -10,9 +10,9 @@ use serde_json::json;
 
 use crate::Context;
 use crate::args::PairingAction;
-use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone, age, one_line};
-use crate::wire::store::{find, told};
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::resolve::store::{find, told};
 
 pub(crate) fn run(action: PairingAction, context: &Context) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

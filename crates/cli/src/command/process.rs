@@ -15,10 +15,10 @@ use crate::Context;
 use crate::args::ProcessAction;
 use crate::ask::{self, Consent};
 use crate::command::config::settings;
-use crate::config::keys::Config;
-use crate::failure::{Failure, Kind};
 use crate::screen::{Format, age, one_line};
-use crate::wire;
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::keys::Config;
+use hermes_config::resolve;
 
 /// How long one question to the guest may wait; a longer wait is several.
 const WAIT: Duration = Duration::from_secs(600);
@@ -27,7 +27,7 @@ const PAGE: u32 = 256 * 1024;
 
 pub(crate) fn run(action: ProcessAction, context: &Context) -> Result<ExitCode, Failure> {
     let config = settings(context)?;
-    let places = wire::places(context, config);
+    let places = resolve::places(context, config);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match action {
@@ -64,7 +64,7 @@ enum End {
 
 async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
     let mut all: Vec<(PlaceRecord, ProcessView)> = Vec::new();
-    for found in places.list().await.map_err(wire::fault)? {
+    for found in places.list().await.map_err(resolve::fault)? {
         if matches!(found.state, PlaceState::Running(_)) {
             // A place that ended just now has nothing that runs.
             let Ok(processes) = found.processes().await else { continue };
@@ -117,17 +117,17 @@ impl One {
                 .hint("`hermes process ls` lists them; they are forgotten half an hour after their end")
         };
         // By its identity alone: a session may be called like the place of another.
-        let mut listed = places.list().await.map_err(wire::fault)?.into_iter();
+        let mut listed = places.list().await.map_err(resolve::fault)?.into_iter();
         let is_meant = |found: &ListedPlace| found.record.place.as_str().starts_with(&handle.place);
         let found = listed.find(is_meant).filter(|found| matches!(found.state, PlaceState::Running(_)));
         let found = found.ok_or_else(gone)?;
-        let processes = found.processes().await.map_err(wire::fault)?;
+        let processes = found.processes().await.map_err(resolve::fault)?;
         processes.show(handle.process).await.map_err(|_missing| gone())?;
         Ok(Self { handle, found, processes })
     }
 
     async fn view(&self) -> Result<ProcessView, Failure> {
-        self.processes.show(self.handle.process).await.map_err(wire::fault)
+        self.processes.show(self.handle.process).await.map_err(resolve::fault)
     }
 
     async fn log(&self, from: u64, limit: Option<u64>, context: &Context) -> Result<ExitCode, Failure> {
@@ -135,7 +135,8 @@ impl One {
         let mut collected = Vec::new();
         loop {
             let wanted = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
-            let page = self.processes.output(self.handle.process, at, wanted).await.map_err(wire::fault)?;
+            let page =
+                self.processes.output(self.handle.process, at, wanted).await.map_err(resolve::fault)?;
             at = page.offset + page.data.len() as u64;
             left = left.saturating_sub(page.data.len() as u64);
             let is_last = page.data.is_empty() || left == 0 || at >= page.total;
@@ -163,11 +164,11 @@ impl One {
             return Err(Failure::new(Kind::Usage, "`--follow` has no end, so it makes no document")
                 .hint("leave `--json` or `--follow` out"));
         }
-        let mut followed = self.processes.follow(self.handle.process, from).await.map_err(wire::fault)?;
+        let mut followed = self.processes.follow(self.handle.process, from).await.map_err(resolve::fault)?;
         let mut interrupts = signal(SignalKind::interrupt())?;
         loop {
             tokio::select! {
-                page = followed.next() => match page.map_err(|error| wire::fault(error.into()))? {
+                page = followed.next() => match page.map_err(|error| resolve::fault(error.into()))? {
                     Some(page) => context.screen.bytes(&page.data)?,
                     None => return Ok(ExitCode::SUCCESS),
                 },
@@ -184,7 +185,7 @@ impl One {
             let left = timeout.map_or(WAIT, |timeout| timeout.saturating_sub(begun.elapsed()).min(WAIT));
             let view = self.processes.wait(self.handle.process, left);
             let view = tokio::select! {
-                view = view => view.map_err(wire::fault)?,
+                view = view => view.map_err(resolve::fault)?,
                 _ = interrupts.recv() => return Ok(ExitCode::from(130)),
             };
             let ended = view.ended.as_ref().map(|ended| ended.code);
@@ -202,7 +203,7 @@ impl One {
 
     async fn kill(&self, context: &Context) -> Result<ExitCode, Failure> {
         let before = self.view().await?.tree;
-        let view = self.processes.kill(self.handle.process).await.map_err(wire::fault)?;
+        let view = self.processes.kill(self.handle.process).await.map_err(resolve::fault)?;
         match (context.screen.format, before) {
             (Format::Json, _) => context.screen.json(&facts(&self.found.record, &view))?,
             (Format::Text, Tree::Alive) => context.screen.line(&format!("killed {}", self.handle))?,
@@ -246,10 +247,10 @@ impl One {
                 Ok(permit) => permit,
                 Err(refused) => return ask::refuse(context, &refused),
             };
-            self.processes.write(self.handle.process, permit).await.map_err(wire::fault)?;
+            self.processes.write(self.handle.process, permit).await.map_err(resolve::fault)?;
         }
         if end == End::Close {
-            self.processes.close_input(self.handle.process).await.map_err(wire::fault)?;
+            self.processes.close_input(self.handle.process).await.map_err(resolve::fault)?;
         }
         if context.screen.format == Format::Json {
             context.screen.json(&json!({"written": count, "closed": end == End::Close}))?;

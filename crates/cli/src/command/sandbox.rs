@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use crate::Context;
 use crate::args::SandboxAction;
 use crate::command::config::settings;
-use crate::failure::{Failure, Kind};
 use crate::holes::holes;
 use crate::screen::{Format, Tone, age, one_line};
-use crate::wire;
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::resolve;
 
 pub(crate) fn run(action: SandboxAction, context: &Context) -> Result<ExitCode, Failure> {
-    let places = wire::places(context, settings(context)?);
+    let places = resolve::places(context, settings(context)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match action {
@@ -55,7 +55,7 @@ enum Files {
 }
 
 async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
-    let found = places.list().await.map_err(wire::fault)?;
+    let found = places.list().await.map_err(resolve::fault)?;
     if context.screen.format == Format::Json {
         context.screen.json(&json!({"places": found.iter().map(facts).collect::<Vec<_>>()}))?;
         return Ok(ExitCode::SUCCESS);
@@ -87,7 +87,7 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     let found = one(places, id).await?;
     let processes = match found.state {
         PlaceState::Running(_) => {
-            found.processes().await.map_err(wire::fault)?.list().await.map_err(wire::fault)?
+            found.processes().await.map_err(resolve::fault)?.list().await.map_err(resolve::fault)?
         }
         PlaceState::Unresponsive | PlaceState::OtherRunDir | PlaceState::Stopped => Vec::new(),
     };
@@ -161,7 +161,7 @@ async fn remove(
         }
     }
     for found in &chosen {
-        found.remove().await.map_err(wire::fault)?;
+        found.remove().await.map_err(resolve::fault)?;
         if context.screen.format == Format::Text {
             context.screen.line(&found.record.name)?;
         }
@@ -174,22 +174,22 @@ async fn remove(
 }
 
 async fn prune(places: &Places, files: Files, context: &Context) -> Result<ExitCode, Failure> {
-    let mut all = places.list().await.map_err(wire::fault)?;
+    let mut all = places.list().await.map_err(resolve::fault)?;
     if all.iter().any(is_watched) {
         // Somebody who has just left is counted for a moment more.
         tokio::time::sleep(MOMENT).await;
-        all = places.list().await.map_err(wire::fault)?;
+        all = places.list().await.map_err(resolve::fault)?;
     }
     let unused: Vec<ListedPlace> = all.into_iter().filter(|found| !is_used(found)).collect();
     let (asleep, awake): (Vec<_>, Vec<_>) =
         unused.into_iter().partition(|found| found.state == PlaceState::Stopped);
     let names: Vec<String> = awake.iter().map(|found| found.record.name.clone()).collect();
     let failed = places.end_all(awake.clone()).await;
-    places.remove_stale().await.map_err(wire::fault)?;
+    places.remove_stale().await.map_err(resolve::fault)?;
     let mut removed = Vec::new();
     if files == Files::Remove {
         for found in asleep.iter().chain(&awake).filter(|found| found.record.files.is_some()) {
-            found.remove().await.map_err(wire::fault)?;
+            found.remove().await.map_err(resolve::fault)?;
             removed.push(found.record.name.clone());
         }
     }
@@ -215,7 +215,7 @@ async fn prune(places: &Places, files: Files, context: &Context) -> Result<ExitC
 
 /// The one place that is meant.
 async fn one(places: &Places, id: &str) -> Result<ListedPlace, Failure> {
-    let mut found = places.find(id).await.map_err(wire::fault)?;
+    let mut found = places.find(id).await.map_err(resolve::fault)?;
     match (found.pop(), found.len()) {
         (Some(found), 0) => Ok(found),
         (Some(_), more) => {

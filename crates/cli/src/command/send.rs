@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use crate::Context;
 use crate::args::SendArgs;
-use crate::ask::random;
 use crate::command::config::settings;
 use crate::command::gateway;
-use crate::config::keys::Config;
-use crate::failure::{Failure, Kind};
 use crate::screen::Format;
-use crate::wire;
-use crate::wire::chat::{self, Home};
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::keys::Config;
+use hermes_config::resolve;
+use hermes_config::resolve::chat::{self, Home};
+use hermes_config::resolve::random;
 
 /// The longest message in bytes. What is longer is refused, not cut.
 const LONGEST: u64 = 256 << 10;
@@ -27,11 +27,11 @@ pub(crate) fn run(args: SendArgs, context: &Context) -> Result<ExitCode, Failure
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         if args.list {
-            let store = wire::store::find(context).await?;
+            let store = resolve::store::find(context).await?;
             return list(context, &chat::homes(config, store.as_ref()).await?);
         }
         let text = text(&args)?;
-        let store = wire::store::open(context).await?;
+        let store = resolve::store::open(context).await?;
         let homes = chat::homes(config, Some(&store)).await?;
         let chats = chats(args.to.as_ref(), &homes)?;
         served(context, config, &chats)?;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: SendArgs, context: &Context) -> Result<ExitCode, Failure
         let mark = |address: &Address| format!("send:{random:x}:{}", address.chat);
         let parts: Vec<_> = chats.iter().flat_map(|address| address.parts(&text, &mark(address))).collect();
         let queued = parts.len();
-        store.reply(Vec::new(), parts, Timestamp::now()).await.map_err(wire::store::told)?;
+        store.reply(Vec::new(), parts, Timestamp::now()).await.map_err(resolve::store::told)?;
         store.close().await;
         said(context, &args, &text, &chats, queued)
     })

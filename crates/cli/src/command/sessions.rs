@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use crate::Context;
 use crate::args::SessionsAction;
 use crate::ask::{Consent, confirm};
+use crate::chat_host;
 use crate::command::config::settings;
-use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone, age, one_line};
-use crate::wire::house;
-use crate::wire::store::{find, told};
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::resolve::store::{find, told};
 
 /// Sessions of one page, when all are wanted.
 const PAGE: usize = 200;
@@ -322,7 +322,7 @@ async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> R
         removed += store.remove(id).await.map_err(told)?;
         // The place of a chat is its conversation's; others may be shared by several.
         if goes_on && Platform::from_word(&session.source).is_some() {
-            house::close(context, settings(context)?, store, &session.key).await.map_err(|why| {
+            chat_host::close(context, settings(context)?, store, &session.key).await.map_err(|why| {
                 Failure::new(Kind::Failed, format!("the place of {id} is still there: {why}"))
             })?;
         }

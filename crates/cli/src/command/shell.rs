@@ -13,11 +13,13 @@ use crate::args::PlaceArgs;
 use crate::ask::{self, Consent};
 use crate::command::config::settings;
 use crate::command::{fill_pool, keep_proxy};
-use crate::config::keys::Config;
-use crate::failure::{Failure, Kind};
+use crate::place;
 use crate::screen::{Format, Tone};
 use crate::terminal::{Raw, size};
-use crate::wire::{self, Keep, Making, Session};
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::keys::Config;
+use hermes_config::resolve::PlaceRequest;
+use hermes_config::resolve::{self, Keep, Making, Session};
 
 /// What runs there.
 const SHELL: &str = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi";
@@ -31,20 +33,20 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failu
     }
     let config = settings(context)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let code = runtime.block_on(shell(args, context, config));
+    let code = runtime.block_on(shell(&args.request(), context, config));
     // Somebody may still be reading the keyboard.
     runtime.shutdown_background();
     code
 }
 
-async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
-    let session = Session::new(args, config)?;
-    let plan = wire::plan(context, config, args, &session, Making::Later)?;
-    let reaper = wire::places(context, config).start_reaper(plan.engine_access());
-    let sandbox = wire::open(context, config, &plan).await?;
-    wire::warn_of_limits(context, &sandbox).await;
-    fill_pool::start(context, args, &plan)?;
-    let job = Job::shell(SHELL, sandbox.cwd().await.map_err(wire::fault)?);
+async fn shell(request: &PlaceRequest, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
+    let session = Session::new(request, config)?;
+    let plan = resolve::plan(context, config, request, &session, Making::Later)?;
+    let reaper = resolve::places(context, config).start_reaper(plan.engine_access());
+    let sandbox = place::open(context, config, &plan).await?;
+    place::warn_of_limits(context, &sandbox).await;
+    fill_pool::start(context, request, &plan)?;
+    let job = Job::shell(SHELL, sandbox.cwd().await.map_err(resolve::fault)?);
     // Whoever asks for a shell by name has said yes to it.
     let permit = match ask::ask(context, config, plan.place(), &session.key, job, Consent::Given)? {
         Ok(permit) => permit,
@@ -57,14 +59,14 @@ async fn shell(args: &PlaceArgs, context: &Context, config: &Config) -> Result<E
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), context.variable(name)?.to_owned())))
         .collect();
-    let terminal = sandbox.open_terminal(permit, size()?, &env).await.map_err(wire::fault)?;
+    let terminal = sandbox.open_terminal(permit, size()?, &env).await.map_err(resolve::fault)?;
     let code = {
         let _raw = Raw::new()?;
         attend(terminal, context).await
     };
     match session.keep {
-        Keep::Nothing => sandbox.remove().await.map_err(wire::fault)?,
-        Keep::Files => sandbox.end_if_unused().await.map_err(wire::fault)?,
+        Keep::Nothing => sandbox.remove().await.map_err(resolve::fault)?,
+        Keep::Files => sandbox.end_if_unused().await.map_err(resolve::fault)?,
         // It ends at once if nothing was left running.
         Keep::Everything => keep_proxy::start(context, &plan)?,
     }
@@ -90,15 +92,15 @@ async fn attend(mut terminal: Terminal, context: &Context) -> Result<ExitCode, F
     let mut keyboard = true;
     loop {
         tokio::select! {
-            shown = terminal.next_event() => match shown.map_err(wire::fault)? {
+            shown = terminal.next_event() => match shown.map_err(resolve::fault)? {
                 TerminalEvent::Output(bytes) => context.screen.bytes(&bytes)?,
                 TerminalEvent::Exit(code) => return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
             },
             bytes = keys.recv(), if keyboard => match bytes {
-                Some(bytes) => terminal.write(&bytes).await.map_err(wire::fault)?,
+                Some(bytes) => terminal.write(&bytes).await.map_err(resolve::fault)?,
                 None => keyboard = false,
             },
-            _ = resized.recv() => terminal.resize(size()?).await.map_err(wire::fault)?,
+            _ = resized.recv() => terminal.resize(size()?).await.map_err(resolve::fault)?,
         }
     }
 }

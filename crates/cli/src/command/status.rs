@@ -14,13 +14,13 @@ use tokio::time::timeout;
 use crate::Context;
 use crate::backends::{self, Standing, Usable};
 use crate::command::config::usable;
-use crate::config::Loaded;
-use crate::config::keys::Config;
-use crate::config::layers::Source;
-use crate::failure::{Failure, Kind};
 use crate::holes::holes;
 use crate::screen::Format;
-use crate::wire;
+use hermes_config::Loaded;
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::keys::Config;
+use hermes_config::layers::Source;
+use hermes_config::resolve;
 
 /// How long a place may take to list its processes.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -56,8 +56,8 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
 
 /// The questions that wait for somebody.
 async fn questions(context: &Context) -> Result<Value, Failure> {
-    let Some(store) = wire::store::find(context).await? else { return Ok(json!([])) };
-    let open = store.open_questions(Timestamp::now()).await.map_err(wire::store::told)?;
+    let Some(store) = resolve::store::find(context).await? else { return Ok(json!([])) };
+    let open = store.open_questions(Timestamp::now()).await.map_err(resolve::store::told)?;
     store.close().await;
     let row = |question: &hermes_store::Question| {
         json!({
@@ -72,7 +72,7 @@ async fn questions(context: &Context) -> Result<Value, Failure> {
 
 /// Every place there is, with what runs in it.
 async fn world(context: &Context, config: &Config) -> Result<Vec<(ListedPlace, Vec<ProcessView>)>, Failure> {
-    let places = wire::places(context, config);
+    let places = resolve::places(context, config);
     let listed = places.list().await;
     let mut asked = JoinSet::new();
     for found in listed.map_err(|error| Failure::new(Kind::Unavailable, error.to_string()))? {
@@ -111,7 +111,7 @@ fn settings(
     found.retain(|path| path.exists());
     let volumes: Vec<String> = terminal.docker_volumes.iter().map(ToString::to_string).collect();
     // Chats use what is chosen for them, or the jail; where that does not work, nothing.
-    let chosen = wire::house::backend(config);
+    let chosen = resolve::gateway::backend(config);
     let works = standings.iter().any(|standing| standing.backend == chosen && standing.is_usable());
     let chats = config.gateway.terminal_backend.or(works.then_some(chosen));
     let gateway = super::gateway::facts(context);
@@ -138,7 +138,7 @@ fn settings(
             "source": source("gateway.terminal_backend"),
             "image": config.gateway.sandbox_image,
             "lifetime_seconds": config.gateway.sandbox_lifetime,
-            "warning": wire::house::warning(config),
+            "warning": resolve::gateway::warning(config),
             "running": gateway["running"],
             "platforms": gateway["platforms"],
         },
@@ -153,7 +153,7 @@ fn settings(
 /// The model that would be asked. What keeps it from being asked is a fact too.
 fn model(context: &Context, config: &Config, source: Option<&Source>) -> Value {
     let name = Some(config.model.default.as_str()).filter(|name| !name.is_empty());
-    match wire::model::models(context, config, None) {
+    match resolve::model::models(context, config, None) {
         Ok(models) => {
             let asked = |endpoint: &hermes_model::Endpoint| json!({"name": endpoint.model, "provider": endpoint.provider});
             let first = models.chain.first();

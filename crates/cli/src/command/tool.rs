@@ -12,15 +12,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Context;
 use crate::args::{ToolAction, ToolCallArgs};
-use crate::ask::{Consent, owner, random};
+use crate::ask::{Consent, owner};
 use crate::command::config::settings;
-use crate::config::keys::Config;
-use crate::failure::{Failure, Kind};
 use crate::people::Desk;
+use crate::place;
 use crate::screen::Format;
 use crate::stage::Stage;
-use crate::wire::agent::{self, Stock, Visitor};
-use crate::wire::{self, Making, Session};
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::keys::Config;
+use hermes_config::resolve::agent::{self, Stock, Visitor};
+use hermes_config::resolve::random;
+use hermes_config::resolve::{self, Making, Session};
 
 /// The most that is read from standard input.
 const MOST_INPUT: u64 = 64 << 20;
@@ -90,9 +92,10 @@ async fn call(
     context: &Context,
     config: &Config,
 ) -> Result<ExitCode, Failure> {
-    let session = Session::new(&args.place, config)?;
-    let plan = wire::plan(context, config, &args.place, &session, Making::Later)?;
-    let reaper = wire::places(context, config).start_reaper(plan.engine_access());
+    let request = args.place.request();
+    let session = Session::new(&request, config)?;
+    let plan = resolve::plan(context, config, &request, &session, Making::Later)?;
+    let reaper = resolve::places(context, config).start_reaper(plan.engine_access());
     let consent = match (args.yes, args.arguments.as_str()) {
         (true, _) => Consent::Given,
         (false, "-") => Consent::Nobody,
@@ -107,7 +110,7 @@ async fn call(
         attendance,
         ask: Arc::clone(&desk) as Arc<dyn Approver>,
     };
-    let store = wire::store::open(context).await?;
+    let store = resolve::store::open(context).await?;
     let watch = {
         let stage = Arc::clone(&stage);
         let is_shown = context.screen.format == Format::Text;
@@ -120,7 +123,7 @@ async fn call(
     let hands =
         ToolContext::new(agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store));
     let done = do_it(&hands, &desk, tool, arguments, &watch).await?;
-    agent::leave(context, &args.place, &plan, &session, Some(hands)).await?;
+    place::leave(context, &request, &plan, &session, Some(hands)).await?;
     // What it could not remove the next one tries again; the call has its own outcome.
     if let Err(error) = reaper.finish().await {
         tracing::warn!(%error, "leftovers of places could not be removed");

@@ -393,16 +393,13 @@ fn the_log_level_is_chosen_by_flag_or_variable() {
 fn the_reference_page_is_fresh() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
     let kept = fs::read_to_string(page).unwrap_or_default();
-    assert!(
-        kept == hermes_cli::config::schema::markdown(),
-        "docs/config.md is stale; run `cargo xtask docs`"
-    );
+    assert!(kept == hermes_config::schema::markdown(), "docs/config.md is stale; run `cargo xtask docs`");
 }
 
 #[test]
 fn the_schema_names_every_key() {
     let schema = Home::new().run(&["config", "schema"]).json();
-    for key in hermes_cli::config::keys::all() {
+    for key in hermes_config::keys::all() {
         let mut at = &schema;
         for part in key.path.split('.') {
             let inner = &at["properties"][part];

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use hermes_cli::config::edit::{self, Step};
-use hermes_cli::config::{change, keys, yaml};
+use hermes_config::edit::{self, Step};
+use hermes_config::{change, keys, yaml};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};

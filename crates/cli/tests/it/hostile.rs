@@ -1,7 +1,7 @@
 //! Files of any content: no panic, and a file that is not understood is not touched.
 
-use hermes_cli::config::dotenv::DotEnv;
-use hermes_cli::config::{change, yaml};
+use hermes_config::dotenv::DotEnv;
+use hermes_config::{change, yaml};
 use proptest::prelude::*;
 
 use crate::Home;

@@ -1,8 +1,8 @@
 //! Which value counts, and what is said about values that are wrong.
 
-use hermes_cli::config::define::{Key, Visibility};
-use hermes_cli::config::keys;
-use hermes_cli::config::layers::{Severity, Source};
+use hermes_config::define::{Key, Visibility};
+use hermes_config::keys;
+use hermes_config::layers::{Severity, Source};
 use serde_json::{Value, json};
 
 use crate::Home;
@@ -35,7 +35,7 @@ fn the_order_is_the_same_for_every_key() {
     for key in keys::all() {
         let [flag, process, dotenv, file] = four_values(key);
         let shown = |text: &str| {
-            let node = hermes_cli::config::yaml::Node::from_text(text);
+            let node = hermes_config::yaml::Node::from_text(text);
             (key.check)(&node, &mut Vec::new()).unwrap_or_else(|wrong| panic!("{}: {wrong:?}", key.path))
         };
         let home = Home::new();
@@ -51,7 +51,7 @@ fn the_order_is_the_same_for_every_key() {
         let environment = [(key.variable, process.as_str())];
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let flags = [(key.path.to_owned(), flag.clone())].into();
-        let loaded = hermes_cli::config::load(home.path(), environment, flags);
+        let loaded = hermes_config::load(home.path(), environment, flags);
         let resolved = loaded.resolved(key.path).unwrap();
         let order: Vec<&Value> =
             std::iter::once(&resolved.value).chain(resolved.shadows.iter().map(|(_, value)| value)).collect();

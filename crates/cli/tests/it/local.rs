@@ -172,8 +172,8 @@ fn no_variable_of_hermes_gets_in_by_a_name_that_forces_it() {
 
 #[test]
 fn every_secret_of_hermes_itself_is_withheld() {
-    use hermes_cli::config::define::Visibility;
-    let secret = hermes_cli::config::keys::all().filter(|key| key.visibility == Visibility::Secret);
+    use hermes_config::define::Visibility;
+    let secret = hermes_config::keys::all().filter(|key| key.visibility == Visibility::Secret);
     let open: Vec<_> = secret
         .filter(|key| hermes_policy::withheld::family(key.variable).is_none())
         .map(|key| key.path)

@@ -134,9 +134,9 @@ impl Home {
         Run::of(self.command(args).output().unwrap())
     }
 
-    fn load(&self, process: &[(&str, &str)]) -> hermes_cli::config::Loaded {
+    fn load(&self, process: &[(&str, &str)]) -> hermes_config::Loaded {
         let process = process.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-        hermes_cli::config::load(self.path(), process, BTreeMap::new())
+        hermes_config::load(self.path(), process, BTreeMap::new())
     }
 }
 

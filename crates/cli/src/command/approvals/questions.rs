@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::Context;
 use crate::ask::owner;
-use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone, age, one_line};
-use crate::wire::store::{find, told};
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::resolve::store::{find, told};
 
 pub(super) async fn list(context: &Context) -> Result<ExitCode, Failure> {
     let open = match find(context).await? {

@@ -15,10 +15,10 @@ use reedline::{
 };
 
 use super::slash;
-use crate::config::file::make_home;
-use crate::failure::Failure;
 use crate::keyboard::Keyboard;
 use crate::screen::Screen;
+use hermes_config::failure::Failure;
+use hermes_config::file::make_home;
 
 /// Lines that are remembered.
 const REMEMBERED: usize = 2_000;

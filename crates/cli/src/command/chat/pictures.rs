@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use hermes_agent::{Album, UserInput};
 use hermes_types::BackendName;
 
-use crate::failure::{Failure, Kind};
 use crate::screen::one_line;
+use hermes_config::failure::{Failure, Kind};
 
 /// Characters of a path that the model reads.
 const SHOWN: usize = 400;

@@ -10,9 +10,9 @@ use hermes_exec::{
 use hermes_types::{CallId, Job};
 
 use super::talk::{Talk, Turned};
-use crate::failure::Failure;
 use crate::screen::{Screen, Tone};
-use crate::wire;
+use hermes_config::failure::Failure;
+use hermes_config::resolve;
 
 /// How often a session may move away under a command that waits for its permit.
 const ATTEMPTS: u32 = 5;
@@ -73,12 +73,12 @@ async fn watched(
     let call = CallId::new("!");
     let scene = CallContext { call_id: &call, stop: &control.stop, turn: None, observer: watch };
     let sandbox = tokio::select! {
-        sandbox = hands.open_place(watch) => sandbox.map_err(wire::fault)?,
+        sandbox = hands.open_place(watch) => sandbox.map_err(resolve::fault)?,
         () = control.stop.cancelled() => return Ok(Ran::Stopped),
     };
     let mut attempts = 0;
     let mut command = loop {
-        let cwd = sandbox.cwd().await.map_err(wire::fault)?;
+        let cwd = sandbox.cwd().await.map_err(resolve::fault)?;
         let permit = match hands.request_permit(Job::shell(text, cwd), scene).await {
             Ok(permit) => permit,
             Err(no) => return Ok(Ran::Refused(no)),
@@ -87,14 +87,14 @@ async fn watched(
         match sandbox.start_command(permit, wish.clone()).await {
             // Another command of the session was faster; the gate must hear of the new directory.
             Err(Error::SessionMoved) if attempts < ATTEMPTS => {}
-            started => break started.map_err(wire::fault)?,
+            started => break started.map_err(resolve::fault)?,
         }
     };
     let mut ends_a_line = true;
     let mut is_stopped = false;
     loop {
         tokio::select! {
-            happening = command.next_event() => match happening.map_err(wire::fault)? {
+            happening = command.next_event() => match happening.map_err(resolve::fault)? {
                 CommandEvent::Output(bytes) => {
                     ends_a_line = bytes.ends_with(b"\n");
                     screen.bytes(&bytes)?;
@@ -108,7 +108,7 @@ async fn watched(
             },
             () = control.stop.cancelled(), if !is_stopped => {
                 is_stopped = true;
-                command.interrupt().await.map_err(wire::fault)?;
+                command.interrupt().await.map_err(resolve::fault)?;
             }
         }
     }

@@ -7,9 +7,9 @@ use hermes_agent::{StopReason, TurnResult};
 use serde_json::json;
 
 use super::talk::Talk;
-use crate::failure::{Failure, Kind};
 use crate::screen::Format;
-use crate::wire::model;
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::resolve::model;
 
 pub(super) fn report(talk: &mut Talk<'_>, ended: &TurnResult) -> Result<ExitCode, Failure> {
     let screen = talk.context().screen;

@@ -11,11 +11,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::slash::{self, Said, Slash, Yes};
 use crate::Context;
 use crate::command::approvals::questions;
-use crate::failure::Failure;
 use crate::keyboard::next_line;
 use crate::people::Desk;
 use crate::screen::{Format, Tone, one_line};
 use crate::stage::Stage;
+use hermes_config::failure::Failure;
 
 /// Messages that wait to be said.
 const QUEUED: usize = 32;

@@ -15,12 +15,12 @@ use super::slash::{self, Slash};
 use crate::Context;
 use crate::args::ChatArgs;
 use crate::command::sessions::cost;
-use crate::config::keys::Config;
-use crate::failure::{Failure, Kind};
 use crate::screen::{Format, Tone, one_line};
-use crate::wire::agent::opening_of;
-use crate::wire::model::{client, mind};
-use crate::wire::store::told;
+use hermes_config::failure::{Failure, Kind};
+use hermes_config::keys::Config;
+use hermes_config::resolve::agent::opening_of;
+use hermes_config::resolve::model::{client, mind};
+use hermes_config::resolve::store::told;
 
 /// Exchanges that are shown again when a conversation goes on.
 const RECALLED: usize = 3;

@@ -23,11 +23,12 @@ use script::{CROWD, DID};
 
 use super::{Finding, State};
 use crate::Context;
-use crate::args::PlaceArgs;
-use crate::ask::{Consent, ask, random};
-use crate::config::keys::Config;
-use crate::failure::Failure;
-use crate::wire::{self, Making, Session};
+use crate::ask::{Consent, ask};
+use hermes_config::failure::Failure;
+use hermes_config::keys::Config;
+use hermes_config::resolve::PlaceRequest;
+use hermes_config::resolve::random;
+use hermes_config::resolve::{self, Making, Session};
 
 /// How long one attempt may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -54,15 +55,16 @@ async fn in_a_place(
     consent: Consent,
 ) -> Result<Vec<Finding>, Failure> {
     let name = backend.as_str();
-    let args = PlaceArgs { backend: Some(backend), session: Some(String::new()), ..PlaceArgs::default() };
+    let args =
+        PlaceRequest { backend: Some(backend), session: Some(String::new()), ..PlaceRequest::default() };
     let session = Session::new(&args, config)?;
-    let plan = match wire::plan(context, config, &args, &session, Making::Later) {
+    let plan = match resolve::plan(context, config, &args, &session, Making::Later) {
         Ok(plan) => plan,
         Err(failure) => return Ok(vec![not_run(name, &failure)]),
     };
     let sandbox = match plan.open().await {
         Ok(sandbox) => sandbox,
-        Err(error) => return Ok(vec![not_run(name, &wire::fault(error))]),
+        Err(error) => return Ok(vec![not_run(name, &resolve::fault(error))]),
     };
     let cell = Cell { context, config, consent, name, plan, session, sandbox };
     let tried = cell.try_out(backend).await;

@@ -8,9 +8,9 @@ use tokio::time::{Instant, timeout};
 
 use super::{Depth, Finding, State};
 use crate::Context;
-use crate::config::keys::Config;
-use crate::failure::Failure;
-use crate::wire::model::{self, Models};
+use hermes_config::failure::Failure;
+use hermes_config::keys::Config;
+use hermes_config::resolve::model::{self, Models};
 
 const NAME: &str = "model";
 /// How long a model may take to say one word. One that has to be loaded takes its time.

@@ -13,8 +13,8 @@ use hermes_types::Timestamp;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
-use crate::wire::store::told;
+use hermes_config::failure::Failure;
+use hermes_config::resolve::store::told;
 
 /// Who is to be told when it is done.
 const FILE: &str = "gateway_restart.json";

@@ -7,19 +7,19 @@ use serde_json::json;
 
 use crate::Context;
 use crate::command::config::settings;
-use crate::failure::Failure;
 use crate::progress::{Plain, Watched, size};
 use crate::screen::Format;
-use crate::wire::{self, engine};
+use hermes_config::failure::Failure;
+use hermes_config::resolve::{self, engine};
 
 pub(super) async fn pull(image: &str, context: &Context) -> Result<ExitCode, Failure> {
     let config = settings(context)?;
     let engine = engine::find(context, config).map_err(|fault| engine::told(&fault))?.address;
-    let means = wire::means(context, config, image).await;
+    let means = resolve::image::means(context, config, image).await;
     let mut watched = Watched::new(image, Plain::Steps);
     let pulled = pull::refresh_image(&engine, image, &means, |progress| watched.show(progress)).await;
     watched.finish();
-    let (before, now) = pulled.map_err(wire::fault)?;
+    let (before, now) = pulled.map_err(resolve::fault)?;
     let is_new = before.is_none_or(|before| before.id != now.id);
     let screen = context.screen;
     match screen.format {

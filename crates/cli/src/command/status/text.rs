@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use crate::Context;
 use crate::command::gateway::state;
-use crate::config::layers::Source;
 use crate::holes::Hole;
 use crate::screen::{Screen, Tone};
+use hermes_config::layers::Source;
 
 /// How wide a line may be.
 const WIDTH: usize = 80;

@@ -1,0 +1,114 @@
+//! Values as YAML text.
+
+use serde_json::{Map, Value};
+
+use crate::yaml::{self, Kind, Node, Style};
+
+/// Whether a text stands among brackets and commas.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Among {
+    Lines,
+    Commas,
+}
+
+pub(super) fn style_of(node: &Node) -> Style {
+    match node.kind {
+        Kind::Scalar { style: Style::Single, .. } => Style::Single,
+        Kind::Scalar { style: Style::Double, .. } => Style::Double,
+        _ => Style::Plain,
+    }
+}
+
+pub(super) fn is_nested(value: &Value) -> bool {
+    value.is_array() || value.is_object()
+}
+
+pub(super) fn is_empty(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty)
+}
+
+/// A value on one line.
+pub(super) fn flow(value: &Value, style: Style) -> String {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(text) => scalar(text, style, Among::Lines),
+        Value::Array(items) => format!("[{}]", items.iter().map(flow_inner).collect::<Vec<_>>().join(", ")),
+        Value::Object(map) => {
+            let pair = |(key, value): (&String, &Value)| {
+                format!("{}: {}", scalar(key, Style::Plain, Among::Commas), flow_inner(value))
+            };
+            format!("{{{}}}", map.iter().map(pair).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+fn flow_inner(value: &Value) -> String {
+    match value {
+        Value::String(text) => scalar(text, Style::Plain, Among::Commas),
+        value => flow(value, Style::Plain),
+    }
+}
+
+/// A map or list as indented lines, each with its line break.
+pub(super) fn block(value: &Value, indent: usize, nl: &str) -> String {
+    let mut lines = String::new();
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let key = scalar(key, Style::Plain, Among::Lines);
+                if is_nested(value) && !is_empty(value) {
+                    lines.push_str(&format!("{:indent$}{key}:{nl}{}", "", block(value, indent + 2, nl)));
+                } else {
+                    lines.push_str(&format!("{:indent$}{key}: {}{nl}", "", flow(value, Style::Plain)));
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                lines.push_str(&format!("{:indent$}- {}{nl}", "", flow(item, Style::Plain)));
+            }
+        }
+        value => lines.push_str(&format!("{:indent$}{}{nl}", "", flow(value, Style::Plain))),
+    }
+    lines
+}
+
+/// A text as a scalar: in the quotes asked for where they can hold it, without quotes where nobody could take
+/// it for something else.
+pub(super) fn scalar(text: &str, style: Style, among: Among) -> String {
+    let one_line = text.chars().all(|c| !needs_escape(c));
+    match style {
+        Style::Single if one_line => format!("'{}'", text.replace('\'', "''")),
+        Style::Plain | Style::Block if is_plain(text, among) => text.to_owned(),
+        _ => {
+            let mut quoted = String::from("\"");
+            for c in text.chars() {
+                match c {
+                    '"' => quoted.push_str("\\\""),
+                    '\\' => quoted.push_str("\\\\"),
+                    '\n' => quoted.push_str("\\n"),
+                    '\t' => quoted.push_str("\\t"),
+                    c if needs_escape(c) => quoted.push_str(&format!("\\U{:08X}", u32::from(c))),
+                    c => quoted.push(c),
+                }
+            }
+            quoted.push('"');
+            quoted
+        }
+    }
+}
+
+fn needs_escape(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+fn is_plain(text: &str, among: Among) -> bool {
+    let first_fits = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '/'));
+    let fits = |c: char| {
+        c.is_ascii_alphanumeric()
+            || matches!(c, '_' | '.' | '/' | '@' | '+' | '=' | '-')
+            || among != Among::Commas && matches!(c, ':' | ' ')
+    };
+    let unclear = text.contains(": ") || text.ends_with([':', ' ']) || text.contains("  ");
+    first_fits && text.chars().all(fits) && !unclear && yaml::plain_meaning(text).is_string()
+}

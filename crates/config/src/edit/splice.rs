@@ -1,0 +1,384 @@
+//! Finding the bytes to change, and changing them.
+
+use std::ops::Range;
+
+use serde_json::{Map, Value};
+
+use super::render::{Among, block, flow, is_empty, is_nested, scalar, style_of};
+use super::{EditError, Step, set, unset, words};
+use crate::yaml::{Document, Entry, From, Hold, Kind, Node, Style};
+
+/// Where a value hangs: behind the `:` of a key or the `-` of an item.
+#[derive(Clone, Copy)]
+struct Slot<'a> {
+    value: &'a Node,
+    /// The byte behind the `:` or `-`.
+    after: usize,
+    /// Spaces before the key or the dash.
+    indent: usize,
+    layout: Layout,
+}
+
+/// How the surroundings of a value are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Block,
+    Flow,
+    Item,
+}
+
+pub(super) struct Editor<'a> {
+    text: &'a str,
+    root: &'a Node,
+    comments: &'a [Range<usize>],
+}
+
+impl<'a> Editor<'a> {
+    pub(super) fn new(text: &'a str, document: &'a Document) -> Self {
+        Self { text, root: &document.root, comments: &document.comments }
+    }
+
+    pub(super) fn set(&self, path: &[Step], value: &Value) -> Result<String, EditError> {
+        let mut slot: Option<Slot<'a>> = None;
+        let mut node = self.root;
+        for (depth, step) in path.iter().enumerate() {
+            let here = || words(path.get(..depth).unwrap_or_default());
+            let rest = path.get(depth + 1..).unwrap_or_default();
+            if node.hold == Hold::Shared {
+                return Err(EditError::Shared(here()));
+            }
+            match (step, &node.kind) {
+                (Step::Key(key), Kind::Map(entries)) => match entries.iter().find(|e| e.key == *key) {
+                    Some(entry) if entry.from == From::Here => {
+                        slot = Some(self.entry_slot(node, entry)?);
+                        node = &entry.value;
+                    }
+                    _ => return self.insert(node, entries, key, &nest(rest, value)),
+                },
+                (Step::Key(key), Kind::Null) => {
+                    let inner = Value::Object(Map::from_iter([(key.clone(), nest(rest, value))]));
+                    return match slot {
+                        Some(slot) => self.replace(slot, &inner),
+                        None => Ok(self.append_at_end(key, &nest(rest, value))),
+                    };
+                }
+                (Step::Index(index), Kind::List(items)) => match items.get(*index) {
+                    Some(item) => {
+                        slot = Some(self.item_slot(node, item)?);
+                        node = item;
+                    }
+                    None => {
+                        let slot = slot.ok_or_else(|| EditError::NoSuchPart(here()))?;
+                        return self.push(slot, node, items, &nest(rest, value));
+                    }
+                },
+                _ => return Err(EditError::NoSuchPart(here())),
+            }
+        }
+        let slot = slot.ok_or(EditError::Unsafe)?;
+        if node.hold == Hold::Shared {
+            return Err(EditError::Shared(words(path)));
+        }
+        match self.piecemeal(path, node, value)? {
+            Some(text) => Ok(text),
+            None => self.replace(slot, value),
+        }
+    }
+
+    /// Changes a block collection item by item where it has something in common with the new one, so that
+    /// the comments beside the parts that stay also stay beside them.
+    fn piecemeal(&self, path: &[Step], node: &Node, value: &Value) -> Result<Option<String>, EditError> {
+        if self.is_flow(node) {
+            return Ok(None);
+        }
+        let step = |last: Step| [path, &[last]].concat();
+        let mut text = self.text.to_owned();
+        match (&node.kind, value) {
+            (Kind::List(old), Value::Array(new)) => {
+                let same = old.iter().zip(new).take_while(|(old, new)| old.to_json() == **new).count();
+                if same == 0 {
+                    return Ok(None);
+                }
+                for index in (same..old.len()).rev() {
+                    text = unset(&text, &step(Step::Index(index)))?;
+                }
+                for (index, item) in new.iter().enumerate().skip(same) {
+                    text = set(&text, &step(Step::Index(index)), item)?;
+                }
+            }
+            (Kind::Map(old), Value::Object(new)) => {
+                if !old.iter().any(|entry| new.contains_key(&entry.key)) {
+                    return Ok(None);
+                }
+                for entry in old.iter().filter(|entry| !new.contains_key(&entry.key)) {
+                    text = unset(&text, &step(Step::Key(entry.key.clone())))?;
+                }
+                for (key, item) in new {
+                    if node.get(key).map(Node::to_json).as_ref() != Some(item) {
+                        text = set(&text, &step(Step::Key(key.clone())), item)?;
+                    }
+                }
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(text))
+    }
+
+    pub(super) fn unset(&self, path: &[Step]) -> Result<String, EditError> {
+        let mut node = self.root;
+        let mut parents = Vec::new();
+        for (depth, step) in path.iter().enumerate() {
+            if node.hold == Hold::Shared {
+                return Err(EditError::Shared(words(path.get(..depth).unwrap_or_default())));
+            }
+            parents.push(node);
+            node = match (step, &node.kind) {
+                (Step::Key(key), _) => match node.entry(key) {
+                    Some(entry) if entry.from == From::Here => &entry.value,
+                    _ => return Err(EditError::Shared(words(path))),
+                },
+                (Step::Index(index), Kind::List(items)) => items.get(*index).ok_or(EditError::Unsafe)?,
+                _ => return Err(EditError::Unsafe),
+            };
+        }
+        let (Some(parent), Some(last)) = (parents.pop(), path.last()) else { return Err(EditError::Unsafe) };
+        match (&parent.kind, last) {
+            (Kind::Map(entries), Step::Key(_)) if entries.len() == 1 && path.len() > 1 => {
+                self.unset(path.get(..path.len() - 1).unwrap_or_default())
+            }
+            (Kind::List(items), Step::Index(_)) if items.len() == 1 => {
+                let list = path.get(..path.len() - 1).unwrap_or_default();
+                self.set(list, &Value::Array(Vec::new()))
+            }
+            (Kind::Map(entries), Step::Key(key)) => {
+                let index = entries.iter().position(|e| e.key == *key).ok_or(EditError::Unsafe)?;
+                let spans: Vec<_> =
+                    entries.iter().map(|e| e.span.start..self.value_end(&e.value, e)).collect();
+                self.cut(parent, &spans, index)
+            }
+            (Kind::List(items), Step::Index(index)) => {
+                let spans: Vec<_> = items.iter().map(|item| self.dash(item)..item.span.end).collect();
+                self.cut(parent, &spans, *index)
+            }
+            _ => Err(EditError::Unsafe),
+        }
+    }
+
+    /// Removes one part of a collection, given the spans of all of them.
+    fn cut(&self, parent: &Node, parts: &[Range<usize>], index: usize) -> Result<String, EditError> {
+        let part = parts.get(index).cloned().ok_or(EditError::Unsafe)?;
+        if self.is_flow(parent) {
+            let gone = match (index.checked_sub(1).and_then(|i| parts.get(i)), parts.get(index + 1)) {
+                (_, Some(next)) => part.start..next.start,
+                (Some(before), None) => before.end..part.end,
+                (None, None) => part,
+            };
+            return Ok(self.splice(gone, ""));
+        }
+        let start = self.line_start(part.start);
+        if !self.piece(start..part.start).trim().is_empty() {
+            return Err(EditError::Unsafe);
+        }
+        let end = self.after_line(part.end);
+        let kept = self.comment_lines(start..end, part.start - start);
+        Ok(self.splice(start..end, &kept))
+    }
+
+    fn entry_slot(&self, map: &Node, entry: &'a Entry) -> Result<Slot<'a>, EditError> {
+        let colon = self.find(entry.span.end, b':').ok_or(EditError::Unsafe)?;
+        Ok(Slot {
+            value: &entry.value,
+            after: colon + 1,
+            indent: entry.at.column.saturating_sub(1),
+            layout: if self.is_flow(map) { Layout::Flow } else { Layout::Block },
+        })
+    }
+
+    fn item_slot(&self, list: &Node, item: &'a Node) -> Result<Slot<'a>, EditError> {
+        let flow = self.is_flow(list);
+        let after = if flow { item.span.start } else { self.dash(item) + 1 };
+        let indent = after.saturating_sub(self.line_start(after) + 1);
+        Ok(Slot { value: item, after, indent, layout: if flow { Layout::Flow } else { Layout::Item } })
+    }
+
+    /// Writes a new value where another stands.
+    fn replace(&self, slot: Slot<'a>, value: &Value) -> Result<String, EditError> {
+        let old = slot.value;
+        let end = self.old_end(slot);
+        if slot.layout == Layout::Flow {
+            let start = if old.span.is_empty() { end } else { old.span.start };
+            let space =
+                if start == slot.after && self.byte(start.wrapping_sub(1)) == Some(b':') { " " } else { "" };
+            return Ok(self.splice(start..end, &format!("{space}{}", flow(value, style_of(old)))));
+        }
+        let nl = self.newline();
+        let child = slot.indent + 2;
+        let as_block =
+            slot.layout == Layout::Block && !self.is_flow(old) && !is_empty(value) && is_nested(value);
+        let first_line_end = self.line_end(slot.after);
+        if !as_block {
+            let inner = self.comment_lines(slot.after..end, child);
+            let next = self.after_line(end);
+            let rest = if next == end { "" } else { self.piece(end..self.line_end(end)) };
+            let rendered = flow(value, style_of(old));
+            let start = if old.span.is_empty() || end > first_line_end || old.span.start > first_line_end {
+                slot.after
+            } else {
+                self.skip_spaces(slot.after)
+            };
+            let space = if start == slot.after { " " } else { "" };
+            let line = format!("{space}{rendered}{}{nl}{inner}", rest);
+            return Ok(self.splice(start..next, &line));
+        }
+        // The comment behind the key stays there; the others go above the new lines.
+        let region = slot.after..if end > first_line_end { end } else { first_line_end };
+        let mut found = self.comments_in(&region);
+        let beside = match found.first() {
+            Some(first) if first.start < first_line_end => {
+                format!(" {}", self.piece(found.remove(0)).trim_end())
+            }
+            _ => String::new(),
+        };
+        let above: String = found
+            .into_iter()
+            .map(|span| format!("{:child$}{}{nl}", "", self.piece(span).trim_end()))
+            .collect();
+        let body = block(value, child, nl);
+        let tail = if self.byte(region.end.wrapping_sub(1)) == Some(b'\n') { nl } else { "" };
+        let body = body.trim_end_matches(['\r', '\n']);
+        Ok(self.splice(region, &format!("{beside}{nl}{above}{body}{tail}")))
+    }
+
+    /// Adds a key to a mapping that has others.
+    fn insert(&self, map: &Node, entries: &[Entry], key: &str, value: &Value) -> Result<String, EditError> {
+        let own: Vec<&Entry> = entries.iter().filter(|entry| entry.from == From::Here).collect();
+        if self.is_flow(map) {
+            let pair = format!("{}: {}", scalar(key, Style::Plain, Among::Commas), flow(value, Style::Plain));
+            return Ok(match own.last() {
+                Some(last) => {
+                    let end = self.value_end(&last.value, last);
+                    self.splice(end..end, &format!(", {pair}"))
+                }
+                None => self.splice(map.span.start + 1..map.span.start + 1, &pair),
+            });
+        }
+        let (Some(first), Some(last)) = (own.first(), own.last()) else { return Err(EditError::Unsafe) };
+        let indent = first.at.column.saturating_sub(1);
+        let lines =
+            block(&Value::Object(Map::from_iter([(key.to_owned(), value.clone())])), indent, self.newline());
+        Ok(self.insert_lines(self.value_end(&last.value, last), &lines))
+    }
+
+    fn append_at_end(&self, key: &str, value: &Value) -> String {
+        let lines =
+            block(&Value::Object(Map::from_iter([(key.to_owned(), value.clone())])), 0, self.newline());
+        self.insert_lines(self.text.len(), &lines)
+    }
+
+    /// Adds an item to a list.
+    fn push(&self, slot: Slot<'a>, list: &Node, items: &[Node], value: &Value) -> Result<String, EditError> {
+        let Some(last) = items.last() else {
+            return self.replace(slot, &Value::Array(vec![value.clone()]));
+        };
+        if self.is_flow(list) {
+            return Ok(self.splice(last.span.end..last.span.end, &format!(", {}", flow(value, Style::Plain))));
+        }
+        let dash = self.dash(last);
+        let indent = dash - self.line_start(dash);
+        let lines = format!("{:indent$}- {}{}", "", flow(value, style_of(last)), self.newline());
+        Ok(self.insert_lines(last.span.end, &lines))
+    }
+
+    /// Puts whole lines behind the line that holds `at`.
+    fn insert_lines(&self, at: usize, lines: &str) -> String {
+        let at = self.after_line(at);
+        let unfinished = at == self.text.len() && !self.text.is_empty() && !self.text.ends_with('\n');
+        let break_first = if unfinished { self.newline() } else { "" };
+        self.splice(at..at, &format!("{break_first}{lines}"))
+    }
+
+    /// The end of the old value, the header of a block scalar included.
+    fn old_end(&self, slot: Slot<'_>) -> usize {
+        if slot.value.span.is_empty() { slot.after.max(slot.value.span.end) } else { slot.value.span.end }
+    }
+
+    fn value_end(&self, value: &Node, entry: &Entry) -> usize {
+        let colon = self.find(entry.span.end, b':').map_or(entry.span.end, |colon| colon + 1);
+        value.span.end.max(colon)
+    }
+
+    fn comments_in(&self, region: &Range<usize>) -> Vec<Range<usize>> {
+        self.comments.iter().filter(|comment| region.contains(&comment.start)).cloned().collect()
+    }
+
+    /// The comments of a region, one a line.
+    fn comment_lines(&self, region: Range<usize>, indent: usize) -> String {
+        self.comments_in(&region)
+            .into_iter()
+            .map(|span| format!("{:indent$}{}{}", "", self.piece(span).trim_end(), self.newline()))
+            .collect()
+    }
+
+    fn is_flow(&self, node: &Node) -> bool {
+        let nested = matches!(node.kind, Kind::List(_) | Kind::Map(_));
+        nested && matches!(self.byte(node.span.start), Some(b'[' | b'{'))
+    }
+
+    /// The dash before a block list's item.
+    fn dash(&self, item: &Node) -> usize {
+        let before = self.text.as_bytes().get(..item.span.start).unwrap_or_default();
+        before.iter().rposition(|&byte| byte == b'-').unwrap_or(item.span.start)
+    }
+
+    fn find(&self, from: usize, wanted: u8) -> Option<usize> {
+        self.text.bytes().enumerate().skip(from).find(|&(_, byte)| byte == wanted).map(|(index, _)| index)
+    }
+
+    fn skip_spaces(&self, from: usize) -> usize {
+        let spaces = self.text.bytes().skip(from).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        from + spaces
+    }
+
+    fn line_start(&self, at: usize) -> usize {
+        let before = self.text.as_bytes().get(..at).unwrap_or_default();
+        before.iter().rposition(|&byte| byte == b'\n').map_or(0, |index| index + 1)
+    }
+
+    /// The end of the line that holds `at`, before its line break.
+    fn line_end(&self, at: usize) -> usize {
+        let end = self.find(at, b'\n').unwrap_or(self.text.len());
+        if end > at && self.byte(end - 1) == Some(b'\r') { end - 1 } else { end }
+    }
+
+    /// The start of the line behind a value that ends at `at`. A block scalar ends there itself.
+    fn after_line(&self, at: usize) -> usize {
+        if at == 0 || self.byte(at - 1) == Some(b'\n') {
+            return at;
+        }
+        self.find(at, b'\n').map_or(self.text.len(), |index| index + 1)
+    }
+
+    fn newline(&self) -> &'static str {
+        if self.text.contains("\r\n") { "\r\n" } else { "\n" }
+    }
+
+    fn byte(&self, at: usize) -> Option<u8> {
+        self.text.as_bytes().get(at).copied()
+    }
+
+    fn piece(&self, span: Range<usize>) -> &'a str {
+        self.text.get(span).unwrap_or_default()
+    }
+
+    pub(super) fn splice(&self, span: Range<usize>, with: &str) -> String {
+        let (before, after) = (self.piece(0..span.start), self.piece(span.end..self.text.len()));
+        [before, with, after].concat()
+    }
+}
+
+fn nest(path: &[Step], value: &Value) -> Value {
+    path.iter().rev().fold(value.clone(), |inner, step| match step {
+        Step::Key(key) => Value::Object(Map::from_iter([(key.clone(), inner)])),
+        Step::Index(_) => Value::Array(vec![inner]),
+    })
+}

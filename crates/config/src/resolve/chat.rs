@@ -1,0 +1,212 @@
+//! The accounts of chat platforms, from settings.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_gateway::discord::{self, Discord, Past};
+use hermes_gateway::people::{self, People};
+use hermes_gateway::{Address, Channel, Platform, Progress, Showing};
+use hermes_store::Store;
+use hermes_types::Secret;
+
+use crate::failure::{Failure, Kind};
+use crate::keys::{self, Config};
+use crate::resolve::store::told;
+use crate::setting::{ChannelRules, CommaList};
+
+/// One account on one platform.
+pub enum Account {
+    /// A bot on Discord.
+    Discord(Box<discord::Settings>),
+}
+
+/// The chat of a platform that gets what belongs to no chat.
+pub struct Home {
+    /// Which one.
+    pub address: Address,
+    /// What the owner calls it, where it is set in the configuration.
+    pub name: String,
+}
+
+/// The home of each platform that has one: what was chosen in a chat, else what is set.
+pub async fn homes(config: &Config, store: Option<&Store>) -> Result<Vec<Home>, Failure> {
+    let mut homes = Vec::new();
+    for platform in Platform::ALL {
+        let (chat, thread, name) = match platform {
+            Platform::Discord => {
+                let chosen = &config.discord;
+                (&chosen.home_channel, &chosen.home_channel_thread_id, &chosen.home_channel_name)
+            }
+        };
+        let chosen = match store {
+            Some(store) => store.home(platform.word()).await.map_err(told)?,
+            None => None,
+        };
+        match chosen {
+            Some(chat) => homes.push(Home { address: Address { platform, chat }, name: String::new() }),
+            None if chat.is_empty() => {}
+            None => {
+                let address = Address::new(platform, chat, Some(thread));
+                homes.push(Home { address, name: name.clone() });
+            }
+        }
+    }
+    Ok(homes)
+}
+
+/// All accounts that are set up.
+pub fn accounts(config: &Config) -> Result<Vec<Account>, Failure> {
+    let discord = config.discord.bot_token.clone().map(|token| bot(config, token)).transpose()?;
+    Ok(discord.map(|settings| Account::Discord(Box::new(settings))).into_iter().collect())
+}
+
+fn bot(config: &Config, token: Secret) -> Result<discord::Settings, Failure> {
+    let chosen = &config.discord;
+    let channels = |list: &CommaList| list.0.iter().collect();
+    let proxy = chosen.proxy.as_ref().map(|proxy| proxy.expose().trim()).filter(|proxy| !proxy.is_empty());
+    let proxy = proxy.map(discord::Proxy::parse).transpose().map_err(|why| {
+        Failure::new(Kind::Configuration, format!("discord.proxy cannot be used: {why}"))
+            .hint("`http://host:port` and `socks5://host:port` can")
+    })?;
+    Ok(discord::Settings {
+        proxy,
+        api_base: chosen.api_base.clone(),
+        gateway_url: chosen.gateway_url.clone(),
+        require_mention: chosen.require_mention,
+        free_response_channels: channels(&chosen.free_response_channels),
+        thread_require_mention: chosen.thread_require_mention,
+        auto_thread: chosen.auto_thread,
+        no_thread_channels: channels(&chosen.no_thread_channels),
+        allowed_channels: channels(&chosen.allowed_channels),
+        ignored_channels: channels(&chosen.ignored_channels),
+        overrides: chosen.channels.0.iter().map(|(id, rules)| (id.clone(), different(*rules))).collect(),
+        ignore_no_mention: chosen.ignore_no_mention,
+        dm_role_guild: Some(chosen.dm_role_auth_guild.trim().to_owned())
+            .filter(|guild| !guild.is_empty() && !chosen.allowed_roles.0.is_empty()),
+        history: if chosen.history_backfill { chosen.history_backfill_limit } else { 0 },
+        allow_bots: match chosen.allow_bots {
+            keys::Bots::None => discord::Bots::None,
+            keys::Bots::Mentions => discord::Bots::Mentions,
+            keys::Bots::All => discord::Bots::All,
+        },
+        reactions: chosen.reactions,
+        reply_to: match chosen.reply_to_mode {
+            keys::ReplyTo::Off => discord::ReplyTo::Off,
+            keys::ReplyTo::First => discord::ReplyTo::First,
+            keys::ReplyTo::All => discord::ReplyTo::All,
+        },
+        mentions: discord::Mentions {
+            everyone: chosen.allow_mention_everyone,
+            roles: chosen.allow_mention_roles,
+            users: chosen.allow_mention_users,
+            replied_user: chosen.allow_mention_replied_user,
+        },
+        max_attachment_bytes: chosen.max_attachment_bytes,
+        command_sync: match chosen.command_sync_policy {
+            keys::CommandSync::Safe => discord::CommandSync::Safe,
+            keys::CommandSync::Bulk => discord::CommandSync::Bulk,
+            keys::CommandSync::Off => discord::CommandSync::Off,
+        },
+        commands_seen_by: match chosen.hide_slash_commands {
+            true => discord::Sight::Admins,
+            false => discord::Sight::Everybody,
+        },
+        ..discord::Settings::new(token)
+    })
+}
+
+fn different(rules: ChannelRules) -> discord::Override {
+    discord::Override {
+        require_mention: rules.require_mention,
+        auto_thread: rules.auto_thread,
+        thread_require_mention: rules.thread_require_mention,
+    }
+}
+
+impl Account {
+    pub fn platform(&self) -> Platform {
+        match self {
+            Self::Discord(_) => Platform::Discord,
+        }
+    }
+
+    /// What is seen of work that is under way.
+    pub fn showing(&self, config: &Config) -> Showing {
+        let chosen = match self {
+            Self::Discord(_) => &config.display_discord,
+        };
+        let interval = Duration::try_from_secs_f64(config.streaming.edit_interval).unwrap_or(Duration::MAX);
+        let refresh = Duration::from_secs(config.agent.gateway_notify_interval);
+        Showing {
+            words: chosen.streaming.unwrap_or(config.streaming.enabled).then_some(interval),
+            tools: match chosen.tool_progress.unwrap_or(config.display.tool_progress) {
+                keys::ToolProgress::Off => Progress::Off,
+                keys::ToolProgress::New => Progress::Names,
+                keys::ToolProgress::All => Progress::All,
+            },
+            refresh: (!refresh.is_zero()).then_some(refresh),
+        }
+    }
+
+    /// What nobody else has: two gateways with the same would both answer.
+    pub fn secret(&self) -> &Secret {
+        match self {
+            Self::Discord(settings) => &settings.token,
+        }
+    }
+
+    /// Who is let in.
+    pub fn people(&self, config: &Config, store: &Store) -> People {
+        let rules = match self {
+            Self::Discord(_) => discord_rules(config),
+        };
+        let settings = people::Settings {
+            platforms: HashMap::from([(self.platform(), rules)]),
+            allowed_users: config.gateway.allowed_users.0.clone(),
+            allow_all_users: config.gateway.allow_all_users,
+            strangers: config.general.unauthorized_dm_behavior.map(behavior),
+        };
+        People::new(settings, store.clone())
+    }
+
+    /// The account, ready to be connected.
+    pub async fn channel(self, store: &Store) -> Result<Arc<dyn Channel>, Failure> {
+        let word = self.platform().word();
+        let threads = store.threads(word).await.map_err(told)?;
+        let last = store.last_letters(word).await.map_err(told)?;
+        let bookmark = store.bookmark(word).await.map_err(told)?.map(|(place, _)| place);
+        match self {
+            Self::Discord(settings) => {
+                Ok(Arc::new(Discord::new(*settings, Past { threads, last, bookmark })))
+            }
+        }
+    }
+}
+
+fn discord_rules(config: &Config) -> people::Rules {
+    let chosen = &config.discord;
+    people::Rules {
+        allowed_users: chosen.allowed_users.0.clone(),
+        allowed_roles: chosen.allowed_roles.0.clone(),
+        allow_all_users: chosen.allow_all_users,
+        bots: match chosen.allow_bots {
+            keys::Bots::None => people::Bots::None,
+            keys::Bots::Mentions => people::Bots::Mentions,
+            keys::Bots::All => people::Bots::All,
+        },
+        strangers: chosen.unauthorized_dm_behavior.map(behavior),
+        admins: chosen.allow_admin_from.0.clone(),
+        group_admins: chosen.group_allow_admin_from.0.clone(),
+        commands: chosen.user_allowed_commands.0.clone(),
+        group_commands: chosen.group_user_allowed_commands.0.clone(),
+        approvers: chosen.approvers.0.clone(),
+    }
+}
+
+fn behavior(strangers: keys::Strangers) -> people::Behavior {
+    match strangers {
+        keys::Strangers::Pair => people::Behavior::Pair,
+        keys::Strangers::Ignore => people::Behavior::Ignore,
+    }
+}

@@ -1,0 +1,118 @@
+//! The settings of containers.
+
+mod mounts;
+
+use hermes_exec::backend::docker::engine::EngineAddress;
+use hermes_exec::backend::docker::run_args::RunArgs;
+use hermes_exec::backend::docker::{ContainerLimits, RunAs};
+use hermes_exec::{BindMount, DockerBackend};
+use hermes_types::{Network, Volume};
+
+use super::{engine, kept, millicpus, processes};
+use crate::ConfigContext;
+use crate::failure::{Failure, Kind};
+use crate::keys::Config;
+use crate::setting::Bytes;
+use mounts::OfHome;
+
+/// A container, as the configuration wants it.
+pub fn docker(
+    context: &ConfigContext,
+    config: &Config,
+    image: Option<&str>,
+    home: &str,
+) -> Result<DockerBackend, Failure> {
+    let terminal = &config.terminal;
+    let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
+    let mut extra = terminal.docker_extra_args.meaning.clone();
+    extra.gpus = extra.gpus.or_else(|| terminal.docker_gpus.clone());
+    let mut limits = ContainerLimits {
+        millicpus: millicpus(terminal.container_cpu),
+        memory: megabytes(terminal.container_memory),
+        disk: megabytes(terminal.container_disk),
+        processes: processes(config),
+        shm: terminal.docker_shm_size.map(|Bytes(bytes)| bytes),
+        scratch: terminal.docker_tmpfs.0.clone(),
+    };
+    extra.apply_limits(&mut limits);
+    let engine = engine::find(context, config).map_err(|fault| engine::told(&fault))?.address;
+    let of_home = match engine {
+        EngineAddress::Unix(_) => OfHome::Shown,
+        EngineAddress::Tcp(_) => OfHome::OutOfSight,
+    };
+    let (binds, volumes) = mounts::mounts(context, config, home, of_home)?;
+    let allowed = if terminal.docker_network { terminal.network } else { Some(Network::None) };
+    Ok(DockerBackend {
+        engine,
+        image: image.unwrap_or(&terminal.docker_image).to_owned(),
+        files: terminal.container_persistent.then(|| kept(context, config)),
+        binds,
+        volumes,
+        network: network(allowed, &extra)?,
+        limits,
+        user: if terminal.docker_run_as_host_user { RunAs::Host } else { RunAs::Image },
+        run_args: Box::new(extra),
+        warm_count: u32::try_from(terminal.docker_pool).unwrap_or(u32::MAX),
+        remove_orphans: terminal.docker_orphan_reaper,
+    })
+}
+
+/// The variables of commands in a container, besides those of every place: what the owner gave a value for, and then
+/// what is forwarded by name.
+pub(super) fn variables(context: &ConfigContext, config: &Config) -> Vec<(String, String)> {
+    let terminal = &config.terminal;
+    let literal = terminal.docker_env.0.iter().map(|(name, value)| (name.as_str().to_owned(), value.clone()));
+    let forwarded = terminal
+        .docker_forward_env
+        .iter()
+        .filter_map(|name| Some((name.as_str().to_owned(), context.loaded.layers.filled(name.as_str())?)));
+    literal.chain(forwarded).collect()
+}
+
+/// The directory that sessions start in, if it is the one that hermes was started in.
+pub(super) fn mounted_directory(config: &Config) -> Option<String> {
+    let is_mounted = config.terminal.docker_mount_cwd_to_workspace;
+    is_mounted.then(|| hermes_exec::backend::docker::WORKSPACE_DIR.to_owned())
+}
+
+/// What of the host such containers see, for the gate to judge by.
+pub(super) fn binds(context: &ConfigContext, config: &Config, home: &str) -> Result<Vec<BindMount>, Failure> {
+    Ok(mounts::mounts(context, config, home, OfHome::Shown)?.0)
+}
+
+/// Everything that the owner mounts.
+fn volumes(config: &Config) -> Result<Vec<Volume>, Failure> {
+    let mut volumes = config.terminal.docker_volumes.clone();
+    for volume in &config.terminal.docker_extra_args.meaning.volumes {
+        if volumes.iter().any(|known| known.target == volume.target) {
+            let message = format!("terminal.docker_extra_args mounts `{}` a second time", volume.target);
+            return Err(Failure::new(Kind::Configuration, message)
+                .hint("nothing was run; leave out this mount or the other one"));
+        }
+        volumes.push(volume.clone());
+    }
+    Ok(volumes)
+}
+
+/// What commands reach over the network. An option that gives more than the key allows is refused.
+fn network(allowed: Option<Network>, extra: &RunArgs) -> Result<Network, Failure> {
+    let mode = extra.network.as_deref();
+    let option = match (mode, extra.ports.first()) {
+        (Some(mode), _) if mode != "none" => Some(format!("--network {mode}")),
+        (_, Some(port)) => Some(format!("--publish {port}")),
+        _ => None,
+    };
+    let network = match (allowed, mode) {
+        (Some(Network::Proxy), _) => Network::Proxy,
+        (_, Some("none")) => Network::None,
+        (allowed, _) => allowed.unwrap_or(Network::Full),
+    };
+    match option {
+        Some(option) if network != Network::Full => Err(Failure::new(
+            Kind::Configuration,
+            format!("terminal.docker_extra_args has `{option}`, but the network is {}", network.as_str()),
+        )
+        .hint("nothing was run; leave the option out, or set terminal.network to full")),
+        _ => Ok(network),
+    }
+}

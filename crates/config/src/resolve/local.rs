@@ -1,0 +1,159 @@
+//! What a place on this machine gets of its owner: a home, a directory to start in, the files of the shell.
+
+use std::path::{Path, PathBuf};
+
+use crate::ConfigContext;
+use crate::failure::{Failure, Kind};
+use crate::keys::{HomeMode, Terminal};
+
+/// The files a shell of the owner reads, in the order in which they are sourced.
+const USUAL_FILES: [&str; 3] = ["~/.profile", "~/.bash_profile", "~/.bashrc"];
+/// Where programs are on every machine.
+const USUAL_PROGRAMS: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+/// What container engines leave in the containers they make.
+const CONTAINER_MARKS: [&str; 3] = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
+
+/// The home directory of commands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum CommandHome {
+    /// The owner's own.
+    Owner(String),
+    /// The one in the hermes home.
+    Profile(String),
+    /// The owner's own, because the one in the hermes home is not there.
+    Missing(String),
+}
+
+/// Where hermes itself runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Around {
+    Host,
+    Container,
+}
+
+/// The owner's home directory.
+pub(super) fn owner_home(context: &ConfigContext) -> String {
+    context.variable("HOME").unwrap_or("/root").to_owned()
+}
+
+/// The home directory of commands, as `terminal.home_mode` wants it.
+pub(super) fn command_home(context: &ConfigContext, mode: HomeMode) -> CommandHome {
+    let contained = context.variable("KUBERNETES_SERVICE_HOST").is_some()
+        || CONTAINER_MARKS.iter().any(|mark| Path::new(mark).exists());
+    let around = if contained { Around::Container } else { Around::Host };
+    choose(mode, around, owner_home(context), &context.home.path().join("home"))
+}
+
+fn choose(mode: HomeMode, around: Around, owner: String, profile: &Path) -> CommandHome {
+    match (mode, around) {
+        (HomeMode::Real, _) | (HomeMode::Auto, Around::Host) => CommandHome::Owner(owner),
+        (HomeMode::Profile, _) | (HomeMode::Auto, Around::Container) if profile.is_dir() => {
+            CommandHome::Profile(profile.display().to_string())
+        }
+        (HomeMode::Auto, Around::Container) => CommandHome::Owner(owner),
+        (HomeMode::Profile, _) => CommandHome::Missing(owner),
+    }
+}
+
+impl CommandHome {
+    pub(super) fn path(&self) -> &str {
+        match self {
+            Self::Owner(path) | Self::Profile(path) | Self::Missing(path) => path,
+        }
+    }
+}
+
+/// The directory a session starts in.
+pub(super) fn directory(chosen: &str, owner_home: &str) -> Result<String, Failure> {
+    let path = match (chosen, expanded(chosen, owner_home)) {
+        ("." | "auto" | "cwd", _) => here()?,
+        (_, path) if path.is_absolute() => path,
+        (_, path) => here()?.join(path),
+    };
+    Ok(path.display().to_string())
+}
+
+/// The directory hermes was started in.
+pub fn here() -> Result<PathBuf, Failure> {
+    std::env::current_dir().map_err(|error| {
+        Failure::new(Kind::Failed, format!("the directory you are in cannot be used: {error}"))
+            .hint("it may have been removed; `cd` to another one and try again")
+    })
+}
+
+/// Where programs are looked for: where the owner looks for them, each place once, then in the usual places, which a
+/// service is often not told of. An empty entry would mean whatever directory a command is in.
+pub(super) fn search_path(owner: &str) -> String {
+    let mut places: Vec<&str> = Vec::new();
+    for place in owner.split(':').chain(USUAL_PROGRAMS) {
+        if !place.is_empty() && !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places.join(":")
+}
+
+/// The files that bash sources when a session begins. A relative one is in the owner's home, so that what is sourced
+/// does not depend on where hermes was started.
+pub(super) fn init_files(terminal: &Terminal, owner_home: &str) -> Vec<String> {
+    let usual = USUAL_FILES.iter().filter(|_| terminal.auto_source_bashrc).map(|file| (*file).to_owned());
+    let files = match terminal.shell_init_files.as_slice() {
+        [] => usual.collect(),
+        chosen => chosen.to_vec(),
+    };
+    let whole = |file: &String| Path::new(owner_home).join(expanded(file, owner_home)).display().to_string();
+    files.iter().map(whole).collect()
+}
+
+/// A path whose `~` is the owner's home.
+pub(super) fn expanded(text: &str, owner_home: &str) -> PathBuf {
+    match text.strip_prefix('~') {
+        Some("") => PathBuf::from(owner_home),
+        Some(rest) if rest.starts_with('/') => PathBuf::from(format!("{owner_home}{rest}")),
+        _ => PathBuf::from(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_home_of_commands_follows_the_mode() {
+        let profile = tempfile::tempdir().unwrap();
+        let missing = profile.path().join("missing");
+        let there = || CommandHome::Profile(profile.path().display().to_string());
+        let owner = || CommandHome::Owner("/o".to_owned());
+        let cases = [
+            (HomeMode::Real, Around::Container, profile.path(), owner()),
+            (HomeMode::Auto, Around::Host, profile.path(), owner()),
+            (HomeMode::Auto, Around::Container, profile.path(), there()),
+            (HomeMode::Auto, Around::Container, &missing, owner()),
+            (HomeMode::Profile, Around::Host, profile.path(), there()),
+            (HomeMode::Profile, Around::Host, &missing, CommandHome::Missing("/o".to_owned())),
+        ];
+        for (mode, around, directory, expected) in cases {
+            assert_eq!(choose(mode, around, "/o".to_owned(), directory), expected, "{mode:?} {around:?}");
+        }
+    }
+
+    #[test]
+    fn programs_are_looked_for_in_each_place_once_and_never_just_here() {
+        let usual = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        assert_eq!(search_path(""), usual);
+        assert_eq!(search_path(usual), usual);
+        assert_eq!(
+            search_path(":/o/bin::/bin:/o/bin:"),
+            "/o/bin:/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin"
+        );
+    }
+
+    #[test]
+    fn only_a_tilde_of_its_own_is_the_home() {
+        let cases = [("~", "/o"), ("~/a b", "/o/a b"), ("~x/a", "~x/a"), ("/a/~", "/a/~"), ("a", "a")];
+        for (text, expected) in cases {
+            assert_eq!(expanded(text, "/o"), PathBuf::from(expected), "{text}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Servers of models in the words of `config.yaml`.
+
+use std::collections::BTreeMap;
+
+use hermes_types::Secret;
+use serde_json::{Map, Value, json};
+
+use super::{Note, Setting, Wrong, entries, scalar, unfolded, wrong};
+use crate::yaml::{Kind, Node};
+
+/// The owner's own servers, by name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Servers(pub BTreeMap<String, Server>);
+
+/// One of them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Server {
+    /// Where it is.
+    pub base_url: Option<String>,
+    /// Its key.
+    pub api_key: Option<Secret>,
+    /// The variable that holds its key.
+    pub key_env: Option<String>,
+    /// How it is spoken to: `chat_completions`, `anthropic_messages` or `codex_responses`.
+    pub transport: Option<String>,
+    /// The model, where none was chosen.
+    pub default_model: Option<String>,
+    /// Seconds for a whole request.
+    pub request_timeout_seconds: Option<u64>,
+    /// Seconds of silence.
+    pub stale_timeout_seconds: Option<u64>,
+    /// What holds for single models.
+    pub models: BTreeMap<String, ServerModel>,
+}
+
+/// What holds for one model of a server.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ServerModel {
+    /// Seconds for a whole request.
+    pub timeout_seconds: Option<u64>,
+    /// Seconds of silence.
+    pub stale_timeout_seconds: Option<u64>,
+    /// The window in tokens.
+    pub context_length: Option<u64>,
+}
+
+/// The models that are asked when the first one fails, in their order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Fallbacks(pub Vec<Fallback>);
+
+/// One of them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Fallback {
+    /// Who serves it.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// Where, if not where the provider is.
+    pub base_url: Option<String>,
+    /// The key, if not the provider's.
+    pub api_key: Option<Secret>,
+    /// The variable that holds the key.
+    pub key_env: Option<String>,
+}
+
+/// A field that is text, if it is there.
+fn text<T: Setting>(node: &Node, key: &str) -> Result<Option<String>, Wrong> {
+    match node.get(key) {
+        None | Some(Node { kind: Kind::Null, .. }) => Ok(None),
+        Some(value) => match scalar(value) {
+            Some(text) => Ok(Some(text.to_owned()).filter(|text| !text.trim().is_empty())),
+            None => Err(Wrong { expected: format!("text for `{key}`"), ..wrong::<T>(value) }),
+        },
+    }
+}
+
+/// A field that is a number, if it is there.
+fn number<T: Setting>(node: &Node, key: &str, notes: &mut Vec<Note>) -> Result<Option<u64>, Wrong> {
+    match node.get(key) {
+        None | Some(Node { kind: Kind::Null, .. }) => Ok(None),
+        Some(value) => match u64::read(value, notes) {
+            Ok(0) | Err(_) => {
+                Err(Wrong { expected: format!("a whole number from 1 up for `{key}`"), ..wrong::<T>(value) })
+            }
+            Ok(number) => Ok(Some(number)),
+        },
+    }
+}
+
+/// A field nobody reads is told, so that a slip is found.
+fn unread(node: &Node, known: &[&str], notes: &mut Vec<Note>) {
+    let Kind::Map(entries) = &node.kind else { return };
+    for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
+        notes.push(Note {
+            at: entry.at,
+            text: format!("`{}` is not used by this version; ignored", entry.key),
+        });
+    }
+}
+
+impl Setting for Servers {
+    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+        let inner = unfolded(node);
+        let Kind::Map(entries) = &inner.as_ref().unwrap_or(node).kind else {
+            return Err(wrong::<Self>(node));
+        };
+        let mut servers = BTreeMap::new();
+        for entry in entries {
+            servers.insert(entry.key.clone(), server(&entry.value, notes)?);
+        }
+        Ok(Self(servers))
+    }
+
+    fn show(&self) -> Value {
+        self.0.iter().map(|(name, server)| (name.clone(), shown(server))).collect::<Map<_, _>>().into()
+    }
+
+    fn schema() -> Value {
+        let example = json!({"lab": {"api": "http://10.0.0.7:8000/v1", "key_env": "LAB_KEY", "request_timeout_seconds": 600}});
+        json!({"type": "object", "additionalProperties": {"type": "object"}, "examples": [example, {"near": {"api": "http://localhost:1234/v1"}}, {"far": {"key_env": "FAR_KEY"}}, {"all": {}}]})
+    }
+
+    fn expected() -> String {
+        "a map from names to servers".into()
+    }
+}
+
+const FIELDS: &[&str] = &[
+    "api", "api_key", "base_url", "default_model", "key_env", "models", "name", "request_timeout_seconds",
+    "stale_timeout_seconds", "transport",
+];
+
+fn server(node: &Node, notes: &mut Vec<Note>) -> Result<Server, Wrong> {
+    let Kind::Map(_) = &node.kind else { return Err(wrong::<Servers>(node)) };
+    unread(node, FIELDS, notes);
+    let mut models = BTreeMap::new();
+    match node.get("models").map(|models| &models.kind) {
+        Some(Kind::Map(entries)) => {
+            for entry in entries {
+                let one = &entry.value;
+                let model = ServerModel {
+                    timeout_seconds: number::<Servers>(one, "timeout_seconds", notes)?,
+                    stale_timeout_seconds: number::<Servers>(one, "stale_timeout_seconds", notes)?,
+                    context_length: number::<Servers>(one, "context_length", notes)?,
+                };
+                models.insert(entry.key.clone(), model);
+            }
+        }
+        // A bare list of names says nothing about them.
+        Some(Kind::List(_) | Kind::Null) | None => {}
+        Some(Kind::Scalar { .. }) => return Err(wrong::<Servers>(node)),
+    }
+    Ok(Server {
+        base_url: text::<Servers>(node, "api")?.or(text::<Servers>(node, "base_url")?),
+        api_key: text::<Servers>(node, "api_key")?.map(Secret::new),
+        key_env: text::<Servers>(node, "key_env")?,
+        transport: text::<Servers>(node, "transport")?,
+        default_model: text::<Servers>(node, "default_model")?,
+        request_timeout_seconds: number::<Servers>(node, "request_timeout_seconds", notes)?,
+        stale_timeout_seconds: number::<Servers>(node, "stale_timeout_seconds", notes)?,
+        models,
+    })
+}
+
+/// Without what was not said.
+fn filled(fields: Value) -> Value {
+    match fields {
+        Value::Object(mut map) => {
+            map.retain(|_, value| !value.is_null());
+            map.into()
+        }
+        other => other,
+    }
+}
+
+fn shown(server: &Server) -> Value {
+    let models: Map<String, Value> = server
+        .models
+        .iter()
+        .map(|(name, model)| {
+            let fields = json!({
+                "timeout_seconds": model.timeout_seconds,
+                "stale_timeout_seconds": model.stale_timeout_seconds,
+                "context_length": model.context_length,
+            });
+            (name.clone(), filled(fields))
+        })
+        .collect();
+    filled(json!({
+        "api": server.base_url,
+        "api_key": server.api_key.as_ref().map(ToString::to_string),
+        "key_env": server.key_env,
+        "transport": server.transport,
+        "default_model": server.default_model,
+        "request_timeout_seconds": server.request_timeout_seconds,
+        "stale_timeout_seconds": server.stale_timeout_seconds,
+        "models": (!models.is_empty()).then_some(models),
+    }))
+}
+
+impl Setting for Fallbacks {
+    fn read(node: &Node, notes: &mut Vec<Note>) -> Result<Self, Wrong> {
+        let mut list = Vec::new();
+        for item in entries::<Self>(node)? {
+            let Kind::Map(_) = &item.kind else { return Err(wrong::<Self>(&item)) };
+            unread(&item, &["provider", "model", "base_url", "api_key", "key_env"], notes);
+            let required = |key: &str| {
+                let missing = || Wrong { expected: format!("an entry with `{key}`"), ..wrong::<Self>(&item) };
+                text::<Self>(&item, key)?.ok_or_else(missing)
+            };
+            list.push(Fallback {
+                provider: required("provider")?,
+                model: required("model")?,
+                base_url: text::<Self>(&item, "base_url")?,
+                api_key: text::<Self>(&item, "api_key")?.map(Secret::new),
+                key_env: text::<Self>(&item, "key_env")?,
+            });
+        }
+        Ok(Self(list))
+    }
+
+    fn show(&self) -> Value {
+        let one = |entry: &Fallback| {
+            filled(json!({
+                "provider": entry.provider,
+                "model": entry.model,
+                "base_url": entry.base_url,
+                "api_key": entry.api_key.as_ref().map(ToString::to_string),
+                "key_env": entry.key_env,
+            }))
+        };
+        self.0.iter().map(one).collect()
+    }
+
+    fn schema() -> Value {
+        let example = json!([{"provider": "openrouter", "model": "qwen/qwen3-coder"}]);
+        json!({"type": "array", "items": {"type": "object"}, "examples": [example, [{"provider": "anthropic", "model": "a"}], [{"provider": "x", "model": "b"}], [{"provider": "y", "model": "c"}]]})
+    }
+
+    fn expected() -> String {
+        "a list of entries with `provider` and `model`".into()
+    }
+}
