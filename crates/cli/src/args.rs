@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use hermes_config::resolve::PlaceRequest;
 use hermes_exec::Audience;
-use hermes_gateway::{Platform, Target};
+use hermes_gateway::{DeliveryTarget, Platform};
 use hermes_types::{BackendName, EnvName};
 
 /// Where help lists what every command takes.
@@ -198,7 +198,7 @@ pub struct SendArgs {
     /// Where to: PLATFORM for its home channel, PLATFORM:CHAT, PLATFORM:CHAT:THREAD, all for every home channel, or local for
     /// nowhere [default: the home channel]
     #[arg(long, short, value_name = "TARGET")]
-    pub to: Option<Target>,
+    pub to: Option<DeliveryTarget>,
     /// What to say; `-` or nothing reads it from standard input
     pub text: Option<String>,
     /// Say what is in this file; `-` is standard input
@@ -539,8 +539,8 @@ pub enum PairingAction {
 
 /// The names of platforms, for completions and help to list.
 fn platform() -> impl TypedValueParser<Value = Platform> {
-    PossibleValuesParser::new(Platform::ALL.map(Platform::word))
-        .try_map(|word| Platform::from_word(&word).ok_or("there is no such platform"))
+    PossibleValuesParser::new(Platform::ALL.map(Platform::as_str))
+        .try_map(|word| Platform::from_name(&word).ok_or("there is no such platform"))
 }
 
 /// What to do with settings.

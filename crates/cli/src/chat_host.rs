@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_agent::{ModelConfig, SessionConfig, SystemPrompt};
 use hermes_exec::{Audience, ListedPlace, PlaceState, Reaper, Tree};
-use hermes_gateway::channel::Waiting;
-use hermes_gateway::key::is_shared;
-use hermes_gateway::{House, Platform, Room, RoomKind, Visit};
+use hermes_gateway::{
+    BoxFuture, Chat, ChatKind, Error, Platform, SessionHost, SessionRequest, is_shared_session,
+};
 use hermes_model::Client;
 use hermes_store::Store;
 use hermes_types::{BackendName, EntryPoint, Person, SessionKey, Timestamp};
@@ -108,8 +108,8 @@ impl ChatHouse {
         self.restart.notified().await;
     }
 
-    fn setup(&self, visit: Visit) -> Result<SessionConfig, Failure> {
-        let place = self.place(&visit.key, &visit.room, Some(&visit.person));
+    fn setup(&self, visit: SessionRequest) -> Result<SessionConfig, Failure> {
+        let place = self.place(&visit.key, &visit.chat, Some(&visit.person));
         let session = Session { key: place, keep: Keep::Everything };
         let plan = resolve::plan(&self.context, &self.config, &self.args, &session, Making::Later)?;
         let plan = plan.with_session(visit.key);
@@ -117,20 +117,20 @@ impl ChatHouse {
             person: visit.person,
             door: EntryPoint::Chat,
             attendance: visit.attendance,
-            ask: visit.ask,
+            ask: visit.approver,
         };
         Ok(agent::setup(&self.stock, &self.config, plan, visitor, self.store.clone()))
     }
 
     /// The key of a session's place.
-    fn place(&self, key: &SessionKey, room: &Room, person: Option<&Person>) -> SessionKey {
-        let platform = room.platform.word();
+    fn place(&self, key: &SessionKey, room: &Chat, person: Option<&Person>) -> SessionKey {
+        let platform = room.platform.as_str();
         // Where several people speak, nobody's own place is open to the others.
-        let person = person.filter(|_| !is_shared(room, sharing(&self.config)));
+        let person = person.filter(|_| !is_shared_session(room, sharing(&self.config)));
         match (self.config.gateway.sandbox_scope, person) {
             (PlaceScope::User, Some(person)) => SessionKey::new(format!("user {}", person.as_str())),
             (PlaceScope::Session | PlaceScope::User, _) => key.clone(),
-            (PlaceScope::Chat, _) => SessionKey::new(format!("chat {platform}:{}", room.chat)),
+            (PlaceScope::Chat, _) => SessionKey::new(format!("chat {platform}:{}", room.id)),
             (PlaceScope::Shared, _) => SessionKey::new("all chats"),
         }
     }
@@ -143,37 +143,38 @@ impl ChatHouse {
     }
 }
 
-impl House for ChatHouse {
-    fn furnish<'a>(&'a self, visit: Visit) -> Waiting<'a, Result<SessionConfig, String>> {
-        Box::pin(async move { self.setup(visit).map_err(|failure| in_words(&failure)) })
+impl SessionHost for ChatHouse {
+    fn session_setup<'a>(&'a self, visit: SessionRequest) -> BoxFuture<'a, Result<SessionConfig, Error>> {
+        Box::pin(async move { self.setup(visit).map_err(|failure| Error::Host(in_words(&failure))) })
     }
 
-    fn mind(&self, model: Option<&str>) -> Result<ModelConfig, String> {
+    fn model_for(&self, model: Option<&str>) -> Result<ModelConfig, Error> {
         let preferred = self.preferred.lock().unwrap_or_else(PoisonError::into_inner).clone();
         model::mind(&self.context, &self.config, self.client.clone(), model.or(preferred.as_deref()))
-            .map_err(|failure| in_words(&failure))
+            .map_err(|failure| Error::Host(in_words(&failure)))
     }
 
-    fn prefer(&self, model: &str) -> Result<(), String> {
-        refuse_managed(&self.context).map_err(|failure| failure.message)?;
-        change::set(self.context.home.path(), MODEL, model).map_err(|error| error.to_string())?;
+    fn set_default_model(&self, model: &str) -> Result<(), Error> {
+        refuse_managed(&self.context).map_err(|failure| Error::Host(failure.message))?;
+        change::set(self.context.home.path(), MODEL, model)
+            .map_err(|error| Error::Host(error.to_string()))?;
         *self.preferred.lock().unwrap_or_else(PoisonError::into_inner) = Some(model.to_owned());
         Ok(())
     }
 
-    fn told(&self, setup: &SessionConfig, model: &str, room: &Room) -> SystemPrompt {
+    fn system_prompt(&self, setup: &SessionConfig, model: &str, room: &Chat) -> SystemPrompt {
         let mut told = agent::opening_of(&self.context, setup, model);
         let place = match room.kind {
-            RoomKind::Dm => "a direct message",
-            RoomKind::Group => "a group",
-            RoomKind::Thread => {
+            ChatKind::Dm => "a direct message",
+            ChatKind::Group => "a group",
+            ChatKind::Thread => {
                 "a thread, where several people may take part: each message begins with a name"
             }
         };
         told.text.push_str(&format!(
             "\n\nYou talk on {} in {place}. Answers are read in a chat: keep them short. To send a file that is below {}, \
              name it in your answer on a line of its own: MEDIA:<path>",
-            room.platform.word(),
+            room.platform.as_str(),
             setup.place.initial_cwd()
         ));
         if self.config.gateway.shared_home {
@@ -187,7 +188,12 @@ impl House for ChatHouse {
         told
     }
 
-    fn is_busy<'a>(&'a self, key: &'a SessionKey, room: &'a Room, person: &'a Person) -> Waiting<'a, bool> {
+    fn has_running_processes<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        room: &'a Chat,
+        person: &'a Person,
+    ) -> BoxFuture<'a, bool> {
         Box::pin(async move {
             let places =
                 match places_of(&self.context, &self.config, &self.place(key, room, Some(person))).await {
@@ -201,20 +207,24 @@ impl House for ChatHouse {
         })
     }
 
-    fn restart(&self, room: &Room, message: &str) -> Result<(), String> {
-        anew::note(self.context.home.path(), room, message).map_err(|error| error.to_string())?;
+    fn request_restart(&self, room: &Chat, message: &str) -> Result<(), Error> {
+        anew::note(self.context.home.path(), room, message)
+            .map_err(|error| Error::Host(error.to_string()))?;
         self.restart.notify_one();
         Ok(())
     }
 
-    fn clear<'a>(&'a self, key: &'a SessionKey, room: &'a Room) -> Waiting<'a, Result<(), String>> {
+    fn remove_sandbox<'a>(&'a self, key: &'a SessionKey, room: &'a Chat) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             let is_own = match self.config.gateway.sandbox_scope {
                 PlaceScope::Session => true,
-                PlaceScope::User => is_shared(room, sharing(&self.config)),
+                PlaceScope::User => is_shared_session(room, sharing(&self.config)),
                 PlaceScope::Chat | PlaceScope::Shared => false,
             };
-            if is_own { clear(&self.context, &self.config, key).await } else { Ok(()) }
+            if !is_own {
+                return Ok(());
+            }
+            clear(&self.context, &self.config, key).await.map_err(Error::Host)
         })
     }
 }
@@ -259,12 +269,12 @@ async fn clear(context: &Context, config: &Config, key: &SessionKey) -> Result<(
 }
 
 /// What the owner wants the model to be told in a room: what is set for it, or for the channel it is a thread of.
-fn prompt<'a>(config: &'a Config, room: &Room) -> Option<&'a str> {
+fn prompt<'a>(config: &'a Config, room: &Chat) -> Option<&'a str> {
     let prompts = match room.platform {
         Platform::Discord => &config.discord.channel_prompts.0,
     };
     let of = |id: &str| prompts.iter().find(|(known, _)| known == id).map(|(_, prompt)| prompt.trim());
-    of(&room.chat).or_else(|| room.parent.as_deref().and_then(of)).filter(|prompt| !prompt.is_empty())
+    of(&room.id).or_else(|| room.parent.as_deref().and_then(of)).filter(|prompt| !prompt.is_empty())
 }
 
 /// What a chat is told of a failure. What to do about it is for the owner.

@@ -1,4 +1,4 @@
-//! Who asked what, what ran where, who allowed it: a file that only grows.
+//! The audit log: who asked for what, which tools ran where, and who approved them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,35 +6,59 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hermes_types::Timestamp;
+use hermes_agent::{SessionConfig, TurnEvent};
 use hermes_types::text::is_hidden;
+use hermes_types::{Person, SessionKey, Timestamp};
 use serde_json::{Value, json};
 
-/// The file. What cannot be written to it is a warning: a full disk does not end a conversation.
+/// The audit log: who asked for what, which tools ran where, and who approved them. A write error
+/// is only logged, so that a full disk does not end a conversation. Event and field names are a
+/// stable format.
 #[derive(Debug, Clone)]
-pub struct Audit(Arc<Mutex<File>>);
+pub struct AuditLog(Arc<Mutex<File>>);
 
-impl Audit {
-    /// Opens the file, or makes it, for its owner alone.
+impl AuditLog {
+    /// Opens the log for appending, or creates it, readable only by its owner.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
         Ok(Self(Arc::new(Mutex::new(file))))
     }
 
-    /// Adds a line.
-    pub(crate) fn note(&self, what: &str, about: &Value) {
-        let mut line = plain(&json!({ "at": Timestamp::now(), "what": what, "about": about }).to_string());
+    pub(crate) fn record(&self, what: &str, about: &Value) {
+        let mut line =
+            escape_hidden(&json!({ "at": Timestamp::now(), "what": what, "about": about }).to_string());
         line.push('\n');
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = file.write_all(line.as_bytes()) {
-            tracing::warn!(%error, "the audit log cannot be written");
+            tracing::warn!(%error, "cannot write audit log");
         }
+    }
+
+    /// Records tool calls; ignores other events.
+    pub(crate) fn record_call(
+        &self,
+        key: &SessionKey,
+        person: &Person,
+        setup: &SessionConfig,
+        event: &TurnEvent,
+    ) {
+        if let TurnEvent::ToolStarted { tool, preview, .. } = event {
+            let (name, backend) = (setup.place.name(), setup.place.backend_name().to_string());
+            let call = json!({
+                "person": person, "session": key, "tool": tool, "what": preview, "place": name, "backend": backend,
+            });
+            self.record("call", &call);
+        }
+    }
+
+    pub(crate) fn record_upload(&self, key: &SessionKey, person: &Person, file: &str, size: u64) {
+        self.record("send", &json!({ "person": person, "session": key, "file": file, "size": size }));
     }
 }
 
-/// The same JSON, with escapes for all that a terminal obeys, that hides or turns what stands beside it, or that some programs
-/// take for the end of a line. It stands in strings only.
-fn plain(json: &str) -> String {
+/// Escapes control and hidden characters, which could move a terminal's cursor, hide text or start
+/// a line. They occur only inside JSON strings, so the result is still the same JSON.
+fn escape_hidden(json: &str) -> String {
     let mut plain = String::with_capacity(json.len());
     for char in json.chars() {
         if char.is_control() || is_hidden(char) {
@@ -53,12 +77,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_writes_stays_on_one_line_and_is_only_read() {
+    fn user_text_stays_on_one_line_and_is_escaped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
         let said =
             "a\n\u{85}b\u{2028}{\"what\":\"answer\"}\u{9b}31m\u{1b}[2J\u{202e}c\u{e0041}\u{7f} ärger 文";
-        Audit::open(&path).unwrap().note("call", &json!({ "what": said }));
+        AuditLog::open(&path).unwrap().record("call", &json!({ "what": said }));
         let text = std::fs::read_to_string(&path).unwrap();
         let line = text.strip_suffix('\n').unwrap();
         assert!(!line.chars().any(|char| char.is_control() || is_hidden(char)), "{line:?}");

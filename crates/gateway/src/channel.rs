@@ -1,288 +1,266 @@
-//! What every platform can do for the gateway.
+//! The interface between the gateway and a chat platform.
+
+pub mod discord;
 
 use std::fmt;
 use std::path::Path;
-use std::pin::Pin;
 use std::time::Duration;
 
+pub use hermes_agent::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::letter::{Attachment, Interaction, Letter, Platform, Press, Remark, Room};
+use crate::message::{
+    Attachment, ButtonPress, Chat, ContextMessage, InboundMessage, InteractionToken, Platform,
+};
 
-/// Something that is waited for.
-pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// One account on one platform.
+/// One account on one chat platform.
 pub trait Channel: Send + Sync + fmt::Debug {
-    /// Which platform it is.
     fn platform(&self) -> Platform;
 
-    /// How it takes messages.
-    fn manners(&self) -> Manners;
+    fn capabilities(&self) -> Capabilities;
 
-    /// Stays connected until it is told to stop, and tells what comes. It heals what can be healed and tells how it is; what
-    /// cannot is its end.
-    fn run<'a>(&'a self, desk: Desk, stop: CancellationToken) -> Waiting<'a, Result<(), Unfit>>;
+    /// Stays connected until `stop` is cancelled, and submits inbound events to `sink`. Reconnects
+    /// on its own; returns an error only if retrying cannot help.
+    fn run<'a>(&'a self, sink: ChannelSink, stop: CancellationToken)
+    -> BoxFuture<'a, Result<(), FatalError>>;
 
-    /// Sends a message and gives what the platform calls it. The mark is the same for the same message: where a platform
-    /// knows such marks, one that was sent before is not sent again.
-    fn send<'a>(
+    /// Sends a message and returns its platform id. The same message always has the same
+    /// `idempotency_key`; a platform that supports such keys does not post it twice.
+    fn send_message<'a>(
         &'a self,
         chat: &'a str,
-        post: &'a Post,
-        mark: &'a str,
-    ) -> Waiting<'a, Result<String, Undelivered>>;
+        outbound: &'a OutboundMessage,
+        idempotency_key: &'a str,
+    ) -> BoxFuture<'a, Result<String, SendError>>;
 
-    /// Looks whether a message is there that we may have sent, where the platform lets us look.
-    fn find<'a>(&'a self, chat: &'a str, post: &'a Post, mark: &'a str) -> Waiting<'a, Found>;
+    /// Looks for a message that may have been sent by an earlier attempt.
+    fn find_message<'a>(
+        &'a self,
+        chat: &'a str,
+        outbound: &'a OutboundMessage,
+        idempotency_key: &'a str,
+    ) -> BoxFuture<'a, DeliveryCheck>;
 
-    /// Replaces what a message of ours says.
-    fn edit<'a>(
+    /// Replaces the text of one of our messages.
+    fn edit_message<'a>(
         &'a self,
         chat: &'a str,
         message: &'a str,
-        post: &'a Post,
-    ) -> Waiting<'a, Result<(), Undelivered>>;
+        outbound: &'a OutboundMessage,
+    ) -> BoxFuture<'a, Result<(), SendError>>;
 
-    /// Looks for a while whether a message of ours still says what it was changed to last, if a change before that may be on its
-    /// way, and changes it again if it does not.
-    fn assure<'a>(&'a self, _chat: &'a str, _message: &'a str, _post: &'a Post) -> Waiting<'a, ()> {
+    /// Polls an edited message and reapplies the edit if a delayed earlier edit overwrote it.
+    fn confirm_edit<'a>(
+        &'a self,
+        _chat: &'a str,
+        _message: &'a str,
+        _outbound: &'a OutboundMessage,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
 
-    /// Opens the thread that the answer to a letter is wanted in. Where it is open already, that is as good.
-    fn open_thread<'a>(&'a self, letter: &'a Letter, name: &'a str)
-    -> Waiting<'a, Result<Room, Undelivered>>;
+    /// Opens a thread for the reply to a message. Opening it again returns the same thread.
+    fn open_thread<'a>(
+        &'a self,
+        message: &'a InboundMessage,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Chat, SendError>>;
 
-    /// The chat where more is said after a message of ours in a chat.
-    fn after<'a>(&self, chat: &'a str, _message: &'a str) -> &'a str {
+    /// The chat in which to continue after one of our messages. It differs from `chat` if that
+    /// message started a thread (a forum post).
+    fn followup_chat<'a>(&self, chat: &'a str, _message: &'a str) -> &'a str {
         chat
     }
 
-    /// Notes that we take part in a thread from now on, where that changes what is heard there.
-    fn joined(&self, _thread: &str) {}
+    /// Records that the bot takes part in a thread, which changes what it listens to there.
+    fn join_thread(&self, _thread: &str) {}
 
-    /// What was said where a letter was written, since our own last message there and before it, oldest first, where that
-    /// helps to understand it. Asked only about letters that are about to be answered.
-    fn before<'a>(&'a self, _letter: &'a Letter) -> Waiting<'a, Vec<Remark>> {
+    /// Messages of others since our last message in the chat and before this one, oldest first.
+    /// Called only for messages that are about to be answered.
+    fn context_before<'a>(&'a self, _letter: &'a InboundMessage) -> BoxFuture<'a, Vec<ContextMessage>> {
         Box::pin(async { Vec::new() })
     }
 
-    /// Shows for some seconds that something is being done.
-    fn typing<'a>(&'a self, chat: &'a str) -> Waiting<'a, ()>;
+    /// Shows the typing indicator for a few seconds.
+    fn show_typing<'a>(&'a self, chat: &'a str) -> BoxFuture<'a, ()>;
 
-    /// Shows at a message what became of it, instead of what was shown before.
-    fn mark<'a>(&'a self, letter: &'a Letter, sign: Sign) -> Waiting<'a, ()>;
+    /// Replaces our reaction on a message.
+    fn set_reaction<'a>(&'a self, message: &'a InboundMessage, reaction: Reaction) -> BoxFuture<'a, ()>;
 
-    /// Tells whoever pressed a button or used a command something that only they see.
-    fn whisper<'a>(&'a self, to: &'a Interaction, text: &'a str) -> Waiting<'a, ()>;
+    /// Answers an interaction with a message that only its sender sees.
+    fn reply_privately<'a>(&'a self, to: &'a InteractionToken, text: &'a str) -> BoxFuture<'a, ()>;
 
-    /// Tells whoever used a command that it is heard. False where the platform told them already that it failed, so that nothing
-    /// may be done. One that was told before may be told again.
-    fn hear<'a>(&'a self, _command: &'a Interaction) -> Waiting<'a, bool> {
+    /// Acknowledges a slash command. Returns false if the platform already reported a failure to
+    /// the user, in which case the command must not run. Repeating it is harmless.
+    fn acknowledge_command<'a>(&'a self, _command: &'a InteractionToken) -> BoxFuture<'a, bool> {
         Box::pin(async { true })
     }
 
-    /// Fetches a file that came with a letter, if it is no larger than this, into one that is there. What that one holds where
-    /// this fails is of no use.
-    fn fetch<'a>(
+    /// Downloads an attachment of at most `max_bytes` into an existing file. The content of that
+    /// file is undefined after an error.
+    fn download_attachment<'a>(
         &'a self,
         file: &'a Attachment,
         into: &'a Path,
         most: u64,
-    ) -> Waiting<'a, Result<u64, Unfetched>>;
+    ) -> BoxFuture<'a, Result<u64, FetchError>>;
 }
 
-/// How a platform takes messages.
+/// Limits and features of a platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Manners {
-    /// The longest text of a message.
-    pub longest: usize,
-    /// What that counts.
-    pub unit: Unit,
-    /// Whether messages can be changed.
-    pub edits: bool,
-    /// Whether messages can have buttons.
-    pub buttons: bool,
-    /// How long typing is shown.
-    pub typing: Duration,
-    /// The shortest time between two changes of a message.
-    pub pace: Duration,
-    /// The most files of a message.
-    pub most_files: usize,
-    /// The largest file, in bytes.
-    pub largest_file: u64,
+pub struct Capabilities {
+    pub max_message_len: usize,
+    pub length_unit: LengthUnit,
+    pub can_edit: bool,
+    pub has_buttons: bool,
+    /// How often the typing indicator has to be renewed.
+    pub typing_interval: Duration,
+    pub min_edit_interval: Duration,
+    pub max_files: usize,
+    pub max_file_bytes: u64,
 }
 
-/// What the length of a text counts.
+/// Unit in which a platform counts the length of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    /// Code points.
+pub enum LengthUnit {
     Chars,
-    /// Units of UTF-16.
     Utf16,
 }
 
-/// A message to be sent.
+/// A message to send, as stored in the outbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Post {
-    /// What it says.
+pub struct OutboundMessage {
     pub text: String,
-    /// The message it is an answer to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reply_to: Option<String>,
-    /// What can be pressed under it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub buttons: Vec<Button>,
-    /// Files that go with it.
+    pub buttons: Vec<MessageButton>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub files: Vec<Enclosure>,
-    /// The mark of the part whose message it replaces. Where that was not sent, or is gone, it is a message of its own.
+    pub files: Vec<AttachmentFile>,
+    /// Key of the outbox part whose message this one replaces. If that was not sent, or is gone,
+    /// this becomes a new message.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub replaces: Option<String>,
-    /// The mark of the part it goes on with. Where that began a thread, it is sent there.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub after: Option<String>,
+    /// Key of the outbox part this one continues. If that started a thread, this is sent there.
+    #[serde(rename = "after", skip_serializing_if = "Option::is_none", default)]
+    pub continues: Option<String>,
 }
 
-/// A button under a message.
+impl OutboundMessage {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Button {
-    /// What it shows.
+pub struct MessageButton {
     pub label: String,
-    /// What it says when it is pressed; at most 100 bytes.
+    /// Value reported when it is pressed; at most 100 bytes.
     pub value: String,
-    /// How it looks.
-    pub look: Look,
+    #[serde(rename = "look")]
+    pub style: ButtonStyle,
 }
 
-/// How a button looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Look {
-    /// One of several.
-    Plain,
-    /// It lets something happen.
-    Go,
-    /// It ends something.
-    Stop,
+pub enum ButtonStyle {
+    #[serde(rename = "plain")]
+    Secondary,
+    #[serde(rename = "go")]
+    Success,
+    #[serde(rename = "stop")]
+    Danger,
 }
 
-/// A file that goes with a message. It was copied out of its place before it is sent.
+/// A file to upload. It was copied out of its environment before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Enclosure {
-    /// The name it is sent under.
+pub struct AttachmentFile {
     pub name: String,
-    /// Where the copy is.
     pub path: std::path::PathBuf,
 }
 
-/// What a letter shows about itself.
+/// The bot's reaction on an inbound message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
-    /// It was seen and something is being done.
+pub enum Reaction {
+    /// Received; a turn is running.
     Seen,
-    /// It was answered.
     Done,
-    /// It could not be answered.
     Failed,
-    /// Nothing.
     Nothing,
 }
 
-/// Why a message was not sent, as far as is known.
+/// Why a message was not sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Undelivered {
-    /// The platform wants it later.
-    #[error("{why}")]
-    Later {
-        /// How much later, if the platform said so.
-        after: Option<Duration>,
-        /// Why.
-        why: String,
-    },
-    /// It may have been sent.
+pub enum SendError {
+    /// It was not sent; try again later.
+    #[error("{reason}")]
+    Retry { after: Option<Duration>, reason: String },
+    /// It may or may not have been sent.
     #[error("{0}")]
     Unknown(String),
-    /// It will not be sent, ever.
     #[error("{0}")]
-    Never(String),
+    Permanent(String),
 }
 
-/// Whether a message is there that may have been sent.
+/// Outcome of looking for a message that may have been sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// It is, under this name.
-    There(String),
-    /// It is not.
-    NotThere,
-    /// The platform does not say. Sending it again may repeat it.
-    Unclear,
+pub enum DeliveryCheck {
+    /// It was sent and has this id.
+    Sent(String),
+    NotSent,
+    /// The platform cannot tell. Sending again may duplicate it.
+    Unknown,
 }
 
-/// Why a file was not fetched.
+/// Why an attachment was not downloaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfetched {
-    /// It is larger than allowed.
-    #[error("it is larger than {0} bytes")]
+pub enum FetchError {
+    #[error("larger than {0} bytes")]
     TooLarge(u64),
-    /// Something else.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Why a channel cannot work at all.
+/// An error of a channel that retrying cannot fix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
-pub struct Unfit {
-    /// What is wrong.
-    pub why: String,
-    /// What to do about it.
-    pub remedy: String,
+#[error("{reason}")]
+pub struct FatalError {
+    pub reason: String,
+    pub hint: String,
 }
 
-/// Where a channel hands in what comes.
+/// Where a channel delivers inbound events and reports its state.
 #[derive(Debug, Clone)]
-pub struct Desk {
-    /// What comes, in its order.
-    pub arrivals: mpsc::Sender<Arrival>,
-    /// How the channel is.
-    pub health: watch::Sender<Health>,
-    /// How far the platform was heard and everything kept, in words of its own, for the next start.
+pub struct ChannelSink {
+    pub inbound: mpsc::Sender<Inbound>,
+    pub health: watch::Sender<ChannelHealth>,
+    /// The platform's own position up to which every event is stored, for the next start.
     pub bookmark: watch::Sender<Option<String>>,
 }
 
-/// Something that came.
+/// An inbound event and its acknowledgment.
 #[derive(Debug)]
-pub struct Arrival {
-    /// What.
-    pub what: Incoming,
-    /// Told when it is kept, so that the platform may be told.
-    pub kept: oneshot::Sender<()>,
+pub struct Inbound {
+    pub event: InboundEvent,
+    /// Sent once the event is stored; dropped if it could not be stored.
+    pub ack: oneshot::Sender<()>,
 }
 
-/// What can come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Incoming {
-    /// Somebody said something to us.
-    Said(Box<Letter>),
-    /// Somebody pressed a button.
-    Pressed(Box<Press>),
+pub enum InboundEvent {
+    Message(Box<InboundMessage>),
+    ButtonPress(Box<ButtonPress>),
 }
 
-/// How a channel is, by what was heard of it.
+/// Connection state of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "state")]
-pub enum Health {
-    /// It is being connected.
+pub enum ChannelHealth {
     Connecting,
-    /// It answers.
     Up,
-    /// It does not.
     Down {
-        /// Why.
-        why: String,
+        #[serde(rename = "why")]
+        reason: String,
     },
 }

@@ -1,228 +1,153 @@
-//! What people can tell the gateway itself, read before anything else is done with their words.
+//! The commands of chats: `/new`, `/stop`, `/model` and so on.
 
-use crate::letter::Letter;
-use crate::people::Tier;
+use crate::access::UserRole;
+use crate::message::InboundMessage;
 
-/// Something for the gateway, not for the model.
+/// A command typed in a chat as `/name`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
-    /// Begin a new conversation.
+pub enum ChatCommand {
     New,
-    /// End what is under way.
-    Stop(Extent),
-    /// Tell how things are.
+    Stop(StopScope),
     Status,
-    /// Say yes to a question.
     Approve {
-        /// Which one; the one that waits if there is only one.
+        /// Question id or prefix; the only open question if absent.
         id: Option<String>,
-        /// How far the yes goes.
-        scope: Scope,
+        scope: ApprovalScope,
     },
-    /// Say no to a question.
     Deny {
-        /// Which one; the one that waits if there is only one.
+        /// Question id or prefix; the only open question if absent.
         id: Option<String>,
-        /// Why, for the model.
         reason: Option<String>,
     },
-    /// Say this when the answer is there.
+    /// Send this text as the next message once the current turn ends.
     Queue(String),
-    /// Tell the model something while it works.
+    /// Pass this text to the running turn.
     Steer(String),
-    /// Have the last message answered again.
     Retry,
-    /// Take back so many messages.
     Undo(u32),
-    /// Show the model, or change it.
-    Model(Option<Model>),
-    /// What the conversation took so far.
+    Model(Option<ModelChange>),
     Usage,
-    /// Show the title, or change it.
     Title(Option<String>),
-    /// List conversations.
     Sessions,
-    /// Go on with another conversation.
     Resume(Option<String>),
-    /// Let this chat get what belongs to no chat.
+    /// Make this chat the home channel.
     Sethome,
-    /// Tell people who they are here.
     Whoami,
-    /// List the commands.
     Help,
-    /// Have this done beside the conversation.
+    /// Run this text as a background task.
     Background(String),
-    /// Start hermes anew.
     Restart,
-    /// Ask no questions in this conversation.
+    /// Turn approvals off, or on again, in this conversation.
     Yolo,
-    /// A command that needs to be written in another way.
-    Misused(&'static Known),
-    /// No command.
+    /// A spec command with arguments that cannot be parsed.
+    BadUsage(&'static CommandSpec),
     Unknown(String),
 }
 
-/// How far a yes goes.
+/// How long an approval lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// This time.
+pub enum ApprovalScope {
     Once,
-    /// In this conversation.
     Session,
-    /// From now on.
     Always,
 }
 
-/// How much is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// The answer that is under way.
-    Answer,
-    /// And what is worked on beside the conversation.
-    Everything,
+pub enum StopScope {
+    Turn,
+    /// The current turn and all background tasks.
+    All,
 }
 
-/// A model that is to answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Model {
-    /// Which one.
+pub struct ModelChange {
     pub name: String,
-    /// For whom.
-    pub reach: Reach,
+    pub scope: ModelScope,
 }
 
-/// For whom something is changed.
+/// Where a model change applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// For this conversation.
+pub enum ModelScope {
     Session,
-    /// For everybody.
-    Everybody,
+    Global,
 }
 
-/// Who may use a command.
+/// Whether a command can be used while a turn runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rights {
-    /// Whoever was let in.
-    Everybody,
-    /// Those who look after hermes.
-    Admin,
+pub enum WhileBusy {
+    Runs,
+    /// It is refused until the turn ends.
+    Refused,
 }
 
-/// What a command does while something is under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Busy {
-    /// It works.
-    Works,
-    /// It has to wait, or `/stop` comes first.
-    Waits,
-}
-
-/// A command as people learn of it.
+/// Name, syntax and rights of a command.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Known {
-    /// Its name.
+pub struct CommandSpec {
     pub name: &'static str,
-    /// Other names.
     pub aliases: &'static [&'static str],
-    /// What is written behind it.
-    pub takes: &'static str,
-    /// What it does.
-    pub does: &'static str,
-    /// Who may use it.
-    pub rights: Rights,
-    /// What it does while something is under way.
-    pub busy: Busy,
+    pub args: &'static str,
+    pub summary: &'static str,
+    pub role: UserRole,
+    pub while_busy: WhileBusy,
 }
 
-const fn known(
+const fn spec(
     name: &'static str,
     aliases: &'static [&'static str],
-    takes: &'static str,
-    does: &'static str,
-    rights: Rights,
-    busy: Busy,
-) -> Known {
-    Known { name, aliases, takes, does, rights, busy }
+    args: &'static str,
+    summary: &'static str,
+    role: UserRole,
+    while_busy: WhileBusy,
+) -> CommandSpec {
+    CommandSpec { name, aliases, args, summary, role, while_busy }
 }
 
-/// All commands, in the order of the help.
-pub static ALL: [Known; 20] = {
-    use Busy::{Waits, Works};
-    use Rights::{Admin, Everybody};
+/// All commands, in the order `/help` lists them.
+pub(crate) static COMMANDS: [CommandSpec; 20] = {
+    use UserRole::{Admin, User};
+    use WhileBusy::{Refused, Runs};
     [
-        known("new", &["reset"], "", "begin a new conversation", Everybody, Works),
-        known("stop", &[], "[all]", "end the answer that is under way, or all that is", Everybody, Works),
-        known("status", &[], "", "the conversation, its model and its place", Everybody, Works),
-        known(
-            "approve",
-            &["yes"],
-            "[ID] [session|always]",
-            "say yes to a question that waits",
-            Everybody,
-            Works,
-        ),
-        known("deny", &["no"], "[ID] [REASON]", "say no to it", Everybody, Works),
-        known("queue", &["q"], "TEXT", "say this when the answer is there", Everybody, Works),
-        known("steer", &[], "TEXT", "tell the model something while it works", Everybody, Works),
-        known("retry", &[], "", "have the last message answered again", Everybody, Waits),
-        known("undo", &[], "[COUNT]", "take back messages and what came of them", Everybody, Waits),
-        known(
-            "model",
-            &[],
-            "[NAME] [--global]",
-            "show the model, or let another one answer",
-            Everybody,
-            Waits,
-        ),
-        known("usage", &["cost"], "", "what the conversation took so far", Everybody, Works),
-        known(
-            "title",
-            &[],
-            "[TEXT]",
-            "show what the conversation is called, or call it so",
-            Everybody,
-            Works,
-        ),
-        known("sessions", &["history"], "", "your conversations", Everybody, Works),
-        known("resume", &[], "[ID]", "go on with another conversation of yours", Everybody, Waits),
-        known(
-            "background",
-            &["bg", "btw"],
-            "TEXT",
-            "have this done beside the conversation",
-            Everybody,
-            Works,
-        ),
-        known("whoami", &[], "", "who you are here and what you may do", Everybody, Works),
-        known("help", &["commands"], "", "this list", Everybody, Works),
-        known("sethome", &["set-home"], "", "let this chat get what belongs to no chat", Admin, Works),
-        known("yolo", &[], "", "ask no questions in this conversation, or ask again", Admin, Works),
-        known("restart", &[], "", "start hermes anew", Admin, Works),
+        spec("new", &["reset"], "", "start a new conversation", User, Runs),
+        spec("stop", &[], "[all]", "stop the current reply; `all` also stops background tasks", User, Runs),
+        spec("status", &[], "", "show the conversation, its model and environment", User, Runs),
+        spec("approve", &["yes"], "[ID] [session|always]", "approve an open question", User, Runs),
+        spec("deny", &["no"], "[ID] [REASON]", "deny an open question", User, Runs),
+        spec("queue", &["q"], "TEXT", "send this after the current reply", User, Runs),
+        spec("steer", &[], "TEXT", "pass a message to the running turn", User, Runs),
+        spec("retry", &[], "", "answer the last message again", User, Refused),
+        spec("undo", &[], "[COUNT]", "undo the last messages and their replies", User, Refused),
+        spec("model", &[], "[NAME] [--global]", "show or change the model", User, Refused),
+        spec("usage", &["cost"], "", "show token usage", User, Runs),
+        spec("title", &[], "[TEXT]", "show or set the title", User, Runs),
+        spec("sessions", &["history"], "", "list your conversations", User, Runs),
+        spec("resume", &[], "[ID]", "resume one of your conversations", User, Refused),
+        spec("background", &["bg", "btw"], "TEXT", "run this as a background task", User, Runs),
+        spec("whoami", &[], "", "show your user id and role", User, Runs),
+        spec("help", &["commands"], "", "list the commands", User, Runs),
+        spec("sethome", &["set-home"], "", "make this chat the home channel", Admin, Runs),
+        spec("yolo", &[], "", "turn approvals off or on in this conversation", Admin, Runs),
+        spec("restart", &[], "", "restart the gateway", Admin, Runs),
     ]
 };
 
-impl Known {
-    /// The command with this name.
+impl CommandSpec {
     pub fn find(name: &str) -> Option<&'static Self> {
-        ALL.iter().find(|known| known.name == name || known.aliases.contains(&name))
+        COMMANDS.iter().find(|spec| spec.name == name || spec.aliases.contains(&name))
     }
 
-    /// How it is written.
     pub fn usage(&self) -> String {
-        format!("/{} {}", self.name, self.takes).trim_end().to_owned()
+        format!("/{} {}", self.name, self.args).trim_end().to_owned()
     }
 }
 
-impl Command {
-    /// The command that a letter is, if it is one. Only people give commands: what a program sends is never one.
-    pub fn read(letter: &Letter) -> Option<Self> {
-        if letter.sender.is_bot { None } else { parse(&letter.text) }
+impl ChatCommand {
+    /// Parses a message as a command. Bots cannot give commands.
+    pub fn from_message(message: &InboundMessage) -> Option<Self> {
+        if message.sender.is_bot { None } else { parse(&message.text) }
     }
 
-    /// What is known of it.
-    pub fn known(&self) -> Option<&'static Known> {
-        Known::find(match self {
+    pub fn spec(&self) -> Option<&'static CommandSpec> {
+        CommandSpec::find(match self {
             Self::New => "new",
             Self::Stop(_) => "stop",
             Self::Status => "status",
@@ -243,51 +168,51 @@ impl Command {
             Self::Background(_) => "background",
             Self::Restart => "restart",
             Self::Yolo => "yolo",
-            Self::Misused(known) => known.name,
+            Self::BadUsage(spec) => spec.name,
             Self::Unknown(_) => return None,
         })
     }
 
-    /// Who may use it, as it is written.
-    pub fn rights(&self) -> Rights {
+    /// The role needed for the command with these arguments.
+    pub fn required_role(&self) -> UserRole {
         match self {
-            Self::Model(Some(Model { reach: Reach::Everybody, .. })) => Rights::Admin,
-            _ => self.known().map_or(Rights::Everybody, |known| known.rights),
+            Self::Model(Some(ModelChange { scope: ModelScope::Global, .. })) => UserRole::Admin,
+            _ => self.spec().map_or(UserRole::User, |spec| spec.role),
         }
     }
 
-    /// What it does while something is under way. What only tells something never waits.
-    pub fn busy(&self) -> Busy {
+    pub fn while_busy(&self) -> WhileBusy {
         match self {
-            Self::Model(None) | Self::Misused(_) | Self::Unknown(_) => Busy::Works,
-            _ => self.known().map_or(Busy::Works, |known| known.busy),
+            Self::Model(None) | Self::BadUsage(_) | Self::Unknown(_) => WhileBusy::Runs,
+            _ => self.spec().map_or(WhileBusy::Runs, |spec| spec.while_busy),
         }
     }
 }
 
-/// The list of commands for somebody.
-pub fn help(tier: Tier) -> String {
-    let may = |known: &&Known| tier == Tier::Admin || known.rights == Rights::Everybody;
-    let line = |known: &Known| format!("`{}` {}", known.usage(), known.does);
-    ALL.iter().filter(may).map(line).collect::<Vec<_>>().join("\n")
+/// The commands a user of this role may use, one per line.
+pub(crate) fn help_text(role: UserRole) -> String {
+    let may = |spec: &&CommandSpec| role == UserRole::Admin || spec.role == UserRole::User;
+    let line = |spec: &CommandSpec| format!("`{}` {}", spec.usage(), spec.summary);
+    COMMANDS.iter().filter(may).map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn parse(text: &str) -> Option<Command> {
+fn parse(text: &str) -> Option<ChatCommand> {
     let text = text.trim();
     let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let name = word.strip_prefix('/')?;
     let name = name.split_once('@').map_or(name, |(name, _)| name).to_lowercase();
-    // A path is no command, and neither is a face.
+    // `/usr/bin` and `/(°□°)` are not commands.
     let is_name = |name: &str| name.chars().all(|char| char.is_alphanumeric() || matches!(char, '-' | '_'));
     if name.is_empty() || word.matches('/').count() > 1 || !is_name(&name) {
         return None;
     }
-    let Some(known) = Known::find(&name) else { return Some(Command::Unknown(name)) };
-    Some(meant(known, &undashed(rest.trim())).unwrap_or(Command::Misused(known)))
+    let Some(spec) = CommandSpec::find(&name) else { return Some(ChatCommand::Unknown(name)) };
+    Some(parse_args(spec, &normalize_dashes(rest.trim())).unwrap_or(ChatCommand::BadUsage(spec)))
 }
 
-/// Phones make dashes of hyphens. One that a word begins with was an option's.
-fn undashed(text: &str) -> String {
+/// Turns an em or en dash at the start of a word back into hyphens: phone keyboards replace `--` as
+/// it is typed.
+fn normalize_dashes(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     let mut is_start = true;
@@ -303,75 +228,74 @@ fn undashed(text: &str) -> String {
     plain
 }
 
-fn meant(known: &'static Known, rest: &str) -> Option<Command> {
+fn parse_args(spec: &'static CommandSpec, rest: &str) -> Option<ChatCommand> {
     let text = || Some(rest.to_owned()).filter(|text| !text.is_empty());
-    Some(match known.name {
-        "approve" => approve(rest)?,
-        "deny" => deny(rest),
-        "queue" => Command::Queue(text()?),
-        "steer" => Command::Steer(text()?),
-        "background" => Command::Background(text()?),
-        "undo" if rest.is_empty() => Command::Undo(1),
-        "undo" => Command::Undo(rest.parse().ok().filter(|count| *count > 0)?),
-        "model" => Command::Model(model(rest)?),
-        "title" => Command::Title(text()),
-        "resume" => Command::Resume(text()),
-        "new" => Command::New,
-        "stop" if rest.eq_ignore_ascii_case("all") => Command::Stop(Extent::Everything),
-        "stop" => Command::Stop(Extent::Answer),
-        "status" => Command::Status,
-        "retry" => Command::Retry,
-        "usage" => Command::Usage,
-        "sessions" => Command::Sessions,
-        "sethome" => Command::Sethome,
-        "whoami" => Command::Whoami,
-        "help" => Command::Help,
-        "restart" => Command::Restart,
-        "yolo" => Command::Yolo,
+    Some(match spec.name {
+        "approve" => parse_approve(rest)?,
+        "deny" => parse_deny(rest),
+        "queue" => ChatCommand::Queue(text()?),
+        "steer" => ChatCommand::Steer(text()?),
+        "background" => ChatCommand::Background(text()?),
+        "undo" if rest.is_empty() => ChatCommand::Undo(1),
+        "undo" => ChatCommand::Undo(rest.parse().ok().filter(|count| *count > 0)?),
+        "model" => ChatCommand::Model(parse_model(rest)?),
+        "title" => ChatCommand::Title(text()),
+        "resume" => ChatCommand::Resume(text()),
+        "new" => ChatCommand::New,
+        "stop" if rest.eq_ignore_ascii_case("all") => ChatCommand::Stop(StopScope::All),
+        "stop" => ChatCommand::Stop(StopScope::Turn),
+        "status" => ChatCommand::Status,
+        "retry" => ChatCommand::Retry,
+        "usage" => ChatCommand::Usage,
+        "sessions" => ChatCommand::Sessions,
+        "sethome" => ChatCommand::Sethome,
+        "whoami" => ChatCommand::Whoami,
+        "help" => ChatCommand::Help,
+        "restart" => ChatCommand::Restart,
+        "yolo" => ChatCommand::Yolo,
         _ => return None,
     })
 }
 
-/// A yes is clear or it is none.
-fn approve(rest: &str) -> Option<Command> {
+/// Accepts at most one id and one scope; anything else is a usage error, never an approval.
+fn parse_approve(rest: &str) -> Option<ChatCommand> {
     let (mut id, mut scope) = (None, None);
     for word in rest.split_whitespace() {
         let (taken, wide) = match word.to_lowercase().trim_start_matches('-') {
-            "once" => (scope.replace(Scope::Once).is_some(), true),
-            "session" => (scope.replace(Scope::Session).is_some(), true),
-            "always" => (scope.replace(Scope::Always).is_some(), true),
+            "once" => (scope.replace(ApprovalScope::Once).is_some(), true),
+            "session" => (scope.replace(ApprovalScope::Session).is_some(), true),
+            "always" => (scope.replace(ApprovalScope::Always).is_some(), true),
             _ => (id.replace(word.to_owned()).is_some(), false),
         };
-        if taken || (!wide && !is_question(word)) {
+        if taken || (!wide && !is_question_id(word)) {
             return None;
         }
     }
-    Some(Command::Approve { id, scope: scope.unwrap_or(Scope::Once) })
+    Some(ChatCommand::Approve { id, scope: scope.unwrap_or(ApprovalScope::Once) })
 }
 
-fn deny(rest: &str) -> Command {
+fn parse_deny(rest: &str) -> ChatCommand {
     let (first, others) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let (id, reason) =
-        if is_question(first) { (Some(first.to_owned()), others.trim()) } else { (None, rest) };
-    Command::Deny { id, reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()) }
+        if is_question_id(first) { (Some(first.to_owned()), others.trim()) } else { (None, rest) };
+    ChatCommand::Deny { id, reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()) }
 }
 
-/// Whether a word is the name of a question, or the beginning of one.
-fn is_question(word: &str) -> bool {
+fn is_question_id(word: &str) -> bool {
     word.starts_with("q_")
 }
 
-fn model(rest: &str) -> Option<Option<Model>> {
+fn parse_model(rest: &str) -> Option<Option<ModelChange>> {
     let (options, names): (Vec<&str>, Vec<&str>) =
         rest.split_whitespace().partition(|word| word.starts_with('-'));
     let reach = match options.as_slice() {
-        [] => Reach::Session,
-        ["--global"] => Reach::Everybody,
+        [] => ModelScope::Session,
+        ["--global"] => ModelScope::Global,
         _ => return None,
     };
     match names.as_slice() {
-        [] if reach == Reach::Session => Some(None),
-        [name] => Some(Some(Model { name: (*name).to_owned(), reach })),
+        [] if reach == ModelScope::Session => Some(None),
+        [name] => Some(Some(ModelChange { name: (*name).to_owned(), scope: reach })),
         _ => None,
     }
 }
@@ -384,67 +308,67 @@ mod tests {
         text.to_owned()
     }
 
-    fn yes(id: Option<&str>, scope: Scope) -> Option<Command> {
-        Some(Command::Approve { id: id.map(str::to_owned), scope })
+    fn yes(id: Option<&str>, scope: ApprovalScope) -> Option<ChatCommand> {
+        Some(ChatCommand::Approve { id: id.map(str::to_owned), scope })
     }
 
-    fn no(id: Option<&str>, reason: Option<&str>) -> Option<Command> {
-        Some(Command::Deny { id: id.map(str::to_owned), reason: reason.map(str::to_owned) })
+    fn no(id: Option<&str>, reason: Option<&str>) -> Option<ChatCommand> {
+        Some(ChatCommand::Deny { id: id.map(str::to_owned), reason: reason.map(str::to_owned) })
     }
 
-    fn model(name: &str, reach: Reach) -> Option<Command> {
-        Some(Command::Model(Some(Model { name: name.to_owned(), reach })))
+    fn model(name: &str, reach: ModelScope) -> Option<ChatCommand> {
+        Some(ChatCommand::Model(Some(ModelChange { name: name.to_owned(), scope: reach })))
     }
 
-    fn misused(name: &str) -> Option<Command> {
-        Known::find(name).map(Command::Misused)
+    fn misused(name: &str) -> Option<ChatCommand> {
+        CommandSpec::find(name).map(ChatCommand::BadUsage)
     }
 
     #[test]
-    fn words_are_commands_or_they_are_not() {
+    fn commands_are_parsed() {
         let cases = [
-            ("/new", Some(Command::New)),
-            ("  /NEW@hermes_bot  ", Some(Command::New)),
-            ("/reset", Some(Command::New)),
-            ("/stop now", Some(Command::Stop(Extent::Answer))),
-            ("/stop ALL", Some(Command::Stop(Extent::Everything))),
-            ("/status", Some(Command::Status)),
-            ("/retry", Some(Command::Retry)),
-            ("/usage", Some(Command::Usage)),
-            ("/sessions", Some(Command::Sessions)),
-            ("/sethome", Some(Command::Sethome)),
-            ("/set-home", Some(Command::Sethome)),
-            ("/whoami", Some(Command::Whoami)),
-            ("/help", Some(Command::Help)),
-            ("/restart", Some(Command::Restart)),
-            ("/yolo", Some(Command::Yolo)),
-            ("/queue and then this\nand that", Some(Command::Queue(text("and then this\nand that")))),
-            ("/q x", Some(Command::Queue(text("x")))),
+            ("/new", Some(ChatCommand::New)),
+            ("  /NEW@hermes_bot  ", Some(ChatCommand::New)),
+            ("/reset", Some(ChatCommand::New)),
+            ("/stop now", Some(ChatCommand::Stop(StopScope::Turn))),
+            ("/stop ALL", Some(ChatCommand::Stop(StopScope::All))),
+            ("/status", Some(ChatCommand::Status)),
+            ("/retry", Some(ChatCommand::Retry)),
+            ("/usage", Some(ChatCommand::Usage)),
+            ("/sessions", Some(ChatCommand::Sessions)),
+            ("/sethome", Some(ChatCommand::Sethome)),
+            ("/set-home", Some(ChatCommand::Sethome)),
+            ("/whoami", Some(ChatCommand::Whoami)),
+            ("/help", Some(ChatCommand::Help)),
+            ("/restart", Some(ChatCommand::Restart)),
+            ("/yolo", Some(ChatCommand::Yolo)),
+            ("/queue and then this\nand that", Some(ChatCommand::Queue(text("and then this\nand that")))),
+            ("/q x", Some(ChatCommand::Queue(text("x")))),
             ("/queue", misused("queue")),
-            ("/steer left", Some(Command::Steer(text("left")))),
+            ("/steer left", Some(ChatCommand::Steer(text("left")))),
             ("/steer  ", misused("steer")),
-            ("/bg look", Some(Command::Background(text("look")))),
+            ("/bg look", Some(ChatCommand::Background(text("look")))),
             ("/btw", misused("background")),
-            ("/undo", Some(Command::Undo(1))),
-            ("/undo 3", Some(Command::Undo(3))),
+            ("/undo", Some(ChatCommand::Undo(1))),
+            ("/undo 3", Some(ChatCommand::Undo(3))),
             ("/undo 0", misused("undo")),
             ("/undo all", misused("undo")),
-            ("/title", Some(Command::Title(None))),
-            ("/title A walk", Some(Command::Title(Some(text("A walk"))))),
-            ("/resume", Some(Command::Resume(None))),
-            ("/resume A walk", Some(Command::Resume(Some(text("A walk"))))),
-            ("/model", Some(Command::Model(None))),
-            ("/model gpt-5", model("gpt-5", Reach::Session)),
-            ("/model gpt-5 --global", model("gpt-5", Reach::Everybody)),
-            ("/model \u{2014}global openai/gpt-5", model("openai/gpt-5", Reach::Everybody)),
+            ("/title", Some(ChatCommand::Title(None))),
+            ("/title A walk", Some(ChatCommand::Title(Some(text("A walk"))))),
+            ("/resume", Some(ChatCommand::Resume(None))),
+            ("/resume A walk", Some(ChatCommand::Resume(Some(text("A walk"))))),
+            ("/model", Some(ChatCommand::Model(None))),
+            ("/model gpt-5", model("gpt-5", ModelScope::Session)),
+            ("/model gpt-5 --global", model("gpt-5", ModelScope::Global)),
+            ("/model \u{2014}global openai/gpt-5", model("openai/gpt-5", ModelScope::Global)),
             ("/model --global", misused("model")),
             ("/model a b", misused("model")),
             ("/model a --globe", misused("model")),
-            ("/approve", yes(None, Scope::Once)),
-            ("/yes", yes(None, Scope::Once)),
-            ("/approve always", yes(None, Scope::Always)),
-            ("/approve q_abc Session", yes(Some("q_abc"), Scope::Session)),
-            ("/approve \u{2014}always q_abc", yes(Some("q_abc"), Scope::Always)),
+            ("/approve", yes(None, ApprovalScope::Once)),
+            ("/yes", yes(None, ApprovalScope::Once)),
+            ("/approve always", yes(None, ApprovalScope::Always)),
+            ("/approve q_abc Session", yes(Some("q_abc"), ApprovalScope::Session)),
+            ("/approve \u{2014}always q_abc", yes(Some("q_abc"), ApprovalScope::Always)),
             ("/approve always session", misused("approve")),
             ("/approve q_a q_b", misused("approve")),
             ("/approve not at all", misused("approve")),
@@ -452,8 +376,8 @@ mod tests {
             ("/deny q_abc", no(Some("q_abc"), None)),
             ("/deny q_abc use trash", no(Some("q_abc"), Some("use trash"))),
             ("/no use trash \u{2014} please", no(None, Some("use trash \u{2014} please"))),
-            ("/dance x", Some(Command::Unknown(text("dance")))),
-            ("/Ärger", Some(Command::Unknown(text("ärger")))),
+            ("/dance x", Some(ChatCommand::Unknown(text("dance")))),
+            ("/Ärger", Some(ChatCommand::Unknown(text("ärger")))),
             ("", None),
             ("new", None),
             ("/", None),
@@ -471,22 +395,22 @@ mod tests {
     }
 
     #[test]
-    fn names_are_not_shared_and_each_command_is_read_by_its_own() {
+    fn command_names_are_unique_and_parse() {
         let names: Vec<&str> =
-            ALL.iter().flat_map(|known| known.aliases.iter().copied().chain([known.name])).collect();
+            COMMANDS.iter().flat_map(|spec| spec.aliases.iter().copied().chain([spec.name])).collect();
         let different: std::collections::HashSet<&&str> = names.iter().collect();
         assert_eq!(different.len(), names.len());
-        for known in &ALL {
-            let rest = if known.takes == "TEXT" { " x" } else { "" };
-            let command = parse(&format!("/{}{rest}", known.name)).unwrap();
-            assert_eq!(command.known().unwrap().name, known.name);
-            assert!(!matches!(command, Command::Misused(_)), "{command:?}");
+        for spec in &COMMANDS {
+            let rest = if spec.args == "TEXT" { " x" } else { "" };
+            let command = parse(&format!("/{}{rest}", spec.name)).unwrap();
+            assert_eq!(command.spec().unwrap().name, spec.name);
+            assert!(!matches!(command, ChatCommand::BadUsage(_)), "{command:?}");
         }
     }
 
     #[test]
-    fn what_touches_others_is_for_admins() {
-        let admin = |line: &str| parse(line).unwrap().rights() == Rights::Admin;
+    fn commands_that_affect_others_are_for_admins() {
+        let admin = |line: &str| parse(line).unwrap().required_role() == UserRole::Admin;
         for line in ["/restart", "/yolo", "/sethome", "/model x --global"] {
             assert!(admin(line), "{line}");
         }
@@ -496,8 +420,8 @@ mod tests {
     }
 
     #[test]
-    fn some_commands_wait_while_something_is_under_way() {
-        let waits = |line: &str| parse(line).unwrap().busy() == Busy::Waits;
+    fn some_commands_are_refused_during_a_turn() {
+        let waits = |line: &str| parse(line).unwrap().while_busy() == WhileBusy::Refused;
         for line in ["/retry", "/undo", "/model x", "/resume x"] {
             assert!(waits(line), "{line}");
         }
@@ -509,10 +433,10 @@ mod tests {
     }
 
     #[test]
-    fn help_shows_what_somebody_may_use() {
-        let (all, some) = (help(Tier::Admin), help(Tier::Ordinary));
+    fn help_lists_the_commands_of_a_role() {
+        let (all, some) = (help_text(UserRole::Admin), help_text(UserRole::User));
         assert_eq!((all.lines().count(), some.lines().count()), (20, 17));
-        assert!(all.contains("`/restart` start hermes anew") && !some.contains("/restart"));
-        assert!(some.contains("`/queue TEXT` say this when the answer is there"));
+        assert!(all.contains("`/restart` restart the gateway") && !some.contains("/restart"));
+        assert!(some.contains("`/queue TEXT` send this after the current reply"));
     }
 }

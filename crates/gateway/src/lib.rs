@@ -1,48 +1,58 @@
-//! Chats: from a message of a person to its answer, whatever happens in between.
+//! The chat gateway: from an inbound message to its reply, across crashes and restarts.
 //!
-//! A [`Channel`] is one account on one platform. What people write there becomes a [`Letter`]; it is kept in the store before
-//! the platform is told that it arrived, and is done when what is written back is kept as well. Delivery goes on from there
-//! until it is known to have succeeded or to be impossible.
+//! A [`Channel`] is one account on one platform. The gateway stores each inbound message before it
+//! acknowledges it to the platform, and marks it done in the transaction that stores the reply. The
+//! outbox worker then delivers the reply until it is known to have succeeded or to be impossible.
 //!
-//! *Invariants.* Nothing is done for somebody who was not let in, but to tell them how to ask for it. Every letter belongs
-//! to the one who wrote it; words of two people are never put together, but as quotes that say so. Each session has one task
-//! that works on it, and one key, which one function makes.
+//! *Invariants.* The gateway does nothing for a sender without access, except to tell them how to get
+//! it. A message belongs to its author; text of different people is never merged, only quoted with
+//! attribution. Each session has one task and one key, which `session_key` computes.
 //!
-//! *Where to start reading.* [`letter`] for what comes, [`channel`] for what a platform does, [`people`] for who is let in,
-//! `session` for how a letter is worked on, and `live` below it for what is seen of that before it is done.
+//! *Where to start reading.* `message` for what arrives, `channel` for what a platform does,
+//! `access` for who may use the bot, `gateway` for routing, `session` for how a message is processed,
+//! and `session::streaming` for what is shown while a turn runs.
 
-pub mod audit;
-mod beside;
-pub mod channel;
-pub mod command;
-mod depot;
-pub mod discord;
-pub mod gateway;
-pub mod house;
-pub mod key;
-pub mod letter;
-pub mod limit;
-pub mod media;
-mod office;
-pub mod people;
-pub mod reset;
+mod access;
+mod approvals;
+mod audit;
+mod background;
+mod channel;
+mod command;
+mod context;
+mod error;
+mod gateway;
+mod host;
+mod media;
+mod media_cache;
+mod message;
+mod no_reply;
+mod outbox;
+mod rate_limit;
+mod reset;
+mod router;
 mod session;
-pub mod silence;
-pub mod split;
-pub mod target;
+mod session_key;
+mod split;
+mod target;
 
-pub use audit::Audit;
-pub use channel::{Arrival, Channel, Desk, Health, Incoming, Manners, Post, Undelivered};
-pub use command::Command;
-pub use gateway::{Gateway, Rules};
-pub use house::{House, Visit};
-pub use key::{Sharing, session_key};
-pub use letter::{Letter, Platform, Press, Remark, Room, RoomKind, Sender};
-pub use limit::Limiter;
-pub use media::Media;
-pub use people::{Admission, People, Tier};
-pub use reset::Reset;
-pub use session::{Busy, Progress, Showing};
-pub use silence::is_silence;
-pub use split::split;
-pub use target::{Address, NoWay, Target};
+pub use access::{AccessControl, AccessSettings, BotPolicy, PlatformAccess, StrangerPolicy};
+pub use audit::AuditLog;
+pub use channel::{
+    AttachmentFile, BoxFuture, ButtonStyle, Capabilities, Channel, ChannelHealth, ChannelSink, DeliveryCheck,
+    FatalError, FetchError, Inbound, InboundEvent, LengthUnit, MessageButton, OutboundMessage, Reaction,
+    SendError, discord,
+};
+pub use error::Error;
+pub use gateway::{Gateway, GatewaySettings};
+pub use host::{SessionHost, SessionRequest};
+pub use media::MediaSettings;
+pub use message::{
+    Attachment, ButtonPress, Chat, ChatKind, ContextMessage, InboundMessage, InteractionToken, Platform,
+    Quote, ReplyTarget, Sender,
+};
+pub use rate_limit::RateLimit;
+pub use reset::ResetPolicy;
+pub use session::{BusyPolicy, StreamingOptions, ToolProgress};
+pub use session_key::{SessionScope, is_shared_session};
+pub use split::split_message;
+pub use target::{ChatAddress, DeliveryTarget, TargetError};

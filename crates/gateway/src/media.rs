@@ -1,44 +1,43 @@
-//! Files in answers and in letters: how an answer names them, and what they are called.
+//! Files in messages: media tags in replies, and safe file names.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
 
 use crate::split;
 
-/// What an answer names a file with that is to be sent.
-const TAG: &str = "MEDIA:";
-/// The longest name of a file, in bytes.
-const LONGEST: usize = 100;
-/// The longest ending of a name that is kept where the name is too long, in bytes.
-const ENDING: usize = 16;
-/// What is left of the longest name for a number in front of it.
-const NUMBER: usize = 4;
+/// Tag by which a reply names a file to upload.
+const MEDIA_TAG: &str = "MEDIA:";
+const MAX_NAME_BYTES: usize = 100;
+const MAX_EXTENSION_BYTES: usize = 16;
+/// Space reserved for a number in front of a duplicate name.
+const NUMBER_PREFIX_BYTES: usize = 4;
 
-/// What a path may stand between.
+/// Quotes around a path.
 const QUOTES: [(char, char); 4] = [('"', '"'), ('\'', '\''), ('`', '`'), ('<', '>')];
-/// What follows a path in a sentence and is no part of it.
+/// Punctuation that may follow an unquoted path.
 const PUNCTUATION: &[char] =
     &['.', ',', ';', ':', '!', '?', ')', ']', '}', '>', '"', '\'', '`', '*', '_', '|'];
 
-/// Where files may be sent from and how large they may be, and where copies are kept on the way.
+/// Which files may be uploaded, and where copies are kept.
 #[derive(Debug, Clone)]
-pub struct Media {
-    /// Directories of a place whose files may be sent, besides the one it works in.
-    pub besides: Vec<String>,
-    /// The home of hermes, in whose cache copies are kept until they are where they should be.
+pub struct MediaSettings {
+    /// Directories whose files may be uploaded, besides the working directory.
+    pub extra_roots: Vec<String>,
+    /// The Hermes home; copies are kept in its cache.
     pub home: PathBuf,
 }
 
-/// Takes the tags out of an answer: the words without them, and the paths they name, each once.
-pub(crate) fn tags(text: &str) -> (String, Vec<String>) {
-    let code = split::code(text);
+/// Removes the media tags from a reply. Returns the remaining text and the paths, each once.
+pub(crate) fn extract_media_tags(text: &str) -> (String, Vec<String>) {
+    let code = split::code_spans(text);
     let mut words = String::with_capacity(text.len());
     let mut paths: Vec<String> = Vec::new();
     let mut offset = 0;
     for line in text.split_inclusive('\n') {
-        let (kept, found) = line_tags(line, |at| code.iter().any(|span| span.contains(&(offset + at))));
+        let (kept, found) =
+            extract_line_tags(line, |at| code.iter().any(|span| span.contains(&(offset + at))));
         offset += line.len();
-        // A line that said nothing else is gone with its tags.
+        // A line with nothing but tags is removed.
         if found.is_empty() || kept.chars().any(char::is_alphanumeric) {
             words.push_str(&kept);
         }
@@ -51,21 +50,20 @@ pub(crate) fn tags(text: &str) -> (String, Vec<String>) {
     (words, paths)
 }
 
-/// A line without its tags, and the paths they name.
-fn line_tags(line: &str, is_code: impl Fn(usize) -> bool) -> (String, Vec<String>) {
+fn extract_line_tags(line: &str, is_code: impl Fn(usize) -> bool) -> (String, Vec<String>) {
     let (mut kept, mut found) = (String::new(), Vec::new());
     let mut rest = line;
-    while let Some((before, after)) = rest.split_once(TAG) {
-        let at = line.len() - after.len() - TAG.len();
+    while let Some((before, after)) = rest.split_once(MEDIA_TAG) {
+        let at = line.len() - after.len() - MEDIA_TAG.len();
         let follows_word = before.chars().next_back().is_some_and(char::is_alphanumeric);
         kept.push_str(before);
-        match path(after).filter(|_| !follows_word && !is_code(at)) {
+        match parse_tag_path(after).filter(|_| !follows_word && !is_code(at)) {
             Some((path, after)) => {
                 found.push(path.to_owned());
                 rest = after;
             }
             None => {
-                kept.push_str(TAG);
+                kept.push_str(MEDIA_TAG);
                 rest = after;
             }
         }
@@ -74,8 +72,7 @@ fn line_tags(line: &str, is_code: impl Fn(usize) -> bool) -> (String, Vec<String
     (kept, found)
 }
 
-/// The path behind a tag, and what follows it.
-fn path(text: &str) -> Option<(&str, &str)> {
+fn parse_tag_path(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start_matches([' ', '\t']);
     let quoted = QUOTES.iter().find_map(|(open, close)| text.strip_prefix(*open)?.split_once(*close));
     if let Some((path, after)) = quoted {
@@ -87,30 +84,30 @@ fn path(text: &str) -> Option<(&str, &str)> {
     (!path.is_empty()).then_some((path, after))
 }
 
-/// The name of a file without what could make it lead elsewhere, be read as something else, or mean something to a shell.
+/// A file name without path, hidden characters or shell metacharacters.
 pub(crate) fn safe_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).find(|part| !part.trim_matches('.').is_empty()).unwrap_or_default();
     let is_plain = |char: char| char.is_alphanumeric() && !is_invisible(char) || "._-+=@,".contains(char);
     let plain: String = last.chars().map(|char| if is_plain(char) { char } else { '_' }).collect();
     let plain = plain.trim_start_matches(['.', '-']);
-    match cut(plain) {
+    match truncate_name(plain) {
         name if name.chars().all(|char| char == '_') => "file".to_owned(),
         name => name,
     }
 }
 
-/// Letters that nobody sees.
 fn is_invisible(char: char) -> bool {
     matches!(char, '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}')
 }
 
-/// A name that is not too long. It keeps its ending.
-fn cut(name: &str) -> String {
-    let most = LONGEST - NUMBER;
+/// Shortens a name and keeps its extension.
+fn truncate_name(name: &str) -> String {
+    let most = MAX_NAME_BYTES - NUMBER_PREFIX_BYTES;
     if name.len() <= most {
         return name.to_owned();
     }
-    let ending = name.rfind('.').and_then(|dot| name.get(dot..)).filter(|ending| ending.len() <= ENDING);
+    let ending =
+        name.rfind('.').and_then(|dot| name.get(dot..)).filter(|ending| ending.len() <= MAX_EXTENSION_BYTES);
     let ending = ending.unwrap_or_default();
     let mut kept = String::new();
     for char in name.chars() {
@@ -122,13 +119,12 @@ fn cut(name: &str) -> String {
     kept + ending
 }
 
-/// Names of which no two are the same, whatever the case of their letters.
+/// ToolContext out file names that differ even when case is ignored.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashSet<String>);
+pub(crate) struct UniqueNames(HashSet<String>);
 
-impl Names {
-    /// A safe name like this one that was not given before.
-    pub(crate) fn give(&mut self, name: &str) -> String {
+impl UniqueNames {
+    pub(crate) fn assign(&mut self, name: &str) -> String {
         let safe = safe_name(name);
         let mut given = safe.clone();
         for number in 2_u32.. {
@@ -146,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_are_found_outside_of_code_and_taken_out() {
+    fn media_tags_are_extracted_outside_of_code() {
         let cases: [(&str, &str, &[&str]); 16] = [
             ("no file", "no file", &[]),
             ("MEDIA:/workspace/a.png", "", &["/workspace/a.png"]),
@@ -166,7 +162,7 @@ mod tests {
             ("MEDIA:\"open", "", &["\"open"]),
         ];
         for (text, words, paths) in cases {
-            let found = tags(text);
+            let found = extract_media_tags(text);
             assert_eq!(
                 (found.0.as_str(), found.1),
                 (words, paths.iter().map(|path| (*path).to_owned()).collect())
@@ -175,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_nowhere_and_pretend_nothing() {
+    fn file_names_are_made_safe() {
         let cases = [
             ("report.pdf", "report.pdf"),
             ("Bericht über Öl.pdf", "Bericht_über_Öl.pdf"),
@@ -198,16 +194,16 @@ mod tests {
             assert_eq!(safe_name(name), expected, "{name:?}");
         }
         let long = safe_name(&format!("{}.jpeg", "ä".repeat(300)));
-        assert!(long.len() <= LONGEST && long.ends_with("ä.jpeg"), "{long}");
+        assert!(long.len() <= MAX_NAME_BYTES && long.ends_with("ä.jpeg"), "{long}");
         let endless = safe_name(&format!("a.{}", "b".repeat(300)));
-        assert_eq!(endless.len(), LONGEST - NUMBER);
+        assert_eq!(endless.len(), MAX_NAME_BYTES - NUMBER_PREFIX_BYTES);
     }
 
     #[test]
-    fn no_name_is_given_twice() {
-        let mut names = Names::default();
+    fn names_are_unique() {
+        let mut names = UniqueNames::default();
         let given: Vec<_> =
-            ["a.txt", "A.TXT", "x/a.txt", "2-a.txt", "", ""].iter().map(|name| names.give(name)).collect();
+            ["a.txt", "A.TXT", "x/a.txt", "2-a.txt", "", ""].iter().map(|name| names.assign(name)).collect();
         assert_eq!(given, ["a.txt", "2-A.TXT", "3-a.txt", "2-2-a.txt", "file", "2-file"]);
     }
 }

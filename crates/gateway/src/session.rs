@@ -1,10 +1,11 @@
-//! One session: its task works on one letter after the other, and hears what is said meanwhile.
+//! One session: its task processes one message after the other, and handles messages that arrive
+//! during a turn.
 
-mod ask;
-mod files;
-mod live;
-mod obey;
-mod words;
+mod approver;
+mod attachments;
+mod commands;
+mod format;
+mod streaming;
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -19,185 +20,179 @@ use hermes_store::{LetterId, Store, TurnId};
 use hermes_types::{Attendance, Image, Message, Person, SessionKey, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::beside::Task;
-use crate::channel::{Channel, Sign, Waiting};
-use crate::command::{self, Command};
-use crate::gateway::Shared;
-use crate::house::Visit;
-use crate::letter::{Letter, Remark, ReplyPlace};
-use crate::people::{Admission, Tier};
-use ask::ChatAsk;
-pub(crate) use ask::{answered, pressed};
-use files::Carrier;
-use live::Live;
-pub use live::{Progress, Showing};
-pub(crate) use words::{part, parts};
+use crate::access::{AccessDecision, UserRole};
+use crate::background::BackgroundTask;
+use crate::channel::{BoxFuture, Channel, Reaction};
+use crate::command::{self, ChatCommand};
+use crate::context::GatewayContext;
+use crate::error::Error;
+use crate::host::SessionRequest;
+use crate::message::{ContextMessage, InboundMessage};
+use approver::ChatApprover;
+pub(crate) use approver::{answer_text, parse_button};
+use attachments::Uploader;
+pub(crate) use format::{outbox_part, reply_parts};
+use streaming::LiveReply;
+pub use streaming::{StreamingOptions, ToolProgress};
 
-/// Letters that wait for a session; whoever sends more is told so.
-pub(crate) const MAILBOX: usize = 64;
-/// How long a session that has nothing to do stays in memory.
-const LINGER: Duration = Duration::from_secs(60);
-/// A letter that is older than this is answered with a word about it.
-const LATE: u64 = 600;
-/// How often opening a thread is tried.
-const TRIES: u32 = 3;
+/// Inputs that may wait for a session; more are rejected.
+pub(crate) const MAILBOX_CAPACITY: usize = 64;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Replies to older messages say how old the message is.
+const LATE_AFTER_SECONDS: u64 = 600;
+/// Reply to a message that does not fit into the queue.
+pub(crate) const QUEUE_FULL_REPLY: &str = "Too many messages are waiting here. Please try again later.";
 
-/// What a turn begins with.
+/// What starts a turn.
 #[derive(Debug, Clone, Copy)]
-enum Begin<'a> {
-    /// A letter, with its files.
-    Letter,
-    /// Words.
-    Words(&'a str),
-    /// What another turn left.
-    Left,
+enum TurnStart<'a> {
+    /// The inbound message with its attachments.
+    Message,
+    Text(&'a str),
+    /// The interrupted turn.
+    Resume,
 }
 
-/// What a session is given to work on.
+/// An inbound message on its way through a session.
 #[derive(Debug)]
-pub(crate) struct Item {
-    /// What it is in the inbox.
-    pub(crate) id: LetterId,
-    /// What it says.
-    pub(crate) letter: Letter,
-    /// Pictures that it shows besides those among its files.
+pub(crate) struct SessionInput {
+    pub(crate) inbox_id: LetterId,
+    pub(crate) message: InboundMessage,
+    /// Set if the message is a command.
+    pub(crate) command: Option<ChatCommand>,
+    /// Images in addition to its attachments.
     pub(crate) images: Vec<Image>,
-    /// Who wrote it.
     pub(crate) person: Person,
-    /// What they may do.
-    pub(crate) tier: Tier,
-    /// Who may answer questions about it.
+    pub(crate) role: UserRole,
     pub(crate) approvers: Vec<Person>,
-    /// The turn that began to answer it before hermes was restarted.
+    /// The turn that was answering it when Hermes stopped.
     pub(crate) turn: Option<TurnId>,
-    /// What is said with the answer.
+    /// Notes appended to the reply.
     pub(crate) notes: Vec<String>,
 }
 
-impl Item {
-    /// The same with other words.
-    fn saying(self, text: String) -> Self {
-        Self { letter: Letter { text, ..self.letter }, ..self }
+impl SessionInput {
+    fn with_text(self, text: String) -> Self {
+        let message = InboundMessage { text, ..self.message };
+        Self { command: ChatCommand::from_message(&message), message, ..self }
     }
 
-    /// The same, saying again what was said before.
-    fn repeating(self, saying: UserInput) -> Self {
-        Self { images: saying.images, ..self.saying(saying.text) }
+    fn with_input(self, saying: UserInput) -> Self {
+        Self { images: saying.images, ..self.with_text(saying.text) }
     }
 }
 
-/// What is done about a letter while another one is worked on.
+/// What happens to a message that arrives during a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Busy {
-    /// It waits.
+pub enum BusyPolicy {
     Queue,
-    /// The work is ended, and it is next.
+    /// The turn is stopped, and the message is next.
     Interrupt,
-    /// The model is told with the next result of a tool.
+    /// The model gets it with the next tool result.
     Steer,
 }
 
-/// The task of one session.
-pub(crate) struct Session {
-    shared: Arc<Shared>,
+/// One session: processes its inputs one after the other.
+pub(crate) struct ChatSession {
+    context: Arc<GatewayContext>,
     key: SessionKey,
-    mailbox: mpsc::Receiver<Item>,
-    /// What is next, before what is in the mailbox.
-    next: VecDeque<Item>,
-    /// What was said during the turn that is under way, for the model to hear in it.
-    steering: Vec<Item>,
-    hands: Option<Arc<ToolContext>>,
+    mailbox: mpsc::Receiver<SessionInput>,
+    /// Inputs to process before those in the mailbox.
+    next: VecDeque<SessionInput>,
+    /// Messages passed to the running turn.
+    steering: Vec<SessionInput>,
+    tools: Option<Arc<ToolContext>>,
     conversation: Option<Conversation>,
-    ask: Arc<ChatAsk>,
-    /// The model somebody chose.
+    approver: Arc<ChatApprover>,
+    /// Model chosen with `/model`.
     model: Option<String>,
-    /// What was answered last.
-    last: Option<Item>,
-    /// Whether people were told that too much waits here.
-    is_full: bool,
-    /// What is worked on here, if it is beside the conversation of a chat.
-    task: Option<Task>,
+    /// The last answered input.
+    last: Option<SessionInput>,
+    /// Whether the chat knows that the queue is full.
+    has_reported_overflow: bool,
+    /// Set if this is a background task.
+    task: Option<BackgroundTask>,
 }
 
-impl Session {
+impl ChatSession {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        context: Arc<GatewayContext>,
         key: SessionKey,
-        mailbox: mpsc::Receiver<Item>,
-        first: &Letter,
+        mailbox: mpsc::Receiver<SessionInput>,
+        first: &InboundMessage,
     ) -> Self {
-        let ask = Arc::new(ChatAsk::new(Arc::clone(&shared), key.clone(), first.room.clone()));
-        let task = shared.beside.enter(&key, words::title(&first.text));
+        let approver = Arc::new(ChatApprover::new(Arc::clone(&context), key.clone(), first.chat.clone()));
+        let task = context.background.register(&key, format::task_title(&first.text));
         Self {
             task,
-            shared,
+            context,
             key,
             mailbox,
             next: VecDeque::new(),
             steering: Vec::new(),
-            hands: None,
+            tools: None,
             conversation: None,
-            ask,
+            approver,
             model: None,
             last: None,
-            is_full: false,
+            has_reported_overflow: false,
         }
     }
 
-    /// Works until there is nothing to do.
     pub(crate) async fn run(mut self) {
         match self.task.clone() {
-            Some(task) => self.complete(&task).await,
-            None => self.serve().await,
+            Some(task) => self.run_task(&task).await,
+            None => self.run_chat().await,
         }
     }
 
-    /// Works on one letter and on all that comes of it. Nothing is left of it then but the answer.
-    async fn complete(&mut self, task: &Task) {
-        // The letter is there as soon as the session is.
-        let Some(item) = self.mailbox.recv().await else { return };
-        let (room, person) = (item.letter.room.clone(), item.person.clone());
-        self.take(item).await;
-        while let Some(hands) = self.hands.clone().filter(|hands| hands.has_subscriptions()) {
+    /// Runs a background task: one message and the notices of its processes. Only the reply remains
+    /// afterwards.
+    async fn run_task(&mut self, task: &BackgroundTask) {
+        // The input is sent when the session is created.
+        let Some(input) = self.mailbox.recv().await else { return };
+        let (chat, person) = (input.message.chat.clone(), input.person.clone());
+        self.process(input).await;
+        while let Some(tools) = self.tools.clone().filter(|tools| tools.has_subscriptions()) {
             tokio::select! {
                 biased;
                 () = task.stop.cancelled() => break,
-                // Whoever comes next finds what runs in the place.
+                // The next start finds the processes.
                 None = self.mailbox.recv() => return,
-                notice = hands.next_process_event() => self.hear(&notice).await,
+                notice = tools.next_process_event() => self.handle_notice(&notice).await,
             }
         }
-        if let Err(why) = self.finish("done", (&room, &person)).await {
-            tracing::warn!(why, "something is left of what was worked on beside a conversation");
+        if let Err(error) = self.end_conversation("done", &chat, &person).await {
+            tracing::warn!(%error, "cannot clean up background task");
         }
-        self.shared.beside.leave(&self.key);
-        self.shared.leave(&self.key, &self.mailbox);
+        self.context.background.remove(&self.key);
+        self.context.remove_session(&self.key, &self.mailbox);
     }
 
-    /// Works until there was nothing to do for a while, and nothing is awaited.
-    async fn serve(&mut self) {
+    /// Processes inputs until the session is idle and no process notice is pending.
+    async fn run_chat(&mut self) {
         loop {
-            if let Some(item) = self.next.pop_front() {
-                self.take(item).await;
+            if let Some(input) = self.next.pop_front() {
+                self.process(input).await;
                 continue;
             }
-            let hands = self.hands.clone();
+            let tools = self.tools.clone();
             let notice = async {
-                match &hands {
-                    Some(hands) => hands.next_process_event().await,
+                match &tools {
+                    Some(tools) => tools.next_process_event().await,
                     None => pending().await,
                 }
             };
             tokio::select! {
                 biased;
-                item = self.mailbox.recv() => match item {
-                    Some(item) => self.take(item).await,
+                input = self.mailbox.recv() => match input {
+                    Some(input) => self.process(input).await,
                     None => return,
                 },
-                notice = notice => self.hear(&notice).await,
-                () = tokio::time::sleep(LINGER) => {
-                    let awaits = hands.is_some_and(|hands| hands.has_subscriptions());
-                    if !awaits && self.shared.leave(&self.key, &self.mailbox) {
+                notice = notice => self.handle_notice(&notice).await,
+                () = tokio::time::sleep(IDLE_TIMEOUT) => {
+                    let awaits = tools.is_some_and(|tools| tools.has_subscriptions());
+                    if !awaits && self.context.remove_session(&self.key, &self.mailbox) {
                         return;
                     }
                 }
@@ -205,250 +200,227 @@ impl Session {
         }
     }
 
-    /// Tells the model what a background process has to tell. What comes of it is said to whoever spoke last.
-    async fn hear(&mut self, notice: &str) {
-        let Some(item) = self.last.take() else { return };
-        // A process of somebody who is let in no longer would speak to the model in their place.
-        match self.shared.people.admit(&item.letter.room, &item.letter.sender).await {
-            Ok(Admission::In(_)) => {}
-            Ok(Admission::Stranger(_)) => {
-                let person = item.person.as_str();
-                return tracing::info!(person, "a notice for somebody who is let in no longer is not told");
+    /// Passes a process notice to the model, as a turn of the last sender.
+    async fn handle_notice(&mut self, notice: &str) {
+        let Some(input) = self.last.take() else { return };
+        // A user who lost access must not reach the model through a process.
+        match self.context.access.check(&input.message.chat, &input.message.sender).await {
+            Ok(AccessDecision::Granted(_)) => {}
+            Ok(AccessDecision::Denied(_)) => {
+                let person = input.person.as_str();
+                return tracing::info!(person, "process notice dropped: the user lost access");
             }
-            Err(error) => return tracing::error!(%error, "nobody knows whether somebody is let in"),
+            Err(error) => return tracing::error!(%error, "access check failed"),
         }
-        if let Err(why) = self.attend(&item, Begin::Words(notice)).await {
-            tracing::warn!(why, "a notice of a background process could not be told");
+        if let Err(error) = self.run_turn(&input, TurnStart::Text(notice)).await {
+            tracing::warn!(%error, "cannot pass on process notice");
         }
-        self.last = Some(item);
-        self.shared.office.wake();
+        self.last = Some(input);
+        self.context.outbox.wake();
     }
 
-    async fn take(&mut self, mut item: Item) {
-        self.is_full = false;
-        match self.settle(&mut item).await {
-            Ok(None) => {}
-            Ok(Some(other)) => return self.shared.give(&other, item).await,
-            Err(why) => return self.say(&item, &why).await,
-        }
-        self.ask.enter(&item);
-        match Command::read(&item.letter).filter(|_| item.turn.is_none() && self.task.is_none()) {
-            Some(command) => self.obey(item, command).await,
+    async fn process(&mut self, mut input: SessionInput) {
+        self.has_reported_overflow = false;
+        self.approver.set_target(&input);
+        match input.command.clone().filter(|_| input.turn.is_none() && self.task.is_none()) {
+            Some(command) => self.run_command(input, command).await,
             None => {
-                self.begin_anew_if_due(&mut item).await;
-                self.answer(item).await;
+                self.reset_if_due(&mut input).await;
+                self.answer_message(input).await;
             }
         }
     }
 
-    /// Ends a conversation that nobody went on with, before a letter is answered in it.
-    async fn begin_anew_if_due(&mut self, item: &mut Item) {
+    /// Starts a new conversation if the reset policy says so.
+    async fn reset_if_due(&mut self, input: &mut SessionInput) {
         let Ok(Some(current)) = self.store().current(&self.key).await else { return };
-        let Some(over) = self.shared.reset.over(current.touched, item.letter.sent.min(Timestamp::now()))
+        let Some(over) = self
+            .context
+            .settings
+            .reset
+            .reset_due(current.touched, input.message.sent_at.min(Timestamp::now()))
         else {
             return;
         };
-        // What is not done is gone on with first, whoever began it.
-        let is_done = item.turn.is_none() && matches!(self.store().turn(&current.id).await, Ok(None));
-        let room = &item.letter.room;
-        if !is_done || self.shared.house.is_busy(&self.key, room, &item.person).await {
+        // An unfinished turn is resumed first.
+        let is_done = input.turn.is_none() && matches!(self.store().turn(&current.id).await, Ok(None));
+        let chat = &input.message.chat;
+        if !is_done || self.context.host.has_running_processes(&self.key, chat, &input.person).await {
             return;
         }
-        let left = self.finish(over.word(), (room, &item.person)).await.err();
-        if let Some(why) = &left {
-            tracing::warn!(why, "a conversation that is over could not be put away");
+        let left = self.end_conversation(over.as_str(), chat, &input.person).await.err();
+        if let Some(error) = &left {
+            tracing::warn!(%error, "cannot end the expired conversation");
         }
-        if self.shared.reset.notify {
-            item.notes.push(over.told());
-            item.notes.extend(left);
+        if self.context.settings.reset.notify {
+            input.notes.push(over.message());
+            input.notes.extend(left.map(|error| error.to_string()));
         }
-    }
-
-    /// Opens the thread that the answer is wanted in. Where that cannot be, the answer is given where it was asked. Gives the
-    /// session of the thread, if that is another one: whoever opens a thread may call it as they like.
-    async fn settle(&mut self, item: &mut Item) -> Result<Option<SessionKey>, String> {
-        let ReplyPlace::Thread(name) = &item.letter.reply else { return Ok(None) };
-        let name = name.clone();
-        let mut key = self.key.clone();
-        for attempt in 0..TRIES {
-            match self.shared.channel.open_thread(&item.letter, &name).await {
-                Ok(room) => {
-                    self.shared.joined(&room).await;
-                    key = self.shared.key_in(&room, &item.letter.sender);
-                    item.letter.room = room;
-                    break;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, attempt, "a thread could not be opened");
-                    if matches!(error, crate::Undelivered::Never(_)) || attempt + 1 == TRIES {
-                        item.notes.push(format!("no thread could be opened for this: {error}"));
-                        break;
-                    }
-                    tokio::time::sleep(Duration::from_secs(u64::from(attempt) + 1)).await;
-                }
-            }
-        }
-        item.letter.reply = ReplyPlace::Here;
-        let event = serde_json::to_value(&item.letter).map_err(|error| error.to_string())?;
-        self.store().readdress(item.id, &key, event).await.map_err(|error| error.to_string())?;
-        Ok((key != self.key).then_some(key))
     }
 
     fn store(&self) -> &Store {
-        &self.shared.store
+        &self.context.store
     }
 
     fn channel(&self) -> &Arc<dyn Channel> {
-        &self.shared.channel
+        &self.context.channel
     }
 
-    /// Answers a letter with words of ours.
-    async fn say(&self, item: &Item, text: &str) {
-        let text = words::headed(self.task.as_ref(), text);
-        let parts = words::parts(&self.shared.channel, &self.key, &item.letter, &text);
-        self.shared.put(vec![item.id], parts).await;
-        if let Some(interaction) = item.letter.interaction.clone() {
+    /// Replies with a text of our own and marks the message done.
+    async fn reply(&self, input: &SessionInput, text: &str) {
+        let text = format::with_task_header(self.task.as_ref(), text);
+        let parts = format::reply_parts(&self.context.channel, &self.key, &input.message, &text);
+        self.context.outbox.enqueue(vec![input.inbox_id], parts).await;
+        if let Some(interaction) = input.message.interaction.clone() {
             let channel = Arc::clone(self.channel());
-            self.shared.aside(async move { channel.whisper(&interaction, "done").await });
+            self.context.spawn(async move { channel.reply_privately(&interaction, "Done.").await });
         }
     }
 
-    /// Has a letter answered by the model.
-    async fn answer(&mut self, mut item: Item) {
-        self.shared.office.answering(&self.key, &item.letter);
-        let (channel, letter) = (Arc::clone(self.channel()), item.letter.clone());
-        // Nothing waits for the platform but what is shown after it.
+    /// Runs a turn for a message.
+    async fn answer_message(&mut self, mut input: SessionInput) {
+        self.context.outbox.set_active_reply(&self.key, &input.message);
+        let (channel, message) = (Arc::clone(self.channel()), input.message.clone());
+        // Only later reactions wait for this one.
         let seen = tokio::spawn(async move {
-            if letter.interaction.is_none() {
-                channel.mark(&letter, Sign::Seen).await;
+            if message.interaction.is_none() {
+                channel.set_reaction(&message, Reaction::Seen).await;
             }
         });
-        let sign = match self.work(&item).await {
-            Ok(StopReason::Answered) => Sign::Done,
-            Ok(StopReason::Interrupted) => Sign::Nothing,
-            Ok(_) => Sign::Failed,
-            Err(why) => {
-                self.say(&item, &why).await;
-                Sign::Failed
+        let reaction = match self.run_message(&input).await {
+            Ok(StopReason::Answered) => Reaction::Done,
+            Ok(StopReason::Interrupted) => Reaction::Nothing,
+            Ok(_) => Reaction::Failed,
+            Err(error) => {
+                self.reply(&input, &error.to_string()).await;
+                Reaction::Failed
             }
         };
-        self.shared.office.wake();
-        let (channel, letter) = (Arc::clone(self.channel()), item.letter.clone());
-        let (office, key) = (Arc::clone(&self.shared.office), self.key.clone());
-        self.shared.aside(async move {
+        self.context.outbox.wake();
+        let (channel, message) = (Arc::clone(self.channel()), input.message.clone());
+        let (outbox, key) = (Arc::clone(&self.context.outbox), self.key.clone());
+        self.context.spawn(async move {
             seen.await.ok();
-            let sign = if office.has_lost(&key) { Sign::Failed } else { sign };
-            match &letter.interaction {
-                Some(interaction) => channel.whisper(interaction, "done").await,
-                None => channel.mark(&letter, sign).await,
+            let reaction = if outbox.has_failed_delivery(&key) { Reaction::Failed } else { reaction };
+            match &message.interaction {
+                Some(interaction) => channel.reply_privately(interaction, "Done.").await,
+                None => channel.set_reaction(&message, reaction).await,
             }
         });
-        // They were said.
-        item.notes.clear();
-        self.last = Some(item);
+        // The reply contained them.
+        input.notes.clear();
+        self.last = Some(input);
     }
 
-    async fn work(&mut self, item: &Item) -> Result<StopReason, String> {
-        let told = |error: hermes_store::Error| error.to_string();
-        self.open(item).await?;
+    async fn run_message(&mut self, input: &SessionInput) -> Result<StopReason, Error> {
+        self.ensure_conversation(input).await?;
         let Some(conversation) = &self.conversation else {
-            return Err("there is no conversation".to_owned());
+            return Err(Error::NoConversation);
         };
-        let open = self.store().turn(conversation.id()).await.map_err(told)?;
-        let is_ours = open.as_ref().is_some_and(|open| Some(open.id) == item.turn);
+        let open = self.store().turn(conversation.id()).await?;
+        let is_ours = open.as_ref().is_some_and(|open| Some(open.id) == input.turn);
         if open.is_some() {
-            // Something was not ended before hermes was restarted. It comes first, whoever began it.
-            let ended = self.attend(item, Begin::Left).await?;
+            // An interrupted turn comes first, even if another message started it.
+            let ended = self.run_turn(input, TurnStart::Resume).await?;
             if is_ours {
                 return Ok(ended.stop_reason);
             }
-        } else if item.turn.is_some() && self.is_done(item).await? {
+        } else if input.turn.is_some() && self.is_finished(input).await? {
             return Ok(StopReason::Answered);
         }
-        Ok(self.attend(item, Begin::Letter).await?.stop_reason)
+        Ok(self.run_turn(input, TurnStart::Message).await?.stop_reason)
     }
 
-    /// Whether a letter was answered meanwhile.
-    async fn is_done(&self, item: &Item) -> Result<bool, String> {
-        let platform = item.letter.room.platform.word();
-        let waiting = self.store().waiting_letters(platform).await.map_err(|error| error.to_string())?;
-        Ok(!waiting.iter().any(|letter| letter.id == item.id))
+    async fn is_finished(&self, input: &SessionInput) -> Result<bool, Error> {
+        let platform = input.message.chat.platform.as_str();
+        let waiting = self.store().waiting_letters(platform).await?;
+        Ok(!waiting.iter().any(|message| message.id == input.inbox_id))
     }
 
-    /// Has something answered, or what was not answered to its end, while it hears what comes.
-    async fn attend(&mut self, item: &Item, begin: Begin<'_>) -> Result<TurnResult, String> {
-        let (Some(mut conversation), Some(hands)) = (self.conversation.take(), self.hands.clone()) else {
-            return Err("there is no conversation".to_owned());
+    /// Runs a new or interrupted turn to completion and handles messages that arrive during it.
+    async fn run_turn(&mut self, input: &SessionInput, begin: TurnStart<'_>) -> Result<TurnResult, Error> {
+        let (Some(mut conversation), Some(tools)) = (self.conversation.take(), self.tools.clone()) else {
+            return Err(Error::NoConversation);
         };
-        let letters = match begin {
-            Begin::Letter => vec![item.id],
-            Begin::Words(_) | Begin::Left => Vec::new(),
+        let inbox_ids = match begin {
+            TurnStart::Message => vec![input.inbox_id],
+            TurnStart::Text(_) | TurnStart::Resume => Vec::new(),
         };
-        let live = self.live(item, &conversation, begin).await;
-        let mut control = TurnControl::with_reply_sink(ReplySink { messages: letters, reply: None });
+        let live = self.live_reply(input, &conversation, begin).await;
+        let mut control = TurnControl::with_reply_sink(ReplySink { messages: inbox_ids, reply: None });
         if let Some(task) = &self.task {
             control.stop = task.stop.clone();
         }
-        let carrier =
-            Carrier { hands: Arc::clone(&hands), stop: control.stop.clone(), person: item.person.clone() };
-        control.reply_sink.reply = Some(self.reply(item, Arc::clone(&live), carrier));
-        let shared = Arc::clone(&self.shared);
-        let (key, person, shown) = (self.key.clone(), item.person.clone(), Arc::clone(&live));
-        let furniture = Arc::clone(&hands);
+        let uploader =
+            Uploader { tools: Arc::clone(&tools), stop: control.stop.clone(), person: input.person.clone() };
+        control.reply_sink.reply = Some(self.reply_fn(input, Arc::clone(&live), uploader));
+        let context = Arc::clone(&self.context);
+        let (key, person, view) = (self.key.clone(), input.person.clone(), Arc::clone(&live));
+        let config_source = Arc::clone(&tools);
         let watch = move |event: TurnEvent| {
-            shared.heard(&key, &person, furniture.config(), &event);
-            shown.hear(&event);
+            context.audit.record_call(&key, &person, config_source.config(), &event);
+            view.on_event(&event);
         };
-        let (shared, own_key) = (Arc::clone(&self.shared), self.key.clone());
+        let (context, own_key) = (Arc::clone(&self.context), self.key.clone());
         let ended = {
-            let mut turn: Waiting<'_, _> = match begin {
-                Begin::Letter => Box::pin(async {
-                    // Whatever is kept of the turn says where the files are: they are fetched once.
-                    let files = files::come(&shared, &hands, &item.letter, &control.stop).await;
-                    let remarks = remarks(&shared, &own_key, &item.letter).await;
-                    let text =
-                        words::told(&item.letter, &remarks, &files.lines, shared.sharing, Timestamp::now());
-                    let saying = UserInput { text, images: [item.images.clone(), files.images].concat() };
+            let mut turn: BoxFuture<'_, _> = match begin {
+                TurnStart::Message => Box::pin(async {
+                    // The stored turn refers to the files, so they are downloaded once.
+                    let files = attachments::download(&context, &tools, &input.message, &control.stop).await;
+                    let context_list = context_messages(&context, &own_key, &input.message).await;
+                    let text = format::user_prompt(
+                        &input.message,
+                        &context_list,
+                        &files.descriptions,
+                        context.settings.scope,
+                        Timestamp::now(),
+                    );
+                    let saying = UserInput { text, images: [input.images.clone(), files.images].concat() };
                     conversation.run_turn(saying, &control, &watch).await.map(Some)
                 }),
-                Begin::Words(text) => {
+                TurnStart::Text(text) => {
                     let said = conversation.run_turn(text, &control, &watch);
                     Box::pin(async { said.await.map(Some) })
                 }
-                Begin::Left => Box::pin(conversation.resume_turn(&control, &watch)),
+                TurnStart::Resume => Box::pin(conversation.resume_turn(&control, &watch)),
             };
-            let mut typing = tokio::time::interval(self.channel().manners().typing);
+            let mut typing = tokio::time::interval(self.channel().capabilities().typing_interval);
             loop {
                 tokio::select! {
                     ended = &mut turn => break ended,
-                    Some(other) = self.mailbox.recv() => self.meanwhile(other, &control).await,
+                    Some(other) = self.mailbox.recv() => self.handle_while_busy(other, &control).await,
                     _ = typing.tick() => {
-                        if !self.ask.is_waiting() {
-                            let (channel, chat) = (Arc::clone(self.channel()), item.letter.room.chat.clone());
-                            self.shared.aside(async move { channel.typing(&chat).await });
+                        if !self.approver.is_waiting() {
+                            let (channel, chat) = (Arc::clone(self.channel()), input.message.chat.id.clone());
+                            self.context.spawn(async move { channel.show_typing(&chat).await });
                         }
                     }
                 }
             }
         };
         self.conversation = Some(conversation);
-        live.halt().await;
+        live.stop_rendering().await;
         match &ended {
-            Ok(Some(ended)) => self.go_on_with(ended.pending_steer.clone(), &ended.stop_reason).await,
-            _ => self.go_on_with(control.take_pending_steer(), &StopReason::Answered).await,
+            Ok(Some(ended)) => self.requeue_steers(ended.pending_steer.clone(), &ended.stop_reason).await,
+            _ => self.requeue_steers(control.take_pending_steer(), &StopReason::Answered).await,
         }
         match ended {
             Ok(Some(ended)) => Ok(ended),
-            Ok(None) => Err("there was nothing to go on with".to_owned()),
-            Err(error) => Err(format!("this could not be worked on: {error}")),
+            Ok(None) => Err(Error::NothingToResume),
+            Err(error) => Err(Error::Turn(error)),
         }
     }
 
-    /// What will be seen of a turn, also of one that was begun before.
-    async fn live(&self, item: &Item, conversation: &Conversation, begin: Begin<'_>) -> Arc<Live> {
+    /// The live reply of a new or resumed turn.
+    async fn live_reply(
+        &self,
+        input: &SessionInput,
+        conversation: &Conversation,
+        begin: TurnStart<'_>,
+    ) -> Arc<LiveReply> {
         let open = match begin {
-            Begin::Letter | Begin::Words(_) => None,
-            Begin::Left => self.store().turn(conversation.id()).await.ok().flatten(),
+            TurnStart::Message | TurnStart::Text(_) => None,
+            TurnStart::Resume => self.store().turn(conversation.id()).await.ok().flatten(),
         };
         let past = open.map_or_else(
             || (Timestamp::now(), Vec::new()),
@@ -458,180 +430,192 @@ impl Session {
                 (open.started, since.flat_map(Message::calls).map(|call| call.id.clone()).collect())
             },
         );
-        Live::begin(
-            Arc::clone(&self.shared),
+        LiveReply::start(
+            Arc::clone(&self.context),
             self.key.clone(),
-            item.letter.clone(),
-            Arc::clone(&self.ask),
+            input.message.clone(),
+            Arc::clone(&self.approver),
             self.task.clone(),
             past,
         )
     }
 
-    /// What is written back when a turn ends.
-    fn reply(&self, item: &Item, live: Arc<Live>, carrier: Carrier) -> ReplyFn {
-        let late = words::lateness(&item.letter, Timestamp::now(), LATE);
-        let notes: Vec<String> = late.into_iter().chain(item.notes.iter().cloned()).collect();
-        let how = Arc::new((live, notes, carrier));
+    /// The function that turns the end of a turn into outbox parts.
+    fn reply_fn(&self, input: &SessionInput, live: Arc<LiveReply>, uploader: Uploader) -> ReplyFn {
+        let late = format::lateness_note(&input.message, Timestamp::now(), LATE_AFTER_SECONDS);
+        let notes: Vec<String> = late.into_iter().chain(input.notes.iter().cloned()).collect();
+        let how = Arc::new((live, notes, uploader));
         Arc::new(move |exit: &StopReason, text: &str| {
             let (how, exit, text) = (Arc::clone(&how), exit.clone(), text.to_owned());
             Box::pin(async move {
-                let (live, notes, carrier) = &*how;
-                live.end(&exit, &text, notes, carrier).await
+                let (live, notes, uploader) = &*how;
+                live.finish(&exit, &text, notes, uploader).await
             })
         })
     }
 
-    /// Answers next what the model was not told, each as if it had waited. What was told is answered by the turn that heard
-    /// it; what was meant for a turn that somebody ended has ended with it.
-    async fn go_on_with(&mut self, untold: Option<PendingSteer>, exit: &StopReason) {
-        let letters = untold.map(|untold| untold.messages).unwrap_or_default();
-        let untold = self.steering.drain(..).filter(|item| letters.contains(&item.id));
+    /// Requeues steers that the model did not get. Those of an interrupted turn are dropped with
+    /// it.
+    async fn requeue_steers(&mut self, pending: Option<PendingSteer>, exit: &StopReason) {
+        let inbox_ids = pending.map(|pending| pending.messages).unwrap_or_default();
+        let pending = self.steering.drain(..).filter(|input| inbox_ids.contains(&input.inbox_id));
         if *exit != StopReason::Interrupted {
             let waiting = std::mem::take(&mut self.next);
-            self.next = untold.chain(waiting).collect();
+            self.next = pending.chain(waiting).collect();
             return;
         }
-        drop(untold);
-        self.shared.put(letters, Vec::new()).await;
+        drop(pending);
+        self.context.outbox.enqueue(inbox_ids, Vec::new()).await;
     }
 
-    /// Hears something while a turn is under way.
-    async fn meanwhile(&mut self, item: Item, control: &TurnControl) {
-        let command = Command::read(&item.letter);
+    /// Handles an input that arrives during a turn.
+    async fn handle_while_busy(&mut self, input: SessionInput, control: &TurnControl) {
+        let command = input.command.clone();
         if command.is_none()
-            && let Some(wanted) = self.ask.wanted(&item)
+            && let Some(wanted) = self.approver.take_clarification(&input)
         {
-            return self.clarify(item, wanted, control);
+            return self.answer_clarification(input, wanted, control);
         }
         if let Some(command) = &command
-            && let Err(why) = self.shared.people.may_use(&item.letter.room, item.tier, command)
+            && let Err(reason) = self.context.access.check_command(&input.message.chat, input.role, command)
         {
-            return self.say(&item, &why).await;
+            return self.reply(&input, &reason.to_string()).await;
         }
-        match (command, self.shared.busy) {
-            (Some(Command::Stop(extent)), _) => {
+        match (command, self.context.settings.busy) {
+            (Some(ChatCommand::Stop(extent)), _) => {
                 control.stop.cancel();
-                self.stop_beside(extent);
-                self.say(&item, "stopped").await;
+                self.stop_background(extent);
+                self.reply(&input, "Stopped.").await;
             }
-            (Some(Command::New), _) => {
+            (Some(ChatCommand::New), _) => {
                 control.stop.cancel();
-                self.next.push_front(item);
+                self.next.push_front(input);
             }
-            (Some(Command::Steer(text)), _) => self.steer(item.saying(text), control).await,
-            (Some(Command::Queue(text)), _) => self.wait(item.saying(text)).await,
-            (Some(command), _) if command.busy() == command::Busy::Works => self.obey(item, command).await,
+            (Some(ChatCommand::Steer(text)), _) => self.steer(input.with_text(text), control).await,
+            (Some(ChatCommand::Queue(text)), _) => self.queue_input(input.with_text(text)).await,
+            (Some(command), _) if command.while_busy() == command::WhileBusy::Runs => {
+                self.run_command(input, command).await
+            }
             (Some(_), _) => {
-                self.say(&item, "something is under way: wait for it, or end it with /stop").await
+                self.reply(&input, "A reply is still running. Wait for it, or stop it with /stop.").await
             }
-            (None, Busy::Queue) => self.wait(item).await,
-            (None, Busy::Interrupt) => {
+            (None, BusyPolicy::Queue) => self.queue_input(input).await,
+            (None, BusyPolicy::Interrupt) => {
                 control.stop.cancel();
-                self.next.push_front(item);
+                self.next.push_front(input);
             }
-            (None, Busy::Steer) => self.steer(item, control).await,
+            (None, BusyPolicy::Steer) => self.steer(input, control).await,
         }
     }
 
-    /// Gives the model what it asked somebody for, with its files. If it stopped waiting meanwhile, it is said like anything
-    /// else.
-    fn clarify(&self, item: Item, wanted: oneshot::Sender<String>, control: &TurnControl) {
-        let (shared, hands) = (Arc::clone(&self.shared), self.hands.clone());
+    /// Answers a clarification question with text and attachments. If the model stopped waiting,
+    /// the input becomes a normal message.
+    fn answer_clarification(
+        &self,
+        input: SessionInput,
+        wanted: oneshot::Sender<String>,
+        control: &TurnControl,
+    ) {
+        let (context, tools) = (Arc::clone(&self.context), self.tools.clone());
         let (key, stop) = (self.key.clone(), control.stop.clone());
-        self.shared.aside(async move {
-            let files = match &hands {
-                Some(hands) => files::come(&shared, hands, &item.letter, &stop).await,
-                None => files::Came::default(),
+        self.context.spawn(async move {
+            let files = match &tools {
+                Some(tools) => attachments::download(&context, tools, &input.message, &stop).await,
+                None => attachments::Downloaded::default(),
             };
-            match wanted.send(words::with_files(&item.letter.text, &files.lines)) {
-                Ok(()) => shared.done(item.id).await,
-                Err(_unheard) => shared.give(&key, item).await,
+            match wanted.send(format::with_attachments(&input.message.text, &files.descriptions)) {
+                Ok(()) => context.outbox.finish_message(input.inbox_id).await,
+                Err(_) => context.dispatch(&key, input),
             }
         });
     }
 
-    async fn wait(&mut self, item: Item) {
-        if self.next.len() < MAILBOX {
-            return self.next.push_back(item);
+    async fn queue_input(&mut self, input: SessionInput) {
+        if self.next.len() < MAILBOX_CAPACITY {
+            return self.next.push_back(input);
         }
-        // It is said once; of the others each shows that it was not read.
-        if std::mem::replace(&mut self.is_full, true) {
-            self.shared.done(item.id).await;
+        // Replied once; further messages only get a reaction.
+        if std::mem::replace(&mut self.has_reported_overflow, true) {
+            self.context.outbox.finish_message(input.inbox_id).await;
         } else {
-            self.say(&item, "too much is waiting here already; say it again later").await;
+            self.reply(&input, QUEUE_FULL_REPLY).await;
         }
         let channel = Arc::clone(self.channel());
-        self.shared.aside(async move { channel.mark(&item.letter, Sign::Failed).await });
+        self.context.spawn(async move { channel.set_reaction(&input.message, Reaction::Failed).await });
     }
 
-    /// Has the model told in the turn that is under way. What has files waits for a turn of its own, which fetches them.
-    async fn steer(&mut self, item: Item, control: &TurnControl) {
-        if self.steering.len() >= MAILBOX || !item.letter.files.is_empty() {
-            return self.wait(item).await;
+    /// Passes a message to the running turn. One with attachments waits for its own turn.
+    async fn steer(&mut self, input: SessionInput, control: &TurnControl) {
+        if self.steering.len() >= MAILBOX_CAPACITY || !input.message.attachments.is_empty() {
+            return self.queue_input(input).await;
         }
-        let text = words::told(&item.letter, &[], &[], self.shared.sharing, Timestamp::now());
-        control.steer_with_message(item.id, text);
-        self.steering.push(item);
+        let text =
+            format::user_prompt(&input.message, &[], &[], self.context.settings.scope, Timestamp::now());
+        control.steer_with_message(input.inbox_id, text);
+        self.steering.push(input);
     }
 
-    /// Makes sure that there is a conversation, with hands that serve whoever wrote this.
-    async fn open(&mut self, item: &Item) -> Result<(), String> {
-        let kept = self.store().current(&self.key).await.map_err(|error| error.to_string())?;
-        let kept = kept.map(|session| session.id);
-        if self.conversation.as_ref().is_some_and(|known| kept.as_ref() != Some(known.id())) {
-            // Its owner ended or removed it, and its place with it.
-            (self.conversation, self.hands) = (None, None);
+    /// Opens the conversation and its tools for the sender of this input.
+    async fn ensure_conversation(&mut self, input: &SessionInput) -> Result<(), Error> {
+        let current = self.store().current(&self.key).await?;
+        let current = current.map(|session| session.id);
+        if self.conversation.as_ref().is_some_and(|known| current.as_ref() != Some(known.id())) {
+            // It was ended elsewhere, together with its environment.
+            (self.conversation, self.tools) = (None, None);
         }
-        let attendance = Attendance::Attended(item.approvers.clone());
-        let hands = match &self.hands {
-            Some(hands) => Arc::clone(hands),
+        let attendance = Attendance::Attended(input.approvers.clone());
+        let tools = match &self.tools {
+            Some(tools) => Arc::clone(tools),
             None => {
-                let visit = Visit {
+                let request = SessionRequest {
                     key: self.key.clone(),
-                    room: item.letter.room.clone(),
-                    person: item.person.clone(),
+                    chat: input.message.chat.clone(),
+                    person: input.person.clone(),
                     attendance: attendance.clone(),
-                    ask: Arc::clone(&self.ask) as Arc<dyn hermes_agent::Approver>,
+                    approver: Arc::clone(&self.approver) as Arc<dyn hermes_agent::Approver>,
                 };
-                let hands = Arc::new(ToolContext::new(self.shared.house.furnish(visit).await?));
-                self.hands = Some(Arc::clone(&hands));
-                hands
+                let tools = Arc::new(ToolContext::new(self.context.host.session_setup(request).await?));
+                self.tools = Some(Arc::clone(&tools));
+                tools
             }
         };
-        hands.set_actor(item.person.clone(), attendance);
-        hands.set_question_policy(self.shared.questions(&self.key));
+        tools.set_actor(input.person.clone(), attendance);
+        tools.set_question_policy(self.context.approvals.mode(&self.key));
         if self.conversation.is_some() {
             return Ok(());
         }
-        let mind = self.shared.house.mind(self.model.as_deref())?;
-        let conversation = match kept {
-            Some(kept) => Conversation::resume(hands, mind, kept).await,
+        let models = self.context.host.model_for(self.model.as_deref())?;
+        let conversation = match current {
+            Some(current) => Conversation::resume(tools, models, current).await,
             None => {
-                let model = mind.endpoints.first().map(|first| first.model.clone()).unwrap_or_default();
-                let told = self.shared.house.told(hands.config(), &model, &item.letter.room);
-                Conversation::create(hands, mind, told, &item.letter.text).await
+                let model = models.endpoints.first().map(|first| first.model.clone()).unwrap_or_default();
+                let prompt = self.context.host.system_prompt(tools.config(), &model, &input.message.chat);
+                Conversation::create(tools, models, prompt, &input.message.text).await
             }
         };
-        self.conversation = Some(conversation.map_err(|error| error.to_string())?);
+        self.conversation = Some(conversation?);
         Ok(())
     }
 }
 
-/// What others said before a letter, without what the model of this session was told already.
-async fn remarks(shared: &Shared, key: &SessionKey, letter: &Letter) -> Vec<Remark> {
-    let mut remarks = shared.channel.before(letter).await;
-    if remarks.is_empty() {
-        return remarks;
+/// Messages of others before this one that the session has not seen.
+async fn context_messages(
+    context: &GatewayContext,
+    key: &SessionKey,
+    message: &InboundMessage,
+) -> Vec<ContextMessage> {
+    let mut context_list = context.channel.context_before(message).await;
+    if context_list.is_empty() {
+        return context_list;
     }
-    let messages = remarks.iter().map(|remark| remark.message.clone()).collect();
-    let (word, chat) = (letter.room.platform.word(), &letter.room.chat);
-    match shared.store.letters_among(word, chat, key, messages).await {
-        Ok(told) => remarks.retain(|remark| !told.contains(&remark.message)),
+    let messages = context_list.iter().map(|entry| entry.id.clone()).collect();
+    let (word, chat) = (message.chat.platform.as_str(), &message.chat.id);
+    match context.store.letters_among(word, chat, key, messages).await {
+        Ok(prompt) => context_list.retain(|entry| !prompt.contains(&entry.id)),
         Err(error) => {
-            tracing::warn!(%error, "what was said before a letter cannot be sorted");
-            remarks.clear();
+            tracing::warn!(%error, "cannot filter context messages");
+            context_list.clear();
         }
     }
-    remarks
+    context_list
 }

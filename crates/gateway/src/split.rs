@@ -1,174 +1,178 @@
-//! An answer as messages that a platform takes.
+//! Splits a Markdown text into messages of the length that a platform accepts.
+//!
+//! The block and inline scanner in `map` is our own: a Markdown parser reports what a complete
+//! document means, but a streamed reply is incomplete, and what matters here is which cuts keep
+//! each part readable on its own.
 
 mod map;
 
 use std::ops::Range;
 
-use crate::channel::{Manners, Unit};
-use map::{Map, Mark, Place};
+use crate::channel::{Capabilities, LengthUnit};
+use map::{CutMap, CutPoint, CutQuality};
 
-/// Digits that the number of a message may have.
-const MOST_DIGITS: u32 = 6;
+/// Most digits of a part number.
+const MAX_NUMBER_DIGITS: u32 = 6;
 
-/// Cuts a text into messages that are no longer than a platform takes. Several are numbered, ` (1/2)`, unless messages are so
-/// short that this would take a good part of them.
+/// Splits a text into messages of at most the platform's length. Several are numbered, ` (1/2)`,
+/// unless the limit is so short that numbers would take much of it.
 ///
-/// A cut is at the end of a paragraph or a line if there is one in the second half of what a message can take, else
-/// before a word. Code blocks are closed and opened again; code in a line, links and what is read as one character stay whole
-/// where they fit into a message. Blanks at a cut are left out, and nothing else is. A blank text is no message.
-pub fn split(text: &str, manners: &Manners) -> Vec<String> {
-    let unit = manners.unit;
-    // No text can be cut finer.
-    let room = manners.longest.max(match unit {
-        Unit::Chars => 1,
-        Unit::Utf16 => 2,
+/// Cuts are made at the end of a paragraph or line in the second half of a message, else before a
+/// word. Code blocks are closed and reopened; inline code, links and grapheme clusters stay whole
+/// where they fit. Only whitespace at a cut is dropped. A blank text gives no message.
+pub fn split_message(text: &str, capabilities: &Capabilities) -> Vec<String> {
+    let unit = capabilities.length_unit;
+    // The smallest possible piece.
+    let max_len = capabilities.max_message_len.max(match unit {
+        LengthUnit::Chars => 1,
+        LengthUnit::Utf16 => 2,
     });
-    let text = without_blank_ends(text);
+    let text = trim_blank_ends(text);
     if text.is_empty() {
         return Vec::new();
     }
-    if unit.length(text) <= room {
+    if unit.length(text) <= max_len {
         return vec![text.to_owned()];
     }
-    for digits in 1..=MOST_DIGITS {
+    for digits in 1..=MAX_NUMBER_DIGITS {
         let number = " (/)".len() + 2 * digits as usize;
-        if room < number * 4 {
+        if max_len < number * 4 {
             break;
         }
-        let parts = Cutting::new(text, room - number, unit).parts();
+        let parts = MessageSplitter::new(text, max_len - number, unit).parts();
         let count = parts.len();
         if count == 1 {
             return parts;
         }
         if count < 10_usize.pow(digits) {
-            return parts.into_iter().zip(1..).map(|(part, n)| numbered(part, n, count)).collect();
+            return parts.into_iter().zip(1..).map(|(part, n)| with_part_number(part, n, count)).collect();
         }
     }
-    Cutting::new(text, room, unit).parts()
+    MessageSplitter::new(text, max_len, unit).parts()
 }
 
-/// Where a text is code: in blocks, and in lines.
-pub(crate) fn code(text: &str) -> Vec<Range<usize>> {
-    map::all_code(text)
+pub(crate) fn code_spans(text: &str) -> Vec<Range<usize>> {
+    map::code_spans(text)
 }
 
-/// Cuts a text that is still being written. A code block that is open is closed, so that every message can be read.
-pub fn split_draft(text: &str, manners: &Manners) -> Vec<String> {
-    let text = without_blank_ends(text);
-    let map = Map::new(text, manners.longest, manners.unit);
-    let open = map.marks.last().and_then(|mark| mark.fence).and_then(|at| map.fences.get(at));
+/// Splits a partial text; an open code block is closed so that each message renders.
+pub(crate) fn split_draft(text: &str, capabilities: &Capabilities) -> Vec<String> {
+    let text = trim_blank_ends(text);
+    let map = CutMap::new(text, capabilities.max_message_len, capabilities.length_unit);
+    let open = map.cuts.last().and_then(|cut| cut.fence).and_then(|at| map.fences.get(at));
     match open {
-        Some(fence) => split(&format!("{text}{}", fence.closing()), manners),
-        None => split(text, manners),
+        Some(fence) => split_message(&format!("{text}{}", fence.closing_fence_len()), capabilities),
+        None => split_message(text, capabilities),
     }
 }
 
-/// A line that ends a code block may have nothing behind it.
-fn numbered(part: String, n: usize, count: usize) -> String {
+/// A closing fence must be alone on its line.
+fn with_part_number(part: String, n: usize, count: usize) -> String {
     let last = part.lines().next_back().unwrap_or_default().trim_start();
     let between = if last.starts_with("```") || last.starts_with("~~~") { '\n' } else { ' ' };
     format!("{part}{between}({n}/{count})")
 }
 
-/// A text without blanks at its end and blank lines at its beginning.
-fn without_blank_ends(text: &str) -> &str {
+/// Trims trailing whitespace and leading blank lines.
+fn trim_blank_ends(text: &str) -> &str {
     let text = text.trim_end();
     let blank = text.len() - text.trim_start().len();
     let lines = text.get(..blank).and_then(|blank| blank.rfind('\n')).map_or(0, |at| at + 1);
     text.get(lines..).unwrap_or(text)
 }
 
-/// What one message has of a text.
+/// The part of the text that one message gets.
 #[derive(Debug, PartialEq, Eq)]
-struct Piece {
-    /// The code block that it begins in.
+struct MessageSlice {
+    /// Fence reopened at the start.
     opens: Option<usize>,
     body: Range<usize>,
-    /// The code block that it ends in.
+    /// Fence closed at the end.
     closes: Option<usize>,
 }
 
-struct Cutting<'a> {
+struct MessageSplitter<'a> {
     text: &'a str,
-    room: usize,
-    unit: Unit,
-    map: Map,
+    max_len: usize,
+    unit: LengthUnit,
+    map: CutMap,
 }
 
-impl<'a> Cutting<'a> {
-    fn new(text: &'a str, room: usize, unit: Unit) -> Self {
-        Self { text, room, unit, map: Map::new(text, room, unit) }
+impl<'a> MessageSplitter<'a> {
+    fn new(text: &'a str, max_len: usize, unit: LengthUnit) -> Self {
+        Self { text, max_len, unit, map: CutMap::new(text, max_len, unit) }
     }
 
     fn parts(&self) -> Vec<String> {
-        let part = |piece: Piece| {
-            let opening = piece.opens.and_then(|at| self.map.fences.get(at)).map(map::Fence::opening);
-            let closing = piece.closes.and_then(|at| self.map.fences.get(at)).map(map::Fence::closing);
+        let part = |piece: MessageSlice| {
+            let opening =
+                piece.opens.and_then(|at| self.map.fences.get(at)).map(map::CodeFence::parse_opening);
+            let closing =
+                piece.closes.and_then(|at| self.map.fences.get(at)).map(map::CodeFence::closing_fence_len);
             let body = self.text.get(piece.body).unwrap_or_default();
             [opening.as_deref().unwrap_or_default(), body, closing.as_deref().unwrap_or_default()].concat()
         };
-        self.pieces().into_iter().map(part).collect()
+        self.slices().into_iter().map(part).collect()
     }
 
-    fn pieces(&self) -> Vec<Piece> {
+    fn slices(&self) -> Vec<MessageSlice> {
         let mut pieces = Vec::new();
-        let (mut at, mut opens) = (self.unindented(0), None);
-        while let Some(cut) = self.cut(at, opens) {
+        let (mut at, mut opens) = (self.skip_deep_indent(0), None);
+        while let Some(cut) = self.next_cut(at, opens) {
             let end = match cut.fence {
                 Some(_) => cut.at,
                 None => at + self.between(at, cut.at).trim_end().len(),
             };
-            pieces.push(Piece { opens, body: at..end, closes: cut.fence });
-            at = self.resumed(cut);
+            pieces.push(MessageSlice { opens, body: at..end, closes: cut.fence });
+            at = self.resume_at(cut);
             opens = cut.fence;
         }
-        let closes = self.map.marks.last().and_then(|mark| mark.fence);
-        pieces.push(Piece { opens, body: at..self.text.len(), closes });
+        let closes = self.map.cuts.last().and_then(|cut| cut.fence);
+        pieces.push(MessageSlice { opens, body: at..self.text.len(), closes });
         pieces
     }
 
-    /// Where to end a message that begins here; nowhere if all the rest fits.
-    fn cut(&self, at: usize, opens: Option<usize>) -> Option<Mark> {
-        let marks = self.map.marks.get(self.map.marks.partition_point(|mark| mark.at <= at)..)?;
+    /// Where to end the message that starts at `at`; `None` if the rest fits.
+    fn next_cut(&self, at: usize, opens: Option<usize>) -> Option<CutPoint> {
+        let marks = self.map.cuts.get(self.map.cuts.partition_point(|cut| cut.at <= at)..)?;
         let (first, last) = (marks.first()?, marks.last()?);
         let base = first.units - self.unit.length(self.between(at, first.at));
-        let room = self.room.saturating_sub(self.opening(opens));
-        let fits = |mark: &Mark| mark.units - base + self.closing(mark.fence) <= room;
+        let max_len = self.max_len.saturating_sub(self.opening_len(opens));
+        let fits = |cut: &CutPoint| cut.units - base + self.closing_len(cut.fence) <= max_len;
         if fits(last) {
             return None;
         }
         let blank = self.text.len() - at - self.between(at, self.text.len()).trim_start().len();
-        let rank = |mark: &Mark| match (mark.place, (mark.units - base) * 2 >= room) {
-            (Place::Inside, _) => (0, Place::Inside),
-            // Not even half a message: the longest is the best.
-            (_, false) => (1, Place::Between),
+        let rank = |cut: &CutPoint| match (cut.quality, (cut.units - base) * 2 >= max_len) {
+            (CutQuality::Inside, _) => (0, CutQuality::Inside),
+            // Less than half a message: prefer the longest.
+            (_, false) => (1, CutQuality::Character),
             (place, true) => (2, place),
         };
         let best = marks
             .iter()
-            .take_while(|mark| mark.units - base <= room)
-            .filter(|mark| fits(mark) && (mark.fence.is_some() || mark.at > at + blank))
-            .max_by_key(|mark| rank(mark));
-        best.copied().or_else(|| self.hard_cut(at, room, *first))
+            .take_while(|cut| cut.units - base <= max_len)
+            .filter(|cut| fits(cut) && (cut.fence.is_some() || cut.at > at + blank))
+            .max_by_key(|cut| rank(cut));
+        best.copied().or_else(|| self.hard_cut(at, max_len, *first))
     }
 
-    /// In the middle of what is read as one character, because it does not fit.
-    fn hard_cut(&self, at: usize, room: usize, first: Mark) -> Option<Mark> {
-        let room = room.saturating_sub(self.closing(first.fence));
+    /// Cuts inside a grapheme cluster that does not fit.
+    fn hard_cut(&self, at: usize, max_len: usize, first: CutPoint) -> Option<CutPoint> {
+        let max_len = max_len.saturating_sub(self.closing_len(first.fence));
         let mut units = 0;
         let mut end = at;
         for char in self.between(at, self.text.len()).chars() {
             units += self.unit.length(char.encode_utf8(&mut [0; 4]));
-            if units > room && end > at {
+            if units > max_len && end > at {
                 break;
             }
             end += char.len_utf8();
         }
-        Some(Mark { at: end, ..first })
+        Some(CutPoint { at: end, ..first })
     }
 
-    /// Where the next message begins.
-    fn resumed(&self, cut: Mark) -> usize {
+    fn resume_at(&self, cut: CutPoint) -> usize {
         let rest = self.between(cut.at, self.text.len());
         if cut.fence.is_some() {
             let after = rest.strip_prefix('\r').unwrap_or(rest).strip_prefix('\n').unwrap_or(rest);
@@ -176,27 +180,25 @@ impl<'a> Cutting<'a> {
         }
         let blank = rest.len() - rest.trim_start().len();
         match rest.get(..blank).and_then(|blank| blank.rfind('\n')) {
-            Some(line) => self.unindented(cut.at + line + 1),
+            Some(line) => self.skip_deep_indent(cut.at + line + 1),
             None => cut.at + blank,
         }
     }
 
-    /// The beginning of a line, or of its words if they are so deep that nothing would fit beside the blanks.
-    fn unindented(&self, line: usize) -> usize {
+    /// The start of the line, or of its text if the indentation takes half the message.
+    fn skip_deep_indent(&self, line: usize) -> usize {
         let rest = self.between(line, self.text.len());
         let words = rest.trim_start();
         let indent = self.unit.length(self.between(line, self.text.len() - words.len()));
-        if indent * 2 >= self.room { self.text.len() - words.len() } else { line }
+        if indent * 2 >= self.max_len { self.text.len() - words.len() } else { line }
     }
 
-    /// What it takes to open a block again.
-    fn opening(&self, fence: Option<usize>) -> usize {
-        fence.and_then(|at| self.map.fences.get(at)).map_or(0, |fence| fence.opening_length(self.unit))
+    fn opening_len(&self, fence: Option<usize>) -> usize {
+        fence.and_then(|at| self.map.fences.get(at)).map_or(0, |fence| fence.opening_len(self.unit))
     }
 
-    /// What it takes to close a block.
-    fn closing(&self, fence: Option<usize>) -> usize {
-        fence.and_then(|at| self.map.fences.get(at)).map_or(0, map::Fence::closing_length)
+    fn closing_len(&self, fence: Option<usize>) -> usize {
+        fence.and_then(|at| self.map.fences.get(at)).map_or(0, map::CodeFence::closing_len)
     }
 
     fn between(&self, start: usize, end: usize) -> &'a str {

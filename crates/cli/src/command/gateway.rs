@@ -10,8 +10,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hermes_gateway::limit::Pace;
-use hermes_gateway::{Audit, Busy, Channel, Gateway, Health, House, Media, Platform, Reset, Rules, Showing};
+use hermes_gateway::{
+    AuditLog, BusyPolicy, Channel, ChannelHealth, Gateway, GatewaySettings, MediaSettings, Platform,
+    RateLimit, ResetPolicy, SessionHost, StreamingOptions,
+};
 use hermes_store::Store;
 use hermes_types::Timestamp;
 use serde_json::{Map, Value};
@@ -99,7 +101,7 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     anew::tell(home, &store).await?;
     let logs = home.join("logs");
     fs::create_dir_all(&logs)?;
-    let audit = Audit::open(&logs.join(AUDIT))?;
+    let audit = AuditLog::open(&logs.join(AUDIT))?;
     let own = Context { config: context.reloaded(), screen: context.screen };
     let house = Arc::new(ChatHouse::new(Arc::new(own), config.clone(), store.clone())?);
     if let Some(Failure { message, hints, .. }) = house.trouble() {
@@ -112,9 +114,9 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
         let (platform, people) = (account.platform(), account.people(config, &store));
         let rules = rules(config, home, account.showing(config));
         let channel: Arc<dyn Channel> = account.channel(&store).await?;
-        let (health, watched) = watch::channel(Health::Connecting);
+        let (health, watched) = watch::channel(ChannelHealth::Connecting);
         state.watch(platform, watched);
-        let house = Arc::clone(&house) as Arc<dyn House>;
+        let house = Arc::clone(&house) as Arc<dyn SessionHost>;
         let gateway = Gateway::new(store.clone(), channel, house, people, audit.clone(), rules);
         let stop = stop.clone();
         channels.spawn(async move { (platform, gateway.run(health, stop).await) });
@@ -140,8 +142,8 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
             ended = channels.join_next() => match ended {
                 None => break,
                 Some(Ok((platform, Err(why)))) => {
-                    let failure = Failure::new(Kind::Unavailable, format!("{}: {why}", platform.word()));
-                    unfit = Some(failure.hint(why.remedy));
+                    let failure = Failure::new(Kind::Unavailable, format!("{}: {why}", platform.as_str()));
+                    unfit = Some(failure.hint(why.hint));
                     None
                 }
                 Some(Err(error)) => {
@@ -208,7 +210,7 @@ async fn prune(
         let current = store.current(&session.key).await?;
         let is_current = current.is_some_and(|current| current.id == session.id && current.touched < before);
         if is_current
-            && Platform::from_word(&session.source).is_some()
+            && Platform::from_name(&session.source).is_some()
             && let Err(why) = house.close_if_idle(&session.key).await
         {
             tracing::warn!(session = session.id.as_str(), why, "a conversation of long ago stays");
@@ -220,7 +222,7 @@ async fn prune(
 }
 
 /// When conversations that nobody went on with are over.
-fn reset(config: &Config) -> Reset {
+fn reset(config: &Config) -> ResetPolicy {
     let chosen = &config.session_reset;
     let idle = Duration::from_secs(chosen.idle_minutes.saturating_mul(60));
     let (is_daily, is_idle) = match chosen.mode {
@@ -229,7 +231,7 @@ fn reset(config: &Config) -> Reset {
         ResetMode::Idle => (false, true),
         ResetMode::Both => (true, true),
     };
-    Reset {
+    ResetPolicy {
         idle: is_idle.then_some(idle),
         daily: is_daily.then_some(chosen.at_hour.0),
         notify: chosen.notify,
@@ -237,21 +239,24 @@ fn reset(config: &Config) -> Reset {
 }
 
 /// How a gateway behaves.
-fn rules(config: &Config, home: &Path, showing: Showing) -> Rules {
-    Rules {
-        sharing: sharing(config),
+fn rules(config: &Config, home: &Path, showing: StreamingOptions) -> GatewaySettings {
+    GatewaySettings {
+        scope: sharing(config),
         busy: match config.display.busy_input_mode {
-            BusyInput::Queue => Busy::Queue,
-            BusyInput::Interrupt => Busy::Interrupt,
-            BusyInput::Steer => Busy::Steer,
+            BusyInput::Queue => BusyPolicy::Queue,
+            BusyInput::Interrupt => BusyPolicy::Interrupt,
+            BusyInput::Steer => BusyPolicy::Steer,
         },
-        pace: Pace {
+        rate_limit: RateLimit {
             per_minute: u32::try_from(config.gateway.messages_per_minute).unwrap_or(u32::MAX),
             burst: u32::try_from(config.gateway.message_burst).unwrap_or(u32::MAX),
         },
         reset: reset(config),
-        showing,
-        media: Media { besides: config.gateway.media_delivery_allow_dirs.clone(), home: home.to_owned() },
+        streaming: showing,
+        media: MediaSettings {
+            extra_roots: config.gateway.media_delivery_allow_dirs.clone(),
+            home: home.to_owned(),
+        },
     }
 }
 
@@ -283,7 +288,7 @@ fn account_lock(context: &Context, account: &Account) -> Result<PathBuf, Failure
     make_home(&folder)?;
     let hash: String =
         Sha256::digest(account.secret().expose()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    Ok(folder.join(format!("{}-{hash}.lock", account.platform().word())))
+    Ok(folder.join(format!("{}-{hash}.lock", account.platform().as_str())))
 }
 
 /// Whether a gateway serves this home, and how its platforms are.

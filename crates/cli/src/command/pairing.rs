@@ -73,7 +73,7 @@ async fn approve(
     platform: Platform,
     code: &str,
 ) -> Result<(), Failure> {
-    let word = platform.word();
+    let word = platform.as_str();
     let nobody = || {
         Failure::new(Kind::Failed, format!("nobody who waits on {word} has this code"))
             .hint("`hermes pairing ls` lists who waits; a code ends after an hour, and writing to the bot gives a new one")
@@ -104,7 +104,7 @@ async fn revoke(
     platform: Platform,
     user: &str,
 ) -> Result<(), Failure> {
-    let word = platform.word();
+    let word = platform.as_str();
     // As `platform:id`, people are named elsewhere.
     let user = user.strip_prefix(word).and_then(|rest| rest.strip_prefix(':')).unwrap_or(user);
     let was_in = match store {
@@ -126,7 +126,7 @@ async fn revoke(
 async fn clear(context: &Context, store: Option<&Store>, platform: Option<Platform>) -> Result<(), Failure> {
     let cleared = match store {
         Some(store) => {
-            store.clear_pending(platform.map(Platform::word), Timestamp::now()).await.map_err(told)?
+            store.clear_pending(platform.map(Platform::as_str), Timestamp::now()).await.map_err(told)?
         }
         None => 0,
     };

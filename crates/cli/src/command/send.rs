@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 
-use hermes_gateway::{Address, NoWay, Target};
+use hermes_gateway::{ChatAddress, DeliveryTarget, TargetError};
 use hermes_types::Timestamp;
 use serde_json::{Value, json};
 
@@ -36,8 +36,9 @@ pub(crate) fn run(args: SendArgs, context: &Context) -> Result<ExitCode, Failure
         let chats = chats(args.to.as_ref(), &homes)?;
         served(context, config, &chats)?;
         let random = u128::from_ne_bytes(random()?);
-        let mark = |address: &Address| format!("send:{random:x}:{}", address.chat);
-        let parts: Vec<_> = chats.iter().flat_map(|address| address.parts(&text, &mark(address))).collect();
+        let mark = |address: &ChatAddress| format!("send:{random:x}:{}", address.chat);
+        let parts: Vec<_> =
+            chats.iter().flat_map(|address| address.outbox_parts(&text, &mark(address))).collect();
         let queued = parts.len();
         store.reply(Vec::new(), parts, Timestamp::now()).await.map_err(resolve::store::told)?;
         store.close().await;
@@ -46,11 +47,11 @@ pub(crate) fn run(args: SendArgs, context: &Context) -> Result<ExitCode, Failure
 }
 
 /// Makes sure that somebody will deliver it. A gateway that runs may have been told more than is known here.
-fn served(context: &Context, config: &Config, chats: &[Address]) -> Result<(), Failure> {
+fn served(context: &Context, config: &Config, chats: &[ChatAddress]) -> Result<(), Failure> {
     let accounts: Vec<_> = chat::accounts(config)?.iter().map(chat::Account::platform).collect();
     match chats.iter().find(|address| !accounts.contains(&address.platform)) {
         Some(address) if !is_running(context) => {
-            let word = address.platform.word();
+            let word = address.platform.as_str();
             Err(Failure::new(Kind::Configuration, format!("{word} is not set up, and no gateway is running"))
                 .hint(format!(
                     "`hermes config set {word}.bot_token -` reads the token of a bot from standard input"
@@ -69,7 +70,7 @@ fn said(
     context: &Context,
     args: &SendArgs,
     text: &str,
-    chats: &[Address],
+    chats: &[ChatAddress],
     queued: usize,
 ) -> Result<ExitCode, Failure> {
     let is_running = is_running(context);
@@ -87,26 +88,26 @@ fn said(
     Ok(ExitCode::SUCCESS)
 }
 
-fn facts(address: &Address) -> Value {
-    json!({"platform": address.platform.word(), "chat": address.chat})
+fn facts(address: &ChatAddress) -> Value {
+    json!({"platform": address.platform.as_str(), "chat": address.chat})
 }
 
 /// The chats that are meant. Where nothing is said it is the home channel, if there is one and no other.
-fn chats(to: Option<&Target>, homes: &[Home]) -> Result<Vec<Address>, Failure> {
-    let known: Vec<Address> = homes.iter().map(|home| home.address.clone()).collect();
+fn chats(to: Option<&DeliveryTarget>, homes: &[Home]) -> Result<Vec<ChatAddress>, Failure> {
+    let known: Vec<ChatAddress> = homes.iter().map(|home| home.address.clone()).collect();
     let target = match (to, known.as_slice()) {
         (Some(target), _) => target.clone(),
-        (None, [] | [_]) => Target::All,
+        (None, [] | [_]) => DeliveryTarget::All,
         (None, _) => {
-            let words: Vec<&str> = known.iter().map(|home| home.platform.word()).collect();
+            let words: Vec<&str> = known.iter().map(|home| home.platform.as_str()).collect();
             let message = format!("there are several home channels: {}", words.join(", "));
             return Err(Failure::new(Kind::Usage, message).hint("`--to` says which, or all"));
         }
     };
-    target.chats(None, &known).map_err(|no_way| {
+    target.resolve(None, &known).map_err(|no_way| {
         let kind = match no_way {
-            NoWay::NoHome { .. } | NoWay::NoHomes => Kind::Configuration,
-            NoWay::Unknown(_) | NoWay::NoChat { .. } | NoWay::NoOrigin => Kind::Usage,
+            TargetError::NoHome { .. } | TargetError::NoHomes => Kind::Configuration,
+            TargetError::Unknown(_) | TargetError::InvalidChat { .. } | TargetError::NoOrigin => Kind::Usage,
         };
         Failure::new(kind, no_way.to_string())
             .hint("`/sethome` in a chat makes it the home channel, and so does `hermes config set discord.home_channel ID`")
@@ -161,8 +162,8 @@ fn list(context: &Context, homes: &[Home]) -> Result<ExitCode, Failure> {
         context.screen.aside("no platform has a home channel; `/sethome` in a chat makes it one");
     } else {
         let row = |home: &Home| {
-            let Address { platform, chat } = &home.address;
-            vec![platform.word().to_owned(), format!("{}:{chat}", platform.word()), home.name.clone()]
+            let ChatAddress { platform, chat } = &home.address;
+            vec![platform.as_str().to_owned(), format!("{}:{chat}", platform.as_str()), home.name.clone()]
         };
         let rows: Vec<_> = homes.iter().map(row).collect();
         context.screen.table(&["TARGET", "CHAT", "NAME"], &rows)?;

@@ -321,7 +321,7 @@ async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> R
             store.current(&session.key).await.map_err(told)?.is_some_and(|current| current.id == *id);
         removed += store.remove(id).await.map_err(told)?;
         // The place of a chat is its conversation's; others may be shared by several.
-        if goes_on && Platform::from_word(&session.source).is_some() {
+        if goes_on && Platform::from_name(&session.source).is_some() {
             chat_host::close(context, settings(context)?, store, &session.key).await.map_err(|why| {
                 Failure::new(Kind::Failed, format!("the place of {id} is still there: {why}"))
             })?;

@@ -1,4 +1,4 @@
-//! Somebody in a chat who wants more than is theirs.
+//! Hostile users.
 
 use std::fs;
 
@@ -7,328 +7,342 @@ use hermes_testkit::venue::Venue;
 use hermes_testkit::{Said, Step};
 use serde_json::{Value, json};
 
-use crate::hall::{Hall, runs, until};
+use crate::env::{GatewayEnv, eventually, terminal_call};
 
-/// What nobody runs unasked on their own machine.
+/// A command that needs approval on the local backend.
 const DANGER: &str = "chmod -R 777 ~/private && echo ran >>~/log";
-/// Everybody is let in, and commands run on the owner's machine.
+/// Open to everyone, with the local backend.
 const AT_HOME: &str = "discord:\n  allow_all_users: true\ngateway:\n  terminal_backend: local\n";
 
-/// A hall where everybody has the same dangerous thing done, so often.
-async fn at_home(times: usize) -> Hall {
-    let steps = (0..times).flat_map(|number| [runs(&format!("c{number}"), DANGER), Step::text("done")]);
-    let hall = Hall::with(Hall::echoing(steps), AT_HOME).await;
-    fs::create_dir(hall.path("owner/private")).unwrap();
-    hall
+/// An open gateway whose model runs the same dangerous command several times.
+async fn at_home(times: usize) -> GatewayEnv {
+    let steps =
+        (0..times).flat_map(|number| [terminal_call(&format!("c{number}"), DANGER), Step::text("done")]);
+    let env = GatewayEnv::with(GatewayEnv::echo_script(steps), AT_HOME).await;
+    fs::create_dir(env.path("owner/private")).unwrap();
+    env
 }
 
-/// How often it was done.
-fn done(hall: &Hall) -> usize {
-    fs::read_to_string(hall.path("owner/log")).unwrap_or_default().lines().count()
+/// How often the command ran.
+fn done(env: &GatewayEnv) -> usize {
+    fs::read_to_string(env.path("owner/log")).unwrap_or_default().lines().count()
 }
 
-/// How many questions were put in a chat.
-fn questions(hall: &Hall, chat: Id) -> usize {
-    hall.heard(chat).iter().filter(|said| said.contains("May this run?")).count()
+/// The number of questions in a chat.
+fn questions(env: &GatewayEnv, chat: Id) -> usize {
+    env.replies(chat).iter().filter(|said| said.contains("Allow this?")).count()
 }
 
-/// What the model heard last.
-fn told_last(hall: &Hall) -> String {
-    hall.told().pop().unwrap()["messages"].as_array().unwrap().last().unwrap()["content"].to_string()
+/// The last message of the last model request.
+fn told_last(env: &GatewayEnv) -> String {
+    env.model_requests().pop().unwrap()["messages"].as_array().unwrap().last().unwrap()["content"].to_string()
 }
 
 #[tokio::test]
-async fn nobody_allows_for_everybody_who_does_not_look_after_it() {
-    let hall = at_home(3).await.with_admin().open().await;
-    let (ann, bob) = (hall.server.dm(hall.ann), hall.server.dm(hall.bob));
-    hall.say(hall.bob, bob, "do it");
-    let question = hall.saw(bob, "a question", |seen| !seen.buttons.is_empty()).await;
+async fn only_admins_and_approvers_can_grant_always() {
+    let env = at_home(3).await.with_admin().open().await;
+    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
+    env.send(env.bob, bob, "do it");
+    let question = env.wait_for_message(bob, "a question", |seen| !seen.buttons.is_empty()).await;
     let (_, always) = question.buttons.iter().find(|(label, _)| label == "Always").unwrap();
-    hall.server.push(hall.bob, question.id, always).await.unwrap();
-    hall.wait("bob is told no", |server| {
-        server.whispers(hall.bob).iter().any(|told| told.contains("holds for everybody")).then_some(())
+    env.server.push(env.bob, question.id, always).await.unwrap();
+    env.wait("bob is told no", |server| {
+        server.whispers(env.bob).iter().any(|told| told.contains("applies to everyone")).then_some(())
     })
     .await;
-    hall.say(hall.bob, bob, "/approve always");
-    hall.saw(bob, "bob is told no again", |seen| seen.text.contains("holds for everybody")).await;
-    assert_eq!(done(&hall), 0);
-    hall.say(hall.bob, bob, "/approve session");
-    hall.saw(bob, "the answer", |seen| seen.text == "done").await;
-    assert_eq!(done(&hall), 1);
+    env.send(env.bob, bob, "/approve always");
+    env.wait_for_message(bob, "bob is told no again", |seen| seen.text.contains("applies to everyone")).await;
+    assert_eq!(done(&env), 0);
+    env.send(env.bob, bob, "/approve session");
+    env.wait_for_message(bob, "the answer", |seen| seen.text == "done").await;
+    assert_eq!(done(&env), 1);
 
-    // Nobody else has it done unasked because of him; and who looks after it may say so.
-    hall.say(hall.ann, ann, "do it");
-    hall.saw(ann, "a question", |seen| seen.text.contains("May this run?")).await;
-    assert_eq!(done(&hall), 1);
-    hall.say(hall.ann, ann, "/approve always");
-    hall.saw(ann, "the answer", |seen| seen.text == "done").await;
-    hall.say(hall.ann, ann, "do it again");
-    until("the answer", || hall.heard(ann).iter().filter(|said| *said == "done").count() == 2);
-    assert_eq!((done(&hall), questions(&hall, ann)), (3, 1));
-    hall.close().await;
+    // His answer grants nothing to others; an admin can grant it.
+    env.send(env.ann, ann, "do it");
+    env.wait_for_message(ann, "a question", |seen| seen.text.contains("Allow this?")).await;
+    assert_eq!(done(&env), 1);
+    env.send(env.ann, ann, "/approve always");
+    env.wait_for_message(ann, "the answer", |seen| seen.text == "done").await;
+    env.send(env.ann, ann, "do it again");
+    eventually("the answer", || env.replies(ann).iter().filter(|said| *said == "done").count() == 2);
+    assert_eq!((done(&env), questions(&env, ann)), (3, 1));
+    env.close().await;
 }
 
 #[tokio::test]
-async fn what_was_allowed_in_a_conversation_is_not_in_the_next_one() {
-    let hall = at_home(3).await.open().await;
-    let dm = hall.server.dm(hall.ann);
+async fn a_session_grant_ends_with_the_conversation() {
+    let env = at_home(3).await.open().await;
+    let dm = env.server.dm(env.ann);
     let answers = |count: usize| {
-        until("the answer", || hall.heard(dm).iter().filter(|said| *said == "done").count() == count);
+        eventually("the answer", || env.replies(dm).iter().filter(|said| *said == "done").count() == count);
     };
-    hall.say(hall.ann, dm, "do it");
-    until("a question", || questions(&hall, dm) == 1);
-    hall.say(hall.ann, dm, "/approve session");
+    env.send(env.ann, dm, "do it");
+    eventually("a question", || questions(&env, dm) == 1);
+    env.send(env.ann, dm, "/approve session");
     answers(1);
-    hall.say(hall.ann, dm, "do it again");
+    env.send(env.ann, dm, "do it again");
     answers(2);
-    assert_eq!((done(&hall), questions(&hall, dm)), (2, 1));
-    hall.say(hall.ann, dm, "/new");
-    hall.saw(dm, "a new conversation", |seen| seen.text.contains("a new conversation")).await;
-    hall.say(hall.ann, dm, "do it");
-    until("another question", || questions(&hall, dm) == 2);
-    hall.say(hall.ann, dm, "/deny");
+    assert_eq!((done(&env), questions(&env, dm)), (2, 1));
+    env.send(env.ann, dm, "/new");
+    env.wait_for_message(dm, "a new conversation", |seen| seen.text.contains("a new conversation")).await;
+    env.send(env.ann, dm, "do it");
+    eventually("another question", || questions(&env, dm) == 2);
+    env.send(env.ann, dm, "/deny");
     answers(3);
-    assert_eq!(done(&hall), 2);
-    hall.close().await;
+    assert_eq!(done(&env), 2);
+    env.close().await;
 }
 
 #[tokio::test]
-async fn commands_that_are_not_somebodys_are_not_while_something_is_under_way_either() {
+async fn command_rights_also_hold_during_a_turn() {
     let config = "discord:\n  allow_all_users: true\n  user_allowed_commands: [status]\n";
-    let mut hall = Hall::with(Hall::echoing([Step::Silence]), config).await.open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.say(hall.ann, dm, "wait for it");
-    until("the model is asked", || hall.told().len() == 1);
+    let mut env = GatewayEnv::with(GatewayEnv::echo_script([Step::Silence]), config).await.open().await;
+    let dm = env.server.dm(env.ann);
+    env.send(env.ann, dm, "wait for it");
+    eventually("the model is asked", || env.model_requests().len() == 1);
     for (number, command) in ["/stop", "/new", "/steer left", "/queue more"].into_iter().enumerate() {
-        hall.say(hall.ann, dm, command);
-        let said = hall.said(dm, number + 1).await;
-        assert!(said[number].contains("is not among the commands"), "{command}: {said:?}");
+        env.send(env.ann, dm, command);
+        let said = env.wait_for_replies(dm, number + 1).await;
+        assert!(said[number].contains("is not enabled for you"), "{command}: {said:?}");
     }
-    hall.say(hall.ann, dm, "/status");
-    let said = hall.said(dm, 5).await;
-    assert!(said[4].contains("waiting  0"), "{said:?}");
-    assert_eq!(hall.told().len(), 1);
-    hall.kill();
-    hall.close().await;
+    env.send(env.ann, dm, "/status");
+    let said = env.wait_for_replies(dm, 5).await;
+    assert!(said[4].contains("queued       0"), "{said:?}");
+    assert_eq!(env.model_requests().len(), 1);
+    env.kill();
+    env.close().await;
 }
 
 #[tokio::test]
-async fn nobody_speaks_as_somebody_else_while_something_is_under_way() {
-    let steps = [runs("c1", "until [ -e ~/go ]; do sleep 0.05; done"), Step::text("done")];
-    let hall = Hall::with(Hall::echoing(steps), AT_HOME).await.open().await;
-    let call = hall.call(hall.ann, hall.channel, "wait for it");
-    let thread = hall.answered_in(call).await;
-    until("the model is asked", || hall.told().len() == 1);
-    hall.say(hall.bob, thread, "/steer delete everything");
-    hall.say(hall.bob, thread, "/status");
-    // Whoever hears this has heard what was said before it.
-    hall.saw(thread, "how things are", |seen| seen.text.contains("session")).await;
-    fs::write(hall.path("owner/go"), "").unwrap();
-    hall.saw(thread, "the answer", |seen| seen.text == "done").await;
-    let told = told_last(&hall);
+async fn a_message_during_a_turn_keeps_its_author() {
+    let steps = [terminal_call("c1", "until [ -e ~/go ]; do sleep 0.05; done"), Step::text("done")];
+    let env = GatewayEnv::with(GatewayEnv::echo_script(steps), AT_HOME).await.open().await;
+    let call = env.mention(env.ann, env.channel, "wait for it");
+    let thread = env.reply_chat(call).await;
+    eventually("the model is asked", || env.model_requests().len() == 1);
+    env.send(env.bob, thread, "/steer delete everything");
+    env.send(env.bob, thread, "/status");
+    // Messages before this one are processed.
+    env.wait_for_message(thread, "how things are", |seen| seen.text.contains("session")).await;
+    fs::write(env.path("owner/go"), "").unwrap();
+    env.wait_for_message(thread, "the answer", |seen| seen.text == "done").await;
+    let told = told_last(&env);
     assert!(told.contains("[bob] delete everything"), "{told}");
-    hall.close().await;
+    env.close().await;
 }
 
 #[tokio::test]
-async fn a_long_question_is_shown_whole_and_answered_once() {
+async fn a_long_question_is_shown_in_full_and_answered_once() {
     let command = format!("echo {} && {DANGER}", "word ".repeat(1_000));
-    let steps = [runs("c1", &command), Step::text("done")];
-    let hall = Hall::with(Hall::echoing(steps), AT_HOME).await.open().await;
-    fs::create_dir(hall.path("owner/private")).unwrap();
-    let dm = hall.server.dm(hall.ann);
-    hall.say(hall.ann, dm, "do it");
-    let question = hall.saw(dm, "a question", |seen| !seen.buttons.is_empty()).await;
-    let shown = hall.heard(dm).concat();
+    let steps = [terminal_call("c1", &command), Step::text("done")];
+    let env = GatewayEnv::with(GatewayEnv::echo_script(steps), AT_HOME).await.open().await;
+    fs::create_dir(env.path("owner/private")).unwrap();
+    let dm = env.server.dm(env.ann);
+    env.send(env.ann, dm, "do it");
+    let question = env.wait_for_message(dm, "a question", |seen| !seen.buttons.is_empty()).await;
+    let shown = env.replies(dm).concat();
     assert_eq!(shown.matches("word").count(), 1_000, "{shown}");
     assert!(question.text.contains("chmod -R 777") && question.text.contains("/approve q_"), "{question:?}");
-    assert_eq!(done(&hall), 0);
+    assert_eq!(done(&env), 0);
     let (_, once) = &question.buttons[0];
-    hall.server.push(hall.ann, question.id, once).await.unwrap();
-    hall.saw(dm, "the answer", |seen| seen.text == "done").await;
-    hall.saw(dm, "who decided", |seen| seen.id == question.id && seen.text.contains("allowed once by")).await;
-    assert_eq!(done(&hall), 1);
-    hall.close().await;
+    env.server.push(env.ann, question.id, once).await.unwrap();
+    env.wait_for_message(dm, "the answer", |seen| seen.text == "done").await;
+    env.wait_for_message(dm, "who decided", |seen| {
+        seen.id == question.id && seen.text.contains("allowed once by")
+    })
+    .await;
+    assert_eq!(done(&env), 1);
+    env.close().await;
 }
 
 #[tokio::test]
-async fn what_runs_is_not_shown_as_what_is_only_quoted() {
-    let steps = [runs("c1", "echo ```chmod -R 777 ~/private```"), Step::text("as you wish")];
-    let hall = Hall::with(Hall::echoing(steps), AT_HOME).await.open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.say(hall.ann, dm, "do it");
-    let question = hall.saw(dm, "a question", |seen| !seen.buttons.is_empty()).await;
+async fn backticks_in_a_command_are_visible_in_the_question() {
+    let steps = [terminal_call("c1", "echo ```chmod -R 777 ~/private```"), Step::text("as you wish")];
+    let env = GatewayEnv::with(GatewayEnv::echo_script(steps), AT_HOME).await.open().await;
+    let dm = env.server.dm(env.ann);
+    env.send(env.ann, dm, "do it");
+    let question = env.wait_for_message(dm, "a question", |seen| !seen.buttons.is_empty()).await;
     assert!(!question.text.contains("'''") && question.text.contains("``⟨U+0060⟩"), "{question:?}");
     assert_eq!(question.text.matches("```").count(), 2, "{question:?}");
-    hall.say(hall.ann, dm, "/deny");
-    hall.saw(dm, "the answer", |seen| seen.text == "as you wish").await;
-    hall.close().await;
+    env.send(env.ann, dm, "/deny");
+    env.wait_for_message(dm, "the answer", |seen| seen.text == "as you wish").await;
+    env.close().await;
 }
 
 #[tokio::test]
-async fn the_place_of_one_person_is_not_open_to_the_others_of_a_thread() {
+async fn a_users_environment_is_not_open_to_others_in_a_thread() {
     let steps = [
-        runs("c1", "echo ann\\'s >~/secret; ls ~"),
+        terminal_call("c1", "echo ann\\'s >~/secret; ls ~"),
         Step::text("kept"),
         Step::text("hello"),
-        runs("c2", "ls ~; cat ~/secret"),
+        terminal_call("c2", "ls ~; cat ~/secret"),
         Step::text("looked"),
     ];
-    let hall = Hall::new(steps).await.tell("GATEWAY_SANDBOX_SCOPE", "user").open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.say(hall.ann, dm, "keep this");
-    assert_eq!(hall.said(dm, 1).await, ["kept"]);
-    let call = hall.call(hall.ann, hall.channel, "hello");
-    let thread = hall.answered_in(call).await;
-    assert_eq!(hall.said(thread, 1).await, ["hello"]);
-    hall.say(hall.bob, thread, "what does she keep?");
-    assert_eq!(hall.said(thread, 2).await[1], "looked");
-    let seen = told_last(&hall);
+    let env = GatewayEnv::new(steps).await.set_env("GATEWAY_SANDBOX_SCOPE", "user").open().await;
+    let dm = env.server.dm(env.ann);
+    env.send(env.ann, dm, "keep this");
+    assert_eq!(env.wait_for_replies(dm, 1).await, ["kept"]);
+    let call = env.mention(env.ann, env.channel, "hello");
+    let thread = env.reply_chat(call).await;
+    assert_eq!(env.wait_for_replies(thread, 1).await, ["hello"]);
+    env.send(env.bob, thread, "what does she keep?");
+    assert_eq!(env.wait_for_replies(thread, 2).await[1], "looked");
+    let seen = told_last(&env);
     assert!(seen.contains("No such file") && !seen.contains("ann's"), "{seen}");
-    hall.close().await;
+    env.close().await;
 }
 
 #[tokio::test]
-async fn the_place_of_one_person_is_the_same_in_all_their_chats_and_nobody_elses() {
+async fn a_users_environment_is_the_same_in_all_their_chats_and_private() {
     let steps = [
-        runs("c1", "echo ann\\'s >~/secret; ls ~"),
+        terminal_call("c1", "echo ann\\'s >~/secret; ls ~"),
         Step::text("kept"),
-        runs("c2", "cat ~/secret"),
+        terminal_call("c2", "cat ~/secret"),
         Step::text("found"),
-        runs("c3", "ls ~; cat ~/secret"),
+        terminal_call("c3", "ls ~; cat ~/secret"),
         Step::text("looked"),
     ];
-    let hall = Hall::new(steps)
+    let env = GatewayEnv::new(steps)
         .await
-        .tell("GATEWAY_SANDBOX_SCOPE", "user")
-        .tell("DISCORD_AUTO_THREAD", false)
+        .set_env("GATEWAY_SANDBOX_SCOPE", "user")
+        .set_env("DISCORD_AUTO_THREAD", false)
         .open()
         .await;
-    let dm = hall.server.dm(hall.ann);
-    hall.say(hall.ann, dm, "keep this");
-    assert_eq!(hall.said(dm, 1).await, ["kept"]);
-    hall.call(hall.ann, hall.channel, "what did I keep?");
-    assert_eq!(hall.said(hall.channel, 1).await, ["found"]);
-    assert!(told_last(&hall).contains("ann's"), "{}", told_last(&hall));
-    hall.call(hall.bob, hall.channel, "what does she keep?");
-    assert_eq!(hall.said(hall.channel, 2).await[1], "looked");
-    assert!(told_last(&hall).contains("No such file"), "{}", told_last(&hall));
-    hall.close().await;
+    let dm = env.server.dm(env.ann);
+    env.send(env.ann, dm, "keep this");
+    assert_eq!(env.wait_for_replies(dm, 1).await, ["kept"]);
+    env.mention(env.ann, env.channel, "what did I keep?");
+    assert_eq!(env.wait_for_replies(env.channel, 1).await, ["found"]);
+    assert!(told_last(&env).contains("ann's"), "{}", told_last(&env));
+    env.mention(env.bob, env.channel, "what does she keep?");
+    assert_eq!(env.wait_for_replies(env.channel, 2).await[1], "looked");
+    assert!(told_last(&env).contains("No such file"), "{}", told_last(&env));
+    env.close().await;
 }
 
 #[tokio::test]
-async fn the_home_of_the_owner_is_not_open_to_a_chat() {
-    // What is below /tmp nobody sees in a place anyway.
+async fn the_owners_home_is_not_visible_to_a_chat() {
+    // /tmp is not visible in an environment anyway.
     let owner = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let diary = owner.path().join("diary");
     fs::write(&diary, "dear diary").unwrap();
     let look = format!("cat {}", diary.display());
-    let hall = Hall::new([runs("c1", &look), Step::text("looked")]).await;
-    let hall = hall.tell("HOME", owner.path().display()).open().await;
-    // Whoever owns it reads it in a place of their own.
-    let read = hall.run(&["exec", "--backend", "sandbox", "--session", "", "--", &look]);
+    let env = GatewayEnv::new([terminal_call("c1", &look), Step::text("looked")]).await;
+    let env = env.set_env("HOME", owner.path().display()).open().await;
+    // The owner reads it in their own environment.
+    let read = env.run(&["exec", "--backend", "sandbox", "--session", "", "--", &look]);
     assert_eq!(String::from_utf8_lossy(&read.stdout), "dear diary");
-    let dm = hall.server.dm(hall.ann);
-    hall.say(hall.ann, dm, "what does the owner write?");
-    assert_eq!(hall.said(dm, 1).await, ["looked"]);
-    let seen = told_last(&hall);
+    let dm = env.server.dm(env.ann);
+    env.send(env.ann, dm, "what does the owner write?");
+    assert_eq!(env.wait_for_replies(dm, 1).await, ["looked"]);
+    let seen = told_last(&env);
     assert!(seen.contains("No such file") && !seen.contains("dear diary"), "{seen}");
-    hall.close().await;
+    env.close().await;
 }
 
 #[tokio::test]
-async fn files_and_guests_of_other_chats_are_not_found_wherever_they_are_kept() {
+async fn files_and_guests_of_other_chats_are_not_reachable() {
     let kept = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (files, run) = (kept.path().join("files"), kept.path().join("run"));
     fs::create_dir(&run).unwrap();
     let steps = [
-        runs("c1", "echo ann\\'s >secret; ls"),
+        terminal_call("c1", "echo ann\\'s >secret; ls"),
         Step::text("kept"),
-        runs("c2", &format!("find {0}; grep -rs ann {0}; true", kept.path().display())),
+        terminal_call("c2", &format!("find {0}; grep -rs ann {0}; true", kept.path().display())),
         Step::text("looked"),
     ];
-    let hall = Hall::new(steps).await;
-    let hall = hall.tell("TERMINAL_SANDBOX_DIR", files.display()).tell("XDG_RUNTIME_DIR", run.display());
-    let hall = hall.open().await;
-    let (ann, bob) = (hall.server.dm(hall.ann), hall.server.dm(hall.bob));
-    hall.say(hall.ann, ann, "keep this");
-    assert_eq!(hall.said(ann, 1).await, ["kept"]);
-    hall.say(hall.bob, bob, "what does she keep?");
-    assert_eq!(hall.said(bob, 1).await, ["looked"]);
-    let seen = told_last(&hall);
+    let env = GatewayEnv::new(steps).await;
+    let env = env.set_env("TERMINAL_SANDBOX_DIR", files.display()).set_env("XDG_RUNTIME_DIR", run.display());
+    let env = env.open().await;
+    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
+    env.send(env.ann, ann, "keep this");
+    assert_eq!(env.wait_for_replies(ann, 1).await, ["kept"]);
+    env.send(env.bob, bob, "what does she keep?");
+    assert_eq!(env.wait_for_replies(bob, 1).await, ["looked"]);
+    let seen = told_last(&env);
     assert!(seen.contains("files") && !seen.contains("secret") && !seen.contains("sock"), "{seen}");
-    hall.close().await;
+    env.close().await;
 }
 
 #[tokio::test]
-async fn what_somebody_left_running_speaks_no_more_when_they_are_let_in_no_longer() {
+async fn process_notices_of_a_user_without_access_are_dropped() {
     let left = json!({
         "command": "until [ -e ~/go ]; do sleep 0.05; done", "background": true, "notify_on_complete": true,
     });
     let left = Said::Call { id: "c1".to_owned(), name: "terminal".to_owned(), arguments: left };
     let steps = [Step::says([left]), Step::text("begun")];
-    let hall = Hall::with(Hall::echoing(steps), "gateway:\n  terminal_backend: local\n").await.open().await;
-    let dm = hall.server.dm(hall.bob);
-    hall.say(hall.bob, dm, "let me in");
-    let code =
-        hall.said(dm, 1).await.remove(0).split_whitespace().last().unwrap().trim_matches('`').to_owned();
-    assert!(hall.run(&["pairing", "approve", "discord", &code]).status.success());
-    hall.say(hall.bob, dm, "begin");
-    hall.saw(dm, "it has begun", |seen| seen.text == "begun").await;
-    let asked = hall.told().len();
-    assert!(hall.run(&["pairing", "revoke", "discord", &hall.bob.to_string()]).status.success());
-    fs::write(hall.path("owner/go"), "").unwrap();
-    let log = hall.path("home/logs/agent.log");
-    until("it is not told", || {
-        fs::read_to_string(&log).unwrap_or_default().contains("let in no longer is not told")
+    let env = GatewayEnv::with(GatewayEnv::echo_script(steps), "gateway:\n  terminal_backend: local\n")
+        .await
+        .open()
+        .await;
+    let dm = env.server.dm(env.bob);
+    env.send(env.bob, dm, "let me in");
+    let code = env
+        .wait_for_replies(dm, 1)
+        .await
+        .remove(0)
+        .split_whitespace()
+        .last()
+        .unwrap()
+        .trim_matches('`')
+        .to_owned();
+    assert!(env.run(&["pairing", "approve", "discord", &code]).status.success());
+    env.send(env.bob, dm, "begin");
+    env.wait_for_message(dm, "it has begun", |seen| seen.text == "begun").await;
+    let asked = env.model_requests().len();
+    assert!(env.run(&["pairing", "revoke", "discord", &env.bob.to_string()]).status.success());
+    fs::write(env.path("owner/go"), "").unwrap();
+    let log = env.path("home/logs/agent.log");
+    eventually("it is not told", || {
+        fs::read_to_string(&log).unwrap_or_default().contains("process notice dropped")
     });
-    assert_eq!((hall.told().len(), hall.heard(dm).len()), (asked, 2), "{:?}", hall.heard(dm));
-    hall.close().await;
+    assert_eq!((env.model_requests().len(), env.replies(dm).len()), (asked, 2), "{:?}", env.replies(dm));
+    env.close().await;
 }
 
 #[tokio::test]
-async fn a_provider_that_names_the_key_it_does_not_take_tells_no_chat() {
+async fn an_api_key_in_a_provider_error_is_redacted() {
     let body =
         json!({ "error": { "message": "Incorrect API key provided: hush-4711-hush-0815.", "code": 401 } });
     let refusal = Step::Error { status: 401, headers: Vec::new(), body };
-    let hall = Hall::new([refusal]).await.tell("OPENAI_API_KEY", "hush-4711-hush-0815").open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.say(hall.ann, dm, "hello");
-    let said = hall.said(dm, 1).await;
+    let env = GatewayEnv::new([refusal]).await.set_env("OPENAI_API_KEY", "hush-4711-hush-0815").open().await;
+    let dm = env.server.dm(env.ann);
+    env.send(env.ann, dm, "hello");
+    let said = env.wait_for_replies(dm, 1).await;
     assert!(said[0].contains("Incorrect API key") && !said[0].contains("hush"), "{said:?}");
-    hall.close().await;
+    env.close().await;
 }
 
 #[tokio::test]
-async fn a_stranger_fills_no_disk() {
-    let hall = Hall::with(Hall::echoing([]), "").await;
-    let ann = hall.ann;
-    let hall = hall.tell("DISCORD_ALLOWED_USERS", ann).open().await;
-    let (ann, bob) = (hall.server.dm(hall.ann), hall.server.dm(hall.bob));
+async fn a_stranger_cannot_fill_the_disk() {
+    let env = GatewayEnv::with(GatewayEnv::echo_script([]), "").await;
+    let ann = env.ann;
+    let env = env.set_env("DISCORD_ALLOWED_USERS", ann).open().await;
+    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
     for number in 0..30 {
-        hall.say(hall.bob, bob, &format!("let me in {number}"));
+        env.send(env.bob, bob, &format!("let me in {number}"));
     }
-    hall.say(hall.ann, ann, "hello");
-    hall.said(ann, 1).await;
-    let audit = fs::read_to_string(hall.path("home/logs/audit.jsonl")).unwrap();
+    env.send(env.ann, ann, "hello");
+    env.wait_for_replies(ann, 1).await;
+    let audit = fs::read_to_string(env.path("home/logs/audit.jsonl")).unwrap();
     let lines: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let strangers = lines.iter().filter(|line| line["what"] == "stranger").count();
     assert!((1..5).contains(&strangers), "{audit}");
-    hall.close().await;
+    env.close().await;
 }
 
 #[tokio::test]
-async fn a_command_of_a_stranger_is_not_heard() {
-    let hall = Hall::with(Hall::echoing([]), "").await;
-    let ann = hall.ann;
-    let hall = hall.tell("DISCORD_ALLOWED_USERS", ann).open().await;
-    hall.wait("the commands are there", |server| {
+async fn a_strangers_command_is_ignored() {
+    let env = GatewayEnv::with(GatewayEnv::echo_script([]), "").await;
+    let ann = env.ann;
+    let env = env.set_env("DISCORD_ALLOWED_USERS", ann).open().await;
+    env.wait("the commands are there", |server| {
         server.look(|world| (world.commands.len() == 18).then_some(()))
     })
     .await;
-    hall.server.expect(10_062);
-    hall.server.invoke(hall.bob, hall.channel, "status", json!([])).await.unwrap_err();
-    hall.server.invoke(hall.ann, hall.channel, "status", json!([])).await.unwrap();
-    assert!(hall.told().is_empty() && hall.server.whispers(hall.bob).is_empty());
-    hall.close().await;
+    env.server.expect(10_062);
+    env.server.invoke(env.bob, env.channel, "status", json!([])).await.unwrap_err();
+    env.server.invoke(env.ann, env.channel, "status", json!([])).await.unwrap();
+    assert!(env.model_requests().is_empty() && env.server.whispers(env.bob).is_empty());
+    env.close().await;
 }

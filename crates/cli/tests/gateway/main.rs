@@ -1,21 +1,21 @@
 //! The whole program as a gateway, between a strict platform and a scripted model.
 //!
-//! What every platform must pass is in `suite`; the rest is about what only Discord has, or is the same whatever the platform.
+//! `suite` contains what every platform must pass; the rest is specific to Discord or independent of the platform.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
-mod apart;
+mod channels;
 mod chaos;
+mod conversation;
 mod disk;
-mod hall;
+mod env;
 mod hostile;
+mod images;
+mod isolation;
 mod media;
 mod owner;
-mod pictures;
-mod places;
 mod questions;
 mod rules;
-mod secret;
-mod sent;
+mod send;
 mod stream;
 mod suite;
-mod talk;
+mod tls;

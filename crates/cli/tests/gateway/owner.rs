@@ -1,4 +1,4 @@
-//! What whoever runs a gateway sees of it, and how it is ended.
+//! What the owner sees: status, logs, startup and shutdown.
 
 use std::fs;
 
@@ -7,220 +7,221 @@ use hermes_testkit::{Said, Step, peers};
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::hall::{Hall, runs, until};
+use crate::env::{GatewayEnv, eventually, terminal_call};
 
 #[tokio::test]
-async fn commands_of_chats_run_in_containers_where_that_is_chosen() {
+async fn commands_of_chats_run_in_containers_if_configured() {
     let Some(docker) = peers::access("docker") else { return };
     let socket = docker["socket"].as_str().unwrap();
-    let steps = [runs("c1", "hostname"), Step::text("done")];
-    let hall = Hall::new(steps).await.tell("DOCKER_HOST", format!("unix://{socket}"));
-    hall.configure("gateway.terminal_backend", "docker");
-    hall.configure("gateway.sandbox_image", "localhost/hermes-test:bash");
-    let status: Value = serde_json::from_slice(&hall.run(&["status", "--json"]).stdout).unwrap();
+    let steps = [terminal_call("c1", "hostname"), Step::text("done")];
+    let env = GatewayEnv::new(steps).await.set_env("DOCKER_HOST", format!("unix://{socket}"));
+    env.configure("gateway.terminal_backend", "docker");
+    env.configure("gateway.sandbox_image", "localhost/hermes-test:bash");
+    let status: Value = serde_json::from_slice(&env.run(&["status", "--json"]).stdout).unwrap();
     assert_eq!(status["backends"]["docker"]["engine"]["image"], "localhost/hermes-test:bash", "{status}");
-    let hall = hall.open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.server.say(hall.ann, dm, "where are you?");
-    assert_eq!(hall.said(dm, 1).await, ["done"]);
-    let listed: Value = serde_json::from_slice(&hall.run(&["sandbox", "ls", "--json"]).stdout).unwrap();
+    let env = env.open().await;
+    let dm = env.server.dm(env.ann);
+    env.server.say(env.ann, dm, "where are you?");
+    assert_eq!(env.wait_for_replies(dm, 1).await, ["done"]);
+    let listed: Value = serde_json::from_slice(&env.run(&["sandbox", "ls", "--json"]).stdout).unwrap();
     let backends: Vec<&Value> =
         listed["places"].as_array().unwrap().iter().map(|place| &place["backend"]).collect();
-    assert_eq!(backends, ["docker"], "{}", hall.log());
-    hall.close().await;
+    assert_eq!(backends, ["docker"], "{}", env.log());
+    env.close().await;
 }
 
 #[tokio::test]
-async fn where_no_command_can_run_the_start_is_refused_with_what_else_there_is() {
-    let hall = Hall::echo().await.tell("DOCKER_HOST", "unix:///nowhere/docker.sock");
-    hall.configure("gateway.terminal_backend", "docker");
-    let refused = hall.run(&["gateway", "run"]);
+async fn an_unusable_backend_is_refused_at_startup_with_alternatives() {
+    let env = GatewayEnv::echo().await.set_env("DOCKER_HOST", "unix:///nowhere/docker.sock");
+    env.configure("gateway.terminal_backend", "docker");
+    let refused = env.run(&["gateway", "run"]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(5), "{said}");
     let offered: Vec<bool> = ["sandbox", "docker", "local"]
         .map(|word| said.contains(&format!("`hermes config set gateway.terminal_backend {word}`")))
         .into();
     assert_eq!(offered, [true, false, true], "{said}");
-    hall.close().await;
+    env.close().await;
 }
 
 #[tokio::test]
-async fn the_owner_sees_when_it_is_up_and_why_it_is_not() {
-    let mut hall = Hall::echo().await.open().await;
-    until("it says that it is up", || hall.log().contains("discord is up"));
-    let status = hall.run(&["gateway", "status"]);
+async fn status_shows_whether_the_channel_is_up_and_why_not() {
+    let mut env = GatewayEnv::echo().await.open().await;
+    eventually("it says that it is up", || env.log().contains("discord is up"));
+    let status = env.run(&["gateway", "status"]);
     assert!(String::from_utf8_lossy(&status.stdout).contains("discord  up for "), "{status:?}");
-    hall.server.stall();
-    hall.server.cut();
-    until("it says why it is down", || hall.log().contains("discord is down: "));
-    hall.server.recover();
-    until("it is up again", || hall.log().matches("discord is up").count() == 2);
-    assert_eq!(hall.stop(), Some(0));
-    // What is seen is kept as well.
-    let kept = fs::read_to_string(hall.path("home/logs/agent.log")).unwrap();
+    env.server.stall();
+    env.server.cut();
+    eventually("it says why it is down", || env.log().contains("discord is down: "));
+    env.server.recover();
+    eventually("it is up again", || env.log().matches("discord is up").count() == 2);
+    assert_eq!(env.stop(), Some(0));
+    // Streamed text is persisted too.
+    let kept = fs::read_to_string(env.path("home/logs/agent.log")).unwrap();
     assert!(kept.contains("discord is down: "), "{kept}");
-    hall.close().await;
+    env.close().await;
 }
 
 #[tokio::test]
-async fn status_and_doctor_know_of_chats_and_of_what_keeps_them() {
-    let mut hall = Hall::echo().await;
-    let find = |hall: &Hall, check: &str| {
-        let found = hall.run(&["doctor", "--json"]);
+async fn status_and_doctor_report_the_gateway_and_its_problems() {
+    let mut env = GatewayEnv::echo().await;
+    let find = |env: &GatewayEnv, check: &str| {
+        let found = env.run(&["doctor", "--json"]);
         let found: Value = serde_json::from_slice(&found.stdout).unwrap();
         let findings = found["findings"].as_array().unwrap().iter();
         let of_it: Vec<Value> = findings.filter(|finding| finding["check"] == check).cloned().collect();
         of_it.into_iter().map(|finding| finding["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    // Where chats run is looked at, though nobody chose it.
+    // The default backend of chats is checked.
     assert_eq!(
-        (find(&hall, "sandbox"), find(&hall, "gateway")),
+        (find(&env, "sandbox"), find(&env, "gateway")),
         (vec!["ok".to_owned()], vec!["warning".to_owned()])
     );
-    hall.start().await;
-    until("it is up", || hall.state() == "up");
+    env.start().await;
+    eventually("it is up", || env.state() == "up");
+    assert_eq!((find(&env, "gateway"), env.run(&["status"]).status.code()), (vec!["ok".to_owned()], Some(0)));
+    env.server.stall();
+    env.server.cut();
+    eventually("it is down", || env.state() == "down");
     assert_eq!(
-        (find(&hall, "gateway"), hall.run(&["status"]).status.code()),
-        (vec!["ok".to_owned()], Some(0))
-    );
-    hall.server.stall();
-    hall.server.cut();
-    until("it is down", || hall.state() == "down");
-    assert_eq!(
-        (find(&hall, "gateway"), hall.run(&["status"]).status.code()),
+        (find(&env, "gateway"), env.run(&["status"]).status.code()),
         (vec!["broken".to_owned()], Some(5))
     );
-    hall.server.recover();
-    hall.close().await;
+    env.server.recover();
+    env.close().await;
 }
 
 #[tokio::test]
-async fn a_wrong_token_is_told_once_with_its_remedy() {
-    let hall = Hall::echo().await.tell("DISCORD_BOT_TOKEN", "wrong");
-    hall.server.expect(4004);
-    let ended = hall.run(&["gateway", "run"]);
+async fn a_wrong_token_is_reported_once_with_a_hint() {
+    let env = GatewayEnv::echo().await.set_env("DISCORD_BOT_TOKEN", "wrong");
+    env.server.expect(4004);
+    let ended = env.run(&["gateway", "run"]);
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert_eq!(ended.status.code(), Some(5), "{said}");
     let last: Vec<&str> = said.lines().rev().take(2).collect();
-    assert_eq!(last[1], "error: discord: Discord does not take the bot's token");
+    assert_eq!(last[1], "error: discord: Discord rejected the bot token");
     assert!(last[0].contains("hermes config set discord.bot_token -"), "{said}");
     assert_eq!(said.matches("error: ").count() + said.matches("warning: ").count(), 1, "{said}");
-    hall.close().await;
+    env.close().await;
 }
 
 #[tokio::test]
-async fn a_gateway_without_a_model_says_so_when_it_starts() {
-    let hall = Hall::echo().await;
-    assert!(hall.run(&["config", "unset", "model.default"]).status.success());
-    let hall = hall.open().await;
-    let log = hall.log();
+async fn a_missing_model_is_reported_at_startup() {
+    let env = GatewayEnv::echo().await;
+    assert!(env.run(&["config", "unset", "model.default"]).status.success());
+    let env = env.open().await;
+    let log = env.log();
     assert!(log.contains("chats cannot be answered yet: no model is configured"), "{log}");
     assert!(log.contains("`hermes config set model.default NAME`"), "{log}");
-    hall.close().await;
+    env.close().await;
 }
 
 #[tokio::test]
-async fn whoever_wants_it_to_end_twice_does_not_wait() {
-    let mut hall = Hall::then_echo([runs("c1", "sleep 1000")]).await.open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.server.say(hall.ann, dm, "work");
-    until("it works", || {
-        let listed: Value = serde_json::from_slice(&hall.run(&["process", "ls", "--json"]).stdout).unwrap();
+async fn a_second_signal_stops_without_waiting() {
+    let mut env = GatewayEnv::then_echo([terminal_call("c1", "sleep 1000")]).await.open().await;
+    let dm = env.server.dm(env.ann);
+    env.server.say(env.ann, dm, "work");
+    eventually("it works", || {
+        let listed: Value = serde_json::from_slice(&env.run(&["process", "ls", "--json"]).stdout).unwrap();
         listed["processes"].as_array().is_some_and(|processes| !processes.is_empty())
     });
-    kill_process(hall.pid(), Signal::INT).unwrap();
-    until("it says what it waits for", || hall.log().contains("what is under way is finished first"));
-    assert_eq!(hall.stop(), Some(0));
-    assert!(hall.log().contains("ended at once"), "{}", hall.log());
-    // What was under way is gone on with.
-    hall.start().await;
-    assert_eq!(hall.said(dm, 1).await, ["echo: work"]);
-    hall.close().await;
+    kill_process(env.pid(), Signal::INT).unwrap();
+    eventually("it says what it waits for", || env.log().contains("what is under way is finished first"));
+    assert_eq!(env.stop(), Some(0));
+    assert!(env.log().contains("ended at once"), "{}", env.log());
+    // The turn is resumed.
+    env.start().await;
+    assert_eq!(env.wait_for_replies(dm, 1).await, ["echo: work"]);
+    env.close().await;
 }
 
 #[tokio::test]
-async fn chats_that_are_gone_are_no_trouble_at_every_start() {
-    let mut hall = Hall::echo().await.open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.server.say(hall.ann, dm, "hello");
-    hall.said(dm, 1).await;
-    hall.kill();
-    hall.server.forget_sessions();
-    hall.server.trouble("GET /channels/*/messages", u32::MAX, Trouble::Fail(404));
-    hall.start().await;
-    let kept = || fs::read_to_string(hall.path("home/logs/agent.log")).unwrap_or_default();
-    until("it was looked at", || kept().contains("a chat on Discord can no longer be read"));
-    assert!(!hall.log().contains(" WARN "), "{}", hall.log());
-    hall.server.clear_troubles();
-    hall.close().await;
+async fn deleted_chats_are_no_problem_at_startup() {
+    let mut env = GatewayEnv::echo().await.open().await;
+    let dm = env.server.dm(env.ann);
+    env.server.say(env.ann, dm, "hello");
+    env.wait_for_replies(dm, 1).await;
+    env.kill();
+    env.server.forget_sessions();
+    env.server.trouble("GET /channels/*/messages", u32::MAX, Trouble::Fail(404));
+    env.start().await;
+    let kept = || fs::read_to_string(env.path("home/logs/agent.log")).unwrap_or_default();
+    eventually("it was looked at", || kept().contains("chat is no longer readable"));
+    assert!(!env.log().contains(" WARN "), "{}", env.log());
+    env.server.clear_troubles();
+    env.close().await;
 }
 
 #[tokio::test]
-async fn a_letter_shows_that_its_answer_cannot_be_delivered() {
-    let hall = Hall::echo().await.open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.server.trouble("POST /channels/*/messages", 1, Trouble::Fail(403));
+async fn an_undeliverable_reply_is_shown_as_a_reaction() {
+    let env = GatewayEnv::echo().await.open().await;
+    let dm = env.server.dm(env.ann);
+    env.server.trouble("POST /channels/*/messages", 1, Trouble::Fail(403));
     let signs = |message| {
-        hall.server.look(|world| {
+        env.server.look(|world| {
             let signs = &world.messages[&message].reactions;
             signs.iter().map(|(emoji, _)| emoji.clone()).collect::<Vec<_>>()
         })
     };
-    let lost = hall.server.say(hall.ann, dm, "hello");
-    until("it is shown", || signs(lost) == ["❌"]);
-    until("the owner is told", || hall.log().contains("a message cannot be delivered"));
-    let answered = hall.server.say(hall.ann, dm, "again");
-    hall.said(dm, 1).await;
-    until("it is shown", || signs(answered) == ["✅"]);
+    let lost = env.server.say(env.ann, dm, "hello");
+    eventually("it is shown", || signs(lost) == ["❌"]);
+    eventually("the owner is told", || env.log().contains("delivery failed"));
+    let answered = env.server.say(env.ann, dm, "again");
+    env.wait_for_replies(dm, 1).await;
+    eventually("it is shown", || signs(answered) == ["✅"]);
     assert_eq!(signs(lost), ["❌"]);
-    hall.close().await;
+    env.close().await;
 }
 
 #[tokio::test]
 async fn conversations_are_found_by_their_platform() {
-    let hall = Hall::echo().await.open().await;
-    let dm = hall.server.dm(hall.ann);
-    hall.server.say(hall.ann, dm, "hello");
-    hall.said(dm, 1).await;
+    let env = GatewayEnv::echo().await.open().await;
+    let dm = env.server.dm(env.ann);
+    env.server.say(env.ann, dm, "hello");
+    env.wait_for_replies(dm, 1).await;
     for (source, count) in [("discord", 1), ("cli", 0)] {
-        let listed = hall.run(&["sessions", "ls", "--source", source, "--json"]);
+        let listed = env.run(&["sessions", "ls", "--source", source, "--json"]);
         let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
         assert_eq!(listed["sessions"].as_array().map(Vec::len), Some(count), "{listed}");
     }
-    hall.close().await;
+    env.close().await;
 }
 
-/// How many places and how many conversations there are.
-fn left(hall: &Hall) -> (usize, usize) {
+/// The numbers of environments and conversations.
+fn left(env: &GatewayEnv) -> (usize, usize) {
     let count = |command: &str, what: &str| {
-        let shown: Value = serde_json::from_slice(&hall.run(&[command, "ls", "--json"]).stdout).unwrap();
+        let shown: Value = serde_json::from_slice(&env.run(&[command, "ls", "--json"]).stdout).unwrap();
         shown[what].as_array().unwrap().len()
     };
     (count("sandbox", "places"), count("sessions", "sessions"))
 }
 
 #[tokio::test]
-async fn a_conversation_of_long_ago_is_removed_with_its_place() {
+async fn an_old_conversation_is_pruned_with_its_environment() {
     let asleep = json!({ "command": "sleep 600", "background": true });
     let asleep = Said::Call { id: "c2".to_owned(), name: "terminal".to_owned(), arguments: asleep };
-    let steps =
-        [runs("c1", "echo mine >~/note"), Step::text("kept"), Step::says([asleep]), Step::text("so be it")];
-    let mut hall = Hall::new(steps).await.tell("HERMES_SESSIONS_AUTO_PRUNE", true).open().await;
-    let (ann, bob) = (hall.server.dm(hall.ann), hall.server.dm(hall.bob));
-    hall.say(hall.ann, ann, "note it");
-    hall.said(ann, 1).await;
-    hall.say(hall.bob, bob, "sleep");
-    hall.said(bob, 1).await;
-    assert_eq!(left(&hall), (2, 2));
-    hall.stop();
-    let database = rusqlite::Connection::open(hall.path("home").join(hermes_store::FILE_NAME)).unwrap();
+    let steps = [
+        terminal_call("c1", "echo mine >~/note"),
+        Step::text("kept"),
+        Step::says([asleep]),
+        Step::text("so be it"),
+    ];
+    let mut env = GatewayEnv::new(steps).await.set_env("HERMES_SESSIONS_AUTO_PRUNE", true).open().await;
+    let (ann, bob) = (env.server.dm(env.ann), env.server.dm(env.bob));
+    env.send(env.ann, ann, "note it");
+    env.wait_for_replies(ann, 1).await;
+    env.send(env.bob, bob, "sleep");
+    env.wait_for_replies(bob, 1).await;
+    assert_eq!(left(&env), (2, 2));
+    env.stop();
+    let database = rusqlite::Connection::open(env.path("home").join(hermes_store::FILE_NAME)).unwrap();
     let aged = "UPDATE sessions SET started = started - 91 * 86400, touched = touched - 91 * 86400";
     assert_eq!(database.execute(aged, []).unwrap(), 2);
     drop(database);
-    hall.start().await;
-    // What runs is not ended because nobody talks.
-    until("one is gone", || left(&hall) == (1, 1));
-    until("it is told", || hall.log().contains("conversations of long ago are removed"));
-    assert_eq!(left(&hall), (1, 1));
-    hall.close().await;
+    env.start().await;
+    // A running process is not stopped by the reset.
+    eventually("one is gone", || left(&env) == (1, 1));
+    eventually("it is told", || env.log().contains("conversations of long ago are removed"));
+    assert_eq!(left(&env), (1, 1));
+    env.close().await;
 }

@@ -1,48 +1,48 @@
-//! What every platform must pass, each check with the whole program between a strict platform and a scripted model.
+//! Checks that every platform must pass, with the whole program between a strict platform and a scripted model.
 //!
-//! | check | what is so |
+//! | check | expectation |
 //! |---|---|
-//! | `connects` | it is shown as up, and answers in a direct chat and in a group |
-//! | `reconnects_after_a_cut` | nothing that was said meanwhile is lost, and nothing is answered twice |
-//! | `notices_silence` | a connection that says nothing is noticed by the second sign of life, shown as down, and heals |
-//! | `is_not_held_up_by_a_slow_platform` | what is only shown is not waited for, and what hung is said once |
-//! | `answers_replayed_messages_once` | the last messages, all told again and again |
+//! | `connects` | the state is up, and it answers in a direct message and in a group |
+//! | `reconnects_after_a_cut` | no message is lost or answered twice |
+//! | `detects_a_dead_connection` | a silent connection is detected by the second heartbeat, shown as down, and recovers |
+//! | `is_not_blocked_by_a_slow_platform` | typing and reactions block nothing, and a hung send is delivered once |
+//! | `answers_replayed_messages_once` | the last messages, delivered repeatedly |
 //! | `answers_duplicates_once` | the same message twice at once, and once more after a crash |
-//! | `obeys_rate_limits` | nothing comes before the platform wants it, nothing is lost, nothing is doubled |
-//! | `finds_what_it_may_have_said` | a message was taken and nobody said so: it is not said again |
-//! | `hears_what_is_quoted` | what is answered is told to the model |
-//! | `splits_long_answers` | every message is whole and no longer than allowed; together they are the answer |
-//! | `stands_any_text` | calls to everybody, markup, control characters, two directions, nothing visible, very long lines |
-//! | `caps_media` | a file that is too large is given up while it comes |
-//! | `is_silent_to_strangers` | in a group nothing at all is done; in a direct chat one answer, then nothing |
-//! | `heeds_the_right_button_once` | others are told no, and two presses are one answer |
-//! | `shows_who_decided` | the question says who decided and when, and has no buttons any more |
-//! | `keeps_questions_over_a_crash` | a question is put once and answered in words after a crash |
-//! | `obeys_commands_first` | a command is obeyed in the middle of work, and a new conversation is new |
-//! | `is_freed_by_stop` | `/stop` ends the wait for a command and for an answer |
-//! | `answers_what_came_while_it_was_dead` | in its order, once |
-//! | `survives_a_crash_in_the_model` | killed while the model is asked: one answer |
-//! | `survives_a_crash_in_a_command` | killed while a command runs: it is not run again, and the model is told |
-//! | `survives_a_crash_after_sending` | killed when a message was taken and nobody said so: one message |
+//! | `obeys_rate_limits` | no request is early, lost or duplicated |
+//! | `does_not_repeat_unconfirmed_messages` | a message whose response was lost is not sent again |
+//! | `passes_on_quoted_messages` | the model gets the quoted message |
+//! | `splits_long_answers` | every message is valid and within the limit; together they are the reply |
+//! | `handles_any_text` | mass mentions, markup, control characters, bidirectional and invisible text, very long lines |
+//! | `limits_attachment_size` | a download stops at the size limit |
+//! | `ignores_strangers` | nothing happens in a group; one reply in a direct message, then nothing |
+//! | `accepts_one_button_press_from_the_right_person` | others are rejected, and two presses are one answer |
+//! | `shows_who_answered` | the question shows who answered and when, and has no buttons |
+//! | `keeps_questions_across_a_crash` | a question is posted once and can be answered by command after a crash |
+//! | `runs_commands_during_a_turn` | a command runs during a turn, and a new conversation is empty |
+//! | `stop_ends_waits` | `/stop` ends a running command and an open question |
+//! | `answers_messages_sent_while_it_was_down` | in order, once |
+//! | `survives_a_crash_in_the_model` | killed during a model request: one reply |
+//! | `survives_a_crash_in_a_command` | killed while a command runs: it does not run again, and the model is informed |
+//! | `survives_a_crash_after_sending` | killed after an unconfirmed send: one message |
 //! | `survives_a_crash_before_sending` | killed while nothing can be sent: one message |
 //!
-//! A platform is one more line at the end of this file. What it cannot do it says itself, with the reason, which is printed.
+//! To add a platform, add a line at the end of this file. A platform declares what it does not support, with a reason that is printed.
 
+mod access;
 mod connection;
 mod crash;
 mod delivery;
-mod people;
-mod words;
+mod text;
 
 use std::io::Write;
 
 use hermes_testkit::Venue;
 use hermes_testkit::venue::{Able, Unable};
 
-/// Tells why a check does not apply.
+/// Prints why a check does not apply.
 fn note<V: Venue>(check: &str, able: Able) {
     if let Err(Unable(why)) = able {
-        // Not through the test's own output, which nobody sees when it passes.
+        // Written to stderr directly: libtest hides the output of passing tests.
         writeln!(std::io::stderr(), "DOES NOT APPLY {}: {check}: {why}", V::WORD).ok();
     }
 }
@@ -65,17 +65,17 @@ macro_rules! suite {
         checks! {
             $platform, $venue,
             connection:
-                connects reconnects_after_a_cut notices_silence is_not_held_up_by_a_slow_platform;
+                connects reconnects_after_a_cut detects_a_dead_connection is_not_blocked_by_a_slow_platform;
             delivery:
                 answers_replayed_messages_once answers_duplicates_once obeys_rate_limits
-                finds_what_it_may_have_said hears_what_is_quoted;
-            words:
-                splits_long_answers stands_any_text caps_media;
-            people:
-                is_silent_to_strangers heeds_the_right_button_once shows_who_decided
-                keeps_questions_over_a_crash obeys_commands_first is_freed_by_stop;
+                does_not_repeat_unconfirmed_messages passes_on_quoted_messages;
+            text:
+                splits_long_answers handles_any_text limits_attachment_size;
+            access:
+                ignores_strangers accepts_one_button_press_from_the_right_person shows_who_answered
+                keeps_questions_across_a_crash runs_commands_during_a_turn stop_ends_waits;
             crash:
-                answers_what_came_while_it_was_dead survives_a_crash_in_the_model survives_a_crash_in_a_command
+                answers_messages_sent_while_it_was_down survives_a_crash_in_the_model survives_a_crash_in_a_command
                 survives_a_crash_after_sending survives_a_crash_before_sending;
         }
     };

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_gateway::discord::{self, Discord, Past};
-use hermes_gateway::people::{self, People};
-use hermes_gateway::{Address, Channel, Platform, Progress, Showing};
+use hermes_gateway::discord::{self, Discord, ResumeState};
+use hermes_gateway::{
+    AccessControl, AccessSettings, BotPolicy, Channel, ChatAddress, Platform, PlatformAccess, StrangerPolicy,
+    StreamingOptions, ToolProgress,
+};
 use hermes_store::Store;
 use hermes_types::Secret;
 
@@ -18,13 +20,13 @@ use crate::setting::{ChannelRules, CommaList};
 /// One account on one platform.
 pub enum Account {
     /// A bot on Discord.
-    Discord(Box<discord::Settings>),
+    Discord(Box<discord::DiscordSettings>),
 }
 
 /// The chat of a platform that gets what belongs to no chat.
 pub struct Home {
     /// Which one.
-    pub address: Address,
+    pub address: ChatAddress,
     /// What the owner calls it, where it is set in the configuration.
     pub name: String,
 }
@@ -40,14 +42,14 @@ pub async fn homes(config: &Config, store: Option<&Store>) -> Result<Vec<Home>, 
             }
         };
         let chosen = match store {
-            Some(store) => store.home(platform.word()).await.map_err(told)?,
+            Some(store) => store.home(platform.as_str()).await.map_err(told)?,
             None => None,
         };
         match chosen {
-            Some(chat) => homes.push(Home { address: Address { platform, chat }, name: String::new() }),
+            Some(chat) => homes.push(Home { address: ChatAddress { platform, chat }, name: String::new() }),
             None if chat.is_empty() => {}
             None => {
-                let address = Address::new(platform, chat, Some(thread));
+                let address = ChatAddress::new(platform, chat, Some(thread));
                 homes.push(Home { address, name: name.clone() });
             }
         }
@@ -61,15 +63,15 @@ pub fn accounts(config: &Config) -> Result<Vec<Account>, Failure> {
     Ok(discord.map(|settings| Account::Discord(Box::new(settings))).into_iter().collect())
 }
 
-fn bot(config: &Config, token: Secret) -> Result<discord::Settings, Failure> {
+fn bot(config: &Config, token: Secret) -> Result<discord::DiscordSettings, Failure> {
     let chosen = &config.discord;
     let channels = |list: &CommaList| list.0.iter().collect();
     let proxy = chosen.proxy.as_ref().map(|proxy| proxy.expose().trim()).filter(|proxy| !proxy.is_empty());
-    let proxy = proxy.map(discord::Proxy::parse).transpose().map_err(|why| {
+    let proxy = proxy.map(discord::DiscordProxy::parse).transpose().map_err(|why| {
         Failure::new(Kind::Configuration, format!("discord.proxy cannot be used: {why}"))
             .hint("`http://host:port` and `socks5://host:port` can")
     })?;
-    Ok(discord::Settings {
+    Ok(discord::DiscordSettings {
         proxy,
         api_base: chosen.api_base.clone(),
         gateway_url: chosen.gateway_url.clone(),
@@ -86,17 +88,17 @@ fn bot(config: &Config, token: Secret) -> Result<discord::Settings, Failure> {
             .filter(|guild| !guild.is_empty() && !chosen.allowed_roles.0.is_empty()),
         history: if chosen.history_backfill { chosen.history_backfill_limit } else { 0 },
         allow_bots: match chosen.allow_bots {
-            keys::Bots::None => discord::Bots::None,
-            keys::Bots::Mentions => discord::Bots::Mentions,
-            keys::Bots::All => discord::Bots::All,
+            keys::Bots::None => BotPolicy::None,
+            keys::Bots::Mentions => BotPolicy::Mentions,
+            keys::Bots::All => BotPolicy::All,
         },
         reactions: chosen.reactions,
         reply_to: match chosen.reply_to_mode {
-            keys::ReplyTo::Off => discord::ReplyTo::Off,
-            keys::ReplyTo::First => discord::ReplyTo::First,
-            keys::ReplyTo::All => discord::ReplyTo::All,
+            keys::ReplyTo::Off => discord::ReplyMode::Off,
+            keys::ReplyTo::First => discord::ReplyMode::First,
+            keys::ReplyTo::All => discord::ReplyMode::All,
         },
-        mentions: discord::Mentions {
+        mentions: discord::MentionPolicy {
             everyone: chosen.allow_mention_everyone,
             roles: chosen.allow_mention_roles,
             users: chosen.allow_mention_users,
@@ -108,16 +110,16 @@ fn bot(config: &Config, token: Secret) -> Result<discord::Settings, Failure> {
             keys::CommandSync::Bulk => discord::CommandSync::Bulk,
             keys::CommandSync::Off => discord::CommandSync::Off,
         },
-        commands_seen_by: match chosen.hide_slash_commands {
-            true => discord::Sight::Admins,
-            false => discord::Sight::Everybody,
+        command_visibility: match chosen.hide_slash_commands {
+            true => discord::CommandVisibility::Admins,
+            false => discord::CommandVisibility::Everyone,
         },
-        ..discord::Settings::new(token)
+        ..discord::DiscordSettings::new(token)
     })
 }
 
-fn different(rules: ChannelRules) -> discord::Override {
-    discord::Override {
+fn different(rules: ChannelRules) -> discord::ChannelOverride {
+    discord::ChannelOverride {
         require_mention: rules.require_mention,
         auto_thread: rules.auto_thread,
         thread_require_mention: rules.thread_require_mention,
@@ -132,20 +134,20 @@ impl Account {
     }
 
     /// What is seen of work that is under way.
-    pub fn showing(&self, config: &Config) -> Showing {
+    pub fn showing(&self, config: &Config) -> StreamingOptions {
         let chosen = match self {
             Self::Discord(_) => &config.display_discord,
         };
         let interval = Duration::try_from_secs_f64(config.streaming.edit_interval).unwrap_or(Duration::MAX);
         let refresh = Duration::from_secs(config.agent.gateway_notify_interval);
-        Showing {
-            words: chosen.streaming.unwrap_or(config.streaming.enabled).then_some(interval),
-            tools: match chosen.tool_progress.unwrap_or(config.display.tool_progress) {
-                keys::ToolProgress::Off => Progress::Off,
-                keys::ToolProgress::New => Progress::Names,
-                keys::ToolProgress::All => Progress::All,
+        StreamingOptions {
+            edit_interval: chosen.streaming.unwrap_or(config.streaming.enabled).then_some(interval),
+            progress: match chosen.tool_progress.unwrap_or(config.display.tool_progress) {
+                keys::ToolProgress::Off => ToolProgress::Off,
+                keys::ToolProgress::New => ToolProgress::Names,
+                keys::ToolProgress::All => ToolProgress::All,
             },
-            refresh: (!refresh.is_zero()).then_some(refresh),
+            refresh_interval: (!refresh.is_zero()).then_some(refresh),
         }
     }
 
@@ -157,43 +159,43 @@ impl Account {
     }
 
     /// Who is let in.
-    pub fn people(&self, config: &Config, store: &Store) -> People {
+    pub fn people(&self, config: &Config, store: &Store) -> AccessControl {
         let rules = match self {
             Self::Discord(_) => discord_rules(config),
         };
-        let settings = people::Settings {
+        let settings = AccessSettings {
             platforms: HashMap::from([(self.platform(), rules)]),
             allowed_users: config.gateway.allowed_users.0.clone(),
             allow_all_users: config.gateway.allow_all_users,
             strangers: config.general.unauthorized_dm_behavior.map(behavior),
         };
-        People::new(settings, store.clone())
+        AccessControl::new(settings, store.clone())
     }
 
     /// The account, ready to be connected.
     pub async fn channel(self, store: &Store) -> Result<Arc<dyn Channel>, Failure> {
-        let word = self.platform().word();
+        let word = self.platform().as_str();
         let threads = store.threads(word).await.map_err(told)?;
         let last = store.last_letters(word).await.map_err(told)?;
         let bookmark = store.bookmark(word).await.map_err(told)?.map(|(place, _)| place);
         match self {
             Self::Discord(settings) => {
-                Ok(Arc::new(Discord::new(*settings, Past { threads, last, bookmark })))
+                Ok(Arc::new(Discord::new(*settings, ResumeState { threads, last_messages: last, bookmark })))
             }
         }
     }
 }
 
-fn discord_rules(config: &Config) -> people::Rules {
+fn discord_rules(config: &Config) -> PlatformAccess {
     let chosen = &config.discord;
-    people::Rules {
+    PlatformAccess {
         allowed_users: chosen.allowed_users.0.clone(),
         allowed_roles: chosen.allowed_roles.0.clone(),
         allow_all_users: chosen.allow_all_users,
         bots: match chosen.allow_bots {
-            keys::Bots::None => people::Bots::None,
-            keys::Bots::Mentions => people::Bots::Mentions,
-            keys::Bots::All => people::Bots::All,
+            keys::Bots::None => BotPolicy::None,
+            keys::Bots::Mentions => BotPolicy::Mentions,
+            keys::Bots::All => BotPolicy::All,
         },
         strangers: chosen.unauthorized_dm_behavior.map(behavior),
         admins: chosen.allow_admin_from.0.clone(),
@@ -204,9 +206,9 @@ fn discord_rules(config: &Config) -> people::Rules {
     }
 }
 
-fn behavior(strangers: keys::Strangers) -> people::Behavior {
+fn behavior(strangers: keys::Strangers) -> StrangerPolicy {
     match strangers {
-        keys::Strangers::Pair => people::Behavior::Pair,
-        keys::Strangers::Ignore => people::Behavior::Ignore,
+        keys::Strangers::Pair => StrangerPolicy::Pair,
+        keys::Strangers::Ignore => StrangerPolicy::Ignore,
     }
 }

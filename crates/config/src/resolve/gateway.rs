@@ -1,7 +1,7 @@
 //! Where the commands of chats run and what the chats share, from settings.
 
 use hermes_exec::backend::docker::engine::EngineAddress;
-use hermes_gateway::Sharing;
+use hermes_gateway::SessionScope;
 use hermes_types::{BackendName, MountAccess, Volume, VolumeSource};
 
 use super::engine;
@@ -63,8 +63,8 @@ pub fn shared(context: &ConfigContext, config: &Config) -> Result<Option<Volume>
 }
 
 /// Who shares a session.
-pub fn sharing(config: &Config) -> Sharing {
-    Sharing {
+pub fn sharing(config: &Config) -> SessionScope {
+    SessionScope {
         group_per_user: config.general.group_sessions_per_user,
         thread_per_user: config.general.thread_sessions_per_user,
     }

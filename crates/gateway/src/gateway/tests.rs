@@ -1,252 +1,299 @@
-//! What a gateway does whatever the channel.
+//! The gateway with a fake channel and host.
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hermes_agent::{ModelConfig, SessionConfig, SystemPrompt};
-use hermes_store::Fate;
+use hermes_store::{Fate, NewLetter};
+use hermes_types::{Person, SessionKey};
+use serde_json::json;
+use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::channel::{Found, Manners, Undelivered, Unfetched};
-use crate::house::Visit;
-use crate::letter::{Attachment, Interaction, Platform, Sender};
-use crate::people;
-use crate::session::Progress;
+use crate::access::{AccessSettings, PlatformAccess};
+use crate::channel::{
+    BoxFuture, Capabilities, DeliveryCheck, FetchError, OutboundMessage, Reaction, SendError,
+};
+use crate::error::Error;
+use crate::host::SessionRequest;
+use crate::message::{Attachment, Chat, ChatKind, InteractionToken, Platform, Sender};
+use crate::outbox::OutboxWorker;
+use crate::session::{self, ToolProgress};
 
-/// A channel on which letters come until something is said, and which notes what that is.
+/// A channel that submits messages until something is sent, and records what is sent.
 #[derive(Debug, Default)]
-struct Wall {
+struct DeadChannel {
     sent: watch::Sender<Vec<String>>,
-    breaks: bool,
-    /// Why nothing is sent, as often as there is something here.
-    trouble: Mutex<VecDeque<Undelivered>>,
-    /// What comes of looking, as often as there is something here, and what was looked for.
-    found: Mutex<VecDeque<Found>>,
+    panics: bool,
+    /// Errors of the next sends.
+    send_errors: Mutex<VecDeque<SendError>>,
+    /// Results of the next lookups, and what was looked for.
+    found: Mutex<VecDeque<DeliveryCheck>>,
     sought: Mutex<Vec<String>>,
 }
 
-impl Channel for Wall {
+impl Channel for DeadChannel {
     fn platform(&self) -> Platform {
         Platform::Discord
     }
 
-    fn manners(&self) -> Manners {
-        Platform::Discord.manners()
+    fn capabilities(&self) -> Capabilities {
+        Platform::Discord.capabilities()
     }
 
-    fn run<'a>(&'a self, desk: Desk, stop: CancellationToken) -> Waiting<'a, Result<(), Unfit>> {
+    fn run<'a>(
+        &'a self,
+        sink: ChannelSink,
+        stop: CancellationToken,
+    ) -> BoxFuture<'a, Result<(), FatalError>> {
         Box::pin(async move {
-            assert!(!self.breaks, "a mistake");
+            assert!(!self.panics, "scripted panic");
             for number in 1.. {
                 if !self.sent.borrow().is_empty() {
                     break;
                 }
-                let (kept, is_kept) = tokio::sync::oneshot::channel();
-                let what = Incoming::Said(Box::new(letter(&number.to_string())));
-                desk.arrivals.send(Arrival { what, kept }).await.unwrap();
-                is_kept.await.unwrap();
-                tokio::time::sleep(LOOK).await;
+                let (ack, acknowledged) = tokio::sync::oneshot::channel();
+                let event = InboundEvent::Message(Box::new(message(&number.to_string())));
+                sink.inbound.send(Inbound { event, ack }).await.unwrap();
+                acknowledged.await.unwrap();
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             stop.cancelled().await;
             Ok(())
         })
     }
 
-    fn send<'a>(
+    fn send_message<'a>(
         &'a self,
         _: &'a str,
-        post: &'a Post,
-        mark: &'a str,
-    ) -> Waiting<'a, Result<String, Undelivered>> {
-        self.sent.send_modify(|sent| sent.push(post.text.clone()));
-        let trouble = self.trouble.lock().unwrap().pop_front();
-        Box::pin(async { trouble.map_or_else(|| Ok(mark.to_owned()), Err) })
+        outbound: &'a OutboundMessage,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<String, SendError>> {
+        self.sent.send_modify(|sent| sent.push(outbound.text.clone()));
+        let error = self.send_errors.lock().unwrap().pop_front();
+        Box::pin(async { error.map_or_else(|| Ok(key.to_owned()), Err) })
     }
 
-    fn find<'a>(&'a self, _: &'a str, post: &'a Post, _: &'a str) -> Waiting<'a, Found> {
-        self.sought.lock().unwrap().push(post.text.clone());
+    fn find_message<'a>(
+        &'a self,
+        _: &'a str,
+        outbound: &'a OutboundMessage,
+        _: &'a str,
+    ) -> BoxFuture<'a, DeliveryCheck> {
+        self.sought.lock().unwrap().push(outbound.text.clone());
         let found = self.found.lock().unwrap().pop_front();
-        Box::pin(async { found.unwrap_or(Found::Unclear) })
+        Box::pin(async { found.unwrap_or(DeliveryCheck::Unknown) })
     }
 
-    fn edit<'a>(&'a self, _: &'a str, _: &'a str, _: &'a Post) -> Waiting<'a, Result<(), Undelivered>> {
+    fn edit_message<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: &'a OutboundMessage,
+    ) -> BoxFuture<'a, Result<(), SendError>> {
         Box::pin(async { Ok(()) })
     }
 
-    fn open_thread<'a>(&'a self, _: &'a Letter, _: &'a str) -> Waiting<'a, Result<Room, Undelivered>> {
-        Box::pin(async { Err(Undelivered::Never("there are none".to_owned())) })
+    fn open_thread<'a>(
+        &'a self,
+        _: &'a InboundMessage,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<Chat, SendError>> {
+        Box::pin(async { Err(SendError::Permanent("unsupported".to_owned())) })
     }
 
-    fn typing<'a>(&'a self, _: &'a str) -> Waiting<'a, ()> {
+    fn show_typing<'a>(&'a self, _: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
 
-    fn mark<'a>(&'a self, _: &'a Letter, _: Sign) -> Waiting<'a, ()> {
+    fn set_reaction<'a>(&'a self, _: &'a InboundMessage, _: Reaction) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
 
-    fn whisper<'a>(&'a self, _: &'a Interaction, _: &'a str) -> Waiting<'a, ()> {
+    fn reply_privately<'a>(&'a self, _: &'a InteractionToken, _: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
 
-    fn fetch<'a>(&'a self, _: &'a Attachment, _: &'a Path, _: u64) -> Waiting<'a, Result<u64, Unfetched>> {
-        Box::pin(async { Err(Unfetched::Failed("there are none".to_owned())) })
+    fn download_attachment<'a>(
+        &'a self,
+        _: &'a Attachment,
+        _: &'a Path,
+        _: u64,
+    ) -> BoxFuture<'a, Result<u64, FetchError>> {
+        Box::pin(async { Err(FetchError::Failed("unsupported".to_owned())) })
     }
 }
 
-/// A house that breaks once, and then has no room.
+/// Panics once, then has no environment.
 #[derive(Debug, Default)]
-struct Ruin(AtomicBool);
+struct FailingHost(AtomicBool);
 
-impl House for Ruin {
-    fn furnish<'a>(&'a self, _: Visit) -> Waiting<'a, Result<SessionConfig, String>> {
+impl SessionHost for FailingHost {
+    fn session_setup<'a>(&'a self, _: SessionRequest) -> BoxFuture<'a, Result<SessionConfig, Error>> {
         Box::pin(async {
-            assert!(self.0.swap(true, Ordering::Relaxed), "a mistake");
-            Err("there is no room".to_owned())
+            assert!(self.0.swap(true, Ordering::Relaxed), "scripted panic");
+            Err(Error::Host("no environment available".to_owned()))
         })
     }
 
-    fn mind(&self, _: Option<&str>) -> Result<ModelConfig, String> {
-        Err("nobody answers".to_owned())
+    fn model_for(&self, _: Option<&str>) -> Result<ModelConfig, Error> {
+        Err(Error::Host("no model available".to_owned()))
     }
 
-    fn prefer(&self, _: &str) -> Result<(), String> {
+    fn set_default_model(&self, _: &str) -> Result<(), Error> {
         Ok(())
     }
 
-    fn told(&self, _: &SessionConfig, _: &str, _: &Room) -> SystemPrompt {
-        panic!("there is no room")
+    fn system_prompt(&self, _: &SessionConfig, _: &str, _: &Chat) -> SystemPrompt {
+        panic!("no environment available")
     }
 
-    fn is_busy<'a>(&'a self, _: &'a SessionKey, _: &'a Room, _: &'a Person) -> Waiting<'a, bool> {
+    fn has_running_processes<'a>(
+        &'a self,
+        _: &'a SessionKey,
+        _: &'a Chat,
+        _: &'a Person,
+    ) -> BoxFuture<'a, bool> {
         Box::pin(async { false })
     }
 
-    fn restart(&self, _: &Room, _: &str) -> Result<(), String> {
+    fn request_restart(&self, _: &Chat, _: &str) -> Result<(), Error> {
         Ok(())
     }
 
-    fn clear<'a>(&'a self, _: &'a SessionKey, _: &'a Room) -> Waiting<'a, Result<(), String>> {
+    fn remove_sandbox<'a>(&'a self, _: &'a SessionKey, _: &'a Chat) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async { Ok(()) })
     }
 }
 
-fn letter(message: &str) -> Letter {
-    Letter {
-        room: Room {
+fn message(message: &str) -> InboundMessage {
+    InboundMessage {
+        chat: Chat {
             platform: Platform::Discord,
-            kind: RoomKind::Dm,
-            chat: "5".to_owned(),
+            kind: ChatKind::Dm,
+            id: "5".to_owned(),
             thread: None,
             parent: None,
             name: None,
         },
         sender: Sender { id: "1".to_owned(), name: "ann".to_owned(), is_bot: false, roles: Vec::new() },
-        message: message.to_owned(),
-        sent: Timestamp::now(),
+        id: message.to_owned(),
+        sent_at: Timestamp::now(),
         text: "hello".to_owned(),
-        files: Vec::new(),
+        attachments: Vec::new(),
         quote: None,
-        reply: ReplyPlace::Here,
+        reply_target: ReplyTarget::SameChat,
         interaction: None,
     }
 }
 
-/// A gateway that lets everybody in.
-async fn gateway(home: &Path, channel: Arc<Wall>) -> Gateway {
+/// A gateway open to everyone.
+async fn gateway(home: &Path, channel: Arc<DeadChannel>) -> Gateway {
     let store = Store::open(home.join("hermes.db")).await.unwrap();
-    let own = people::Rules { allow_all_users: true, ..people::Rules::default() };
-    let settings = people::Settings {
+    let own = PlatformAccess { allow_all_users: true, ..PlatformAccess::default() };
+    let access = AccessSettings {
         platforms: HashMap::from([(Platform::Discord, own)]),
         allowed_users: Vec::new(),
         allow_all_users: false,
         strangers: None,
     };
-    let rules = Rules {
-        sharing: Sharing::default(),
-        busy: Busy::Queue,
-        pace: Pace::default(),
-        showing: Showing { words: None, tools: Progress::Off, refresh: None },
-        reset: Reset { idle: None, daily: None, notify: false },
-        media: Media { besides: Vec::new(), home: home.to_owned() },
+    let settings = GatewaySettings {
+        scope: SessionScope::default(),
+        busy: BusyPolicy::Queue,
+        rate_limit: RateLimit::default(),
+        streaming: StreamingOptions {
+            edit_interval: None,
+            progress: ToolProgress::Off,
+            refresh_interval: None,
+        },
+        reset: ResetPolicy { idle: None, daily: None, notify: false },
+        media: MediaSettings { extra_roots: Vec::new(), home: home.to_owned() },
     };
-    let audit = Audit::open(&home.join("audit.jsonl")).unwrap();
-    let people = People::new(settings, store.clone());
-    Gateway::new(store, channel, Arc::new(Ruin::default()), people, audit, rules)
+    let audit = AuditLog::open(&home.join("audit.jsonl")).unwrap();
+    let access = AccessControl::new(access, store.clone());
+    Gateway::new(store, channel, Arc::new(FailingHost::default()), access, audit, settings)
 }
 
 #[tokio::test]
-async fn a_session_that_broke_is_begun_anew_with_the_next_letter() {
+async fn a_panicked_session_is_replaced_at_the_next_message() {
     let home = tempfile::tempdir().unwrap();
-    let wall = Arc::new(Wall::default());
-    let gateway = gateway(home.path(), Arc::clone(&wall)).await;
-    let (health, _watched) = watch::channel(Health::Connecting);
+    let channel = Arc::new(DeadChannel::default());
+    let gateway = gateway(home.path(), Arc::clone(&channel)).await;
+    let (health, _watched) = watch::channel(ChannelHealth::Connecting);
     let stop = CancellationToken::new();
     let running = tokio::spawn(gateway.run(health, stop.clone()));
-    let mut sent = wall.sent.subscribe();
+    let mut sent = channel.sent.subscribe();
     let said = tokio::time::timeout(Duration::from_secs(60), sent.wait_for(|sent| !sent.is_empty()));
-    assert_eq!(said.await.unwrap().unwrap().first().map(String::as_str), Some("there is no room"));
+    assert_eq!(said.await.unwrap().unwrap().first().map(String::as_str), Some("no environment available"));
     stop.cancel();
     assert_eq!(running.await.unwrap(), Ok(()));
 }
 
 #[tokio::test]
-async fn a_channel_that_broke_does_not_end_as_if_all_were_well() {
+async fn a_panicked_channel_is_a_fatal_error() {
     let home = tempfile::tempdir().unwrap();
-    let gateway = gateway(home.path(), Arc::new(Wall { breaks: true, ..Wall::default() })).await;
-    let (health, _watched) = watch::channel(Health::Connecting);
+    let gateway =
+        gateway(home.path(), Arc::new(DeadChannel { panics: true, ..DeadChannel::default() })).await;
+    let (health, _watched) = watch::channel(ChannelHealth::Connecting);
     let ended = gateway.run(health, CancellationToken::new()).await;
-    assert!(ended.as_ref().is_err_and(|unfit| unfit.why.contains("broke")), "{ended:?}");
+    assert!(ended.as_ref().is_err_and(|error| error.reason.contains("panicked")), "{ended:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_doubt_is_not_forgotten_while_nothing_can_be_reached() {
+async fn an_uncertain_delivery_stays_uncertain_while_unreachable() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(home.path().join("hermes.db")).await.unwrap();
-    let away = || Undelivered::Later { after: None, why: "it is away".to_owned() };
-    let trouble = Mutex::new([Undelivered::Unknown("it broke".to_owned()), away(), away()].into());
-    let found = Mutex::new([Found::Unclear, Found::NotThere, Found::There("7".to_owned())].into());
-    let wall = Arc::new(Wall { trouble, found, ..Wall::default() });
-    let channel: Arc<dyn Channel> = Arc::clone(&wall) as Arc<dyn Channel>;
-    let post = Post { text: "hello".to_owned(), ..Post::default() };
-    let part = session::part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &post);
+    let away = || SendError::Retry { after: None, reason: "it is away".to_owned() };
+    let send_errors = Mutex::new([SendError::Unknown("it broke".to_owned()), away(), away()].into());
+    let found = Mutex::new(
+        [DeliveryCheck::Unknown, DeliveryCheck::NotSent, DeliveryCheck::Sent("7".to_owned())].into(),
+    );
+    let fake = Arc::new(DeadChannel { send_errors, found, ..DeadChannel::default() });
+    let channel: Arc<dyn Channel> = Arc::clone(&fake) as Arc<dyn Channel>;
+    let outbound = OutboundMessage { text: "hello".to_owned(), ..OutboundMessage::default() };
+    let part = session::outbox_part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &outbound);
     store.reply(Vec::new(), vec![part], Timestamp::now()).await.unwrap();
     let stop = CancellationToken::new();
-    let office = tokio::spawn(Arc::new(Office::new(channel, store.clone())).run(stop.clone()));
+    let worker = tokio::spawn(
+        Arc::new(OutboxWorker::new(channel, store.clone(), TaskTracker::new())).run(stop.clone()),
+    );
     while store.fate("m1").await.unwrap() != Some(Fate::Sent("7".to_owned())) {
-        tokio::time::sleep(LOOK).await;
-        assert!(wall.sent.borrow().len() < 4, "it was sent again and again");
+        tokio::time::sleep(POLL_INTERVAL).await;
+        assert!(fake.sent.borrow().len() < 4, "sent too often");
     }
-    assert_eq!(*wall.sent.borrow(), ["hello", "hello\n(this may have been sent before)", "hello"]);
-    assert_eq!(*wall.sought.lock().unwrap(), ["hello", "hello", "hello"]);
+    assert_eq!(*fake.sent.borrow(), ["hello", "hello\n(this may have been sent before)", "hello"]);
+    assert_eq!(*fake.sought.lock().unwrap(), ["hello", "hello", "hello"]);
     stop.cancel();
-    office.await.unwrap();
+    worker.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_doubt_that_has_no_room_in_a_message_is_a_message_of_its_own() {
+async fn a_duplicate_notice_that_does_not_fit_is_a_separate_message() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(home.path().join("hermes.db")).await.unwrap();
-    let trouble = Mutex::new([Undelivered::Unknown("it broke".to_owned())].into());
-    let wall = Arc::new(Wall { trouble, ..Wall::default() });
-    let channel: Arc<dyn Channel> = Arc::clone(&wall) as Arc<dyn Channel>;
-    let long = "a".repeat(channel.manners().longest);
-    let post = Post { text: long.clone(), ..Post::default() };
-    let part = session::part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &post);
+    let send_errors = Mutex::new([SendError::Unknown("it broke".to_owned())].into());
+    let fake = Arc::new(DeadChannel { send_errors, ..DeadChannel::default() });
+    let channel: Arc<dyn Channel> = Arc::clone(&fake) as Arc<dyn Channel>;
+    let long = "a".repeat(channel.capabilities().max_message_len);
+    let outbound = OutboundMessage { text: long.clone(), ..OutboundMessage::default() };
+    let part = session::outbox_part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &outbound);
     store.reply(Vec::new(), vec![part], Timestamp::now()).await.unwrap();
     let stop = CancellationToken::new();
-    let office = tokio::spawn(Arc::new(Office::new(channel, store.clone())).run(stop.clone()));
-    let mut sent = wall.sent.subscribe();
+    let worker = tokio::spawn(
+        Arc::new(OutboxWorker::new(channel, store.clone(), TaskTracker::new())).run(stop.clone()),
+    );
+    let mut sent = fake.sent.subscribe();
     let said = sent.wait_for(|sent| sent.len() == 3).await.unwrap().clone();
     assert_eq!(said, [&long, &long, "(this may have been sent before)"]);
     stop.cancel();
-    office.await.unwrap();
+    worker.await.unwrap();
 }
 
-/// Keeps a letter that was answered long ago.
-async fn old(store: &Store, chat: &str, message: &str) {
-    let letter = NewLetter {
+/// Stores a message that was answered long ago.
+async fn store_old_message(store: &Store, chat: &str, message: &str) {
+    let row = NewLetter {
         platform: "discord".to_owned(),
         chat: chat.to_owned(),
         message: message.to_owned(),
@@ -255,22 +302,22 @@ async fn old(store: &Store, chat: &str, message: &str) {
         at: Timestamp::from_seconds(1),
         event: json!({}),
     };
-    let id = store.receive(vec![letter]).await.unwrap()[0].unwrap();
+    let id = store.receive(vec![row]).await.unwrap()[0].unwrap();
     store.reply(vec![id], Vec::new(), Timestamp::from_seconds(1)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_letters_are_forgotten_as_long_as_the_gateway_runs() {
+async fn the_inbox_is_pruned_while_the_gateway_runs() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(home.path().join("hermes.db")).await.unwrap();
-    let depot = Arc::new(Depot::new(home.path(), "discord"));
-    let tidying = tokio::spawn(keep_tidy(store.clone(), depot));
+    let media = Arc::new(MediaCache::new(home.path(), "discord"));
+    let cleanup = tokio::spawn(run_cleanup(store.clone(), media));
     for message in ["1", "2", "3"] {
-        old(&store, "chat", message).await;
-        old(&store, "chat", &format!("{message} again")).await;
+        store_old_message(&store, "chat", message).await;
+        store_old_message(&store, "chat", &format!("{message} again")).await;
         while store.is_received("discord", "chat", message).await.unwrap() {
-            tokio::time::sleep(TIDIES).await;
+            tokio::time::sleep(CLEANUP_INTERVAL).await;
         }
     }
-    tidying.abort();
+    cleanup.abort();
 }

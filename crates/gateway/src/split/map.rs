@@ -1,118 +1,106 @@
-//! Where a text can be cut, and how good each place is.
+//! Finds where a text can be cut, and rates the cuts.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::channel::Unit;
+use crate::channel::LengthUnit;
 
-/// Delimiters of code blocks that are indented further are text.
-const DEEPEST: usize = 32;
+/// Fences indented further are text.
+const MAX_FENCE_INDENT: usize = 32;
 
-/// How good a place for a cut is, the worst first.
+/// Quality of a cut, worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
-    /// In something that should stay whole.
+pub(super) enum CutQuality {
     Inside,
-    /// Between two characters.
-    Between,
-    /// Before a blank.
+    Character,
     Blank,
-    /// At the end of a line of code.
     CodeLine,
-    /// At the end of a line.
     Line,
-    /// At the end of a paragraph or a code block.
     Paragraph,
 }
 
-/// A place between two characters.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Mark {
-    /// Where, in bytes.
+pub(super) struct CutPoint {
     pub(super) at: usize,
-    /// The length of all before it.
+    /// Length of the text before it.
     pub(super) units: usize,
-    pub(super) place: Place,
-    /// The code block that is open there.
+    pub(super) quality: CutQuality,
     pub(super) fence: Option<usize>,
 }
 
-/// A code block, as far as it is needed to end it in one message and to go on in the next.
+/// A code block, with what is needed to close and reopen it.
 #[derive(Debug)]
-pub(super) struct Fence {
-    /// The delimiter.
+pub(super) struct CodeFence {
     ticks: String,
     language: String,
-    /// What its own delimiters take.
-    own: usize,
-    /// Whether there is room to close and open it.
+    /// Length of its own fences.
+    own_len: usize,
+    /// Whether closing and reopening it fits.
     is_carried: bool,
 }
 
-impl Fence {
-    /// What opens it again.
-    pub(super) fn opening(&self) -> String {
+impl CodeFence {
+    pub(super) fn parse_opening(&self) -> String {
         format!("{}{}\n", self.ticks, self.language)
     }
 
-    pub(super) fn opening_length(&self, unit: Unit) -> usize {
+    pub(super) fn opening_len(&self, unit: LengthUnit) -> usize {
         self.ticks.len() + unit.length(&self.language) + 1
     }
 
-    /// What closes it.
-    pub(super) fn closing(&self) -> String {
+    pub(super) fn closing_fence_len(&self) -> String {
         format!("\n{}", self.ticks)
     }
 
-    pub(super) fn closing_length(&self) -> usize {
+    pub(super) fn closing_len(&self) -> usize {
         self.ticks.len() + 1
     }
 }
 
-/// A line, without what ends it.
+/// A line without its line ending.
 #[derive(Debug, Clone, Copy)]
-struct Line {
+struct SourceLine {
     start: usize,
     end: usize,
-    kind: Kind,
+    kind: LineKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum LineKind {
     Empty,
     Prose,
     Opens(usize),
     Code(usize),
-    /// What stands behind the delimiter belongs to the block no more.
+    /// Text after the fence is outside of the block.
     Closes {
         fence: usize,
         end: usize,
     },
 }
 
-/// The places of a text for a room of so many units.
+/// All possible cuts of a text.
 #[derive(Debug)]
-pub(super) struct Map {
-    pub(super) marks: Vec<Mark>,
-    pub(super) fences: Vec<Fence>,
+pub(super) struct CutMap {
+    pub(super) cuts: Vec<CutPoint>,
+    pub(super) fences: Vec<CodeFence>,
 }
 
-impl Map {
-    pub(super) fn new(text: &str, room: usize, unit: Unit) -> Self {
-        let (lines, mut fences) = lines(text);
+impl CutMap {
+    pub(super) fn new(text: &str, max_len: usize, unit: LengthUnit) -> Self {
+        let (lines, mut fences) = parse_lines(text);
         for fence in &mut fences {
-            let taken = fence.own + fence.opening_length(unit) + fence.closing_length();
-            fence.is_carried = taken * 2 <= room;
+            let taken = fence.own_len + fence.opening_len(unit) + fence.closing_len();
+            fence.is_carried = taken * 2 <= max_len;
         }
-        let spans = spans(text, &lines);
-        let mut map = Self { marks: Vec::new(), fences };
-        map.mark(text, unit, &lines, &spans);
+        let spans = unbreakable_spans(text, &lines);
+        let mut map = Self { cuts: Vec::new(), fences };
+        map.find_cuts(text, unit, &lines, &spans);
         map
     }
 
-    fn mark(&mut self, text: &str, unit: Unit, lines: &[Line], spans: &[Range<usize>]) {
+    fn find_cuts(&mut self, text: &str, unit: LengthUnit, lines: &[SourceLine], spans: &[Range<usize>]) {
         let mut lines = lines.iter().peekable();
         let mut line = lines.next().copied();
         let mut spans = spans.iter().peekable();
@@ -125,79 +113,83 @@ impl Map {
             }
             while spans.next_if(|span| span.end <= at).is_some() {}
             let Some(line) = line else { break };
-            let edge = Edge {
+            let edge = CutContext {
                 at,
                 before: grapheme,
                 rest: text.get(at..).unwrap_or_default(),
                 is_in_span: spans.peek().is_some_and(|span| span.start < at),
             };
-            let (place, fence) = self.judge(edge, line, lines.peek().map(|next| next.kind));
-            self.marks.push(Mark { at, units, place, fence });
+            let (place, fence) = self.rate_cut(edge, line, lines.peek().map(|next| next.kind));
+            self.cuts.push(CutPoint { at, units, quality: place, fence });
         }
     }
 
-    fn judge(&self, edge: Edge<'_>, line: Line, next: Option<Kind>) -> (Place, Option<usize>) {
+    fn rate_cut(
+        &self,
+        edge: CutContext<'_>,
+        line: SourceLine,
+        next: Option<LineKind>,
+    ) -> (CutQuality, Option<usize>) {
         let carried =
             |fence: usize| Some(fence).filter(|at| self.fences.get(*at).is_some_and(|it| it.is_carried));
         let is_line_end = edge.at == line.end;
         match line.kind {
-            Kind::Opens(fence) if is_line_end => (Place::Inside, carried(fence)),
-            Kind::Opens(_) => (Place::Inside, None),
-            Kind::Closes { fence, end } if edge.at < end => (Place::Inside, carried(fence)),
-            Kind::Code(fence) => match carried(fence) {
-                // What follows would begin with a block that has nothing in it.
-                Some(_) if is_line_end && matches!(next, Some(Kind::Closes { .. })) => {
-                    (Place::Inside, Some(fence))
+            LineKind::Opens(fence) if is_line_end => (CutQuality::Inside, carried(fence)),
+            LineKind::Opens(_) => (CutQuality::Inside, None),
+            LineKind::Closes { fence, end } if edge.at < end => (CutQuality::Inside, carried(fence)),
+            LineKind::Code(fence) => match carried(fence) {
+                // The next message would start with an empty block.
+                Some(_) if is_line_end && matches!(next, Some(LineKind::Closes { .. })) => {
+                    (CutQuality::Inside, Some(fence))
                 }
-                Some(_) if is_line_end => (Place::CodeLine, Some(fence)),
-                Some(_) => (edge.place(), Some(fence)),
-                None if is_line_end => (Place::Line, None),
-                None => (edge.place(), None),
+                Some(_) if is_line_end => (CutQuality::CodeLine, Some(fence)),
+                Some(_) => (edge.quality(), Some(fence)),
+                None if is_line_end => (CutQuality::Line, None),
+                None => (edge.quality(), None),
             },
-            Kind::Prose | Kind::Empty | Kind::Closes { .. } if edge.is_in_span => (Place::Inside, None),
-            Kind::Prose | Kind::Empty | Kind::Closes { .. } if is_line_end => match next {
-                Some(Kind::Prose) if line.kind == Kind::Prose => (Place::Line, None),
-                _ => (Place::Paragraph, None),
+            LineKind::Prose | LineKind::Empty | LineKind::Closes { .. } if edge.is_in_span => {
+                (CutQuality::Inside, None)
+            }
+            LineKind::Prose | LineKind::Empty | LineKind::Closes { .. } if is_line_end => match next {
+                Some(LineKind::Prose) if line.kind == LineKind::Prose => (CutQuality::Line, None),
+                _ => (CutQuality::Paragraph, None),
             },
-            Kind::Prose | Kind::Empty | Kind::Closes { .. } => (edge.place(), None),
+            LineKind::Prose | LineKind::Empty | LineKind::Closes { .. } => (edge.quality(), None),
         }
     }
 }
 
-/// What is around a place.
 #[derive(Debug, Clone, Copy)]
-struct Edge<'a> {
+struct CutContext<'a> {
     at: usize,
     before: &'a str,
     rest: &'a str,
     is_in_span: bool,
 }
 
-impl Edge<'_> {
-    /// How good a place in the middle of a line is.
-    fn place(self) -> Place {
+impl CutContext<'_> {
+    /// Quality of a cut within a line.
+    fn quality(self) -> CutQuality {
         let is_within_ticks = self.before.ends_with(['`', '~']) && self.rest.starts_with(self.before);
         if self.before.ends_with(char::is_whitespace) || is_within_ticks {
-            return Place::Inside;
+            return CutQuality::Inside;
         }
         let is_blank = self.rest.starts_with(is_blank);
         let next = if is_blank { self.rest.trim_start_matches([' ', '\t']) } else { self.rest };
         match is_blank {
-            // It would open or close a block at the beginning of a message.
-            _ if next.starts_with("```") || next.starts_with("~~~") => Place::Inside,
-            true => Place::Blank,
-            false => Place::Between,
+            // Would open or close a block at the start of a message.
+            _ if next.starts_with("```") || next.starts_with("~~~") => CutQuality::Inside,
+            true => CutQuality::Blank,
+            false => CutQuality::Character,
         }
     }
 }
 
-/// Whether words may be parted there.
 fn is_blank(char: char) -> bool {
     char.is_whitespace() && !matches!(char, '\u{a0}' | '\u{2007}' | '\u{202f}')
 }
 
-impl Unit {
-    /// The length of a text.
+impl LengthUnit {
     pub(crate) fn length(self, text: &str) -> usize {
         match self {
             Self::Chars => text.chars().count(),
@@ -206,8 +198,8 @@ impl Unit {
     }
 }
 
-fn lines(text: &str) -> (Vec<Line>, Vec<Fence>) {
-    let (mut lines, mut fences) = (Vec::new(), Vec::<Fence>::new());
+fn parse_lines(text: &str) -> (Vec<SourceLine>, Vec<CodeFence>) {
+    let (mut lines, mut fences) = (Vec::new(), Vec::<CodeFence>::new());
     let mut open = false;
     let mut start = 0;
     for whole in text.split_inclusive('\n') {
@@ -219,85 +211,89 @@ fn lines(text: &str) -> (Vec<Line>, Vec<Fence>) {
             (Some(fence), _) => match closing(line, &fence.ticks) {
                 Some(length) => {
                     open = false;
-                    fence.own += length;
-                    Kind::Closes { fence: at, end: start + length }
+                    fence.own_len += length;
+                    LineKind::Closes { fence: at, end: start + length }
                 }
-                None => Kind::Code(at),
+                None => LineKind::Code(at),
             },
             (None, Some(fence)) => {
                 open = true;
                 fences.push(fence);
-                Kind::Opens(fences.len() - 1)
+                LineKind::Opens(fences.len() - 1)
             }
-            (None, None) if line.trim().is_empty() => Kind::Empty,
-            (None, None) => Kind::Prose,
+            (None, None) if line.trim().is_empty() => LineKind::Empty,
+            (None, None) => LineKind::Prose,
         };
-        lines.push(Line { start, end, kind });
+        lines.push(SourceLine { start, end, kind });
         start += whole.len();
     }
     (lines, fences)
 }
 
-/// The block that a line opens.
-fn opening(line: &str) -> Option<Fence> {
+fn opening(line: &str) -> Option<CodeFence> {
     let (ticks, info) = delimiter(line)?;
     if ticks.starts_with('`') && info.contains('`') {
         return None;
     }
     let language = info.split_whitespace().next().unwrap_or_default().to_owned();
-    Some(Fence { ticks: ticks.to_owned(), language, own: line.len(), is_carried: false })
+    Some(CodeFence { ticks: ticks.to_owned(), language, own_len: line.len(), is_carried: false })
 }
 
-/// The length of what closes a block, if a line does.
 fn closing(line: &str, open: &str) -> Option<usize> {
     let (ticks, rest) = delimiter(line)?;
     let closes = ticks.starts_with(open) && rest.trim().is_empty();
     closes.then(|| line.len() - rest.len())
 }
 
-/// A delimiter at the beginning of a line, and what follows it.
+/// The fence at the start of a line, and the rest.
 fn delimiter(line: &str) -> Option<(&str, &str)> {
     let text = line.trim_start_matches([' ', '\t']);
     let tick = text.chars().next().filter(|char| matches!(char, '`' | '~'))?;
     let rest = text.trim_start_matches(tick);
     let ticks = text.strip_suffix(rest)?;
-    (ticks.len() >= 3 && line.len() - text.len() <= DEEPEST).then_some((ticks, rest))
+    (ticks.len() >= 3 && line.len() - text.len() <= MAX_FENCE_INDENT).then_some((ticks, rest))
 }
 
-/// What should not be cut outside of code blocks: code in a line, links and addresses, in their order.
-fn spans(text: &str, lines: &[Line]) -> Vec<Range<usize>> {
+/// Spans outside code blocks that should stay whole: inline code, links and URLs, in order.
+fn unbreakable_spans(text: &str, lines: &[SourceLine]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (start, paragraph) in paragraphs(text, lines) {
-        let mut spans = code(paragraph);
-        spans.extend(links(paragraph));
-        spans.extend(addresses(paragraph));
+        let mut spans = inline_code_spans(paragraph);
+        spans.extend(link_spans(paragraph));
+        spans.extend(url_spans(paragraph));
         spans.sort_by_key(|span| (span.start, span.end));
         found.extend(spans.into_iter().map(|span| span.start + start..span.end + start));
     }
-    merged(found)
+    merge_spans(found)
 }
 
-/// Where a text is code: in blocks, and in lines.
-pub(super) fn all_code(text: &str) -> Vec<Range<usize>> {
-    let (lines, _) = lines(text);
-    let is_block = |line: &&Line| matches!(line.kind, Kind::Opens(_) | Kind::Code(_) | Kind::Closes { .. });
+/// Where a text is code: blocks and inline code.
+pub(super) fn code_spans(text: &str) -> Vec<Range<usize>> {
+    let (lines, _) = parse_lines(text);
+    let is_block = |line: &&SourceLine| {
+        matches!(line.kind, LineKind::Opens(_) | LineKind::Code(_) | LineKind::Closes { .. })
+    };
     let mut found: Vec<_> = lines.iter().filter(is_block).map(|line| line.start..line.end).collect();
     for (start, paragraph) in paragraphs(text, &lines) {
-        found.extend(code(paragraph).into_iter().map(|span| span.start + start..span.end + start));
+        found.extend(
+            inline_code_spans(paragraph).into_iter().map(|span| span.start + start..span.end + start),
+        );
     }
     found
 }
 
-/// The paragraphs outside of code blocks, and where they begin.
-fn paragraphs<'a>(text: &'a str, lines: &[Line]) -> Vec<(usize, &'a str)> {
+fn paragraphs<'a>(text: &'a str, lines: &[SourceLine]) -> Vec<(usize, &'a str)> {
     let mut found = Vec::new();
-    let mut lines = lines.iter().filter(|line| matches!(line.kind, Kind::Prose | Kind::Empty)).peekable();
+    let mut lines =
+        lines.iter().filter(|line| matches!(line.kind, LineKind::Prose | LineKind::Empty)).peekable();
     while let Some(first) = lines.next() {
-        if first.kind == Kind::Empty {
+        if first.kind == LineKind::Empty {
             continue;
         }
         let mut last = first;
-        while let Some(line) = lines.next_if(|line| line.kind == Kind::Prose && line.start <= last.end + 2) {
+        while let Some(line) =
+            lines.next_if(|line| line.kind == LineKind::Prose && line.start <= last.end + 2)
+        {
             last = line;
         }
         found.extend(text.get(first.start..last.end).map(|paragraph| (first.start, paragraph)));
@@ -305,7 +301,7 @@ fn paragraphs<'a>(text: &'a str, lines: &[Line]) -> Vec<(usize, &'a str)> {
     found
 }
 
-fn merged(spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
+fn merge_spans(spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
     let mut merged: Vec<Range<usize>> = Vec::with_capacity(spans.len());
     for span in spans {
         match merged.last_mut() {
@@ -316,8 +312,8 @@ fn merged(spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
     merged
 }
 
-/// Code between two runs of as many backticks.
-fn code(paragraph: &str) -> Vec<Range<usize>> {
+/// Inline code: between two backtick runs of equal length.
+fn inline_code_spans(paragraph: &str) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (at, _) in paragraph.match_indices('`') {
         match runs.last_mut() {
@@ -342,11 +338,10 @@ fn code(paragraph: &str) -> Vec<Range<usize>> {
     spans
 }
 
-/// `[words](target)`.
-fn links(paragraph: &str) -> Vec<Range<usize>> {
+fn link_spans(paragraph: &str) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
     let mut brackets = Vec::new();
-    // Where the link began whose target is being read, and how many parentheses are open in it.
+    // Start of the link whose target is being read, and open parentheses in it.
     let mut target: Option<(usize, usize)> = None;
     let mut before = None;
     for (at, char) in paragraph.char_indices() {
@@ -373,8 +368,7 @@ fn links(paragraph: &str) -> Vec<Range<usize>> {
     spans
 }
 
-/// Addresses that stand there as they are.
-fn addresses(paragraph: &str) -> Vec<Range<usize>> {
+fn url_spans(paragraph: &str) -> Vec<Range<usize>> {
     let mut spans: Vec<Range<usize>> = Vec::new();
     for (colon, _) in paragraph.match_indices("://") {
         let Some((before, after)) = paragraph.split_at_checked(colon) else { continue };

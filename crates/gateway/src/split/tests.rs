@@ -6,27 +6,27 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn manners(longest: usize, unit: Unit) -> Manners {
-    Manners {
-        longest,
-        unit,
-        edits: true,
-        buttons: true,
-        typing: Duration::from_secs(10),
-        pace: Duration::from_secs(1),
-        most_files: 10,
-        largest_file: 1,
+fn capabilities(longest: usize, unit: LengthUnit) -> Capabilities {
+    Capabilities {
+        max_message_len: longest,
+        length_unit: unit,
+        can_edit: true,
+        has_buttons: true,
+        typing_interval: Duration::from_secs(10),
+        min_edit_interval: Duration::from_secs(1),
+        max_files: 10,
+        max_file_bytes: 1,
     }
 }
 
 fn chars(text: &str, longest: usize) -> Vec<String> {
-    split(text, &manners(longest, Unit::Chars))
+    split_message(text, &capabilities(longest, LengthUnit::Chars))
 }
 
 /// All that must be so whatever the text is, but for code blocks.
-fn check(text: &str, longest: usize, unit: Unit) -> Vec<String> {
-    let parts = split(text, &manners(longest, unit));
-    let most = if unit == Unit::Utf16 { longest.max(2) } else { longest };
+fn check(text: &str, longest: usize, unit: LengthUnit) -> Vec<String> {
+    let parts = split_message(text, &capabilities(longest, unit));
+    let most = if unit == LengthUnit::Utf16 { longest.max(2) } else { longest };
     for part in &parts {
         assert!(!part.trim().is_empty(), "an empty part of {text:?} at {longest}: {parts:?}");
         assert!(unit.length(part) <= most, "{} > {longest}: {part:?}", unit.length(part));
@@ -41,12 +41,12 @@ fn check(text: &str, longest: usize, unit: Unit) -> Vec<String> {
 }
 
 /// Whether the pieces of a text are all of it but for blanks.
-fn check_pieces(text: &str, room: usize, unit: Unit) {
-    let text = without_blank_ends(text);
+fn check_pieces(text: &str, max_len: usize, unit: LengthUnit) {
+    let text = trim_blank_ends(text);
     let mut end = 0;
-    for piece in Cutting::new(text, room, unit).pieces() {
+    for piece in MessageSplitter::new(text, max_len, unit).slices() {
         let gap = text.get(end..piece.body.start).expect("in order");
-        assert!(gap.trim().is_empty(), "{gap:?} of {text:?} is lost at {room}");
+        assert!(gap.trim().is_empty(), "{gap:?} of {text:?} is lost at {max_len}");
         end = piece.body.end;
     }
     assert_eq!(end, text.len());
@@ -68,7 +68,7 @@ fn is_balanced(part: &str) -> bool {
 }
 
 #[test]
-fn what_fits_stays_as_it_is() {
+fn a_short_text_is_unchanged() {
     for text in ["", " \n ", "\n\n"] {
         assert_eq!(chars(text, 10), Vec::<String>::new());
     }
@@ -78,7 +78,7 @@ fn what_fits_stays_as_it_is() {
 }
 
 #[test]
-fn a_cut_is_at_a_paragraph_or_a_line_or_a_word() {
+fn cuts_prefer_paragraphs_lines_and_words() {
     let words = "one two three four five six seven";
     assert_eq!(chars(words, 24), ["one two three four (1/2)", "five six seven (2/2)"]);
     let lines = "one two\nthree\nfour five six seven";
@@ -92,7 +92,7 @@ fn a_cut_is_at_a_paragraph_or_a_line_or_a_word() {
 }
 
 #[test]
-fn a_code_block_is_closed_and_opened_again_with_its_language() {
+fn a_code_block_is_closed_and_reopened_with_its_language() {
     let text = format!("Look:\n\n```rust\n{}```\nDone.", "let a = 1;\n".repeat(12));
     let parts = chars(&text, 100);
     assert_eq!(
@@ -105,7 +105,7 @@ fn a_code_block_is_closed_and_opened_again_with_its_language() {
 }
 
 #[test]
-fn a_block_that_begins_late_is_not_begun_in_the_part_before() {
+fn a_late_block_starts_in_the_next_part() {
     let text = format!("{}\n```\n{}```", "words ".repeat(12).trim_end(), "code\n".repeat(10));
     let parts = chars(&text, 100);
     assert_eq!(
@@ -120,21 +120,21 @@ fn a_block_that_begins_late_is_not_begun_in_the_part_before() {
 #[test]
 fn a_block_without_end_is_closed_in_each_part() {
     let text = format!("```py\n{}", "x = 1\n".repeat(40));
-    let parts = check(&text, 80, Unit::Chars);
+    let parts = check(&text, 80, LengthUnit::Chars);
     assert!(parts.len() > 1 && parts.iter().all(|part| is_balanced(part)), "{parts:?}");
 }
 
 #[test]
-fn a_block_in_a_block_stays_in_it() {
+fn a_nested_fence_stays_in_its_block() {
     let text = format!("````md\n{}````\nafter", "```js\nlet a\n```\n".repeat(10));
-    for part in check(&text, 90, Unit::Chars) {
+    for part in check(&text, 90, LengthUnit::Chars) {
         assert!(part.starts_with("````md\n"), "{part:?}");
         assert!(is_balanced(&part), "{part:?}");
     }
 }
 
 #[test]
-fn code_links_and_addresses_stay_whole() {
+fn code_links_and_urls_stay_whole() {
     let filler = "word ".repeat(8);
     for whole in [
         "`cargo test --all features`",
@@ -144,25 +144,25 @@ fn code_links_and_addresses_stay_whole() {
     ] {
         for shift in 0..30 {
             let text = format!("{}{filler}{whole} {filler}{filler}", "x".repeat(shift));
-            let parts = check(&text, 80, Unit::Chars);
+            let parts = check(&text, 80, LengthUnit::Chars);
             assert!(parts.iter().any(|part| part.contains(whole)), "{whole} at {shift}: {parts:?}");
         }
     }
 }
 
 #[test]
-fn a_fence_in_a_line_does_not_open_a_block_by_a_cut() {
+fn a_cut_does_not_turn_inline_ticks_into_a_fence() {
     for shift in 0..40 {
         let text = format!("{} ``` words {}", "x".repeat(shift), "word ".repeat(30));
-        let parts = check(&text, 60, Unit::Chars);
+        let parts = check(&text, 60, LengthUnit::Chars);
         assert!(parts.iter().skip(1).all(|part| !part.starts_with("```")), "{parts:?}");
     }
 }
 
 #[test]
-fn what_is_read_as_one_character_is_not_cut() {
+fn grapheme_clusters_are_not_cut() {
     let family = "👩‍👩‍👧‍👦";
-    for unit in [Unit::Chars, Unit::Utf16] {
+    for unit in [LengthUnit::Chars, LengthUnit::Utf16] {
         for longest in [24, 50, 61] {
             for part in check(&family.repeat(40), longest, unit) {
                 let bare = part.rsplit_once(" (").map_or(part.as_str(), |(bare, _)| bare);
@@ -171,21 +171,21 @@ fn what_is_read_as_one_character_is_not_cut() {
         }
     }
     let accents = format!("e{}", "\u{301}".repeat(500));
-    check(&accents, 50, Unit::Utf16);
-    check_pieces(&accents, 50, Unit::Utf16);
+    check(&accents, 50, LengthUnit::Utf16);
+    check_pieces(&accents, 50, LengthUnit::Utf16);
 }
 
 #[test]
-fn a_message_is_measured_as_the_platform_measures() {
+fn length_is_measured_in_the_platforms_unit() {
     let text = "😀".repeat(3_000);
     assert_eq!(chars(&text, 3_000).len(), 1);
-    let parts = check(&text, 4_096, Unit::Utf16);
+    let parts = check(&text, 4_096, LengthUnit::Utf16);
     assert_eq!(parts.len(), 2);
     assert!(parts[0].encode_utf16().count() >= 4_090);
 }
 
 #[test]
-fn nothing_of_a_hard_text_is_lost() {
+fn no_text_is_lost() {
     let texts = [
         "x".repeat(10_000),
         " ".repeat(1_000) + "x" + &" ".repeat(1_000) + "y",
@@ -204,7 +204,7 @@ fn nothing_of_a_hard_text_is_lost() {
         "~~~\n```\n~~~\n".repeat(200),
     ];
     for text in &texts {
-        for unit in [Unit::Chars, Unit::Utf16] {
+        for unit in [LengthUnit::Chars, LengthUnit::Utf16] {
             for longest in [1, 2, 3, 7, 24, 33, 50, 100, 2_000] {
                 check(text, longest, unit);
                 check_pieces(text, longest.max(2), unit);
@@ -214,12 +214,12 @@ fn nothing_of_a_hard_text_is_lost() {
 }
 
 #[test]
-fn long_runs_of_one_thing_are_cut_too() {
+fn long_runs_are_cut_too() {
     let many = |text: &str| text.repeat(100_000 / text.len());
     for run in [" ", "\t \n", "`", "](", "[", "a://", "a`b``", "```\nx\n```\n", "\u{301}"] {
         for text in [format!("y{}x", many(run)), format!("```\ny{}x", many(run))] {
-            check(&text, 2_000, Unit::Utf16);
-            check_pieces(&text, 2_000, Unit::Utf16);
+            check(&text, 2_000, LengthUnit::Utf16);
+            check_pieces(&text, 2_000, LengthUnit::Utf16);
         }
     }
     assert_eq!(chars(&format!("{}x", many(" ")), 2_000), ["x"]);
@@ -231,7 +231,7 @@ fn a_cut_at_a_delimiter_leaves_no_block_open_or_empty() {
     for before in 0..90 {
         let text =
             format!("{}\n```rust\n{}\n```\nand {}", "p".repeat(before), "c\n".repeat(20), "more ".repeat(20));
-        let parts = check(&text, 80, Unit::Chars);
+        let parts = check(&text, 80, LengthUnit::Chars);
         for part in &parts {
             assert!(is_balanced(part), "{parts:?}");
             assert!(!part.contains("```rust\n```"), "{parts:?}");
@@ -259,7 +259,7 @@ proptest! {
     #[test]
     fn parts_are_the_text(blocks in prop::collection::vec(block(), 0..12), longest in 1_usize..400, wide: bool) {
         let text = blocks.concat();
-        let unit = if wide { Unit::Utf16 } else { Unit::Chars };
+        let unit = if wide { LengthUnit::Utf16 } else { LengthUnit::Chars };
         let parts = check(&text, longest, unit);
         check_pieces(&text, longest.max(2), unit);
         // The largest block needs eleven for its delimiters, three times, and twice that for a line of it.
@@ -273,7 +273,7 @@ proptest! {
 
     #[test]
     fn any_text_is_cut(text: String, longest in 1_usize..60, wide: bool) {
-        let unit = if wide { Unit::Utf16 } else { Unit::Chars };
+        let unit = if wide { LengthUnit::Utf16 } else { LengthUnit::Chars };
         check(&text, longest, unit);
         check_pieces(&text, longest.max(2), unit);
     }
@@ -291,8 +291,8 @@ fn joined(parts: &[String]) -> String {
 }
 
 #[test]
-fn code_that_is_still_written_can_be_read() {
-    let draft = |text: &str| split_draft(text, &manners(40, Unit::Chars));
+fn partial_code_is_readable() {
+    let draft = |text: &str| split_draft(text, &capabilities(40, LengthUnit::Chars));
     assert_eq!(draft("see:\n```rust\nfn main"), ["see:\n```rust\nfn main\n```"]);
     assert_eq!(draft("see:\n```rust\nfn main() {}\n```\nso"), ["see:\n```rust\nfn main() {}\n```\nso"]);
     assert_eq!(draft("just words"), ["just words"]);

@@ -1,72 +1,74 @@
-//! Forums, whose posts are threads.
+//! Forums.
 
-use hermes_gateway::channel::{Channel, Enclosure, Found, Health, Post, Sign, Undelivered};
-use hermes_gateway::discord::{Override, Past};
-use hermes_gateway::letter::{ReplyPlace, RoomKind};
+use hermes_gateway::discord::{ChannelOverride, ResumeState};
+use hermes_gateway::{
+    AttachmentFile, Channel, ChannelHealth, ChatKind, DeliveryCheck, OutboundMessage, Reaction, ReplyTarget,
+    SendError,
+};
 use hermes_testkit::discord::Trouble;
 
-use crate::bed::{Bed, settings, text, wide, world};
+use crate::fixture::{BotFixture, settings, text, wide, world};
 
 #[tokio::test]
-async fn a_post_is_a_thread_of_its_own_and_follows_the_rules_of_threads() {
-    let mut bed = Bed::new().await;
-    let forum = bed.server.forum(bed.guild, "questions");
-    bed.server.begin_post(bed.ann, forum, "not for it", "hello");
-    let post = bed.server.begin_post(bed.ann, forum, "a question", &bed.call("how?"));
-    let letter = bed.letter().await;
-    assert_eq!((letter.text.as_str(), letter.room.kind), ("how?", RoomKind::Thread));
+async fn a_post_follows_the_rules_of_threads() {
+    let mut bot = BotFixture::new().await;
+    let forum = bot.server.forum(bot.guild, "questions");
+    bot.server.begin_post(bot.ann, forum, "not for it", "hello");
+    let post = bot.server.begin_post(bot.ann, forum, "a question", &bot.call("how?"));
+    let message = bot.next_message().await;
+    assert_eq!((message.text.as_str(), message.chat.kind), ("how?", ChatKind::Thread));
     assert_eq!(
-        (letter.room.chat.clone(), letter.room.thread.clone()),
+        (message.chat.id.clone(), message.chat.thread.clone()),
         (post.to_string(), Some(post.to_string()))
     );
     assert_eq!(
-        (letter.room.parent.clone(), letter.reply.clone()),
-        (Some(forum.to_string()), ReplyPlace::Here)
+        (message.chat.parent.clone(), message.reply_target.clone()),
+        (Some(forum.to_string()), ReplyTarget::SameChat)
     );
-    // Its first message is in it, and not in the forum.
-    bed.discord.mark(&letter, Sign::Seen).await;
-    let reactions = bed.server.look(|world| world.messages[&post].reactions.len());
+    // Its first message is in the post, not in the forum.
+    bot.discord.set_reaction(&message, Reaction::Seen).await;
+    let reactions = bot.server.look(|world| world.messages[&post].reactions.len());
     assert_eq!(reactions, 1);
-    bed.discord.joined(&post.to_string());
-    bed.server.say(bed.ann, post, "and why?");
-    assert_eq!(bed.letter().await.text, "and why?");
-    bed.end().await;
+    bot.discord.join_thread(&post.to_string());
+    bot.server.say(bot.ann, post, "and why?");
+    assert_eq!(bot.next_message().await.text, "and why?");
+    bot.end().await;
 }
 
 #[tokio::test]
-async fn what_is_chosen_for_a_forum_holds_for_its_posts() {
+async fn forum_overrides_apply_to_posts() {
     let world = world(wide()).await;
     let forum = world.server.forum(world.guild, "questions");
     let mut chosen = settings(&world.server);
-    let open = Override { require_mention: Some(false), ..Override::default() };
+    let open = ChannelOverride { require_mention: Some(false), ..ChannelOverride::default() };
     chosen.overrides = [(forum.to_string(), open)].into();
-    let mut bed = Bed::start(world, chosen, Past::default());
-    bed.until(|health| *health == Health::Up).await;
-    bed.server.begin_post(bed.ann, forum, "a question", "how?");
-    let letter = bed.letter().await;
-    assert_eq!((letter.text.as_str(), letter.reply), ("how?", ReplyPlace::Here));
-    bed.end().await;
+    let mut bot = BotFixture::start(world, chosen, ResumeState::default());
+    bot.until(|health| *health == ChannelHealth::Up).await;
+    bot.server.begin_post(bot.ann, forum, "a question", "how?");
+    let message = bot.next_message().await;
+    assert_eq!((message.text.as_str(), message.reply_target), ("how?", ReplyTarget::SameChat));
+    bot.end().await;
 }
 
 #[tokio::test]
-async fn what_is_sent_to_a_forum_begins_a_post() {
-    let mut bed = Bed::new().await;
-    bed.nothing().await;
+async fn a_message_to_a_forum_creates_a_post() {
+    let mut bot = BotFixture::new().await;
+    bot.assert_nothing_arrived().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.txt");
     std::fs::write(&path, "abc").unwrap();
     for (place, mark) in
-        [(bed.server.forum(bed.guild, "reports"), "m1"), (bed.server.media(bed.guild, "films"), "m2")]
+        [(bot.server.forum(bot.guild, "reports"), "m1"), (bot.server.media(bot.guild, "films"), "m2")]
     {
         let chat = place.to_string();
-        bed.nothing().await;
-        let files = vec![Enclosure { name: "a.txt".to_owned(), path: path.clone() }];
-        let post = Post { files, ..text("# All is well\nand so on") };
-        let id = bed.discord.send(&chat, &post, mark).await.unwrap();
+        bot.assert_nothing_arrived().await;
+        let files = vec![AttachmentFile { name: "a.txt".to_owned(), path: path.clone() }];
+        let post = OutboundMessage { files, ..text("# All is well\nand so on") };
+        let id = bot.discord.send_message(&chat, &post, mark).await.unwrap();
         // The same is not sent twice.
-        assert_eq!(bed.discord.send(&chat, &post, mark).await, Ok(id.clone()));
+        assert_eq!(bot.discord.send_message(&chat, &post, mark).await, Ok(id.clone()));
         let number: u64 = id.parse().unwrap();
-        let there = bed.server.look(|world| {
+        let there = bot.server.look(|world| {
             let message = &world.messages[&number];
             let threads = world.threads_of(place).len();
             (
@@ -77,41 +79,42 @@ async fn what_is_sent_to_a_forum_begins_a_post() {
             )
         });
         assert_eq!(there, ("All is well".to_owned(), "# All is well\nand so on".to_owned(), 1, 1));
-        bed.discord.edit(&chat, &id, &text("changed")).await.unwrap();
-        assert_eq!(bed.server.look(|world| world.messages[&number].content.clone()), "changed");
-        // Whoever answers there need not call it.
-        bed.server.say(bed.ann, number, "thanks");
-        assert_eq!(bed.letter().await.text, "thanks");
+        bot.discord.edit_message(&chat, &id, &text("changed")).await.unwrap();
+        assert_eq!(bot.server.look(|world| world.messages[&number].content.clone()), "changed");
+        // A reply there needs no mention.
+        bot.server.say(bot.ann, number, "thanks");
+        assert_eq!(bot.next_message().await.text, "thanks");
     }
-    bed.end().await;
+    bot.end().await;
 }
 
 #[tokio::test]
 async fn a_post_that_may_have_been_sent_is_found() {
-    let mut bed = Bed::new().await;
-    let forum = bed.server.forum(bed.guild, "reports");
-    bed.nothing().await;
+    let mut bot = BotFixture::new().await;
+    let forum = bot.server.forum(bot.guild, "reports");
+    bot.assert_nothing_arrived().await;
     let (chat, post) = (forum.to_string(), text("All is well\nand so on"));
-    bed.server.trouble("POST /channels/*/threads", 1, Trouble::Vanish);
-    let sent = bed.discord.send(&chat, &post, "m1").await;
-    assert!(matches!(sent, Err(Undelivered::Unknown(_))), "{sent:?}");
-    let thread = bed.server.look(|world| world.threads_of(forum)[0].id.to_string());
-    assert_eq!(bed.discord.find(&chat, &post, "m1").await, Found::There(thread));
-    assert_eq!(bed.discord.find(&chat, &text("Another"), "m2").await, Found::Unclear);
-    bed.end().await;
+    bot.server.trouble("POST /channels/*/threads", 1, Trouble::Vanish);
+    let sent = bot.discord.send_message(&chat, &post, "m1").await;
+    assert!(matches!(sent, Err(SendError::Unknown(_))), "{sent:?}");
+    let thread = bot.server.look(|world| world.threads_of(forum)[0].id.to_string());
+    assert_eq!(bot.discord.find_message(&chat, &post, "m1").await, DeliveryCheck::Sent(thread));
+    assert_eq!(bot.discord.find_message(&chat, &text("Another"), "m2").await, DeliveryCheck::Unknown);
+    bot.end().await;
 }
 
 #[tokio::test]
-async fn a_forum_that_wants_tags_says_so() {
-    let mut bed = Bed::new().await;
-    let forum = bed.server.forum(bed.guild, "reports");
-    bed.server.want_tags(forum);
-    bed.nothing().await;
-    bed.server.expect(40_067);
-    let Err(Undelivered::Never(why)) = bed.discord.send(&forum.to_string(), &text("hello"), "m1").await
+async fn a_forum_that_requires_tags_is_an_error() {
+    let mut bot = BotFixture::new().await;
+    let forum = bot.server.forum(bot.guild, "reports");
+    bot.server.want_tags(forum);
+    bot.assert_nothing_arrived().await;
+    bot.server.expect(40_067);
+    let Err(SendError::Permanent(why)) =
+        bot.discord.send_message(&forum.to_string(), &text("hello"), "m1").await
     else {
         panic!("sent")
     };
-    assert!(why.contains("only posts with a tag"), "{why}");
-    bed.end().await;
+    assert!(why.contains("requires a tag"), "{why}");
+    bot.end().await;
 }

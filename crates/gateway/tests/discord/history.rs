@@ -1,14 +1,13 @@
-//! What others said where the bot is called.
+//! Context messages.
 
-use hermes_gateway::channel::{Channel, Health};
-use hermes_gateway::discord::{Bots, Past};
-use hermes_gateway::letter::Letter;
+use hermes_gateway::discord::ResumeState;
+use hermes_gateway::{BotPolicy, Channel, ChannelHealth, InboundMessage};
 
-use crate::bed::{Bed, settings, text, wide, world};
+use crate::fixture::{BotFixture, settings, text, wide, world};
 
-async fn before(bed: &Bed, letter: &Letter) -> Vec<(String, String)> {
-    let remarks = bed.discord.before(letter).await;
-    remarks.into_iter().map(|remark| (remark.name, remark.text)).collect()
+async fn before(bot: &BotFixture, message: &InboundMessage) -> Vec<(String, String)> {
+    let remarks = bot.discord.context_before(message).await;
+    remarks.into_iter().map(|remark| (remark.author, remark.text)).collect()
 }
 
 fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -16,75 +15,75 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn what_was_said_since_its_own_last_message_is_given_with_a_call() {
-    let mut bed = Bed::with(|settings| settings.auto_thread = false).await;
-    let (bob, other) = (bed.server.user("bob"), bed.server.other_bot("other"));
-    bed.server.say(bob, bed.room, "long ago");
-    bed.discord.send(&bed.room.to_string(), &text("what I said"), "m1").await.unwrap();
-    bed.server.say(bob, bed.room, "lunch at one");
-    bed.server.say(other, bed.room, "beep");
-    bed.server.say(bed.ann, bed.room, "fine");
-    bed.server.say(bed.ann, bed.room, &bed.call("when is lunch?"));
-    bed.server.say(bob, bed.room, "later");
-    let letter = bed.letter().await;
-    assert_eq!(before(&bed, &letter).await, pairs(&[("bob", "lunch at one"), ("ann", "fine")]));
-    bed.end().await;
+async fn a_mention_comes_with_the_messages_since_the_bots_last_one() {
+    let mut bot = BotFixture::with(|settings| settings.auto_thread = false).await;
+    let (bob, other) = (bot.server.user("bob"), bot.server.other_bot("other"));
+    bot.server.say(bob, bot.channel, "long ago");
+    bot.discord.send_message(&bot.channel.to_string(), &text("what I said"), "m1").await.unwrap();
+    bot.server.say(bob, bot.channel, "lunch at one");
+    bot.server.say(other, bot.channel, "beep");
+    bot.server.say(bot.ann, bot.channel, "fine");
+    bot.server.say(bot.ann, bot.channel, &bot.call("when is lunch?"));
+    bot.server.say(bob, bot.channel, "later");
+    let message = bot.next_message().await;
+    assert_eq!(before(&bot, &message).await, pairs(&[("bob", "lunch at one"), ("ann", "fine")]));
+    bot.end().await;
 }
 
 #[tokio::test]
-async fn a_thread_that_it_is_called_into_is_given_too_and_no_more_than_chosen() {
-    let mut bed = Bed::with(|settings| {
+async fn context_of_a_thread_is_limited_by_the_settings() {
+    let mut bot = BotFixture::with(|settings| {
         settings.history = 2;
-        settings.allow_bots = Bots::Mentions;
+        settings.allow_bots = BotPolicy::Mentions;
     })
     .await;
-    let other = bed.server.other_bot("other");
-    let thread = bed.server.thread(bed.ann, bed.room, None, "a thread");
+    let other = bot.server.other_bot("other");
+    let thread = bot.server.thread(bot.ann, bot.channel, None, "a thread");
     for words in ["one", "two"] {
-        bed.server.say(bed.ann, thread, words);
+        bot.server.say(bot.ann, thread, words);
     }
-    bed.server.say(other, thread, "beep");
-    bed.server.say(bed.ann, thread, &bed.call("sum it up"));
-    let letter = bed.letter().await;
-    assert_eq!(before(&bed, &letter).await, pairs(&[("ann", "two"), ("other", "beep")]));
-    bed.end().await;
+    bot.server.say(other, thread, "beep");
+    bot.server.say(bot.ann, thread, &bot.call("sum it up"));
+    let message = bot.next_message().await;
+    assert_eq!(before(&bot, &message).await, pairs(&[("ann", "two"), ("other", "beep")]));
+    bot.end().await;
 }
 
 #[tokio::test]
-async fn nothing_is_given_where_everything_is_heard_or_the_owner_does_not_want_it() {
+async fn no_context_in_direct_messages_or_if_disabled() {
     let world = world(wide()).await;
     let free = world.server.channel(world.guild, "free");
     let mut chosen = settings(&world.server);
     chosen.free_response_channels = [free.to_string()].iter().collect();
-    let mut bed = Bed::start(world, chosen, Past::default());
-    bed.until(|health| *health == Health::Up).await;
-    let dm = bed.server.dm(bed.ann);
+    let mut bot = BotFixture::start(world, chosen, ResumeState::default());
+    bot.until(|health| *health == ChannelHealth::Up).await;
+    let dm = bot.server.dm(bot.ann);
     for (place, words) in [(dm, "hello"), (free, "hello")] {
-        bed.server.say(bed.ann, place, words);
-        bed.letter().await;
-        bed.server.say(bed.ann, place, "again");
-        let letter = bed.letter().await;
-        assert_eq!(before(&bed, &letter).await, []);
+        bot.server.say(bot.ann, place, words);
+        bot.next_message().await;
+        bot.server.say(bot.ann, place, "again");
+        let message = bot.next_message().await;
+        assert_eq!(before(&bot, &message).await, []);
     }
     // A thread that was opened for the answer has nothing before it.
-    bed.server.say(bed.ann, bed.room, "talk");
-    bed.server.say(bed.ann, bed.room, &bed.call("hello"));
-    let mut letter = bed.letter().await;
-    letter.room = bed.discord.open_thread(&letter, "hello").await.unwrap();
-    assert_eq!(before(&bed, &letter).await, []);
-    bed.end().await;
+    bot.server.say(bot.ann, bot.channel, "talk");
+    bot.server.say(bot.ann, bot.channel, &bot.call("hello"));
+    let mut message = bot.next_message().await;
+    message.chat = bot.discord.open_thread(&message, "hello").await.unwrap();
+    assert_eq!(before(&bot, &message).await, []);
+    bot.end().await;
 
-    let mut bed = Bed::with(|settings| {
+    let mut bot = BotFixture::with(|settings| {
         settings.auto_thread = false;
         settings.history = 0;
     })
     .await;
-    bed.server.say(bed.ann, bed.room, "talk");
-    bed.server.say(bed.ann, bed.room, &bed.call("hello"));
-    let letter = bed.letter().await;
-    assert_eq!(before(&bed, &letter).await, []);
+    bot.server.say(bot.ann, bot.channel, "talk");
+    bot.server.say(bot.ann, bot.channel, &bot.call("hello"));
+    let message = bot.next_message().await;
+    assert_eq!(before(&bot, &message).await, []);
     let asked =
-        bed.server.look(|world| world.requests.iter().any(|request| request.line.ends_with("/messages")));
+        bot.server.look(|world| world.requests.iter().any(|request| request.line.ends_with("/messages")));
     assert!(!asked);
-    bed.end().await;
+    bot.end().await;
 }

@@ -1,16 +1,16 @@
-//! The Discord adapter against a server that knows the rules.
+//! The Discord adapter against a strict fake server.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 #![expect(clippy::expect_used, reason = "a test that cannot go on should stop")]
 #![expect(clippy::panic, reason = "a test that cannot go on should stop")]
 
-mod bed;
+mod backlog;
 mod files;
+mod fixture;
 mod forum;
-mod heard;
 mod history;
-mod lost;
-mod missed;
+mod inbound;
+mod outbound;
 mod proxy;
+mod reconnect;
 mod roles;
-mod said;
-mod secret;
+mod tls;

@@ -1,18 +1,18 @@
-//! Everything goes through the proxy, or nowhere.
+//! Proxies.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use hermes_gateway::channel::{Channel, Health, Undelivered};
-use hermes_gateway::discord::{Past, Proxy, Settings};
+use hermes_gateway::discord::{DiscordProxy, DiscordSettings, ResumeState};
+use hermes_gateway::{Channel, ChannelHealth, SendError};
 use hermes_testkit::tls::Manner;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::bed::{Bed, World, behind, settings, text, wide, world};
+use crate::fixture::{BotFixture, World, behind, settings, text, wide, world};
 
-/// The name of the server, which only the proxy knows.
+/// The server's name, which only the proxy resolves.
 const NAME: &str = "discord.invalid";
 
 /// A proxy that knows one server, speaks HTTP or SOCKS, and counts.
@@ -38,7 +38,7 @@ impl Gate {
     }
 }
 
-/// Whether this is the server, by its name or its address.
+/// Whether this is the server, by name or address.
 fn is_known(asked: &str, server: &str) -> bool {
     asked == server || [format!("{NAME}:80"), format!("{NAME}:443")].contains(&asked.to_owned())
 }
@@ -51,7 +51,7 @@ async fn until_blank(client: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// HTTP, with a name and a password.
+/// HTTP, with credentials.
 fn http(mut client: TcpStream, server: String) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         let head = until_blank(&mut client).await;
@@ -73,7 +73,7 @@ fn http(mut client: TcpStream, server: String) -> tokio::task::JoinHandle<()> {
     })
 }
 
-/// SOCKS 5 without a password; names are looked up here.
+/// SOCKS 5 without a password; resolves names.
 fn socks(mut client: TcpStream, server: String) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         let (version, methods) = (client.read_u8().await.unwrap(), client.read_u8().await.unwrap());
@@ -99,7 +99,7 @@ fn socks(mut client: TcpStream, server: String) -> tokio::task::JoinHandle<()> {
     })
 }
 
-/// HTTP, for nobody.
+/// HTTP, rejects everyone.
 fn locked(mut client: TcpStream, _server: String) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         until_blank(&mut client).await;
@@ -108,7 +108,7 @@ fn locked(mut client: TcpStream, _server: String) -> tokio::task::JoinHandle<()>
     })
 }
 
-/// HTTP that hears and says nothing.
+/// HTTP, never responds.
 fn mute(client: TcpStream, _server: String) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         let _held = client;
@@ -116,20 +116,20 @@ fn mute(client: TcpStream, _server: String) -> tokio::task::JoinHandle<()> {
     })
 }
 
-/// Gives how many connections came to the server, and how many to the proxy.
-async fn goes_through(world: World, mut chosen: Settings, gate: Gate, proxy: String) -> (u32, u32) {
+/// Returns the numbers of connections to the server and to the proxy.
+async fn goes_through(world: World, mut chosen: DiscordSettings, gate: Gate, proxy: String) -> (u32, u32) {
     let (api_base, gateway_url) = (world.server.api_base(), world.server.gateway_url());
     chosen.api_base = Some(api_base.replace(&gate.server, NAME));
     chosen.gateway_url = Some(gateway_url.replace(&gate.server, NAME));
-    chosen.proxy = Some(Proxy::parse(&proxy).unwrap());
-    // What it is told to go on with is an address that it could reach by itself, too.
+    chosen.proxy = Some(DiscordProxy::parse(&proxy).unwrap());
+    // The resume URL would be reachable directly too.
     let again = chosen.clone();
-    let mut bed = Bed::start(world, chosen, Past::default());
-    bed.until(|health| *health == Health::Up).await;
-    bed.nothing().await;
-    let dm = bed.server.dm(bed.ann);
-    bed.discord.send(&dm.to_string(), &text("an answer"), "m1").await.unwrap();
-    // However a connection ends, the next one goes the same way.
+    let mut bot = BotFixture::start(world, chosen, ResumeState::default());
+    bot.until(|health| *health == ChannelHealth::Up).await;
+    bot.assert_nothing_arrived().await;
+    let dm = bot.server.dm(bot.ann);
+    bot.discord.send_message(&dm.to_string(), &text("an answer"), "m1").await.unwrap();
+    // However a connection ends, the next one uses the same proxy.
     type End = fn(&hermes_testkit::discord::Server);
     let ends: [End; 5] = [
         |server| server.cut(),
@@ -139,21 +139,21 @@ async fn goes_through(world: World, mut chosen: Settings, gate: Gate, proxy: Str
         |server| server.invalidate(),
     ];
     for end in ends {
-        let before = bed.server.look(|world| world.identified + world.resumed);
-        end(&bed.server);
-        bed.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await.unwrap();
-        bed.until(|health| *health == Health::Up).await;
-        bed.nothing().await;
+        let before = bot.server.look(|world| world.identified + world.resumed);
+        end(&bot.server);
+        bot.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await.unwrap();
+        bot.until(|health| *health == ChannelHealth::Up).await;
+        bot.assert_nothing_arrived().await;
     }
-    let resumed = bed.server.look(|world| world.resumed);
+    let resumed = bot.server.look(|world| world.resumed);
     assert_eq!(resumed, 4);
-    let (world, _) = bed.leave().await;
-    let mut bed = Bed::start(world, again, Past::default());
-    bed.until(|health| *health == Health::Up).await;
-    bed.nothing().await;
-    let (taken, through) = (bed.server.look(|world| world.connections), gate.count.load(Ordering::SeqCst));
+    let (world, _) = bot.stop_and_forget_sessions().await;
+    let mut bot = BotFixture::start(world, again, ResumeState::default());
+    bot.until(|health| *health == ChannelHealth::Up).await;
+    bot.assert_nothing_arrived().await;
+    let (taken, through) = (bot.server.look(|world| world.connections), gate.count.load(Ordering::SeqCst));
     assert!(taken >= 8, "{taken}");
-    bed.end().await;
+    bot.end().await;
     (taken, through)
 }
 
@@ -176,69 +176,71 @@ async fn everything_goes_through_a_socks_proxy() {
 }
 
 #[tokio::test]
-async fn what_goes_through_a_proxy_is_secret_to_it() {
+async fn a_proxy_sees_only_encrypted_data() {
     for (serve, scheme) in [(http as fn(_, _) -> _, "http://me:hush@"), (socks, "socks5://")] {
         let (world, front, chosen) = behind(NAME).await;
         let gate = Gate::open(front.address(), serve).await;
         let proxy = format!("{scheme}{}", gate.address);
         let (taken, through) = goes_through(world, chosen, gate, proxy).await;
-        // A handshake may break before the server hears of it.
+        // A handshake may fail before the server sees it.
         assert!(taken <= through, "something went around the proxy");
     }
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_not_trusted_is_not_the_fault_of_the_proxy() {
+async fn an_untrusted_certificate_is_not_blamed_on_the_proxy() {
     let (world, front, mut chosen) = behind(NAME).await;
     front.behave(Manner::Stranger);
     let gate = Gate::open(front.address(), http).await;
-    chosen.proxy = Some(Proxy::parse(&format!("http://me:hush@{}", gate.address)).unwrap());
+    chosen.proxy = Some(DiscordProxy::parse(&format!("http://me:hush@{}", gate.address)).unwrap());
     let why = fails(world, chosen).await;
     assert!(why.contains("its certificate is from nobody this machine trusts"), "{why}");
 }
 
 #[tokio::test]
-async fn a_proxy_that_wants_a_password_is_told_apart() {
+async fn a_proxy_password_error_is_reported() {
     let open = world(wide()).await;
     let open = (settings(&open.server), open);
     let (world, front, chosen) = behind(NAME).await;
     for (mut chosen, world) in [open, (chosen, world)] {
         let gate = Gate::open(front.address(), locked).await;
-        chosen.proxy = Some(Proxy::parse(&format!("http://{}", gate.address)).unwrap());
+        chosen.proxy = Some(DiscordProxy::parse(&format!("http://{}", gate.address)).unwrap());
         let why = fails(world, chosen).await;
         assert!(why.contains("a name and a password") && why.contains("discord.proxy"), "{why}");
     }
 }
 
 #[tokio::test]
-async fn a_proxy_that_never_answers_is_given_up() {
+async fn a_silent_proxy_times_out() {
     let (world, front, mut chosen) = behind(NAME).await;
     let gate = Gate::open(front.address(), mute).await;
-    chosen.proxy = Some(Proxy::parse(&format!("http://{}", gate.address)).unwrap());
+    chosen.proxy = Some(DiscordProxy::parse(&format!("http://{}", gate.address)).unwrap());
     let why = fails(world, chosen).await;
-    assert_eq!(why, "Discord cannot be reached through `discord.proxy`: it takes too long");
+    assert_eq!(why, "cannot reach Discord through `discord.proxy`: timed out");
 }
 
-/// Gives why there is no connection; requests fail for the same reason, and may be made later.
-async fn fails(world: World, chosen: Settings) -> String {
-    let mut bed = Bed::start(world, chosen, Past::default());
-    let Health::Down { why } = bed.until(|health| matches!(health, Health::Down { .. })).await else {
+/// Returns why there is no connection; requests fail for the same reason and may be retried.
+async fn fails(world: World, chosen: DiscordSettings) -> String {
+    let mut bot = BotFixture::start(world, chosen, ResumeState::default());
+    let ChannelHealth::Down { reason: why } =
+        bot.until(|health| matches!(health, ChannelHealth::Down { .. })).await
+    else {
         panic!("not down")
     };
-    let sent = bed.discord.send(&bed.room.to_string(), &text("an answer"), "m1").await;
-    assert_eq!(sent, Err(Undelivered::Later { after: None, why: why.clone() }));
-    assert_eq!(bed.server.look(|world| world.connections), 0);
+    let sent = bot.discord.send_message(&bot.channel.to_string(), &text("an answer"), "m1").await;
+    assert_eq!(sent, Err(SendError::Retry { after: None, reason: why.clone() }));
+    assert_eq!(bot.server.look(|world| world.connections), 0);
     assert!(!why.contains("hush"), "{why}");
-    bed.end().await;
+    bot.end().await;
     why
 }
 
 #[tokio::test]
-async fn where_the_proxy_does_not_get_through_nothing_goes_around_it() {
+async fn nothing_bypasses_a_broken_proxy() {
     let world = world(wide()).await;
     let mut chosen = settings(&world.server);
     // Nobody listens there.
-    chosen.proxy = Some(Proxy::parse("http://127.0.0.1:9").unwrap());
+    chosen.proxy = Some(DiscordProxy::parse("http://127.0.0.1:9").unwrap());
     let why = fails(world, chosen).await;
-    assert!(why.starts_with("Discord cannot be reached through `discord.proxy`: "), "{why}");
+    assert!(why.starts_with("cannot reach Discord through `discord.proxy`: "), "{why}");
 }

@@ -1,13 +1,13 @@
-//! Roles that count in direct messages.
+//! Roles in direct messages.
 
-use hermes_gateway::channel::{Channel, Health};
-use hermes_gateway::discord::Past;
+use hermes_gateway::discord::ResumeState;
+use hermes_gateway::{Channel, ChannelHealth};
 use hermes_testkit::discord::Trouble;
 
-use crate::bed::{Bed, settings, text, wide, world};
+use crate::fixture::{BotFixture, settings, text, wide, world};
 
 #[tokio::test]
-async fn only_the_roles_of_the_chosen_server_count_in_direct_messages() {
+async fn only_roles_of_the_configured_server_apply_in_direct_messages() {
     let world = world(wide()).await;
     let bob = world.server.user("bob");
     let role = world.server.role(world.guild, "staff", &[world.ann]);
@@ -16,46 +16,46 @@ async fn only_the_roles_of_the_chosen_server_count_in_direct_messages() {
     let mut chosen = settings(&world.server);
     chosen.dm_role_guild = Some(world.guild.to_string());
     world.server.trouble("GET /guilds/*/members/*", 1, Trouble::Fail(503));
-    let mut bed = Bed::start(world, chosen, Past::default());
-    bed.until(|health| *health == Health::Up).await;
-    let (ann_dm, bob_dm) = (bed.server.dm(bed.ann), bed.server.dm(bob));
-    // Ann's roles are asked for again; who writes meanwhile elsewhere does not wait, and her words keep their order.
-    bed.server.say(bed.ann, ann_dm, "one");
-    bed.server.say(bed.ann, ann_dm, "two");
-    let (first, second) = (bed.letter().await, bed.letter().await);
+    let mut bot = BotFixture::start(world, chosen, ResumeState::default());
+    bot.until(|health| *health == ChannelHealth::Up).await;
+    let (ann_dm, bob_dm) = (bot.server.dm(bot.ann), bot.server.dm(bob));
+    // Ann's roles are fetched again; other chats do not wait, and her messages keep their order.
+    bot.server.say(bot.ann, ann_dm, "one");
+    bot.server.say(bot.ann, ann_dm, "two");
+    let (first, second) = (bot.next_message().await, bot.next_message().await);
     assert_eq!((first.text.as_str(), second.text.as_str()), ("one", "two"));
     assert_eq!((first.sender.roles, second.sender.roles), (vec![role.to_string()], vec![role.to_string()]));
-    bed.server.expect(10_013);
-    bed.server.say(bob, bob_dm, "let me in");
-    let letter = bed.letter().await;
-    assert_eq!((letter.text.as_str(), letter.sender.roles), ("let me in", Vec::new()));
-    // Who presses there has them too.
-    let button = hermes_gateway::channel::Button {
+    bot.server.expect(10_013);
+    bot.server.say(bob, bob_dm, "let me in");
+    let message = bot.next_message().await;
+    assert_eq!((message.text.as_str(), message.sender.roles), ("let me in", Vec::new()));
+    // A button press there has them too.
+    let button = hermes_gateway::MessageButton {
         label: "Yes".to_owned(),
         value: "yes".to_owned(),
-        look: hermes_gateway::channel::Look::Go,
+        style: hermes_gateway::ButtonStyle::Success,
     };
-    let post = hermes_gateway::Post { buttons: vec![button], ..text("well?") };
-    let id = bed.discord.send(&ann_dm.to_string(), &post, "a").await.unwrap();
-    bed.server.press(bed.ann, id.parse().unwrap(), "yes").await.unwrap();
-    assert_eq!(bed.press().await.sender.roles, [role.to_string()]);
-    // They are believed for a while.
-    let asked = bed
+    let post = hermes_gateway::OutboundMessage { buttons: vec![button], ..text("well?") };
+    let id = bot.discord.send_message(&ann_dm.to_string(), &post, "a").await.unwrap();
+    bot.server.press(bot.ann, id.parse().unwrap(), "yes").await.unwrap();
+    assert_eq!(bot.next_press().await.sender.roles, [role.to_string()]);
+    // They are cached.
+    let asked = bot
         .server
         .look(|world| world.requests.iter().filter(|request| request.line.contains("/members/")).count());
     assert_eq!(asked, 3);
-    bed.end().await;
+    bot.end().await;
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_where_no_server_is_chosen() {
-    let mut bed = Bed::new().await;
-    let dm = bed.server.dm(bed.ann);
-    bed.server.role(bed.guild, "staff", &[bed.ann]);
-    bed.server.say(bed.ann, dm, "hello");
-    assert_eq!(bed.letter().await.sender.roles, Vec::<String>::new());
+async fn no_roles_are_fetched_without_a_configured_server() {
+    let mut bot = BotFixture::new().await;
+    let dm = bot.server.dm(bot.ann);
+    bot.server.role(bot.guild, "staff", &[bot.ann]);
+    bot.server.say(bot.ann, dm, "hello");
+    assert_eq!(bot.next_message().await.sender.roles, Vec::<String>::new());
     let asked =
-        bed.server.look(|world| world.requests.iter().any(|request| request.line.contains("/members/")));
+        bot.server.look(|world| world.requests.iter().any(|request| request.line.contains("/members/")));
     assert!(!asked);
-    bed.end().await;
+    bot.end().await;
 }

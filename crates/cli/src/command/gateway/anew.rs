@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use hermes_gateway::{Address, Room};
+use hermes_gateway::{Chat, ChatAddress};
 use hermes_store::Store;
 use hermes_types::Timestamp;
 use rustix::process::{Pid, WaitOptions, waitpid};
@@ -28,8 +28,8 @@ struct Asked {
 }
 
 /// Notes who asked, before anything is ended.
-pub(crate) fn note(home: &Path, room: &Room, message: &str) -> io::Result<()> {
-    let asked = Asked { platform: room.platform, chat: room.chat.clone(), message: message.to_owned() };
+pub(crate) fn note(home: &Path, room: &Chat, message: &str) -> io::Result<()> {
+    let asked = Asked { platform: room.platform, chat: room.id.clone(), message: message.to_owned() };
     let whole = home.join(format!("{FILE}.new"));
     fs::write(&whole, serde_json::to_vec(&asked)?)?;
     fs::rename(whole, home.join(FILE))
@@ -41,9 +41,9 @@ pub(super) async fn tell(home: &Path, store: &Store) -> Result<(), Failure> {
     let Ok(text) = fs::read(&path) else { return Ok(()) };
     match serde_json::from_slice::<Asked>(&text) {
         Ok(Asked { platform, chat, message }) => {
-            let address = Address { platform, chat };
-            let mark = format!("restarted:{}:{message}", platform.word());
-            let parts = address.parts("back again", &mark);
+            let address = ChatAddress { platform, chat };
+            let mark = format!("restarted:{}:{message}", platform.as_str());
+            let parts = address.outbox_parts("back again", &mark);
             store.reply(Vec::new(), parts, Timestamp::now()).await.map_err(told)?;
         }
         Err(error) => tracing::warn!(%error, "whoever asked for a restart cannot be told of it"),

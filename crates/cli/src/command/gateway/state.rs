@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_gateway::{Health, Platform};
+use hermes_gateway::{ChannelHealth, Platform};
 use hermes_policy::visible::visible;
 use hermes_types::Timestamp;
 use serde_json::{Map, Value, json};
@@ -28,12 +28,12 @@ pub(super) struct State {
 /// A platform, and what was told of it.
 struct Watched {
     platform: Platform,
-    health: watch::Receiver<Health>,
-    known: Health,
+    health: watch::Receiver<ChannelHealth>,
+    known: ChannelHealth,
     /// Since when it is up, or is not.
     since: Timestamp,
     /// What the log was told last. That it is being connected is not worth a line.
-    told: Option<Health>,
+    told: Option<ChannelHealth>,
 }
 
 impl State {
@@ -41,7 +41,7 @@ impl State {
         Self { path: home.join(FILE), started: Timestamp::now(), platforms: Vec::new(), news: Arc::default() }
     }
 
-    pub(super) fn watch(&mut self, platform: Platform, health: watch::Receiver<Health>) {
+    pub(super) fn watch(&mut self, platform: Platform, health: watch::Receiver<ChannelHealth>) {
         let (news, mut watched) = (Arc::clone(&self.news), health.clone());
         let known = health.borrow().clone();
         self.platforms.push(Watched { platform, health, known, since: Timestamp::now(), told: None });
@@ -96,17 +96,17 @@ impl State {
 impl Watched {
     fn tell(&mut self) {
         let health = self.health.borrow().clone();
-        if matches!(health, Health::Up) != matches!(self.known, Health::Up) {
+        if matches!(health, ChannelHealth::Up) != matches!(self.known, ChannelHealth::Up) {
             self.since = Timestamp::now();
         }
         self.known = health;
-        if self.known == Health::Connecting || self.told.as_ref() == Some(&self.known) {
+        if self.known == ChannelHealth::Connecting || self.told.as_ref() == Some(&self.known) {
             return;
         }
-        let word = self.platform.word();
+        let word = self.platform.as_str();
         match &self.known {
-            Health::Down { why } => tracing::warn!("{word} is down: {why}"),
-            Health::Up | Health::Connecting => tracing::info!("{word} is up"),
+            ChannelHealth::Down { reason: why } => tracing::warn!("{word} is down: {why}"),
+            ChannelHealth::Up | ChannelHealth::Connecting => tracing::info!("{word} is up"),
         }
         self.told = Some(self.known.clone());
     }
@@ -114,7 +114,7 @@ impl Watched {
     fn facts(&self) -> (String, Value) {
         let mut facts = json!(self.known);
         facts["since"] = json!(self.since);
-        (self.platform.word().to_owned(), facts)
+        (self.platform.as_str().to_owned(), facts)
     }
 }
 

@@ -1,77 +1,81 @@
-//! Killed at each step of the way of a message.
+//! Crashes at each step of a message.
 
 use hermes_testkit::venue::Able;
 use hermes_testkit::{Step, Venue};
 
-use crate::hall::{Bed, runs, until};
+use crate::env::{PlatformEnv, eventually, terminal_call};
 
-/// Begins again, says something more and finds exactly these answers.
-async fn ends_with<V: Venue>(mut bed: Bed<V>, dm: V::Id, answers: &[&str]) -> Able {
-    bed.kill();
-    bed.start().await;
-    bed.said(dm, answers.len()).await;
-    bed.say(bed.ann, dm, "and now?");
+/// Restarts, sends one more message and asserts exactly these replies.
+async fn ends_with<V: Venue>(mut env: PlatformEnv<V>, dm: V::Id, answers: &[&str]) -> Able {
+    env.kill();
+    env.start().await;
+    env.wait_for_replies(dm, answers.len()).await;
+    env.send(env.ann, dm, "and now?");
     let expected: Vec<&str> = answers.iter().copied().chain(["echo: and now?"]).collect();
-    assert_eq!(bed.said(dm, expected.len()).await, expected);
-    bed.close().await;
+    assert_eq!(env.wait_for_replies(dm, expected.len()).await, expected);
+    env.close().await;
     Ok(())
 }
 
-pub(super) async fn answers_what_came_while_it_was_dead<V: Venue>() -> Able {
-    let mut bed = Bed::<V>::echo().await.open().await;
-    let dm = bed.server.direct(bed.ann);
-    bed.say(bed.ann, dm, "one");
-    bed.said(dm, 1).await;
-    bed.kill();
-    bed.say(bed.ann, dm, "two");
-    bed.say(bed.ann, dm, "three");
-    bed.start().await;
-    assert_eq!(bed.said(dm, 3).await, ["echo: one", "echo: two", "echo: three"]);
-    bed.close().await;
+pub(super) async fn answers_messages_sent_while_it_was_down<V: Venue>() -> Able {
+    let mut env = PlatformEnv::<V>::echo().await.open().await;
+    let dm = env.server.direct(env.ann);
+    env.send(env.ann, dm, "one");
+    env.wait_for_replies(dm, 1).await;
+    env.kill();
+    env.send(env.ann, dm, "two");
+    env.send(env.ann, dm, "three");
+    env.start().await;
+    assert_eq!(env.wait_for_replies(dm, 3).await, ["echo: one", "echo: two", "echo: three"]);
+    env.close().await;
     Ok(())
 }
 
 pub(super) async fn survives_a_crash_in_the_model<V: Venue>() -> Able {
-    let bed = Bed::<V>::then_echo([Step::Silence]).await.open().await;
-    let dm = bed.server.direct(bed.ann);
-    bed.say(bed.ann, dm, "hello");
-    until("the model is asked", || bed.told().len() == 1);
-    ends_with(bed, dm, &["echo: hello"]).await
+    let env = PlatformEnv::<V>::then_echo([Step::Silence]).await.open().await;
+    let dm = env.server.direct(env.ann);
+    env.send(env.ann, dm, "hello");
+    eventually("the model is asked", || env.model_requests().len() == 1);
+    ends_with(env, dm, &["echo: hello"]).await
 }
 
 pub(super) async fn survives_a_crash_in_a_command<V: Venue>() -> Able {
-    let config = format!("{}gateway:\n  terminal_backend: local\n", Bed::<V>::everybody());
-    let steps = [runs("c1", "echo ran >>~/log; sleep 600"), runs("c2", "wc -l <~/log"), Step::text("done")];
-    let mut bed = Bed::<V>::with(Bed::<V>::echoing(steps), &config).await.open().await;
-    let dm = bed.server.direct(bed.ann);
-    bed.say(bed.ann, dm, "do it");
-    until("the command runs", || bed.path("owner/log").exists());
-    bed.kill();
-    bed.start().await;
-    assert_eq!(bed.said(dm, 1).await, ["done"]);
-    let told = bed.told();
+    let config = format!("{}gateway:\n  terminal_backend: local\n", PlatformEnv::<V>::allow_everyone());
+    let steps = [
+        terminal_call("c1", "echo ran >>~/log; sleep 600"),
+        terminal_call("c2", "wc -l <~/log"),
+        Step::text("done"),
+    ];
+    let mut env = PlatformEnv::<V>::with(PlatformEnv::<V>::echo_script(steps), &config).await.open().await;
+    let dm = env.server.direct(env.ann);
+    env.send(env.ann, dm, "do it");
+    eventually("the command runs", || env.path("owner/log").exists());
+    env.kill();
+    env.start().await;
+    assert_eq!(env.wait_for_replies(dm, 1).await, ["done"]);
+    let told = env.model_requests();
     let last = told.last().unwrap()["messages"].as_array().unwrap();
     let results: Vec<&str> =
         last.iter().filter(|one| one["role"] == "tool").filter_map(|one| one["content"].as_str()).collect();
     assert!(results[0].contains("it may have run"), "{results:?}");
     assert!(results[1].contains("\"output\":\"1\""), "{results:?}");
-    ends_with(bed, dm, &["done"]).await
+    ends_with(env, dm, &["done"]).await
 }
 
 pub(super) async fn survives_a_crash_after_sending<V: Venue>() -> Able {
-    let bed = Bed::<V>::echo().await.open().await;
-    let dm = bed.server.direct(bed.ann);
-    bed.server.lose_answers(1)?;
-    bed.say(bed.ann, dm, "hello");
-    assert_eq!(bed.said(dm, 1).await, ["echo: hello"]);
-    ends_with(bed, dm, &["echo: hello"]).await
+    let env = PlatformEnv::<V>::echo().await.open().await;
+    let dm = env.server.direct(env.ann);
+    env.server.lose_answers(1)?;
+    env.send(env.ann, dm, "hello");
+    assert_eq!(env.wait_for_replies(dm, 1).await, ["echo: hello"]);
+    ends_with(env, dm, &["echo: hello"]).await
 }
 
 pub(super) async fn survives_a_crash_before_sending<V: Venue>() -> Able {
-    let bed = Bed::<V>::echo().await.open().await;
-    let dm = bed.server.direct(bed.ann);
-    bed.server.fail(2)?;
-    bed.say(bed.ann, dm, "hello");
-    bed.wait("it was tried", |server| (server.refusals() > 0).then_some(())).await;
-    ends_with(bed, dm, &["echo: hello"]).await
+    let env = PlatformEnv::<V>::echo().await.open().await;
+    let dm = env.server.direct(env.ann);
+    env.server.fail(2)?;
+    env.send(env.ann, dm, "hello");
+    env.wait("it was tried", |server| (server.refusals() > 0).then_some(())).await;
+    ends_with(env, dm, &["echo: hello"]).await
 }

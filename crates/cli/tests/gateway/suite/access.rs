@@ -1,0 +1,171 @@
+//! Access and approvals.
+
+use hermes_testkit::venue::{Able, Deed};
+use hermes_testkit::{Step, Venue};
+
+use crate::env::{PlatformEnv, eventually, terminal_call};
+
+/// A command that needs approval on the local backend.
+const DANGER: &str = "chmod -R 777 ~/private && echo ran >>~/log";
+
+/// An environment with the local backend.
+async fn at_home<V: Venue>(steps: impl IntoIterator<Item = Step>) -> PlatformEnv<V> {
+    let config = format!("{}gateway:\n  terminal_backend: local\n", PlatformEnv::<V>::allow_everyone());
+    let env = PlatformEnv::with(PlatformEnv::<V>::echo_script(steps), &config).await.open().await;
+    std::fs::create_dir(env.path("owner/private")).unwrap();
+    env
+}
+
+/// How often the command ran.
+fn done<V: Venue>(env: &PlatformEnv<V>) -> usize {
+    std::fs::read_to_string(env.path("owner/log")).unwrap_or_default().lines().count()
+}
+
+/// Approves a user with the pairing code in a reply.
+fn let_in<V: Venue>(env: &PlatformEnv<V>, told: &str) {
+    let code = told.split_whitespace().last().unwrap().trim_matches('`');
+    assert!(told.contains(&format!("hermes pairing approve {}", V::WORD)), "{told}");
+    let approved = env.run(&["pairing", "approve", V::WORD, code]);
+    assert!(approved.status.success(), "{}", String::from_utf8_lossy(&approved.stderr));
+}
+
+pub(super) async fn ignores_strangers<V: Venue>() -> Able {
+    let env = PlatformEnv::<V>::with(PlatformEnv::<V>::echo_script([]), "").await.open().await;
+    let (ann, bob) = (env.server.direct(env.ann), env.server.direct(env.bob));
+    env.send(env.bob, bob, "let me in");
+    let_in(&env, &env.wait_for_replies(bob, 1).await[0]);
+    env.send(env.bob, bob, "thank you");
+    env.wait_for_replies(bob, 2).await;
+
+    let before = env.server.deeds().len();
+    env.mention(env.ann, env.channel, "hello?");
+    env.mention(env.ann, env.channel, "/status");
+    for text in ["let me in", "hello?", "/status"] {
+        env.send(env.ann, ann, text);
+    }
+    env.mention(env.ann, env.channel, "anybody?");
+    env.send(env.bob, bob, "still there?");
+    env.wait_for_replies(bob, 3).await;
+    let told = env.wait_for_replies(ann, 1).await;
+    let deeds = env.server.deeds().split_off(before);
+    let others: Vec<&Deed<V::Id>> = deeds.iter().filter(|deed| deed.chat != Some(bob)).collect();
+    assert!(others.len() == 1 && others[0].chat == Some(ann), "{others:?}");
+    assert_eq!(env.model_requests().len(), 2);
+
+    let_in(&env, &told[0]);
+    env.send(env.ann, ann, "now?");
+    assert_eq!(env.wait_for_replies(ann, 2).await[1], "echo: now?");
+    env.close().await;
+    Ok(())
+}
+
+pub(super) async fn accepts_one_button_press_from_the_right_person<V: Venue>() -> Able {
+    V::buttons()?;
+    let env = at_home::<V>([terminal_call("c1", DANGER), Step::text("done")]).await;
+    let message = env.mention(env.ann, env.channel, "do it");
+    let room = env.reply_chat(message).await;
+    let question = env.wait_for_message(room, "a question", |seen| !seen.buttons.is_empty()).await;
+    let (_, once) = &question.buttons[0];
+    env.server.push(env.bob, question.id, once).await.unwrap();
+    env.wait("bob is told no", |server| {
+        server.whispers(env.bob).iter().any(|told| told.contains("can answer")).then_some(())
+    })
+    .await;
+    assert_eq!(done(&env), 0);
+    let push = || env.server.push(env.ann, question.id, once);
+    // The second may find the button gone.
+    let (first, _) = tokio::join!(push(), push());
+    first.unwrap();
+    env.wait_for_message(room, "the answer", |seen| seen.text == "done").await;
+    env.wait("there is nothing to press", |server| {
+        server.seen(room).iter().all(|seen| seen.buttons.is_empty()).then_some(())
+    })
+    .await;
+    env.mention(env.ann, room, "and now?");
+    env.wait_for_message(room, "the next answer", |seen| seen.text.ends_with("and now?")).await;
+    assert_eq!(done(&env), 1);
+    env.close().await;
+    Ok(())
+}
+
+pub(super) async fn shows_who_answered<V: Venue>() -> Able {
+    V::edits()?;
+    let env = at_home::<V>([terminal_call("c1", DANGER), Step::text("done")]).await;
+    let dm = env.server.direct(env.ann);
+    env.send(env.ann, dm, "do it");
+    let question = env.wait_for_message(dm, "a question", |seen| seen.text.contains("Allow this?")).await;
+    env.send(env.ann, dm, "/approve");
+    let by = format!("allowed once by {}:{} at ", V::WORD, env.ann);
+    let shown = env.wait_for_message(dm, &by, |seen| seen.id == question.id && seen.text.contains(&by)).await;
+    assert!(shown.text.ends_with(" UTC") && shown.text.starts_with(&question.text), "{shown:?}");
+    assert_eq!((shown.before, shown.buttons), (vec![question.text], Vec::new()));
+    env.wait_for_message(dm, "the answer", |seen| seen.text == "done").await;
+    assert_eq!(done(&env), 1);
+    env.close().await;
+    Ok(())
+}
+
+pub(super) async fn keeps_questions_across_a_crash<V: Venue>() -> Able {
+    let mut env = at_home::<V>([terminal_call("c1", DANGER), Step::text("as you wish")]).await;
+    let dm = env.server.direct(env.ann);
+    env.send(env.ann, dm, "do it");
+    let said = env.wait_for_replies(dm, 1).await;
+    assert!(said[0].contains("chmod"), "{said:?}");
+    env.kill();
+    env.start().await;
+    env.send(env.ann, dm, "/deny");
+    env.wait_for_message(dm, "the answer", |seen| seen.text == "as you wish").await;
+    assert_eq!(done(&env), 0);
+    let questions = env.replies(dm).iter().filter(|said| said.contains("Allow this?")).count();
+    assert_eq!(questions, 1, "{:?}", env.replies(dm));
+    env.close().await;
+    Ok(())
+}
+
+pub(super) async fn runs_commands_during_a_turn<V: Venue>() -> Able {
+    let env = PlatformEnv::<V>::then_echo([Step::Silence]).await.open().await;
+    let dm = env.server.direct(env.ann);
+    env.send(env.ann, dm, "wait for it");
+    eventually("the model is asked", || env.model_requests().len() == 1);
+    env.send(env.ann, dm, "after that");
+    env.send(env.ann, dm, "/status");
+    let said = env.wait_for_replies(dm, 1).await;
+    assert!(said[0].contains("session"), "{said:?}");
+    env.send(env.ann, dm, "/new");
+    env.wait_for_message(dm, "a new conversation", |seen| seen.text.contains("new")).await;
+    env.send(env.ann, dm, "hello");
+    env.wait_for_message(dm, "the answer", |seen| seen.text == "echo: hello").await;
+    let last = env.model_requests().pop().unwrap()["messages"].to_string();
+    assert!(!last.contains("wait for it"), "a new conversation knows of the old one: {last}");
+    env.close().await;
+    Ok(())
+}
+
+pub(super) async fn stop_ends_waits<V: Venue>() -> Able {
+    let env = at_home::<V>([terminal_call("c1", "sleep 600"), terminal_call("c2", DANGER)]).await;
+    let dm = env.server.direct(env.ann);
+    env.send(env.ann, dm, "wait for it");
+    eventually("the model is asked", || env.model_requests().len() == 1);
+    env.send(env.ann, dm, "/stop");
+    env.wait_for_message(dm, "it was stopped", |seen| seen.text == "interrupted").await;
+    env.send(env.ann, dm, "do it");
+    let question = env.wait_for_message(dm, "a question", |seen| seen.text.contains("Allow this?")).await;
+    env.send(env.ann, dm, "/stop");
+    env.wait("it was stopped again", |server| {
+        let ends = server.seen(dm).into_iter().filter(|seen| seen.text == "interrupted").count();
+        (ends == 2).then_some(())
+    })
+    .await;
+    env.send(env.ann, dm, "hello");
+    env.wait_for_message(dm, "the answer", |seen| seen.text == "echo: hello").await;
+    if V::edits().is_ok() {
+        let is_over = |text: &str| text.contains("no longer needed");
+        env.wait_for_message(dm, "the end of the question", |seen| {
+            seen.id == question.id && is_over(&seen.text)
+        })
+        .await;
+    }
+    assert_eq!(done(&env), 0);
+    env.close().await;
+    Ok(())
+}

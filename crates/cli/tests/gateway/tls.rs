@@ -1,0 +1,140 @@
+//! TLS to the platform and its errors.
+
+use std::fs;
+use std::sync::Arc;
+
+use hermes_testkit::model::{Answer, Delivery};
+use hermes_testkit::tls::{Authority, Front, Manner};
+use hermes_testkit::{Said, Step};
+use serde_json::Value;
+
+use crate::env::{GatewayEnv, eventually};
+
+/// The variable with a file of trusted certificates.
+const CERTIFICATES: &str = "SSL_CERT_FILE";
+
+/// Puts TLS in front of the platform, with an authority that is not trusted yet.
+fn behind(env: &GatewayEnv) -> (Front, Arc<Authority>) {
+    let authority = Authority::new().unwrap();
+    let front = Front::open(env.server.address(), &authority, "discord.invalid").unwrap();
+    env.server.move_to(&format!("https://{}", front.address()));
+    fs::write(env.path("ca.pem"), authority.pem()).unwrap();
+    (front, authority)
+}
+
+/// Trusts the authority.
+fn trusting(env: GatewayEnv) -> GatewayEnv {
+    let file = env.path("ca.pem").display().to_string();
+    env.set_env(CERTIFICATES, file)
+}
+
+/// Asserts that the token is in no file.
+fn keeps_the_token(env: &GatewayEnv) {
+    let token = env.server.token();
+    let log = fs::read_to_string(env.path("home/logs/agent.log")).unwrap();
+    assert!(!env.log().contains(token) && !log.contains(token), "{}\n{log}", env.log());
+}
+
+#[tokio::test]
+async fn a_configured_certificate_is_trusted_and_everything_is_encrypted() {
+    let env = GatewayEnv::echo().await;
+    let (front, authority) = behind(&env);
+    let model = Front::open(env.model.address(), &authority, "model.invalid").unwrap();
+    env.configure("model.base_url", &format!("https://{}/v1", model.address()));
+    let mut env = trusting(env).open().await;
+    let dm = env.server.dm(env.ann);
+    env.send(env.ann, dm, "hello");
+    assert_eq!(env.wait_for_replies(dm, 1).await, ["echo: hello"]);
+    for manner in [Manner::Honest, Manner::Abrupt] {
+        front.behave(manner);
+        front.cut();
+        env.send(env.ann, dm, &format!("{manner:?}"));
+    }
+    assert_eq!(env.wait_for_replies(dm, 3).await, ["echo: hello", "echo: Honest", "echo: Abrupt"]);
+    assert_eq!(env.stop(), Some(0), "{}", env.log());
+    assert!(env.server.look(|world| world.connections) <= *front.taken().borrow(), "not all was secret");
+    assert!(*model.taken().borrow() > 0, "the model was not asked in secret");
+    keeps_the_token(&env);
+    env.close().await;
+}
+
+#[tokio::test]
+async fn an_untrusted_certificate_is_reported_with_a_hint() {
+    let mut env = GatewayEnv::echo().await;
+    let (front, _authority) = behind(&env);
+    let dm = env.server.dm(env.ann);
+    env.launch();
+    eventually("it is down", || env.state() == "down");
+    let status = env.run(&["gateway", "status"]);
+    let status = String::from_utf8(status.stdout).unwrap();
+    let words = "its certificate is from nobody this machine trusts";
+    for told in [&status, &env.log()] {
+        assert!(told.contains(words) && told.contains(CERTIFICATES), "{told}");
+    }
+    front.behave(Manner::Expired);
+    eventually("it is told", || env.log().contains("its certificate has expired"));
+    assert_eq!(env.server.look(|world| (world.connections, world.identified)), (0, 0));
+    env.send(env.ann, dm, "hello");
+    assert_eq!(env.stop(), Some(0), "{}", env.log());
+    front.behave(Manner::Honest);
+    let env = trusting(env).open().await;
+    env.send(env.ann, dm, "and now?");
+    env.wait_for_message(dm, "an answer", |seen| seen.text == "echo: and now?").await;
+    keeps_the_token(&env);
+    env.close().await;
+}
+
+#[tokio::test]
+async fn a_missing_certificate_file_is_named() {
+    let env = GatewayEnv::echo().await;
+    let _behind = behind(&env);
+    fs::remove_file(env.path("ca.pem")).unwrap();
+    let env = trusting(env);
+    let run = env.run(&["--json", "gateway", "run"]);
+    assert_eq!(run.status.code(), Some(5));
+    let told: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert!(told.to_string().contains("ca.pem") && told.to_string().contains(CERTIFICATES), "{told}");
+    env.close().await;
+}
+
+#[tokio::test]
+async fn a_stalled_handshake_blocks_nothing() {
+    let endless = Step::Answer(Answer {
+        says: vec![Said::Text("first".to_owned())],
+        delivery: Delivery { pause_ms: 600_000, ..Default::default() },
+        ..Default::default()
+    });
+    let env = GatewayEnv::then_echo([endless]).await;
+    let (front, _authority) = behind(&env);
+    // Users write all the time.
+    let open = format!("ws://{}", env.server.address());
+    let mut env = trusting(env).set_env("DISCORD_GATEWAY_URL", open).open().await;
+    let dm = env.server.dm(env.ann);
+    front.behave(Manner::Silent);
+    front.cut();
+    env.send(env.ann, dm, "begin");
+    eventually("the model is asked", || env.model_requests().len() == 1);
+    env.send(env.ann, dm, "/stop");
+    env.send(env.ann, dm, "hello");
+    eventually("the next one is asked about", || env.model_requests().len() == 2);
+    assert_eq!(env.stop(), Some(0), "{}", env.log());
+    assert_eq!(env.replies(dm), Vec::<String>::new());
+    front.behave(Manner::Honest);
+    env.start().await;
+    env.wait_for_message(dm, "the answer", |seen| seen.text == "echo: begin\n\nhello").await;
+    env.send(env.ann, dm, "once");
+    env.wait_for_message(dm, "the last answer", |seen| seen.text == "echo: once").await;
+    let mut heard = env.replies(dm);
+    heard.sort();
+    assert_eq!(heard, ["echo: begin\n\nhello", "echo: once", "interrupted", "Stopped."]);
+    // No reply at startup, either.
+    assert_eq!(env.stop(), Some(0), "{}", env.log());
+    front.behave(Manner::Silent);
+    let before = *front.taken().borrow();
+    let mut env = env.set_env("DISCORD_GATEWAY_URL", format!("wss://{}", front.address()));
+    env.launch();
+    eventually("it tries", || *front.taken().borrow() > before);
+    assert_eq!(env.stop(), Some(0), "{}", env.log());
+    keeps_the_token(&env);
+    env.close().await;
+}

@@ -1,0 +1,300 @@
+//! Discord.
+//!
+//! | | |
+//! |---|---|
+//! | needs | a bot token, and the Message Content Intent, which the owner enables in the developer portal |
+//! | promises | fetches messages missed while disconnected; sends nothing twice as far as Discord can tell |
+//! | cleans up | closes its session on shutdown; leaves nothing else behind |
+//!
+//! Outbound data uses twilight's model. Inbound data uses our own, which requires fewer fields, and so
+//! do the connections: twilight's HTTP client waits for every rate limit as long as it lasts and cannot
+//! set `enforce_nonce`; its gateway client supports no proxies and fixes the identify properties.
+
+mod attachments;
+mod backlog;
+mod channels;
+mod connection;
+mod forum;
+mod history;
+mod inbound;
+mod outbound;
+mod payload;
+mod proxy;
+mod rate_limits;
+mod rest;
+mod rules;
+mod settings;
+mod slash_commands;
+mod socket;
+mod text;
+mod transport;
+
+use std::hash::Hash;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use lru::LruCache;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::channel::{
+    BoxFuture, Capabilities, Channel, ChannelSink, DeliveryCheck, FatalError, FetchError, LengthUnit,
+    OutboundMessage, Reaction, SendError,
+};
+use crate::message::{Attachment, Chat, ContextMessage, InboundMessage, InteractionToken, Platform};
+use channels::ChannelCache;
+pub use proxy::DiscordProxy;
+use rest::RestClient;
+pub use settings::{
+    ChannelOverride, ChannelSet, CommandSync, CommandVisibility, DiscordSettings, MentionPolicy, ReplyMode,
+};
+
+const MAX_SENT_RECORDS: usize = 2000;
+pub const CAPABILITIES: Capabilities = Capabilities {
+    max_message_len: 2000,
+    // Discord counts characters; proxies and clients may count UTF-16. This fits either way.
+    length_unit: LengthUnit::Utf16,
+    can_edit: true,
+    has_buttons: true,
+    typing_interval: Duration::from_secs(10),
+    min_edit_interval: Duration::from_millis(1200),
+    max_files: 10,
+    // Boosted servers allow more, but messages do not say so.
+    max_file_bytes: 10 * 1024 * 1024,
+};
+/// Entries of the small caches.
+const MAX_CACHED_ITEMS: usize = 2000;
+/// Chats that are searched for missed messages after a lost session.
+const MAX_TRACKED_CHATS: usize = 1_000;
+/// Joined threads; as many as the store remembers.
+const MAX_JOINED_THREADS: usize = 10_000;
+
+#[derive(Debug)]
+pub struct Discord {
+    account: Arc<DiscordAccount>,
+}
+
+/// State from before the start.
+#[derive(Debug, Clone, Default)]
+pub struct ResumeState {
+    /// Joined threads, least recently used first.
+    pub threads: Vec<String>,
+    /// The last message for the bot in each chat.
+    pub last_messages: Vec<(String, String)>,
+    pub bookmark: Option<String>,
+}
+
+/// State shared by the parts of the adapter.
+#[derive(Debug)]
+struct DiscordAccount {
+    settings: DiscordSettings,
+    rest: RestClient,
+    identity: RwLock<Option<BotIdentity>>,
+    /// Position before this start.
+    bookmark: Option<Bookmark>,
+    joined_threads: Mutex<LruCache<String, ()>>,
+    channels: Mutex<ChannelCache>,
+    /// Last seen message of each chat with messages for the bot.
+    last_seen: Mutex<LruCache<String, u64>>,
+    /// Fetched roles by user, and when.
+    role_cache: Mutex<LruCache<String, (Instant, Vec<String>)>>,
+    sent_messages: Mutex<LruCache<String, outbound::SendRecord>>,
+    /// Our first message that refers to another one.
+    reply_refs: Mutex<LruCache<(String, String), String>>,
+    /// Edits whose outcome is unknown: deadline and intended text, by message id.
+    pending_edits: Mutex<LruCache<String, (Instant, String)>>,
+    /// Our reactions and their channel, by message id.
+    reactions: Mutex<LruCache<String, (String, Reaction)>>,
+    /// Acknowledged commands that have no response yet.
+    deferred_interactions: Mutex<LruCache<String, ()>>,
+}
+
+/// Position in Discord's event stream, from which a session can be resumed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Bookmark {
+    session: String,
+    /// Resume URL, if it differs from the default.
+    url: Option<String>,
+    sequence: u64,
+    /// Id of the last processed message.
+    #[serde(rename = "heard", default)]
+    confirmed: u64,
+    #[serde(rename = "me")]
+    identity: BotIdentity,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct BotIdentity {
+    user: String,
+    application: String,
+}
+
+impl Discord {
+    /// Creates the adapter; does not connect yet.
+    pub fn new(settings: DiscordSettings, past: ResumeState) -> Self {
+        let rest = RestClient::new(&settings);
+        let bookmark = past.bookmark.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        let last =
+            past.last_messages.into_iter().filter_map(|(chat, message)| Some((message.parse().ok()?, chat)));
+        let mut chats: Vec<(u64, String)> = last.collect();
+        chats.sort_unstable();
+        let (mut last, mut threads) = (new_cache(MAX_TRACKED_CHATS), new_cache(MAX_JOINED_THREADS));
+        for (message, chat) in chats {
+            last.put(chat, message);
+        }
+        for thread in past.threads {
+            threads.put(thread, ());
+        }
+        Self {
+            account: Arc::new(DiscordAccount {
+                settings,
+                rest,
+                identity: RwLock::new(bookmark.as_ref().map(|bookmark: &Bookmark| bookmark.identity.clone())),
+                bookmark,
+                joined_threads: Mutex::new(threads),
+                channels: Mutex::default(),
+                last_seen: Mutex::new(last),
+                role_cache: Mutex::new(new_cache(MAX_CACHED_ITEMS)),
+                sent_messages: Mutex::new(new_cache(MAX_SENT_RECORDS)),
+                reply_refs: Mutex::new(new_cache(MAX_SENT_RECORDS)),
+                pending_edits: Mutex::new(new_cache(MAX_CACHED_ITEMS)),
+                reactions: Mutex::new(new_cache(MAX_CACHED_ITEMS)),
+                deferred_interactions: Mutex::new(new_cache(MAX_CACHED_ITEMS)),
+            }),
+        }
+    }
+
+    pub fn has_joined(&self, thread: &str) -> bool {
+        self.account.has_joined(thread)
+    }
+}
+
+impl DiscordAccount {
+    fn identity(&self) -> Option<BotIdentity> {
+        self.identity.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn has_joined(&self, thread: &str) -> bool {
+        lock(&self.joined_threads).contains(thread)
+    }
+
+    fn record_last_seen(&self, chat: String, message: u64) {
+        let mut last = lock(&self.last_seen);
+        let message = last.peek(&chat).map_or(message, |known| message.max(*known));
+        last.put(chat, message);
+    }
+
+    fn record_joined_thread(&self, thread: &str) {
+        lock(&self.joined_threads).put(thread.to_owned(), ());
+    }
+}
+
+fn new_cache<K: Hash + Eq, V>(capacity: usize) -> LruCache<K, V> {
+    LruCache::new(NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Channel for Discord {
+    fn platform(&self) -> Platform {
+        Platform::Discord
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    fn run<'a>(
+        &'a self,
+        sink: ChannelSink,
+        stop: CancellationToken,
+    ) -> BoxFuture<'a, Result<(), FatalError>> {
+        Box::pin(connection::run(&self.account, sink, stop))
+    }
+
+    fn send_message<'a>(
+        &'a self,
+        chat: &'a str,
+        outbound: &'a OutboundMessage,
+        idempotency_key: &'a str,
+    ) -> BoxFuture<'a, Result<String, SendError>> {
+        Box::pin(self.account.send_message(chat, outbound, idempotency_key))
+    }
+
+    fn find_message<'a>(
+        &'a self,
+        chat: &'a str,
+        outbound: &'a OutboundMessage,
+        idempotency_key: &'a str,
+    ) -> BoxFuture<'a, DeliveryCheck> {
+        Box::pin(self.account.find_message(chat, outbound, idempotency_key))
+    }
+
+    fn edit_message<'a>(
+        &'a self,
+        chat: &'a str,
+        message: &'a str,
+        outbound: &'a OutboundMessage,
+    ) -> BoxFuture<'a, Result<(), SendError>> {
+        Box::pin(self.account.edit_message(chat, message, outbound))
+    }
+
+    fn confirm_edit<'a>(
+        &'a self,
+        chat: &'a str,
+        message: &'a str,
+        outbound: &'a OutboundMessage,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(self.account.confirm_edit(chat, message, outbound))
+    }
+
+    fn open_thread<'a>(
+        &'a self,
+        message: &'a InboundMessage,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Chat, SendError>> {
+        Box::pin(self.account.open_thread(message, name))
+    }
+
+    fn followup_chat<'a>(&self, chat: &'a str, message: &'a str) -> &'a str {
+        // A forum post has the id of its first message.
+        if self.account.has_joined(message) { message } else { chat }
+    }
+
+    fn join_thread(&self, thread: &str) {
+        self.account.record_joined_thread(thread);
+    }
+
+    fn context_before<'a>(&'a self, message: &'a InboundMessage) -> BoxFuture<'a, Vec<ContextMessage>> {
+        Box::pin(self.account.context_before(message))
+    }
+
+    fn show_typing<'a>(&'a self, chat: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(self.account.show_typing(chat))
+    }
+
+    fn set_reaction<'a>(&'a self, message: &'a InboundMessage, reaction: Reaction) -> BoxFuture<'a, ()> {
+        Box::pin(self.account.set_reaction(message, reaction))
+    }
+
+    fn reply_privately<'a>(&'a self, to: &'a InteractionToken, text: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(self.account.reply_privately(to, text))
+    }
+
+    fn acknowledge_command<'a>(&'a self, command: &'a InteractionToken) -> BoxFuture<'a, bool> {
+        Box::pin(self.account.acknowledge_command(command))
+    }
+
+    fn download_attachment<'a>(
+        &'a self,
+        file: &'a Attachment,
+        into: &'a Path,
+        most: u64,
+    ) -> BoxFuture<'a, Result<u64, FetchError>> {
+        Box::pin(self.account.download_attachment(file, into, most))
+    }
+}

@@ -1,0 +1,660 @@
+//! Fetches messages that were missed while no session existed, and holds back newer ones until
+//! then.
+//!
+//! If a session cannot be resumed, Discord does not deliver the messages sent in between. A new
+//! session reports the last message of each channel; what lies between that and the last processed
+//! message is fetched, while live messages of other chats are processed. Only in a chat that is
+//! being searched do live messages wait.
+//!
+//! A chat is fetched one page at a time, and each page is processed before the next is fetched;
+//! chats take turns. So the missed messages are never all in memory, and a busy chat does not delay
+//! the others. Failed requests are repeated later.
+//!
+//! Threads archived in the meantime are not reported, so every channel is asked for them. Direct
+//! messages are fetched from users who wrote before. A bot cannot list other users: the first
+//! direct message of a new user during such a gap is lost.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::task::JoinSet;
+use twilight_model::id::Id;
+use twilight_model::id::marker::{ChannelMarker, GuildMarker};
+use twilight_model::util::Timestamp;
+
+use super::channels::ChannelInfo;
+use super::inbound::{candidate, parse_payload};
+use super::outbound::{CLOCK_SKEW, created_at, is_snowflake, snowflake};
+use super::payload::MessagePayload;
+use super::rest::{ApiError, ApiRequest};
+use super::rules::{BotContext, ChannelKind, MessageDecision, evaluate_message, is_listening_in};
+use super::{Bookmark, DiscordAccount, lock};
+use crate::message::Sender;
+
+const PAGE_SIZE: usize = 100;
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// Failed attempts in a row before a chat is left to the next session.
+const MAX_ATTEMPTS: u32 = 20;
+/// Channels that are searched for archived threads. Discord bans clients that ask too often for
+/// what they may not see.
+const MAX_THREAD_PARENTS: usize = 500;
+/// How long to wait for the servers of a new session. Later ones are searched when they appear.
+const GUILD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Oldest message to fetch; the inbox remembers handled messages for longer.
+const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 3_600);
+/// Held messages after which no more events are read.
+const MAX_HELD_MESSAGES: usize = 1000;
+const ROLE_CACHE_TTL: Duration = Duration::from_secs(60);
+
+/// Messages that were missed or have to wait.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    account: Arc<DiscordAccount>,
+    /// Servers of a new session that are not available yet, and until when to wait for them.
+    awaited_guilds: HashSet<Id<GuildMarker>>,
+    guild_deadline: Instant,
+    /// Servers that did not become available in time.
+    late_guilds: HashSet<Id<GuildMarker>>,
+    /// The last message certainly processed before the session; 0 in the first session.
+    since: u64,
+    /// Chats whose live messages have to wait.
+    held_chats: HashMap<String, HeldChat>,
+    /// Chats to search; the next one is at the end.
+    queue: Vec<String>,
+    /// Channels to search for archived threads.
+    thread_parents: Vec<Id<ChannelMarker>>,
+    fetches: JoinSet<FetchResult>,
+    /// The chat of each fetch.
+    fetch_chats: HashMap<tokio::task::Id, String>,
+    /// The running search of a chat or channel.
+    scan: Option<tokio::task::Id>,
+    held_count: usize,
+    /// The last message before which all are processed.
+    confirmed: u64,
+    newest: u64,
+    /// Whether nothing was given up that could be fetched later.
+    is_complete: bool,
+    unsaved_bookmark: Option<Bookmark>,
+}
+
+/// A chat whose live messages have to wait.
+#[derive(Debug, Default)]
+struct HeldChat {
+    needs_scan: bool,
+    since: u64,
+    newest: u64,
+    /// Failed attempts in a row.
+    attempts: u32,
+    held: Vec<MessagePayload>,
+}
+
+#[derive(Debug)]
+enum FetchResult {
+    Messages(HistoryPage),
+    /// Threads with new messages, and whether the list is complete.
+    Threads {
+        found: Vec<ChannelInfo>,
+        is_complete: bool,
+    },
+}
+
+/// Messages of a chat, oldest first.
+#[derive(Debug)]
+struct HistoryPage {
+    missed: Vec<MissedMessage>,
+    last_id: u64,
+    remaining: Remaining,
+}
+
+/// What remains in a chat after a page.
+#[derive(Debug)]
+enum Remaining {
+    None,
+    More,
+    /// The rest cannot be fetched yet.
+    Later(Duration),
+}
+
+/// A message, and its author's roles if they were fetched.
+#[derive(Debug)]
+pub(super) struct MissedMessage {
+    pub(super) message: MessagePayload,
+    pub(super) roles: Option<Vec<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ArchivedPage {
+    threads: Vec<ArchivedThread>,
+    #[serde(default)]
+    has_more: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct ArchivedThread {
+    #[serde(flatten)]
+    info: ChannelInfo,
+    thread_metadata: ThreadMetadata,
+}
+
+#[derive(Debug, Deserialize)]
+struct ThreadMetadata {
+    archive_timestamp: Timestamp,
+}
+
+#[derive(Debug, Deserialize)]
+struct MemberRoles {
+    #[serde(default)]
+    roles: Vec<String>,
+}
+
+impl Backlog {
+    pub(super) fn new(account: &Arc<DiscordAccount>) -> Self {
+        let confirmed_id = account.bookmark.as_ref().map(|bookmark| bookmark.confirmed).unwrap_or_default();
+        Self {
+            account: Arc::clone(account),
+            awaited_guilds: HashSet::new(),
+            guild_deadline: Instant::now(),
+            late_guilds: HashSet::new(),
+            since: 0,
+            held_chats: HashMap::new(),
+            queue: Vec::new(),
+            thread_parents: Vec::new(),
+            fetches: JoinSet::new(),
+            fetch_chats: HashMap::new(),
+            scan: None,
+            held_count: 0,
+            confirmed: confirmed_id,
+            newest: confirmed_id,
+            is_complete: true,
+            unsaved_bookmark: None,
+        }
+    }
+
+    /// A new session started; messages before it were not delivered.
+    pub(super) fn start_session(&mut self, guilds: Vec<Id<GuildMarker>>) {
+        let confirmed_id = self.confirmed;
+        let oldest = snowflake(SystemTime::now() - MAX_AGE);
+        self.since = match confirmed_id {
+            0 => 0,
+            // Ids come from several clocks.
+            confirmed_id => confirmed_id.saturating_sub(snowflake_span(CLOCK_SKEW)).max(oldest),
+        };
+        if (1..oldest).contains(&confirmed_id) {
+            let days = MAX_AGE.as_secs() / 86_400;
+            tracing::warn!("offline for more than {days} days; older messages are skipped");
+        }
+        let since = self.since;
+        self.late_guilds.clear();
+        if confirmed_id == 0 {
+            // First start: nothing was missed.
+            self.confirmed = snowflake(SystemTime::now());
+            self.newest = self.confirmed;
+        }
+        for (chat, last) in lock(&self.account.last_seen).iter() {
+            let held = self.held_chats.entry(chat.clone()).or_default();
+            // A handled message newer than the bookmark does not prove that all before it were
+            // processed.
+            let since = match *last {
+                last if !is_snowflake(last) => last,
+                last if confirmed_id > 0 && last > confirmed_id => since,
+                last => since.max(last),
+            };
+            held.since = held.since.max(since);
+            held.newest = held.newest.max(*last);
+            held.needs_scan = true;
+        }
+        if since > 0 || !self.held_chats.is_empty() {
+            self.awaited_guilds = guilds.into_iter().collect();
+            self.guild_deadline = Instant::now() + GUILD_TIMEOUT;
+        }
+        self.rebuild_queue();
+    }
+
+    pub(super) fn on_guild(
+        &mut self,
+        guild: Id<GuildMarker>,
+        channels: &[(Id<ChannelMarker>, u64)],
+        parents: Vec<Id<ChannelMarker>>,
+    ) {
+        if !self.awaited_guilds.remove(&guild) && !self.late_guilds.remove(&guild) {
+            return;
+        }
+        for (channel, newest) in channels {
+            self.note_last_message(*channel, *newest);
+        }
+        if self.since > 0 {
+            let wanted = parents.into_iter().filter(|parent| self.is_listening_in(*parent));
+            let wanted: Vec<_> = wanted.filter(|parent| !self.thread_parents.contains(parent)).collect();
+            let capacity = MAX_THREAD_PARENTS.saturating_sub(self.thread_parents.len());
+            if wanted.len() > capacity {
+                tracing::warn!(
+                    count = wanted.len() - capacity,
+                    "too many channels: some are not searched for archived threads"
+                );
+            }
+            self.thread_parents.extend(wanted.into_iter().take(capacity));
+        }
+        self.rebuild_queue();
+    }
+
+    fn is_listening_in(&self, channel: Id<ChannelMarker>) -> bool {
+        let place = lock(&self.account.channels).get(channel).map(ChannelInfo::to_ref);
+        place.is_some_and(|place| is_listening_in(&self.account.settings, &place))
+    }
+
+    /// Records the newest message of a channel.
+    fn note_last_message(&mut self, channel: Id<ChannelMarker>, newest: u64) {
+        if !self.is_listening_in(channel) {
+            return;
+        }
+        let (chat, since) = (channel.to_string(), self.since);
+        let is_running = self.fetch_chats.values().any(|running| *running == chat);
+        match self.held_chats.get_mut(&chat) {
+            Some(held) if newest <= held.since && held.held.is_empty() && !is_running => {
+                self.held_chats.remove(&chat);
+            }
+            Some(held) => {
+                held.needs_scan = true;
+                held.newest = held.newest.max(newest);
+            }
+            None if since > 0 && newest > since => {
+                self.held_chats
+                    .insert(chat, HeldChat { needs_scan: true, since, newest, ..HeldChat::default() });
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn guild_deadline(&self) -> Option<Instant> {
+        (!self.awaited_guilds.is_empty()).then_some(self.guild_deadline)
+    }
+
+    pub(super) fn stop_awaiting_guilds(&mut self) {
+        tracing::warn!(count = self.awaited_guilds.len(), "servers did not become available");
+        self.late_guilds.extend(self.awaited_guilds.drain());
+        self.rebuild_queue();
+    }
+
+    /// Orders the chats once all servers are known: the most recently active first.
+    fn rebuild_queue(&mut self) {
+        if !self.awaited_guilds.is_empty() {
+            return;
+        }
+        let running: HashSet<&String> = self.fetch_chats.values().collect();
+        let mut chats: Vec<(u64, String)> = self
+            .held_chats
+            .iter()
+            .filter(|(chat, held)| held.needs_scan && !running.contains(chat))
+            .map(|(chat, held)| (held.newest, chat.clone()))
+            .collect();
+        chats.sort_unstable();
+        self.queue = chats.into_iter().map(|(_, chat)| chat).collect();
+        self.start_next();
+    }
+
+    /// Starts the next search unless one is running.
+    fn start_next(&mut self) {
+        while self.scan.is_none()
+            && let Some(chat) = self.queue.pop()
+        {
+            let Some(held) = self.held_chats.get_mut(&chat) else { continue };
+            held.needs_scan = false;
+            let (account, since) = (Arc::clone(&self.account), held.since);
+            let channel = chat.parse().ok().and_then(Id::new_checked);
+            let fetch = self.spawn_fetch(chat, async move {
+                match channel {
+                    Some(channel) => account.fetch_missed(channel, since).await,
+                    None => HistoryPage { missed: Vec::new(), last_id: since, remaining: Remaining::None },
+                }
+            });
+            self.scan = Some(fetch);
+        }
+        if self.scan.is_none()
+            && self.awaited_guilds.is_empty()
+            && let Some(parent) = self.thread_parents.pop()
+        {
+            let (account, since) = (Arc::clone(&self.account), self.since);
+            let fetch =
+                self.fetches.spawn(async move { account.fetch_archived_threads(parent, since).await });
+            self.scan = Some(fetch.id());
+        }
+    }
+
+    fn spawn_fetch(
+        &mut self,
+        chat: String,
+        fetch: impl Future<Output = HistoryPage> + Send + 'static,
+    ) -> tokio::task::Id {
+        let id = self.fetches.spawn(async move { FetchResult::Messages(fetch.await) }).id();
+        self.fetch_chats.insert(id, chat);
+        id
+    }
+
+    /// Waits for the next fetch. Returns messages to process now, in order.
+    pub(super) async fn next_ready(&mut self) -> (Vec<MissedMessage>, Vec<MessagePayload>) {
+        let Some(done) = self.fetches.join_next_with_id().await else { return std::future::pending().await };
+        let (id, result) = match done {
+            Ok((id, result)) => (id, result),
+            Err(error) => {
+                tracing::error!(%error, "cannot fetch missed messages");
+                self.is_complete = false;
+                let page = HistoryPage { missed: Vec::new(), last_id: 0, remaining: Remaining::None };
+                (error.id(), FetchResult::Messages(page))
+            }
+        };
+        self.scan = self.scan.filter(|looking| *looking != id);
+        let confirmed_id = match (result, self.fetch_chats.remove(&id)) {
+            (FetchResult::Messages(page), Some(chat)) => self.accept_page(chat, page),
+            (FetchResult::Threads { found, is_complete: whole }, _) => {
+                self.is_complete &= whole;
+                for (thread, newest) in found.iter().filter_map(ChannelInfo::last_message) {
+                    self.note_last_message(thread, newest);
+                }
+                self.rebuild_queue();
+                (Vec::new(), Vec::new())
+            }
+            (FetchResult::Messages(_), None) => (Vec::new(), Vec::new()),
+        };
+        self.start_next();
+        confirmed_id
+    }
+
+    /// Accepts a page. Returns its messages and, if it was the last, the live messages held back.
+    fn accept_page(&mut self, chat: String, page: HistoryPage) -> (Vec<MissedMessage>, Vec<MessagePayload>) {
+        let Some(held) = self.held_chats.get_mut(&chat) else { return (page.missed, Vec::new()) };
+        held.since = held.since.max(page.last_id);
+        held.attempts = if page.missed.is_empty() { held.attempts } else { 0 };
+        match page.remaining {
+            Remaining::Later(wait) if held.attempts < MAX_ATTEMPTS => {
+                held.attempts += 1;
+                let since = held.since;
+                self.retry_later(chat, since, wait);
+                return (page.missed, Vec::new());
+            }
+            Remaining::Later(_) => {
+                tracing::error!(chat, "giving up on missed messages until the next session");
+                self.is_complete = false;
+            }
+            Remaining::More => held.needs_scan = true,
+            Remaining::None => {}
+        }
+        // A new session may have asked for another search.
+        if held.needs_scan {
+            if self.awaited_guilds.is_empty() {
+                self.queue.insert(0, chat);
+            }
+            return (page.missed, Vec::new());
+        }
+        let since = held.since;
+        let mut held = self.held_chats.remove(&chat).map(|held| held.held).unwrap_or_default();
+        self.held_count = self.held_count.saturating_sub(held.len());
+        held.retain(|message| message.id.get() > since);
+        (page.missed, held)
+    }
+
+    pub(super) fn has_capacity(&self) -> bool {
+        self.held_count < MAX_HELD_MESSAGES
+    }
+
+    /// Accepts a live message. Returns it unless it has to wait.
+    pub(super) fn hold_or_release(&mut self, message: MessagePayload) -> Option<MissedMessage> {
+        self.newest = self.newest.max(message.id.get());
+        let chat = message.channel_id.to_string();
+        if let Some(held) = self.held_chats.get_mut(&chat) {
+            held.held.push(message);
+            self.held_count += 1;
+            return None;
+        }
+        let is_person = !message.author.bot && !message.is_webhook();
+        let guild = self.account.role_guild().filter(|_| message.guild_id.is_none() && is_person);
+        let Some(guild) = guild else { return Some(MissedMessage { message, roles: None }) };
+        let user = message.author.id.to_string();
+        if let Some(roles) = self.account.cached_roles(&user) {
+            return Some(MissedMessage { message, roles: Some(roles) });
+        }
+        let (account, since) = (Arc::clone(&self.account), message.id.get() - 1);
+        self.held_chats.insert(chat.clone(), HeldChat { since, ..HeldChat::default() });
+        self.spawn_fetch(chat, async move {
+            match account.fetch_roles(guild, &user).await {
+                Some(roles) => HistoryPage {
+                    last_id: message.id.get(),
+                    missed: vec![MissedMessage { message, roles: Some(roles) }],
+                    remaining: Remaining::None,
+                },
+                // Fetch it later like a missed message.
+                None => HistoryPage {
+                    missed: Vec::new(),
+                    last_id: since,
+                    remaining: Remaining::Later(RETRY_INTERVAL),
+                },
+            }
+        });
+        None
+    }
+
+    fn retry_later(&mut self, chat: String, since: u64, wait: Duration) {
+        self.spawn_fetch(chat, async move {
+            tokio::time::sleep(wait).await;
+            HistoryPage { missed: Vec::new(), last_id: since, remaining: Remaining::More }
+        });
+    }
+
+    /// Returns the bookmark to save once everything before it is processed.
+    pub(super) fn advance_bookmark(&mut self, bookmark: Option<Bookmark>) -> Option<Bookmark> {
+        self.unsaved_bookmark = bookmark.or_else(|| self.unsaved_bookmark.take());
+        let is_caught_up = self.held_chats.is_empty()
+            && self.awaited_guilds.is_empty()
+            && self.thread_parents.is_empty()
+            && self.scan.is_none();
+        if !self.is_complete || !is_caught_up {
+            return None;
+        }
+        self.confirmed = self.newest;
+        self.unsaved_bookmark.take().map(|bookmark| Bookmark { confirmed: self.confirmed, ..bookmark })
+    }
+}
+
+/// The id distance that corresponds to a time span.
+fn snowflake_span(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or_default() << 22
+}
+
+/// The part of a message that has to be readable.
+#[derive(Debug, Deserialize)]
+struct MessageIdOnly {
+    id: Id<ChannelMarker>,
+}
+
+impl DiscordAccount {
+    /// One page of the messages after `since`.
+    async fn fetch_missed(&self, channel: Id<ChannelMarker>, since: u64) -> HistoryPage {
+        let call = ApiRequest::get(format!("channels/{channel}/messages"))
+            .with_query(format!("after={since}&limit={PAGE_SIZE}"));
+        let end = |left| HistoryPage { missed: Vec::new(), last_id: since, remaining: left };
+        let found: Vec<Box<RawValue>> = match self.rest.fetch_with_retry(&call).await {
+            Ok(found) => found,
+            Err(error) => {
+                if let ApiError::Rejected { reason, .. } = &error {
+                    // Deleted, or the bot was removed: permanent, and nothing to do about.
+                    tracing::info!(%channel, reason, "chat is no longer readable");
+                } else {
+                    tracing::warn!(%channel, %error, "cannot fetch missed messages");
+                }
+                return end(match error {
+                    ApiError::Rejected { .. } | ApiError::Invalid(_) => Remaining::None,
+                    ApiError::Retry { after, .. } => {
+                        Remaining::Later(after.unwrap_or_default().max(RETRY_INTERVAL))
+                    }
+                    ApiError::Unknown(_) => Remaining::Later(RETRY_INTERVAL),
+                });
+            }
+        };
+        if found.is_empty() {
+            return end(Remaining::None);
+        }
+        // Never treat an unknown channel as a direct message.
+        let Some(known) = self.channel_info(channel).await else {
+            return end(Remaining::Later(RETRY_INTERVAL));
+        };
+        let numbers = found.iter().filter_map(|json| serde_json::from_str::<MessageIdOnly>(json.get()).ok());
+        let reached = numbers.map(|numbered| numbered.id.get()).max().unwrap_or_default();
+        // If no id of a page is readable, the next page would be the same.
+        let left =
+            if found.len() < PAGE_SIZE || reached <= since { Remaining::None } else { Remaining::More };
+        let mut messages: Vec<MessagePayload> =
+            found.iter().filter_map(|json| parse_payload("a message", json.get())).collect();
+        messages.sort_by_key(|message| message.id);
+        let guild = known.guild();
+        let roles_of = if known.to_ref().kind == ChannelKind::Dm { self.role_guild() } else { guild };
+        let mut missed = Vec::with_capacity(messages.len());
+        for mut message in messages {
+            message.guild_id = guild;
+            let roles = match roles_of {
+                Some(guild) if self.is_for_bot(&message).await => {
+                    match self.fetch_roles(guild, &message.author.id.to_string()).await {
+                        Some(roles) => Some(roles),
+                        None => {
+                            let reached = message.id.get() - 1;
+                            return HistoryPage {
+                                missed,
+                                last_id: reached,
+                                remaining: Remaining::Later(RETRY_INTERVAL),
+                            };
+                        }
+                    }
+                }
+                _ => None,
+            };
+            missed.push(MissedMessage { message, roles });
+        }
+        HistoryPage { missed, last_id: reached.max(since), remaining: left }
+    }
+
+    /// Archived threads with messages after `since`: public ones from the latest archived on,
+    /// private ones that the bot joined from the newest page.
+    async fn fetch_archived_threads(&self, parent: Id<ChannelMarker>, since: u64) -> FetchResult {
+        let (mut found, mut before) = (Vec::new(), String::new());
+        let (mut whole, mut may_see) = (true, true);
+        loop {
+            let path = format!("channels/{parent}/threads/archived/public");
+            let Some(listed) = self.list_archived(path, &before, &mut whole).await else {
+                may_see = !before.is_empty();
+                break;
+            };
+            let times = listed.threads.iter().map(|shelved| shelved.thread_metadata.archive_timestamp);
+            let oldest = times.min_by_key(|at| at.as_micros());
+            found.extend(listed.threads.into_iter().map(|shelved| shelved.info));
+            let is_later = |at: &Timestamp| {
+                u64::try_from(at.as_secs()).is_ok_and(|at| at >= created_at(since).seconds())
+            };
+            let Some(oldest) = oldest.filter(is_later).filter(|_| listed.has_more) else { break };
+            let time = oldest.iso_8601().to_string();
+            let next = format!("&before={}", utf8_percent_encode(&time, NON_ALPHANUMERIC));
+            // Guards against an endless list of threads archived at the same moment.
+            if next == before {
+                break;
+            }
+            before = next;
+        }
+        if may_see {
+            let path = format!("channels/{parent}/users/@me/threads/archived/private");
+            let joined = self.list_archived(path, "", &mut whole).await;
+            found.extend(joined.into_iter().flat_map(|listed| listed.threads).map(|shelved| shelved.info));
+        }
+        found.retain(|known| known.last_message().is_some_and(|(_, newest)| newest > since));
+        let mut channels = lock(&self.channels);
+        let guild = channels.get(parent).and_then(ChannelInfo::guild);
+        found.iter().for_each(|known| channels.insert(known.clone().with_guild(guild)));
+        FetchResult::Threads { found, is_complete: whole }
+    }
+
+    async fn list_archived(&self, path: String, before: &str, whole: &mut bool) -> Option<ArchivedPage> {
+        let call = ApiRequest::get(path).with_query(format!("limit={PAGE_SIZE}{before}"));
+        match self.rest.fetch_with_retry(&call).await {
+            Ok(page) => Some(page),
+            Err(error) => {
+                tracing::debug!(%error, "cannot list archived threads");
+                *whole &= matches!(error, ApiError::Rejected { .. } | ApiError::Invalid(_));
+                None
+            }
+        }
+    }
+
+    async fn is_for_bot(&self, message: &MessagePayload) -> bool {
+        let Some(me) = self.identity() else { return false };
+        let place = self.channel_ref(message.channel_id, message.guild_id).await;
+        let standing = BotContext { bot_id: &me.user, has_joined: self.has_joined(&place.id), bot_streak: 0 };
+        let verdict = evaluate_message(&self.settings, standing, candidate(message.clone(), place, &me.user));
+        matches!(verdict, MessageDecision::Accept(message) if !message.sender.is_bot)
+    }
+
+    fn role_guild(&self) -> Option<Id<GuildMarker>> {
+        self.settings.dm_role_guild.as_ref()?.parse().ok().and_then(Id::new_checked)
+    }
+
+    fn cached_roles(&self, user: &str) -> Option<Vec<String>> {
+        let roles = lock(&self.role_cache);
+        let (at, roles) = roles.peek(user)?;
+        (at.elapsed() < ROLE_CACHE_TTL).then(|| roles.clone())
+    }
+
+    /// A user's roles in a server; `None` if unknown.
+    async fn fetch_roles(&self, guild: Id<GuildMarker>, user: &str) -> Option<Vec<String>> {
+        let is_shared = self.role_guild() == Some(guild);
+        if let Some(roles) = self.cached_roles(user).filter(|_| is_shared) {
+            return Some(roles);
+        }
+        let call = ApiRequest::get(format!("guilds/{guild}/members/{user}"));
+        let roles = match self.rest.fetch_with_retry::<MemberRoles>(&call).await {
+            Ok(member) => member.roles,
+            // Not a member.
+            Err(ApiError::Rejected { .. }) => Vec::new(),
+            Err(error) => {
+                tracing::warn!(%error, "cannot fetch roles");
+                return None;
+            }
+        };
+        if is_shared {
+            lock(&self.role_cache).put(user.to_owned(), (Instant::now(), roles.clone()));
+        }
+        Some(roles)
+    }
+
+    /// Adds the roles that apply in direct messages.
+    pub(super) async fn load_dm_roles(&self, sender: &mut Sender) {
+        if let Some(guild) = self.role_guild() {
+            sender.roles = self.fetch_roles(guild, &sender.id).await.unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_types::Secret;
+
+    use super::super::{Discord, DiscordSettings, ResumeState};
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_fetch_is_retried_before_it_is_given_up() {
+        // Nothing listens there.
+        let api_base = Some("http://127.0.0.1:1".to_owned());
+        let settings = DiscordSettings { api_base, ..DiscordSettings::new(Secret::new("token")) };
+        let discord = Discord::new(settings, ResumeState::default());
+        let mut backlog = Backlog::new(&discord.account);
+        backlog.held_chats.insert("7".to_owned(), HeldChat { needs_scan: true, ..HeldChat::default() });
+        backlog.rebuild_queue();
+        let mut fetch_count = 0;
+        while !backlog.held_chats.is_empty() {
+            assert!(backlog.is_complete, "it is not left yet");
+            backlog.next_ready().await;
+            fetch_count += 1;
+        }
+        // A pause follows each but the last.
+        assert_eq!((fetch_count, backlog.is_complete), (2 * MAX_ATTEMPTS + 1, false));
+    }
+}

@@ -1,0 +1,438 @@
+//! Keeps the gateway connection: identify, resume, reconnect.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use hermes_agent::http::tls;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use twilight_model::gateway::{CloseCode, Intents, OpCode};
+
+use super::channels::GuildCreate;
+use super::inbound::{self, DispatchEvent, parse_payload};
+use super::payload::{InteractionPayload, MessagePayload, ReadyPayload};
+use super::socket::{self, GatewaySocket, SocketEvent};
+use super::transport::ConnectError;
+use super::{Bookmark, BotIdentity, DiscordAccount, lock, rest};
+use crate::channel::{ChannelHealth, ChannelSink, FatalError};
+
+const INTENTS: Intents = Intents::GUILDS
+    .union(Intents::GUILD_MESSAGES)
+    .union(Intents::DIRECT_MESSAGES)
+    .union(Intents::MESSAGE_CONTENT);
+const DEFAULT_GATEWAY_URL: &str = "wss://gateway.discord.gg";
+const EVENT_QUEUE_CAPACITY: usize = 1000;
+const HELLO_TIMEOUT: Duration = Duration::from_secs(15);
+const DEFAULT_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(40);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// Discord allows one identify per five seconds.
+const IDENTIFY_INTERVAL: Duration = Duration::from_secs(5);
+
+const DISPATCH: u8 = OpCode::Dispatch as u8;
+const HEARTBEAT: u8 = OpCode::Heartbeat as u8;
+const IDENTIFY: u8 = OpCode::Identify as u8;
+const RESUME: u8 = OpCode::Resume as u8;
+const RECONNECT: u8 = OpCode::Reconnect as u8;
+const INVALID_SESSION: u8 = OpCode::InvalidSession as u8;
+const HELLO: u8 = OpCode::Hello as u8;
+
+#[derive(Debug, Deserialize)]
+struct GatewayPayload<'a> {
+    op: u8,
+    #[serde(default)]
+    t: Option<String>,
+    #[serde(default)]
+    s: Option<u64>,
+    #[serde(borrow)]
+    d: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct HelloPayload {
+    /// In milliseconds.
+    heartbeat_interval: f64,
+}
+
+enum ConnectionEnd {
+    Stopped,
+    /// Retrying cannot help.
+    Fatal(FatalError),
+    Lost(String),
+    /// The server asked to reconnect.
+    Reconnect,
+    /// The session cannot be resumed.
+    InvalidSession,
+}
+
+struct ResumableSession {
+    id: String,
+    /// Resume URL, if it differs from the default.
+    url: Option<String>,
+    /// Sequence number of the last event.
+    sequence: u64,
+}
+
+/// Stays connected until `stop` is cancelled.
+pub(super) async fn run(
+    account: &Arc<DiscordAccount>,
+    sink: ChannelSink,
+    stop: CancellationToken,
+) -> Result<(), FatalError> {
+    let hint = "install the ca-certificates package, or set SSL_CERT_FILE";
+    account
+        .rest
+        .transport
+        .tls()
+        .map_err(|error| FatalError { reason: error.to_string(), hint: hint.to_owned() })?;
+    sink.health.send_replace(ChannelHealth::Connecting);
+    let (sender, events) = mpsc::channel(EVENT_QUEUE_CAPACITY);
+    let bookmark = account.bookmark.clone();
+    let session = bookmark.as_ref().map(|bookmark| ResumableSession {
+        id: bookmark.session.clone(),
+        url: bookmark.url.clone(),
+        sequence: bookmark.sequence,
+    });
+    let connection = GatewayConnection {
+        account,
+        sink: &sink,
+        events: sender,
+        stop,
+        failures: 0,
+        read_timeout: HELLO_TIMEOUT,
+        bookmark,
+        session,
+        identified_at: None,
+    };
+    tokio::select! {
+        end = connection.run() => end,
+        () = inbound::run_dispatcher(account, &sink, events) => Ok(()),
+    }
+}
+
+/// Keeps the gateway connection and reconnects it.
+struct GatewayConnection<'a> {
+    account: &'a Arc<DiscordAccount>,
+    sink: &'a ChannelSink,
+    events: mpsc::Sender<(DispatchEvent, Option<Bookmark>)>,
+    stop: CancellationToken,
+    failures: u32,
+    read_timeout: Duration,
+    bookmark: Option<Bookmark>,
+    session: Option<ResumableSession>,
+    identified_at: Option<Instant>,
+}
+
+impl GatewayConnection<'_> {
+    async fn run(mut self) -> Result<(), FatalError> {
+        loop {
+            let goes_on = match self.connect().await {
+                ConnectionEnd::Stopped => return Ok(()),
+                ConnectionEnd::Fatal(unfit) => {
+                    self.sink.health.send_replace(ChannelHealth::Down { reason: unfit.reason.clone() });
+                    return Err(unfit);
+                }
+                ConnectionEnd::Lost(reason) => {
+                    self.report_down(reason);
+                    self.backoff().await
+                }
+                ConnectionEnd::Reconnect => {
+                    self.sink.health.send_replace(ChannelHealth::Connecting);
+                    self.backoff().await
+                }
+                ConnectionEnd::InvalidSession => {
+                    self.session = None;
+                    self.sink.health.send_replace(ChannelHealth::Connecting);
+                    // Discord asks for a pause of one to five seconds.
+                    self.sleep(Duration::from_secs(1).mul_f64(1.0 + 4.0 * fastrand::f64())).await
+                }
+            };
+            if !goes_on {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Connects and reads events until the connection ends.
+    async fn connect(&mut self) -> ConnectionEnd {
+        let settings = &self.account.settings;
+        if self.session.is_none()
+            && let Some(begun) = self.identified_at
+            && !self.sleep((begun + IDENTIFY_INTERVAL).saturating_duration_since(Instant::now())).await
+        {
+            return ConnectionEnd::Stopped;
+        }
+        let start = settings.gateway_url.as_deref().unwrap_or(DEFAULT_GATEWAY_URL);
+        let url = self.session.as_ref().and_then(|session| session.url.as_deref());
+        // Never send the token unencrypted if the configured URL is encrypted.
+        let url = url.filter(|url| socket::is_encrypted(url) || !socket::is_encrypted(start));
+        let stop = self.stop.clone();
+        let connected = tokio::select! {
+            biased;
+            () = stop.cancelled() => return ConnectionEnd::Stopped,
+            connected = GatewaySocket::connect(url.unwrap_or(start), &self.account.rest.transport) => connected,
+        };
+        let mut socket = match connected {
+            Ok(socket) => socket,
+            Err(error) => {
+                // The session can be resumed at the default URL too.
+                if let Some(session) = &mut self.session {
+                    session.url = None;
+                }
+                return ConnectionEnd::Lost(
+                    self.account.rest.transport.describe_failure(&tls::why_and_remedy(&*error)),
+                );
+            }
+        };
+        let end = self.read_events(&mut socket).await;
+        match end {
+            // The peer closed it or is gone.
+            ConnectionEnd::Lost(_) | ConnectionEnd::Fatal(_) => drop(socket),
+            ConnectionEnd::Stopped => socket.close().await,
+            // Closing it must not delay the reconnect.
+            ConnectionEnd::Reconnect | ConnectionEnd::InvalidSession => drop(tokio::spawn(socket.close())),
+        }
+        end
+    }
+
+    async fn read_events(&mut self, socket: &mut GatewaySocket) -> ConnectionEnd {
+        self.read_timeout = HELLO_TIMEOUT;
+        loop {
+            let stop = self.stop.clone();
+            let next = tokio::select! {
+                biased;
+                () = stop.cancelled() => return ConnectionEnd::Stopped,
+                next = tokio::time::timeout(self.read_timeout, socket.next_event()) => next,
+            };
+            let ended = match next {
+                Err(_) => Some(ConnectionEnd::Lost("no response from Discord".to_owned())),
+                Ok(SocketEvent::Text(text)) => self.on_payload(socket, &text).await,
+                Ok(SocketEvent::Closed { code, reason }) => Some(match fatal_close(code) {
+                    Some(unfit) => ConnectionEnd::Fatal(unfit),
+                    None => ConnectionEnd::Lost(format!(
+                        "Discord closed the connection ({})",
+                        format!("{code} {reason}").trim_end()
+                    )),
+                }),
+                Ok(SocketEvent::Lost(reason)) => Some(ConnectionEnd::Lost(reason)),
+            };
+            if let Some(end) = ended {
+                return end;
+            }
+        }
+    }
+
+    /// Handles a payload. Returns how the connection ends, if it does.
+    async fn on_payload(&mut self, socket: &mut GatewaySocket, text: &str) -> Option<ConnectionEnd> {
+        let envelope = parse_payload::<GatewayPayload<'_>>("an event", text)?;
+        let body = envelope.d.map(RawValue::get).unwrap_or("null");
+        match envelope.op {
+            HELLO => {
+                let hello = parse_payload::<HelloPayload>("a greeting", body)?;
+                let every = Duration::try_from_secs_f64(hello.heartbeat_interval / 1000.0)
+                    .unwrap_or(DEFAULT_HEARTBEAT_INTERVAL);
+                // Missing heartbeat acknowledgments are noticed earlier; this catches a stuck
+                // connection.
+                self.read_timeout = every.saturating_mul(2).saturating_add(Duration::from_secs(1));
+                socket.start_heartbeat(every);
+                return self
+                    .identify_or_resume(socket)
+                    .await
+                    .err()
+                    .map(|error| ConnectionEnd::Lost(error.to_string()));
+            }
+            HEARTBEAT => {
+                return socket
+                    .send_heartbeat()
+                    .await
+                    .err()
+                    .map(|error| ConnectionEnd::Lost(error.to_string()));
+            }
+            RECONNECT => return Some(ConnectionEnd::Reconnect),
+            INVALID_SESSION if body == "true" => return Some(ConnectionEnd::Reconnect),
+            INVALID_SESSION => return Some(ConnectionEnd::InvalidSession),
+            DISPATCH => {}
+            _ => return None,
+        }
+        socket.sequence = envelope.s.or(socket.sequence);
+        let event = self.on_dispatch(&envelope.t?, body);
+        if let (Some(session), Some(sequence)) = (&mut self.session, envelope.s) {
+            session.sequence = sequence;
+        }
+        let event = event?;
+        if let (Some(bookmark), Some(sequence)) = (&mut self.bookmark, envelope.s) {
+            bookmark.sequence = sequence;
+        }
+        tokio::select! {
+            () = self.stop.cancelled() => Some(ConnectionEnd::Stopped),
+            sent = self.events.send((event, self.bookmark.clone())) => match sent {
+                Ok(()) => None,
+                Err(_) => Some(ConnectionEnd::Stopped),
+            },
+        }
+    }
+
+    /// Starts or resumes a session.
+    async fn identify_or_resume(&mut self, socket: &mut GatewaySocket) -> Result<(), ConnectError> {
+        let token = rest::strip_token_prefix(self.account.settings.token.expose());
+        let greeting = match &self.session {
+            Some(session) => {
+                socket.sequence = Some(session.sequence);
+                let seq = session.sequence;
+                json!({"op": RESUME, "d": {"token": token, "session_id": session.id, "seq": seq}})
+            }
+            None => {
+                self.identified_at = Some(Instant::now());
+                let properties = json!({"os": std::env::consts::OS, "browser": "hermes", "device": "hermes"});
+                let intents = INTENTS.bits();
+                json!({"op": IDENTIFY, "d": {"token": token, "intents": intents, "properties": properties}})
+            }
+        };
+        socket.send_json(&greeting).await
+    }
+
+    fn on_dispatch(&mut self, name: &str, body: &str) -> Option<DispatchEvent> {
+        let account = self.account;
+        // Any event means that the session was resumed, even without RESUMED.
+        if name != "READY" && *self.sink.health.borrow() != ChannelHealth::Up {
+            self.report_up();
+        }
+        match name {
+            "READY" => {
+                let ready: ReadyPayload = parse_payload("a greeting", body)?;
+                let user = ready.user.id.to_string();
+                // Identical for all but the oldest bots.
+                let application =
+                    ready.application.map_or_else(|| user.clone(), |named| named.id.to_string());
+                let me = BotIdentity { user, application };
+                *account.identity.write().unwrap_or_else(PoisonError::into_inner) = Some(me.clone());
+                let (session, url) = (ready.session_id, ready.resume_gateway_url);
+                self.session = Some(ResumableSession { id: session.clone(), url: url.clone(), sequence: 0 });
+                self.bookmark = Some(Bookmark { session, url, sequence: 0, confirmed: 0, identity: me });
+                self.report_up();
+                return Some(DispatchEvent::SessionStarted(
+                    ready.guilds.into_iter().map(|guild| guild.id).collect(),
+                ));
+            }
+            "GUILD_CREATE" => {
+                let contents: GuildCreate = parse_payload("a server", body)?;
+                let event = DispatchEvent::GuildAvailable(
+                    contents.guild_id(),
+                    contents.last_messages(),
+                    contents.thread_parents(),
+                );
+                lock(&account.channels).insert_guild(contents);
+                return Some(event);
+            }
+            "THREAD_LIST_SYNC" => lock(&account.channels).insert_guild(parse_payload("a server", body)?),
+            "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
+                lock(&account.channels).insert(parse_payload("a channel", body)?);
+            }
+            "CHANNEL_DELETE" | "THREAD_DELETE" => {
+                lock(&account.channels).remove(&parse_payload("a channel", body)?)
+            }
+            "MESSAGE_CREATE" => {
+                let message: Box<MessagePayload> = parse_payload("a message", body)?;
+                if account.identity().is_some_and(|me| me.user == message.author.id.to_string()) {
+                    if let Some(nonce) = &message.nonce {
+                        account.record_sent(nonce, &message.id.to_string());
+                    }
+                    return None;
+                }
+                return Some(DispatchEvent::MessageCreated(message));
+            }
+            "INTERACTION_CREATE" => {
+                let call: InteractionPayload = parse_payload("a command", body)?;
+                tokio::spawn(inbound::on_interaction(Arc::clone(account), self.sink.inbound.clone(), call));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn report_up(&mut self) {
+        self.failures = 0;
+        self.sink.health.send_replace(ChannelHealth::Up);
+    }
+
+    fn report_down(&self, reason: String) {
+        self.sink.health.send_replace(ChannelHealth::Down { reason });
+    }
+
+    /// Waits before the next attempt. Returns false on shutdown.
+    async fn backoff(&mut self) -> bool {
+        let wait = backoff_delay(self.failures, fastrand::f64());
+        self.failures = self.failures.saturating_add(1);
+        self.sleep(wait).await
+    }
+
+    async fn sleep(&self, wait: Duration) -> bool {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => false,
+            () = tokio::time::sleep(wait) => true,
+        }
+    }
+}
+
+/// Exponential backoff with jitter; the first retry is immediate.
+fn backoff_delay(failures: u32, chance: f64) -> Duration {
+    match failures {
+        0 => Duration::ZERO,
+        _ => Duration::from_secs(1 << failures.min(10)).min(MAX_BACKOFF).mul_f64(0.5 + chance / 2.0),
+    }
+}
+
+/// The error of a close code after which retrying cannot help.
+fn fatal_close(code: u16) -> Option<FatalError> {
+    let (reason, remedy) = match CloseCode::try_from(code).ok()? {
+        CloseCode::AuthenticationFailed => (
+            "Discord rejected the bot token",
+            "copy the token from the Bot page of the developer portal and run `hermes config set discord.bot_token -`",
+        ),
+        CloseCode::DisallowedIntents => (
+            "the Message Content Intent is not enabled",
+            "enable the Message Content Intent on the Bot page of the developer portal",
+        ),
+        CloseCode::ShardingRequired => {
+            ("the bot is in too many servers for one connection", "remove it from some servers")
+        }
+        CloseCode::InvalidShard | CloseCode::InvalidApiVersion | CloseCode::InvalidIntents => {
+            ("Discord no longer supports this version of Hermes", "update hermes")
+        }
+        _ => return None,
+    };
+    Some(FatalError { reason: reason.to_owned(), hint: remedy.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_grows_with_jitter() {
+        assert_eq!(backoff_delay(0, 0.9), Duration::ZERO);
+        assert_eq!(
+            (backoff_delay(1, 0.0), backoff_delay(1, 1.0)),
+            (Duration::from_secs(1), Duration::from_secs(2))
+        );
+        assert_eq!(
+            (backoff_delay(3, 0.0), backoff_delay(3, 1.0)),
+            (Duration::from_secs(4), Duration::from_secs(8))
+        );
+        assert_eq!(backoff_delay(u32::MAX, 1.0), MAX_BACKOFF);
+    }
+
+    #[test]
+    fn only_permanent_close_codes_are_fatal() {
+        for code in [1000, 1006, 4000, 4001, 4007, 4008, 4009, 4999] {
+            assert_eq!(fatal_close(code), None, "{code}");
+        }
+        for code in [4004, 4010, 4011, 4012, 4013, 4014] {
+            assert!(fatal_close(code).is_some_and(|unfit| !unfit.hint.is_empty()), "{code}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Earlier messages of a chat, as context.
+
+use serde_json::value::RawValue;
+use twilight_model::channel::message::MessageType;
+
+use super::inbound::{parse_payload, sender_of};
+use super::payload::MessagePayload;
+use super::rest::ApiRequest;
+use super::rules::{ChannelKind, ChannelRef, requires_mention};
+use super::{DiscordAccount, lock};
+use crate::access::BotPolicy;
+use crate::message::{ChatKind, ContextMessage, InboundMessage};
+
+const MAX_CONTEXT_MESSAGES: u64 = 100;
+
+impl DiscordAccount {
+    /// Messages between the bot's last message and this one, oldest first. Empty in direct
+    /// messages, where the bot receives everything, and in a thread just opened for the reply.
+    pub(super) async fn context_before(&self, inbound: &InboundMessage) -> Vec<ContextMessage> {
+        let limit = self.settings.history.min(MAX_CONTEXT_MESSAGES);
+        let chat = &inbound.chat;
+        let is_fresh = chat.thread.as_deref() == Some(inbound.id.as_str());
+        if limit == 0 || is_fresh || inbound.interaction.is_some() || !self.requires_mention_in(inbound) {
+            return Vec::new();
+        }
+        let (Some(me), Ok(channel), Ok(message)) =
+            (self.identity(), chat.id.parse::<u64>(), inbound.id.parse::<u64>())
+        else {
+            return Vec::new();
+        };
+        let call = ApiRequest::get(format!("channels/{channel}/messages"))
+            .with_query(format!("before={message}&limit={limit}"));
+        let found: Vec<Box<RawValue>> = match self.rest.fetch(&call).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(%error, "cannot fetch context messages");
+                return Vec::new();
+            }
+        };
+        let mut messages: Vec<MessagePayload> =
+            found.iter().filter_map(|json| parse_payload("a message", json.get())).collect();
+        messages.sort_by_key(|message| std::cmp::Reverse(message.id));
+        let is_ours = |message: &MessagePayload| message.author.id.to_string() == me.user;
+        let mut context: Vec<ContextMessage> = messages
+            .iter()
+            .filter(|message| is_user_message(message.kind))
+            .take_while(|message| !is_ours(message))
+            .filter_map(|message| self.context_message(message))
+            .collect();
+        context.reverse();
+        context
+    }
+
+    /// Whether the bot receives only messages that mention it.
+    fn requires_mention_in(&self, inbound: &InboundMessage) -> bool {
+        let chat = &inbound.chat;
+        match chat.kind {
+            ChatKind::Dm => false,
+            ChatKind::Thread => true,
+            ChatKind::Group => {
+                let known = chat.id.parse().ok().and_then(|id| Some(lock(&self.channels).get(id)?.to_ref()));
+                let place = known.unwrap_or_else(|| ChannelRef {
+                    id: chat.id.clone(),
+                    kind: ChannelKind::Channel,
+                    name: chat.name.clone(),
+                });
+                requires_mention(&self.settings, &place)
+            }
+        }
+    }
+
+    fn context_message(&self, message: &MessagePayload) -> Option<ContextMessage> {
+        let sender = sender_of(&message.author, message.member.as_ref(), message.is_webhook());
+        let is_heard = !sender.is_bot || self.settings.allow_bots != BotPolicy::None;
+        let text = match (message.content.trim(), message.attachments.len()) {
+            ("", 0) => return None,
+            ("", 1) => "(a file)".to_owned(),
+            ("", count) => format!("({count} files)"),
+            (words, _) => words.to_owned(),
+        };
+        is_heard.then(|| ContextMessage { id: message.id.to_string(), author: sender.name, text })
+    }
+}
+
+/// Whether a user wrote it; false for system messages.
+fn is_user_message(kind: MessageType) -> bool {
+    matches!(kind, MessageType::Regular | MessageType::Reply | MessageType::ChatInputCommand)
+}

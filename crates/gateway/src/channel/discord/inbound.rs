@@ -1,0 +1,410 @@
+//! Inbound events: from a gateway event to a stored message.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use percent_encoding::utf8_percent_encode;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+use twilight_model::channel::message::MessageFlags;
+use twilight_model::http::interaction::InteractionResponseType::{
+    self, ChannelMessageWithSource, DeferredChannelMessageWithSource, DeferredUpdateMessage,
+};
+use twilight_model::http::interaction::{InteractionResponse, InteractionResponseData};
+use twilight_model::id::Id;
+use twilight_model::id::marker::{ChannelMarker, GuildMarker};
+
+use super::backlog::{Backlog, MissedMessage};
+use super::channels::ChannelInfo;
+use super::outbound::{TOKEN_ESCAPES, created_at};
+use super::payload::{
+    AttachmentPayload, InteractionAction, InteractionPayload, MemberPayload, MessagePayload, UserPayload,
+};
+use super::rest::{ApiError, ApiRequest};
+use super::rules::{
+    BotContext, CandidateMessage, ChannelKind, ChannelRef, Mention, MessageDecision, evaluate_message,
+    is_listening_in,
+};
+use super::{Bookmark, DiscordAccount, lock, slash_commands};
+use crate::channel::{ChannelSink, Inbound, InboundEvent};
+use crate::message::{
+    Attachment, ButtonPress, ChatKind, InboundMessage, InteractionToken as Answerable, Quote, ReplyTarget,
+    Sender,
+};
+
+/// Delay before an event that could not be stored is submitted again.
+const RESUBMIT_INTERVAL: Duration = Duration::from_secs(1);
+/// Discord reports a failure to the user after three seconds.
+const ACK_TIMEOUT: Duration = Duration::from_millis(2500);
+/// Discord's code for an interaction that was acknowledged before.
+const ALREADY_ACKNOWLEDGED: u64 = 40_060;
+/// Reply to a command in a channel where the bot does not listen.
+const NOT_LISTENING_REPLY: &str = "I'm not listening in this channel.";
+
+/// A gateway event.
+#[derive(Debug)]
+pub(super) enum DispatchEvent {
+    /// A new session with these servers; earlier messages were not delivered.
+    SessionStarted(Vec<Id<GuildMarker>>),
+    /// A server, the last message of each channel, and the channels that may have threads.
+    GuildAvailable(Id<GuildMarker>, Vec<(Id<ChannelMarker>, u64)>, Vec<Id<ChannelMarker>>),
+    MessageCreated(Box<MessagePayload>),
+}
+
+/// The gateway no longer accepts events.
+#[derive(Debug)]
+struct SinkClosed;
+
+/// Processes gateway events and missed messages, one after the other.
+pub(super) async fn run_dispatcher(
+    account: &Arc<DiscordAccount>,
+    sink: &ChannelSink,
+    mut events: mpsc::Receiver<(DispatchEvent, Option<Bookmark>)>,
+) {
+    let mut dispatcher = Dispatcher {
+        account,
+        sink,
+        backlog: Backlog::new(account),
+        bot_streak: HashMap::new(),
+        has_registered_commands: false,
+    };
+    loop {
+        let until = dispatcher.backlog.guild_deadline();
+        let has_room = dispatcher.backlog.has_capacity();
+        let mut bookmark = None;
+        let done = tokio::select! {
+            (missed, held) = dispatcher.backlog.next_ready() => dispatcher.replay(missed, held).await,
+            event = events.recv(), if has_room => {
+                let Some((event, channel)) = event else { return };
+                bookmark = channel;
+                dispatcher.on_event(event).await
+            }
+            () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now).into()), if until.is_some() => {
+                dispatcher.backlog.stop_awaiting_guilds();
+                Ok(())
+            }
+        };
+        if done.is_err() {
+            return;
+        }
+        let settled = dispatcher.backlog.advance_bookmark(bookmark);
+        if let Some(bookmark) = settled.and_then(|bookmark| serde_json::to_string(&bookmark).ok()) {
+            sink.bookmark.send_replace(Some(bookmark));
+        }
+    }
+}
+
+/// Handles a slash command or button press. Discord waits three seconds for the acknowledgment.
+pub(super) async fn on_interaction(
+    account: Arc<DiscordAccount>,
+    sink: mpsc::Sender<Inbound>,
+    call: InteractionPayload,
+) {
+    let (Some(channel), Some(deed)) = (call.channel_id(), call.action()) else { return };
+    let to = Answerable { id: call.id.to_string(), token: call.token.clone(), is_acknowledged: false };
+    // A command is acknowledged once it is stored. A button press is not stored: the user can press
+    // again.
+    if let InteractionAction::Button { .. } = deed
+        && !call.is_foreign_context()
+        && !account.respond(&to, DeferredUpdateMessage, None).await
+    {
+        return;
+    }
+    let channel = match call.channel() {
+        Some(known) => known.to_ref(),
+        None => account.channel_ref(channel, call.guild_id).await,
+    };
+    // A user-installed app can be called in chats where the bot is not a member.
+    if call.is_foreign_context() || !is_listening_in(&account.settings, &channel) {
+        if let InteractionAction::Command(_) = deed {
+            account.respond(&to, ChannelMessageWithSource, Some(NOT_LISTENING_REPLY)).await;
+        }
+        return;
+    }
+    let Some(mut event) = interaction_event(&call, &channel, to, deed) else { return };
+    let (chat, sender) = match &mut event {
+        InboundEvent::Message(inbound) => (&inbound.chat, &mut inbound.sender),
+        InboundEvent::ButtonPress(press) => (&press.chat, &mut press.sender),
+    };
+    if chat.kind == ChatKind::Dm {
+        account.load_dm_roles(sender).await;
+    }
+    // On shutdown, Discord reports the failure.
+    submit(&sink, event).await.ok();
+}
+
+/// Submits an event until it is stored.
+async fn submit(sink: &mpsc::Sender<Inbound>, what: InboundEvent) -> Result<(), SinkClosed> {
+    loop {
+        let (kept, is_kept) = oneshot::channel();
+        let arrival = Inbound { event: what.clone(), ack: kept };
+        sink.send(arrival).await.map_err(|_| SinkClosed)?;
+        match is_kept.await {
+            Ok(()) => return Ok(()),
+            Err(_) => tokio::time::sleep(RESUBMIT_INTERVAL).await,
+        }
+    }
+}
+
+/// Turns Discord events into inbound messages.
+struct Dispatcher<'a> {
+    account: &'a Arc<DiscordAccount>,
+    sink: &'a ChannelSink,
+    backlog: Backlog,
+    /// Consecutive bot messages, by channel.
+    bot_streak: HashMap<String, u32>,
+    has_registered_commands: bool,
+}
+
+impl Dispatcher<'_> {
+    async fn on_event(&mut self, event: DispatchEvent) -> Result<(), SinkClosed> {
+        match event {
+            DispatchEvent::SessionStarted(guilds) => {
+                self.register_commands();
+                self.backlog.start_session(guilds);
+                Ok(())
+            }
+            DispatchEvent::GuildAvailable(guild, channels, thread_parents) => {
+                self.backlog.on_guild(guild, &channels, thread_parents);
+                Ok(())
+            }
+            DispatchEvent::MessageCreated(message) => self.on_live_message(*message).await,
+        }
+    }
+
+    fn register_commands(&mut self) {
+        if std::mem::replace(&mut self.has_registered_commands, true) {
+            return;
+        }
+        let account = Arc::clone(self.account);
+        tokio::spawn(async move {
+            if let Err(error) = slash_commands::register(&account).await {
+                tracing::warn!(%error, "cannot register slash commands");
+            }
+        });
+    }
+
+    /// Processes the missed messages of a chat, then those that arrived in the meantime.
+    async fn replay(
+        &mut self,
+        missed: Vec<MissedMessage>,
+        held: Vec<MessagePayload>,
+    ) -> Result<(), SinkClosed> {
+        for missed in missed {
+            self.on_message(missed).await?;
+        }
+        for message in held {
+            self.on_live_message(message).await?;
+        }
+        Ok(())
+    }
+
+    async fn on_live_message(&mut self, message: MessagePayload) -> Result<(), SinkClosed> {
+        match self.backlog.hold_or_release(message) {
+            Some(message) => self.on_message(message).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Handles a live or fetched message.
+    async fn on_message(
+        &mut self,
+        MissedMessage { message, roles }: MissedMessage,
+    ) -> Result<(), SinkClosed> {
+        let account = self.account;
+        let Some(me) = account.identity() else { return Ok(()) };
+        if message.author.id.to_string() == me.user {
+            return Ok(());
+        }
+        let channel = account.channel_ref(message.channel_id, message.guild_id).await;
+        let number = message.id.get();
+        let chat = channel.id.clone();
+        let standing = BotContext {
+            bot_id: &me.user,
+            has_joined: account.has_joined(&chat),
+            bot_streak: self.bot_streak.get(&chat).copied().unwrap_or_default(),
+        };
+        let decision = evaluate_message(&account.settings, standing, candidate(message, channel, &me.user));
+        let mut inbound = match decision {
+            MessageDecision::Accept(inbound) => inbound,
+            MessageDecision::Ignore(reason) => {
+                tracing::trace!(chat, reason, "message ignored");
+                if lock(&account.last_seen).contains(&chat) {
+                    account.record_last_seen(chat, number);
+                }
+                return Ok(());
+            }
+        };
+        match inbound.sender.is_bot {
+            true => *self.bot_streak.entry(chat.clone()).or_default() += 1,
+            false => drop(self.bot_streak.remove(&chat)),
+        }
+        if let Some(roles) = roles {
+            inbound.sender.roles = roles;
+        }
+        // Blocks until it is stored; Discord buffers later events.
+        submit(&self.sink.inbound, InboundEvent::Message(inbound)).await?;
+        account.record_last_seen(chat, number);
+        Ok(())
+    }
+}
+
+impl DiscordAccount {
+    /// Acknowledges a command. Returns false if Discord already reported a failure to the user.
+    pub(super) async fn acknowledge_command(&self, command: &Answerable) -> bool {
+        let is_heard = self.respond(command, DeferredChannelMessageWithSource, None).await;
+        if is_heard {
+            lock(&self.deferred_interactions).put(command.id.clone(), ());
+        }
+        is_heard
+    }
+
+    /// Responds to an interaction, visible only to its user. Returns false if Discord already
+    /// reported a failure to them.
+    async fn respond(&self, to: &Answerable, kind: InteractionResponseType, words: Option<&str>) -> bool {
+        let data = InteractionResponseData {
+            content: words.map(str::to_owned),
+            flags: Some(MessageFlags::EPHEMERAL),
+            ..InteractionResponseData::default()
+        };
+        let response = InteractionResponse { kind, data: (kind != DeferredUpdateMessage).then_some(data) };
+        let token = utf8_percent_encode(&to.token, TOKEN_ESCAPES);
+        let call =
+            ApiRequest::post(format!("interactions/{}/{token}/callback", to.id), json!(response)).unsigned();
+        let late = |_| Err(ApiError::Unknown("Discord did not respond in time".to_owned()));
+        match tokio::time::timeout(ACK_TIMEOUT, self.rest.execute_with_retry(&call))
+            .await
+            .unwrap_or_else(late)
+        {
+            Ok(()) | Err(ApiError::Unknown(_)) => true,
+            Err(error) if error.code() == Some(ALREADY_ACKNOWLEDGED) => true,
+            Err(error) => {
+                tracing::warn!(%error, "cannot acknowledge interaction");
+                false
+            }
+        }
+    }
+
+    /// Looks up a channel, in the cache or with a request.
+    pub(super) async fn channel_info(&self, channel: Id<ChannelMarker>) -> Option<ChannelInfo> {
+        if let Some(known) = lock(&self.channels).get(channel) {
+            return Some(known.clone());
+        }
+        let call = ApiRequest::get(format!("channels/{channel}"));
+        match self.rest.fetch_with_retry::<ChannelInfo>(&call).await {
+            Ok(known) => {
+                lock(&self.channels).insert(known.clone());
+                Some(known)
+            }
+            Err(error) => {
+                tracing::warn!(%channel, %error, "cannot look up channel");
+                None
+            }
+        }
+    }
+
+    pub(super) async fn channel_ref(
+        &self,
+        channel: Id<ChannelMarker>,
+        guild: Option<Id<GuildMarker>>,
+    ) -> ChannelRef {
+        let known = lock(&self.channels).get(channel).map(ChannelInfo::to_ref);
+        let known = match (known, guild) {
+            (None, Some(_)) => self.channel_info(channel).await.map(|known| known.to_ref()),
+            (known, _) => known,
+        };
+        let id = channel.to_string();
+        // An unknown server channel is treated as a plain channel. The bot joins only threads.
+        let kind = match guild {
+            Some(_) if self.has_joined(&id) => ChannelKind::Thread { parent: None },
+            Some(_) => ChannelKind::Channel,
+            None => ChannelKind::Dm,
+        };
+        known.unwrap_or(ChannelRef { id, kind, name: None })
+    }
+}
+
+/// Parses a payload; logs what cannot be parsed.
+pub(super) fn parse_payload<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Option<T> {
+    let parsed = serde_json::from_str(json);
+    parsed.inspect_err(|error| tracing::error!(%error, "cannot parse {what}")).ok()
+}
+
+pub(super) fn candidate(message: MessagePayload, channel: ChannelRef, bot: &str) -> CandidateMessage {
+    let quote = message.referenced_message.as_deref();
+    let forwarded = message.forwarded();
+    let files = message.attachments.iter();
+    let files = files.chain(forwarded.clone().flat_map(|message| &message.attachments));
+    let files = files.chain(quote.into_iter().flat_map(|message| &message.attachments));
+    CandidateMessage {
+        channel,
+        sender: sender_of(&message.author, message.member.as_ref(), message.is_webhook()),
+        message: message.id.to_string(),
+        sent: message.sent_at(),
+        kind: message.kind,
+        mentions: message.mentions.iter().map(mention).collect(),
+        files: files.map(attachment).collect(),
+        quote: quote.map(|quote| Quote {
+            id: quote.id.to_string(),
+            text: quote.content.clone(),
+            is_ours: quote.author.id.to_string() == bot,
+        }),
+        forwarded: forwarded.map(|message| message.content.clone()).collect(),
+        content: message.content,
+    }
+}
+
+fn mention(mention: &UserPayload) -> Mention {
+    Mention { id: mention.id.to_string(), is_bot: mention.bot }
+}
+
+fn attachment(file: &AttachmentPayload) -> Attachment {
+    Attachment {
+        name: file.filename.clone().unwrap_or_else(|| "file".to_owned()),
+        size: file.size,
+        media_type: file.content_type.clone(),
+        source: file.url.clone(),
+    }
+}
+
+pub(super) fn sender_of(user: &UserPayload, member: Option<&MemberPayload>, is_hook: bool) -> Sender {
+    Sender {
+        id: user.id.to_string(),
+        name: user.display_name(member),
+        is_bot: user.bot || is_hook,
+        roles: member.map(MemberPayload::roles).unwrap_or_default(),
+    }
+}
+
+/// Converts an interaction to an inbound event.
+fn interaction_event(
+    call: &InteractionPayload,
+    channel: &ChannelRef,
+    interaction: Answerable,
+    deed: InteractionAction,
+) -> Option<InboundEvent> {
+    let chat = channel.to_chat();
+    let sender = sender_of(call.author()?, call.member.as_ref(), false);
+    Some(match deed {
+        InteractionAction::Command(text) => InboundEvent::Message(Box::new(InboundMessage {
+            chat,
+            sender,
+            id: interaction.id.clone(),
+            sent_at: created_at(call.id.get()),
+            text,
+            attachments: Vec::new(),
+            quote: None,
+            reply_target: ReplyTarget::SameChat,
+            interaction: Some(interaction),
+        })),
+        InteractionAction::Button { message, value } => InboundEvent::ButtonPress(Box::new(ButtonPress {
+            chat,
+            sender,
+            message_id: message.to_string(),
+            value,
+            interaction,
+        })),
+    })
+}

@@ -1,0 +1,459 @@
+//! Client for the HTTP API.
+//!
+//! A message that may have been sent, one that was certainly not sent and one that never can be are
+//! three different errors. So a rejected request is not repeated here, and a long rate limit is
+//! returned instead of waited for.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use hermes_agent::http::tls;
+use hermes_types::Secret;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use reqwest::multipart::{Form, Part};
+use reqwest::{Client, Method, Response, Url, redirect};
+use rustls::ClientConfig;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::fs::File;
+
+use super::rate_limits::{LimitHeaders, RateLimits, Route};
+use super::settings::DiscordSettings;
+use super::transport::{DiscordTransport, TIMED_OUT, describe_proxy_failure};
+use crate::channel::SendError;
+
+const DEFAULT_API_BASE: &str = "https://discord.com/api/v10";
+/// Longer waits for a rate limit are returned as an error.
+const MAX_LIMIT_WAIT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(180);
+/// For requests that do not matter much.
+const BRIEF_RETRY: RetryPolicy = RetryPolicy { attempts: 3, max_wait: MAX_LIMIT_WAIT };
+/// For requests that inbound messages depend on.
+const LONG_RETRY: RetryPolicy = RetryPolicy { attempts: 7, max_wait: Duration::from_secs(60) };
+const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
+/// How long a message waits for a working token.
+const BAD_TOKEN_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+/// Discord goes by the file name.
+const UPLOAD_MEDIA_TYPE: &str = "application/octet-stream";
+
+#[derive(Debug)]
+pub(super) struct RestClient {
+    base: String,
+    token: Secret,
+    pub(super) transport: DiscordTransport,
+    client: OnceLock<Result<Client, ApiError>>,
+    limits: Mutex<RateLimits>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct ApiRequest {
+    method: Method,
+    path: String,
+    query: String,
+    body: Option<Value>,
+    files: Vec<(String, PathBuf)>,
+    signed: bool,
+}
+
+/// Why a request failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ApiError {
+    /// Not accepted now; retry later.
+    #[error("{reason}")]
+    Retry { after: Option<Duration>, reason: String },
+    /// It may have been processed.
+    #[error("{0}")]
+    Unknown(String),
+    /// Rejected, with Discord's error code.
+    #[error("{reason}")]
+    Rejected { status: u16, code: u64, reason: String },
+    #[error("{0}")]
+    Invalid(String),
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ErrorBody {
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    code: u64,
+    retry_after: Option<f64>,
+    #[serde(default)]
+    global: bool,
+}
+
+impl ApiRequest {
+    pub(super) fn new(method: Method, path: impl Into<String>) -> Self {
+        let path = path.into();
+        Self { method, path, query: String::new(), body: None, files: Vec::new(), signed: true }
+    }
+
+    pub(super) fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub(super) fn post(path: impl Into<String>, body: Value) -> Self {
+        Self { body: Some(body), ..Self::new(Method::POST, path) }
+    }
+
+    pub(super) fn with_body(self, body: Value) -> Self {
+        Self { body: Some(body), ..self }
+    }
+
+    pub(super) fn with_query(self, query: String) -> Self {
+        Self { query, ..self }
+    }
+
+    pub(super) fn with_files(self, files: Vec<(String, PathBuf)>) -> Self {
+        Self { files, ..self }
+    }
+
+    /// Without the token: the URL itself is the credential.
+    pub(super) fn unsigned(self) -> Self {
+        Self { signed: false, ..self }
+    }
+}
+
+impl RestClient {
+    pub(super) fn new(settings: &DiscordSettings) -> Self {
+        let base = settings.api_base.as_deref().unwrap_or(DEFAULT_API_BASE).trim_end_matches('/').to_owned();
+        let (token, road) = (settings.token.clone(), DiscordTransport::new(settings));
+        Self { base, token, transport: road, client: OnceLock::new(), limits: Mutex::default() }
+    }
+
+    pub(super) fn is_same_origin(&self, url: &Url) -> bool {
+        Url::parse(&self.base).is_ok_and(|base| base.origin() == url.origin())
+    }
+
+    pub(super) fn client(&self) -> Result<&Client, ApiError> {
+        self.client.get_or_init(|| build_client(&self.transport)).as_ref().map_err(Clone::clone)
+    }
+
+    /// Describes a failed request without its URL, with a hint for the owner.
+    fn describe_error(&self, error: reqwest::Error) -> String {
+        self.explain_error(error, tls::why_and_remedy)
+    }
+
+    /// As `describe_error`, for the model: without a hint to change what this machine trusts.
+    pub(super) fn describe_error_without_hint(&self, error: reqwest::Error) -> String {
+        self.explain_error(error, tls::why)
+    }
+
+    fn explain_error(
+        &self,
+        error: reqwest::Error,
+        reason: fn(&(dyn std::error::Error + 'static)) -> String,
+    ) -> String {
+        match (error.is_connect(), error.is_timeout()) {
+            (true, true) => self.transport.describe_failure(TIMED_OUT),
+            (true, false) => self.transport.describe_failure(&reason(&error.without_url())),
+            (false, _) => reason(&error.without_url()),
+        }
+    }
+
+    /// Makes a request and parses the response.
+    pub(super) async fn fetch<T: DeserializeOwned>(&self, call: &ApiRequest) -> Result<T, ApiError> {
+        let body = self.send(call).await?;
+        serde_json::from_slice(&body).map_err(|error| {
+            let reason = format!("cannot parse Discord's response: {error}");
+            if call.method == Method::GET { ApiError::Invalid(reason) } else { ApiError::Unknown(reason) }
+        })
+    }
+
+    /// Makes a request and ignores the response body.
+    pub(super) async fn execute(&self, call: &ApiRequest) -> Result<(), ApiError> {
+        self.send(call).await.map(drop)
+    }
+
+    /// As [`Self::execute`], with a few retries. Only for idempotent requests.
+    pub(super) async fn execute_with_retry(&self, call: &ApiRequest) -> Result<(), ApiError> {
+        retry(BRIEF_RETRY, || self.execute(call)).await
+    }
+
+    /// As [`Self::fetch`], with long retries. Only for reads.
+    pub(super) async fn fetch_with_retry<T: DeserializeOwned>(
+        &self,
+        call: &ApiRequest,
+    ) -> Result<T, ApiError> {
+        let ask = || async {
+            self.fetch(call).await.map_err(|error| match error {
+                ApiError::Unknown(reason) => ApiError::Retry { after: None, reason },
+                other => other,
+            })
+        };
+        retry(LONG_RETRY, ask).await
+    }
+
+    async fn send(&self, call: &ApiRequest) -> Result<Vec<u8>, ApiError> {
+        let route = Route::new(call.method.as_str(), &call.path);
+        self.wait_for_limit(&route).await?;
+        let request = self.request(call).await?;
+        let mut response = request.send().await.map_err(|error| self.classify_send_error(error))?;
+        let status = response.status();
+        let headers = parse_limit_headers(response.headers());
+        let body = self.read_body(&mut response).await;
+        if status.is_success() {
+            self.update_limits(&route, &headers);
+            return body;
+        }
+        let refusal: ErrorBody =
+            body.ok().and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();
+        let precise = refusal.retry_after.and_then(|after| Duration::try_from_secs_f64(after).ok());
+        let after = precise.or(headers.retry_after);
+        let is_limit = status.as_u16() == 429;
+        let notice = LimitHeaders {
+            retry_after: is_limit.then(|| after.unwrap_or(Duration::from_secs(1))),
+            global: headers.global || refusal.global,
+            ..headers
+        };
+        self.update_limits(&route, &notice);
+        Err(classify_status(status.as_u16(), refusal, notice.retry_after))
+    }
+
+    /// Reads the body. If it is lost, the request may still have been processed.
+    async fn read_body(&self, response: &mut Response) -> Result<Vec<u8>, ApiError> {
+        let mut body = Vec::new();
+        let lost = |error| ApiError::Unknown(self.describe_error(error));
+        while let Some(chunk) = response.chunk().await.map_err(lost)? {
+            if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
+                return Err(ApiError::Unknown("Discord's response is too large".to_owned()));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    fn classify_send_error(&self, error: reqwest::Error) -> ApiError {
+        if error.is_builder() {
+            return ApiError::Invalid(self.describe_error(error));
+        }
+        if error.is_connect() {
+            return ApiError::Retry { after: None, reason: self.describe_error(error) };
+        }
+        if error.is_timeout() {
+            return ApiError::Unknown("Discord did not respond in time".to_owned());
+        }
+        ApiError::Unknown(format!("connection to Discord lost: {}", self.describe_error(error)))
+    }
+
+    fn update_limits(&self, route: &Route, notice: &LimitHeaders) {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner).update(route, notice, Instant::now());
+    }
+
+    /// Waits until the rate limit allows the request, if that is soon.
+    async fn wait_for_limit(&self, route: &Route) -> Result<(), ApiError> {
+        let give_up = Instant::now() + MAX_LIMIT_WAIT;
+        loop {
+            let now = Instant::now();
+            let answer = self.limits.lock().unwrap_or_else(PoisonError::into_inner).reserve(route, now);
+            match answer {
+                Ok(()) => return Ok(()),
+                Err(wait) if now + wait > give_up => {
+                    let reason = "rate limited by Discord".to_owned();
+                    return Err(ApiError::Retry { after: Some(wait), reason });
+                }
+                Err(wait) => tokio::time::sleep(wait).await,
+            }
+        }
+    }
+
+    async fn request(&self, call: &ApiRequest) -> Result<reqwest::RequestBuilder, ApiError> {
+        let wrong = |error: String| ApiError::Invalid(error);
+        let mut url = Url::parse(&format!("{}/{}", self.base, call.path))
+            .map_err(|error| wrong(format!("invalid API URL: {error}")))?;
+        url.set_query(Some(call.query.as_str()).filter(|query| !query.is_empty()));
+        let mut request = self.client()?.request(call.method.clone(), url);
+        if call.signed {
+            request =
+                request.header(AUTHORIZATION, format!("Bot {}", strip_token_prefix(self.token.expose())));
+        }
+        let json = call.body.as_ref().map(Value::to_string);
+        if call.files.is_empty() {
+            request = request.timeout(REQUEST_TIMEOUT);
+            return Ok(match json {
+                Some(json) => request.header(CONTENT_TYPE, "application/json").body(json),
+                None if call.method == Method::GET => request,
+                None => request.body(Vec::new()),
+            });
+        }
+        let mut form = Form::new();
+        if let Some(json) = json {
+            let part = Part::text(json).mime_str("application/json");
+            form = form.part("payload_json", part.map_err(|error| wrong(error.to_string()))?);
+        }
+        for (number, (name, path)) in call.files.iter().enumerate() {
+            let unread = |error: std::io::Error| wrong(format!("cannot read {name}: {error}"));
+            let file = File::open(path).await.map_err(unread)?;
+            let length = file.metadata().await.map_err(unread)?.len();
+            // The JSON body has the real name; here clients and servers disagree on non-ASCII.
+            let plain: String = name.chars().map(|char| if char.is_ascii() { char } else { '_' }).collect();
+            let part = Part::stream_with_length(file, length).file_name(plain).mime_str(UPLOAD_MEDIA_TYPE);
+            form = form.part(format!("files[{number}]"), part.map_err(|error| wrong(error.to_string()))?);
+        }
+        Ok(request.timeout(UPLOAD_TIMEOUT).multipart(form))
+    }
+}
+
+impl From<ApiError> for SendError {
+    fn from(error: ApiError) -> Self {
+        match error {
+            ApiError::Retry { after, reason } => Self::Retry { after, reason },
+            ApiError::Unknown(reason) => Self::Unknown(reason),
+            ApiError::Rejected { reason, .. } | ApiError::Invalid(reason) => Self::Permanent(reason),
+        }
+    }
+}
+
+impl ApiError {
+    /// Discord's error code.
+    pub(super) fn code(&self) -> Option<u64> {
+        match self {
+            Self::Rejected { code, .. } => Some(*code),
+            Self::Retry { .. } | Self::Unknown(_) | Self::Invalid(_) => None,
+        }
+    }
+}
+
+/// How often to retry.
+#[derive(Debug, Clone, Copy)]
+struct RetryPolicy {
+    attempts: u32,
+    max_wait: Duration,
+}
+
+async fn retry<T, F: Future<Output = Result<T, ApiError>>>(
+    policy: RetryPolicy,
+    attempt: impl Fn() -> F,
+) -> Result<T, ApiError> {
+    let mut wait = Duration::from_millis(500);
+    for _ in 1..policy.attempts {
+        let after = match attempt().await {
+            Err(ApiError::Retry { after, .. }) if after.is_none_or(|after| after <= policy.max_wait) => after,
+            done => return done,
+        };
+        tokio::time::sleep(after.unwrap_or(wait)).await;
+        wait = (wait * 2).min(policy.max_wait);
+    }
+    attempt().await
+}
+
+/// The token without the `Bot ` prefix that people copy with it.
+pub(super) fn strip_token_prefix(token: &str) -> &str {
+    let token = token.trim();
+    token.strip_prefix("Bot ").unwrap_or(token).trim()
+}
+
+fn build_client(transport: &DiscordTransport) -> Result<Client, ApiError> {
+    let client = Client::builder()
+        .tls_backend_preconfigured(ClientConfig::clone(&*transport.tls()?))
+        .redirect(redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .user_agent(concat!("DiscordBot (hermes, ", env!("CARGO_PKG_VERSION"), ")"))
+        .no_proxy();
+    let client = match &transport.proxy {
+        Some(proxy) => client.proxy(proxy.to_reqwest()?),
+        None => client,
+    };
+    client.build().map_err(|error| ApiError::Invalid(error.to_string()))
+}
+
+/// The error for an unsuccessful status.
+fn classify_status(status: u16, refusal: ErrorBody, after: Option<Duration>) -> ApiError {
+    let ErrorBody { message, code, .. } = refusal;
+    match status {
+        429 => ApiError::Retry { after, reason: "rate limited by Discord".to_owned() },
+        500.. => ApiError::Retry { after, reason: format!("Discord server error (status {status})") },
+        407 => ApiError::Retry { after, reason: describe_proxy_failure(tls::LOCKED) },
+        401 => ApiError::Retry {
+            after: Some(BAD_TOKEN_RETRY_AFTER),
+            reason: "Discord rejected the bot token".to_owned(),
+        },
+        _ => {
+            let reason = match (code, status) {
+                (10_003, _) => "the channel no longer exists",
+                (10_008, _) => "the message no longer exists",
+                (40_067, _) => "the forum requires a tag, and the bot sets none",
+                (50_001, _) => "the bot cannot see this channel",
+                (50_007, _) => "this user does not accept direct messages from the bot",
+                (50_013, _) => "the bot lacks a permission in this channel",
+                (_, 413) => "the files are larger than Discord allows",
+                (_, 403) => "forbidden",
+                (_, 404) => "not found",
+                _ => "rejected",
+            };
+            ApiError::Rejected {
+                status,
+                code,
+                reason: format!("{reason} (Discord: {message}, {code}, status {status})"),
+            }
+        }
+    }
+}
+
+fn parse_limit_headers(headers: &HeaderMap) -> LimitHeaders {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let seconds = |name: &str| {
+        let seconds = text(name)?.parse().ok()?;
+        Duration::try_from_secs_f64(seconds).ok()
+    };
+    LimitHeaders {
+        bucket: text("x-ratelimit-bucket").map(str::to_owned),
+        remaining: text("x-ratelimit-remaining").and_then(|count| count.parse().ok()),
+        reset_after: seconds("x-ratelimit-reset-after"),
+        retry_after: seconds(RETRY_AFTER.as_str()),
+        global: text("x-ratelimit-global").is_some_and(|word| word == "true")
+            || text("x-ratelimit-scope").is_some_and(|word| word == "global"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rejections_are_classified() {
+        let refusal =
+            |code, message: &str| ErrorBody { code, message: message.to_owned(), ..ErrorBody::default() };
+        let kind = |status, code| match SendError::from(classify_status(status, refusal(code, "words"), None))
+        {
+            SendError::Retry { .. } => "later",
+            SendError::Unknown(_) => "unknown",
+            SendError::Permanent(_) => "never",
+        };
+        let cases = [
+            (400, 50_035, "never"),
+            (401, 0, "later"),
+            (403, 50_013, "never"),
+            (404, 10_003, "never"),
+            (413, 40_005, "never"),
+            (429, 0, "later"),
+            (500, 0, "later"),
+            (502, 0, "later"),
+            (503, 0, "later"),
+        ];
+        for (status, code, expected) in cases {
+            assert_eq!(kind(status, code), expected, "{status} {code}");
+        }
+        let ApiError::Rejected { reason, .. } =
+            classify_status(403, refusal(50_013, "Missing Permissions"), None)
+        else {
+            panic!("not refused")
+        };
+        assert_eq!(
+            reason,
+            "the bot lacks a permission in this channel (Discord: Missing Permissions, 50013, status 403)"
+        );
+    }
+
+    #[test]
+    fn a_token_may_have_its_prefix() {
+        for token in ["abc", "Bot abc", " Bot abc\n"] {
+            assert_eq!(strip_token_prefix(token), "abc");
+        }
+    }
+}

@@ -1,0 +1,376 @@
+use hermes_types::Secret;
+
+use super::*;
+use crate::channel::discord::settings::ChannelSet;
+
+const BOT: &str = "42";
+
+fn settings() -> DiscordSettings {
+    DiscordSettings::new(Secret::new("token"))
+}
+
+fn channels(ids: &[&str]) -> ChannelSet {
+    ids.iter().collect()
+}
+
+fn channel(id: &str) -> ChannelRef {
+    ChannelRef { id: id.to_owned(), kind: ChannelKind::Channel, name: None }
+}
+
+fn thread(id: &str, parent: &str) -> ChannelRef {
+    ChannelRef {
+        id: id.to_owned(),
+        kind: ChannelKind::Thread { parent: Some(parent.to_owned()) },
+        name: None,
+    }
+}
+
+fn dm(id: &str) -> ChannelRef {
+    ChannelRef { id: id.to_owned(), kind: ChannelKind::Dm, name: None }
+}
+
+fn person(id: &str) -> Sender {
+    Sender { id: id.to_owned(), name: "Ada".to_owned(), is_bot: false, roles: Vec::new() }
+}
+
+fn robot(id: &str) -> Sender {
+    Sender { is_bot: true, ..person(id) }
+}
+
+fn says(place: ChannelRef, content: &str) -> CandidateMessage {
+    CandidateMessage {
+        channel: place,
+        sender: person("7"),
+        message: "1000".to_owned(),
+        sent: Timestamp::from_seconds(1),
+        kind: MessageType::Regular,
+        content: content.to_owned(),
+        mentions: Vec::new(),
+        files: Vec::new(),
+        quote: None,
+        forwarded: Vec::new(),
+    }
+}
+
+/// With the platform's word that these are mentioned.
+fn to(said: CandidateMessage, ids: &[(&str, bool)]) -> CandidateMessage {
+    let mentions = ids.iter().map(|(id, is_bot)| Mention { id: (*id).to_owned(), is_bot: *is_bot }).collect();
+    CandidateMessage { mentions, ..said }
+}
+
+fn judged(settings: &DiscordSettings, takes_part: bool, said: CandidateMessage) -> MessageDecision {
+    evaluate_message(settings, BotContext { bot_id: BOT, has_joined: takes_part, bot_streak: 0 }, said)
+}
+
+/// The chat kind, the text and the reply target.
+fn taken(verdict: MessageDecision) -> Option<(ChatKind, String, ReplyTarget)> {
+    match verdict {
+        MessageDecision::Accept(message) => Some((message.chat.kind, message.text, message.reply_target)),
+        MessageDecision::Ignore(_) => None,
+    }
+}
+
+fn named(name: &str) -> ReplyTarget {
+    ReplyTarget::NewThread(name.to_owned())
+}
+
+#[test]
+fn a_reply_gets_a_thread_by_default() {
+    let free = DiscordSettings { require_mention: false, ..settings() };
+    let off = DiscordSettings { auto_thread: false, ..free.clone() };
+    let said = says(channel("123"), "hello");
+    assert_eq!(
+        taken(judged(&free, false, said.clone())),
+        Some((ChatKind::Group, "hello".to_owned(), named("hello")))
+    );
+    assert_eq!(
+        taken(judged(&off, false, said)),
+        Some((ChatKind::Group, "hello".to_owned(), ReplyTarget::SameChat))
+    );
+}
+
+#[test]
+fn a_joined_thread_needs_no_mention() {
+    let said = says(thread("456", "100"), "follow-up without mention");
+    let MessageDecision::Accept(message) = judged(&settings(), true, said.clone()) else {
+        panic!("not taken")
+    };
+    assert_eq!(message.text, "follow-up without mention");
+    assert_eq!(
+        message.chat,
+        Chat {
+            platform: Platform::Discord,
+            kind: ChatKind::Thread,
+            id: "456".to_owned(),
+            thread: Some("456".to_owned()),
+            parent: Some("100".to_owned()),
+            name: None,
+        }
+    );
+    assert_eq!(message.reply_target, ReplyTarget::SameChat);
+    let strict = DiscordSettings { thread_require_mention: true, ..settings() };
+    assert_eq!(judged(&strict, true, said), MessageDecision::Ignore("bot not mentioned"));
+}
+
+#[test]
+fn an_unknown_thread_needs_a_mention() {
+    let said = says(thread("789", "100"), "hello from unknown thread");
+    assert_eq!(judged(&settings(), false, said), MessageDecision::Ignore("bot not mentioned"));
+    let called = to(says(thread("789", "100"), "<@42> hello"), &[(BOT, true)]);
+    assert_eq!(
+        taken(judged(&settings(), false, called)),
+        Some((ChatKind::Thread, "hello".to_owned(), ReplyTarget::SameChat))
+    );
+}
+
+#[test]
+fn direct_messages_need_no_mention_and_get_no_thread() {
+    let everywhere = channels(&["*"]);
+    let strict = DiscordSettings {
+        allowed_channels: channels(&["1"]),
+        ignored_channels: everywhere,
+        thread_require_mention: true,
+        ..settings()
+    };
+    for settings in [settings(), strict] {
+        assert_eq!(
+            taken(judged(&settings, false, says(dm("77"), "dm without mention"))),
+            Some((ChatKind::Dm, "dm without mention".to_owned(), ReplyTarget::SameChat))
+        );
+    }
+}
+
+#[test]
+fn mentions_are_recognized() {
+    type Case<'a> = (&'a str, &'a [(&'a str, bool)], Option<&'a str>);
+    let cases: [Case<'_>; 10] = [
+        ("hello", &[], None),
+        ("<@42> hello", &[(BOT, true)], Some("hello")),
+        ("<@!42> hello", &[(BOT, true)], Some("hello")),
+        // A reply that notifies the bot mentions it without a word of it.
+        ("hello", &[(BOT, true)], Some("hello")),
+        // What the platform did not resolve still names the bot.
+        ("<@42> hello", &[], Some("hello")),
+        ("write `<@42>` there", &[], None),
+        // Others keep their names in the words.
+        ("<@42> tell <@9>", &[(BOT, true), ("9", false)], Some("tell <@9>")),
+        ("<@42> ask <@50>", &[(BOT, true), ("50", true)], Some("ask <@50>")),
+        ("<@50> hello", &[("50", true)], None),
+        ("<@42>", &[(BOT, true)], Some(EMPTY_MESSAGE_TEXT)),
+    ];
+    for (content, mentions, expected) in cases {
+        let verdict = judged(&settings(), false, to(says(channel("100"), content), mentions));
+        assert_eq!(taken(verdict).map(|(_, text, _)| text).as_deref(), expected, "{content:?}");
+    }
+}
+
+#[test]
+fn messages_that_mention_others_are_ignored() {
+    let loose = DiscordSettings { require_mention: false, ..settings() };
+    let heeding = DiscordSettings { ignore_no_mention: false, ..loose.clone() };
+    let free = DiscordSettings { free_response_channels: channels(&["100"]), ..settings() };
+    let to_person = to(says(channel("100"), "<@9> hi"), &[("9", false)]);
+    let to_robot = to(says(channel("100"), "<@50> hi"), &[("50", true)]);
+    let cases = [
+        (&loose, &to_person, Err("mentions only others")),
+        (&heeding, &to_person, Ok(())),
+        (&free, &to_person, Ok(())),
+        (&loose, &to_robot, Err("mentions another bot")),
+        (&heeding, &to_robot, Err("mentions another bot")),
+        (&free, &to_robot, Err("mentions another bot")),
+    ];
+    for (settings, said, expected) in cases {
+        let verdict = match judged(settings, false, said.clone()) {
+            MessageDecision::Accept(_) => Ok(()),
+            MessageDecision::Ignore(reason) => Err(reason),
+        };
+        assert_eq!(verdict, expected, "{said:?}");
+    }
+    // Also in a thread it takes part in.
+    let aside = to(says(thread("456", "100"), "<@9> hi"), &[("9", false)]);
+    assert_eq!(judged(&settings(), true, aside), MessageDecision::Ignore("mentions only others"));
+}
+
+#[test]
+fn allowed_and_ignored_channels_apply() {
+    let open = DiscordSettings { require_mention: false, ..settings() };
+    let deaf = "channel is not listened to";
+    let cases: [(&[&str], &[&str], ChannelRef, bool); 9] = [
+        (&[], &[], channel("1"), true),
+        (&["1"], &[], channel("1"), true),
+        (&["1"], &[], channel("2"), false),
+        (&["1"], &[], thread("5", "1"), true),
+        (&["5"], &[], thread("5", "1"), true),
+        (&["*"], &[], channel("2"), true),
+        (&["1"], &["1"], channel("1"), false),
+        (&[], &["1"], thread("5", "1"), false),
+        (&["1"], &["*"], channel("1"), false),
+    ];
+    for (allowed, ignored, place, expected) in cases {
+        let settings = DiscordSettings {
+            allowed_channels: channels(allowed),
+            ignored_channels: channels(ignored),
+            ..open.clone()
+        };
+        let verdict = judged(&settings, true, says(place.clone(), "hello"));
+        assert_eq!(verdict != MessageDecision::Ignore(deaf), expected, "{allowed:?} {ignored:?} {place:?}");
+        assert_eq!(matches!(verdict, MessageDecision::Accept(_)), expected);
+    }
+}
+
+#[test]
+fn free_channels_need_no_mention_and_get_no_thread() {
+    for list in [&["100"][..], &["*"]] {
+        let settings = DiscordSettings { free_response_channels: channels(list), ..settings() };
+        for place in [channel("100"), thread("5", "100")] {
+            let kind = place.to_chat().kind;
+            assert_eq!(
+                taken(judged(&settings, false, says(place, "hello"))),
+                Some((kind, "hello".to_owned(), ReplyTarget::SameChat))
+            );
+        }
+    }
+    let other = DiscordSettings { free_response_channels: channels(&["9"]), ..settings() };
+    assert_eq!(
+        judged(&other, false, says(channel("100"), "hello")),
+        MessageDecision::Ignore("bot not mentioned")
+    );
+}
+
+#[test]
+fn some_messages_get_no_thread() {
+    let open = DiscordSettings { require_mention: false, ..settings() };
+    let listed = DiscordSettings { no_thread_channels: channels(&["100"]), ..open.clone() };
+    let reply = CandidateMessage { kind: MessageType::Reply, ..says(channel("100"), "hello") };
+    let voice = ChannelRef { kind: ChannelKind::NoThreads, ..channel("100") };
+    let cases = [
+        (&open, says(channel("100"), "hello"), named("hello")),
+        (&open, reply, ReplyTarget::SameChat),
+        (&open, says(voice, "hello"), ReplyTarget::SameChat),
+        (&listed, says(channel("100"), "hello"), ReplyTarget::SameChat),
+        (&open, says(thread("5", "100"), "hello"), ReplyTarget::SameChat),
+        (&open, to(says(channel("100"), "<@42> see <#9>"), &[(BOT, true)]), named("see")),
+        (&open, to(says(channel("100"), "<@42>"), &[(BOT, true)]), named("Hermes")),
+    ];
+    for (settings, said, expected) in cases {
+        let got = taken(judged(settings, false, said.clone())).map(|(_, _, reply)| reply);
+        assert_eq!(got, Some(expected), "{said:?}");
+    }
+}
+
+#[test]
+fn a_channel_override_applies() {
+    let different = ChannelOverride {
+        require_mention: Some(false),
+        auto_thread: Some(false),
+        ..ChannelOverride::default()
+    };
+    let strict = ChannelOverride { require_mention: Some(true), ..ChannelOverride::default() };
+    let settings = DiscordSettings {
+        overrides: [("1".to_owned(), different), ("2".to_owned(), strict)].into(),
+        free_response_channels: channels(&["2"]),
+        ..settings()
+    };
+    let quiet = Some((ChatKind::Group, "hello".to_owned(), ReplyTarget::SameChat));
+    assert_eq!(taken(judged(&settings, false, says(channel("1"), "hello"))), quiet);
+    assert_eq!(taken(judged(&settings, false, says(channel("2"), "hello"))), None);
+    assert_eq!(taken(judged(&settings, false, says(channel("3"), "hello"))), None);
+    let inside = taken(judged(&settings, false, says(thread("5", "1"), "hello")));
+    assert_eq!(inside, Some((ChatKind::Thread, "hello".to_owned(), ReplyTarget::SameChat)));
+}
+
+#[test]
+fn channel_overrides_are_independent() {
+    let choices = [None, Some(false), Some(true)];
+    for (require_mention, auto_thread, thread_require_mention) in choices
+        .into_iter()
+        .flat_map(|one| choices.map(|other| (one, other)))
+        .flat_map(|(one, other)| choices.map(|third| (one, other, third)))
+    {
+        let different = ChannelOverride { require_mention, auto_thread, thread_require_mention };
+        let settings = DiscordSettings { overrides: [("1".to_owned(), different)].into(), ..settings() };
+        let calls = require_mention.unwrap_or(settings.require_mention);
+        let threads = auto_thread.unwrap_or(settings.auto_thread);
+        let again = thread_require_mention.unwrap_or(settings.thread_require_mention);
+        let place = if threads { named("hello") } else { ReplyTarget::SameChat };
+        let called = to(says(channel("1"), "<@42> hello"), &[(BOT, true)]);
+        assert_eq!(
+            taken(judged(&settings, false, called)).map(|taken| taken.2),
+            Some(place),
+            "{different:?}"
+        );
+        let quiet = |standing, place| taken(judged(&settings, standing, says(place, "hello"))).is_some();
+        assert_eq!(quiet(false, channel("1")), !calls, "{different:?}");
+        assert_eq!(quiet(false, thread("5", "1")), !calls, "{different:?}");
+        assert_eq!(quiet(true, thread("5", "1")), !(calls && again), "{different:?}");
+        // What is chosen for one channel is chosen for no other.
+        assert!(!quiet(false, channel("2")), "{different:?}");
+    }
+    let own = ChannelOverride { thread_require_mention: Some(false), ..ChannelOverride::default() };
+    let parent = ChannelOverride { thread_require_mention: Some(true), ..ChannelOverride::default() };
+    let overrides = [("5".to_owned(), own), ("1".to_owned(), parent)].into();
+    let settings = DiscordSettings { overrides, ..settings() };
+    let follows = |id| taken(judged(&settings, true, says(thread(id, "1"), "hello"))).is_some();
+    assert_eq!((follows("5"), follows("6")), (true, false));
+}
+
+#[test]
+fn the_bot_policy_applies_and_limits_bot_loops() {
+    let open = DiscordSettings { require_mention: false, ..settings() };
+    let said = |content: &str, mentions: &[(&str, bool)]| CandidateMessage {
+        sender: robot("50"),
+        ..to(says(channel("100"), content), mentions)
+    };
+    let plain = said("hello", &[]);
+    let called = said("<@42> hello", &[(BOT, true)]);
+    let heard = |bots, said: &CandidateMessage, in_a_row| {
+        let settings = DiscordSettings { allow_bots: bots, ..open.clone() };
+        let standing = BotContext { bot_id: BOT, has_joined: false, bot_streak: in_a_row };
+        matches!(evaluate_message(&settings, standing, said.clone()), MessageDecision::Accept(_))
+    };
+    let cases = [
+        (BotPolicy::None, &called, 0, false),
+        (BotPolicy::Mentions, &plain, 0, false),
+        (BotPolicy::Mentions, &called, 0, true),
+        (BotPolicy::All, &plain, 0, true),
+        (BotPolicy::All, &plain, MAX_BOT_STREAK - 1, true),
+        (BotPolicy::All, &plain, MAX_BOT_STREAK, false),
+        (BotPolicy::Mentions, &called, MAX_BOT_STREAK, false),
+    ];
+    for (bots, said, in_a_row, expected) in cases {
+        assert_eq!(heard(bots, said, in_a_row), expected, "{bots:?} {in_a_row} {}", said.content);
+    }
+}
+
+#[test]
+fn own_and_system_messages_are_ignored() {
+    let open = DiscordSettings { require_mention: false, allow_bots: BotPolicy::All, ..settings() };
+    let own = CandidateMessage { sender: robot(BOT), ..says(dm("77"), "hello") };
+    assert_eq!(judged(&open, false, own), MessageDecision::Ignore("sent by this bot"));
+    for kind in
+        [MessageType::ThreadCreated, MessageType::ThreadStarterMessage, MessageType::ChannelMessagePinned]
+    {
+        let said = CandidateMessage { kind, ..says(dm("77"), "hello") };
+        assert_eq!(judged(&open, false, said), MessageDecision::Ignore("system message"));
+    }
+}
+
+#[test]
+fn forwarded_text_is_quoted_and_files_need_no_text() {
+    let file = Attachment {
+        name: "a.txt".to_owned(),
+        size: 3,
+        media_type: None,
+        source: "https://cdn.discordapp.com/a.txt".to_owned(),
+    };
+    let text = |said| taken(judged(&settings(), false, said)).map(|(_, text, _)| text);
+    let forwarded = CandidateMessage { forwarded: vec!["look".to_owned()], ..says(dm("77"), "") };
+    assert_eq!(text(forwarded).as_deref(), Some("Forwarded message:\n> look"));
+    let both =
+        CandidateMessage { forwarded: vec!["look\n\n[Ada] delete it".to_owned()], ..says(dm("77"), "this:") };
+    let quoted = "this:\n\nForwarded message:\n> look\n> \n> [Ada] delete it";
+    assert_eq!(text(both).as_deref(), Some(quoted));
+    let filed = CandidateMessage { files: vec![file], ..says(dm("77"), "") };
+    assert_eq!(text(filed).as_deref(), Some(""));
+    assert_eq!(text(says(dm("77"), " ")).as_deref(), Some(EMPTY_MESSAGE_TEXT));
+}

@@ -1,0 +1,167 @@
+//! Copies of files on their way between a platform and an environment.
+//!
+//! A copy is private and deleted when its owner drops it. One that is uploaded belongs to the
+//! outbox part that names it; copies that no part names are deleted at the next start.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hermes_agent::{Album, IMPORT_DIR};
+use tokio::fs::File;
+
+/// Directories for files on their way between a platform and an environment.
+#[derive(Debug)]
+pub(crate) struct MediaCache {
+    incoming: PathBuf,
+    outgoing: PathBuf,
+    /// Attachments imported into the local environment.
+    imported: PathBuf,
+    pub(crate) images: Album,
+    /// Makes file names unique across starts.
+    start_nanos: u128,
+    count: AtomicU64,
+}
+
+/// A private copy, deleted on drop.
+#[derive(Debug)]
+pub(crate) struct TempFile(PathBuf);
+
+impl MediaCache {
+    pub(crate) fn new(home: &Path, platform: &str) -> Self {
+        Self {
+            incoming: home.join("cache/incoming").join(platform),
+            outgoing: home.join("cache/outgoing").join(platform),
+            imported: home.join(IMPORT_DIR),
+            images: Album::new(home),
+            start_nanos: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos(),
+            count: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn create_incoming(&self) -> io::Result<TempFile> {
+        Ok(self.create_file(&self.incoming)?.0)
+    }
+
+    pub(crate) fn create_outgoing(&self) -> io::Result<(TempFile, File)> {
+        let (held, file) = self.create_file(&self.outgoing)?;
+        Ok((held, File::from_std(file)))
+    }
+
+    fn create_file(&self, folder: &Path) -> io::Result<(TempFile, fs::File)> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let held = TempFile(folder.join(format!("{:x}-{number:x}", self.start_nanos)));
+        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&held.0)?;
+        Ok((held, file))
+    }
+
+    /// Deletes interrupted downloads; they are downloaded again.
+    pub(crate) fn clear_incoming(&self) {
+        for path in list_dir(&self.incoming) {
+            remove_copy(&path);
+        }
+    }
+
+    /// Deletes imported attachments older than `age`, one message directory at a time.
+    pub(crate) fn prune_imported(&self, age: Duration) {
+        let is_folder = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
+        let is_old = |path: &Path| {
+            let changed = path.symlink_metadata().and_then(|found| found.modified());
+            changed.is_ok_and(|at| at.elapsed().is_ok_and(|since| since > age))
+        };
+        for chat in list_dir(&self.imported).into_iter().filter(|path| is_folder(path)) {
+            for message in list_dir(&chat).into_iter().filter(|path| is_folder(path) && is_old(path)) {
+                if let Err(error) = fs::remove_dir_all(&message) {
+                    tracing::warn!(%error, path = %message.display(), "cannot delete old files");
+                }
+            }
+            // Fails unless it is empty.
+            fs::remove_dir(&chat).ok();
+        }
+    }
+
+    pub(crate) fn list_outgoing(&self) -> Vec<PathBuf> {
+        list_dir(&self.outgoing)
+    }
+}
+
+fn list_dir(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    entries.flatten().map(|entry| entry.path()).collect()
+}
+
+impl TempFile {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Keeps the file and returns its path.
+    pub(crate) fn into_path(mut self) -> PathBuf {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        if !self.0.as_os_str().is_empty() {
+            remove_copy(&self.0);
+        }
+    }
+}
+
+/// Deletes a copy; it may be gone already.
+pub(crate) fn remove_copy(path: &Path) {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(%error, path = %path.display(), "cannot delete file copy");
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn copies_are_private_and_deleted_on_drop() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = MediaCache::new(folder.path(), "discord");
+        let (held, _) = cache.create_outgoing().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(held.path()), mode(held.path().parent().unwrap())), (0o600, 0o700));
+        let gone = held.path().to_owned();
+        drop(held);
+        assert!(!gone.exists());
+        let left = cache.create_outgoing().unwrap().0.into_path();
+        let came = cache.create_incoming().unwrap().into_path();
+        let next = MediaCache::new(folder.path(), "discord");
+        next.clear_incoming();
+        assert!(!came.exists());
+        assert_eq!(next.list_outgoing(), [left]);
+    }
+
+    #[test]
+    fn old_imports_are_deleted_without_following_links() {
+        let home = tempfile::tempdir().unwrap();
+        let (brought, elsewhere) = (home.path().join(IMPORT_DIR), home.path().join("elsewhere"));
+        let message = brought.join("chat/message");
+        for folder in [&message, &elsewhere.join("message")] {
+            fs::create_dir_all(folder).unwrap();
+            fs::write(folder.join("file"), "x").unwrap();
+        }
+        std::os::unix::fs::symlink(&elsewhere, brought.join("link")).unwrap();
+        let cache = MediaCache::new(home.path(), "discord");
+        cache.prune_imported(Duration::from_secs(3_600));
+        assert!(message.join("file").exists());
+        cache.prune_imported(Duration::ZERO);
+        assert!(!brought.join("chat").exists());
+        assert!(elsewhere.join("message/file").exists());
+    }
+}

@@ -1,0 +1,179 @@
+//! Rate limit for inbound messages, per person. It counts by the time a message was written: a
+//! backlog that arrives at once was not written at once.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use hermes_types::{Person, Timestamp};
+
+/// At most this many people are tracked; the longest idle are evicted.
+const MAX_TRACKED_PEOPLE: usize = 10_000;
+
+/// Messages this much older than the newest are not counted: they come from a chat that was caught
+/// up later.
+const LATE_DELIVERY_SECONDS: u64 = 60;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Messages per minute; 0 means no limit.
+    pub per_minute: u32,
+    pub burst: u32,
+}
+
+impl Default for RateLimit {
+    fn default() -> Self {
+        Self { per_minute: 30, burst: 10 }
+    }
+}
+
+/// A token bucket per person. Tokens refill by the messages' own timestamps.
+#[derive(Debug)]
+pub(crate) struct RateLimiter {
+    limit: RateLimit,
+    max_tracked: usize,
+    buckets: Mutex<HashMap<Person, TokenBucket>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct TokenBucket {
+    tokens: f64,
+    at: Timestamp,
+    is_notified: bool,
+}
+
+/// A message exceeds the rate limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Throttle {
+    pub retry_after: Duration,
+    /// Whether this is the first rejected message of this wait.
+    pub is_first: bool,
+}
+
+impl RateLimiter {
+    pub(crate) fn new(pace: RateLimit) -> Self {
+        Self { limit: pace, max_tracked: MAX_TRACKED_PEOPLE, buckets: Mutex::default() }
+    }
+
+    /// Counts a message written at `at`.
+    pub(crate) fn try_acquire(&self, person: &Person, at: Timestamp) -> Result<(), Throttle> {
+        if self.limit.per_minute == 0 {
+            return Ok(());
+        }
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let (tokens, was_told) = match buckets.get_mut(person) {
+            None => (self.capacity(), false),
+            // The state of the bucket at that time is unknown.
+            Some(bucket) if bucket.at.seconds() > at.seconds().saturating_add(LATE_DELIVERY_SECONDS) => {
+                return Ok(());
+            }
+            Some(bucket) => {
+                let tokens = self.tokens_at(bucket, at);
+                if tokens < 1.0 {
+                    let is_new = !std::mem::replace(&mut bucket.is_notified, true);
+                    let left = Duration::from_secs_f64((1.0 - tokens) / self.per_second());
+                    return Err(Throttle { retry_after: left, is_first: is_new });
+                }
+                (tokens, bucket.is_notified)
+            }
+        };
+        if !buckets.contains_key(person) && buckets.len() >= self.max_tracked {
+            self.evict(&mut buckets, at);
+        }
+        // A sender who keeps going is still in the same wait.
+        let is_told = was_told && tokens < self.capacity();
+        let at = buckets.get(person).map_or(at, |bucket| at.max(bucket.at));
+        buckets.insert(person.clone(), TokenBucket { tokens: tokens - 1.0, at, is_notified: is_told });
+        Ok(())
+    }
+
+    /// Drops full buckets, which are equivalent to none, else the longest idle one.
+    fn evict(&self, buckets: &mut HashMap<Person, TokenBucket>, at: Timestamp) {
+        buckets.retain(|_, bucket| self.tokens_at(bucket, at) < self.capacity());
+        if buckets.len() >= self.max_tracked
+            && let Some(quiet) =
+                buckets.iter().min_by_key(|(_, bucket)| bucket.at).map(|(who, _)| who.clone())
+        {
+            buckets.remove(&quiet);
+        }
+    }
+
+    fn tokens_at(&self, bucket: &TokenBucket, at: Timestamp) -> f64 {
+        let since = Duration::from_secs(at.seconds().saturating_sub(bucket.at.seconds())).as_secs_f64();
+        (bucket.tokens + since * self.per_second()).min(self.capacity())
+    }
+
+    fn capacity(&self) -> f64 {
+        f64::from(self.limit.burst.max(1))
+    }
+
+    fn per_second(&self) -> f64 {
+        f64::from(self.limit.per_minute) / 60.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn person(n: usize) -> Person {
+        Person::new(format!("discord:{n}"))
+    }
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_seconds(seconds)
+    }
+
+    #[test]
+    fn a_fast_sender_waits_and_others_do_not() {
+        let limiter = RateLimiter::new(RateLimit::default());
+        let wait =
+            |seconds, is_new| Err(Throttle { retry_after: Duration::from_secs(seconds), is_first: is_new });
+        assert_eq!((0..10).filter(|_| limiter.try_acquire(&person(1), at(100)).is_ok()).count(), 10);
+        assert_eq!(limiter.try_acquire(&person(1), at(100)), wait(2, true));
+        assert_eq!(limiter.try_acquire(&person(1), at(100)), wait(2, false));
+        assert_eq!(limiter.try_acquire(&person(2), at(100)), Ok(()));
+        assert_eq!(limiter.try_acquire(&person(1), at(101)), wait(1, false));
+        assert_eq!(limiter.try_acquire(&person(1), at(102)), Ok(()));
+        assert_eq!(limiter.try_acquire(&person(1), at(102)), wait(2, false));
+        assert_eq!(limiter.try_acquire(&person(1), at(99)), wait(2, false), "clocks are not exact");
+        assert_eq!((0..10).filter(|_| limiter.try_acquire(&person(1), at(3_702)).is_ok()).count(), 10);
+        assert_eq!(limiter.try_acquire(&person(1), at(3_702)), wait(2, true));
+    }
+
+    #[test]
+    fn a_backlog_is_counted_by_its_timestamps() {
+        let limiter = RateLimiter::new(RateLimit::default());
+        for minute in 0..50 {
+            assert_eq!(limiter.try_acquire(&person(1), at(minute * 60)), Ok(()), "{minute}");
+        }
+        // Another of their chats is caught up later.
+        for minute in 0..49 {
+            assert_eq!(limiter.try_acquire(&person(1), at(minute * 60 - minute)), Ok(()), "{minute}");
+        }
+    }
+
+    #[test]
+    fn tracked_people_are_limited() {
+        let mut limiter = RateLimiter::new(RateLimit { per_minute: 1, burst: 1 });
+        limiter.max_tracked = 3;
+        for n in 0..10 {
+            assert_eq!(limiter.try_acquire(&person(n), at(n as u64)), Ok(()));
+            assert!(limiter.buckets.lock().unwrap().len() <= 3);
+        }
+        assert!(limiter.try_acquire(&person(9), at(10)).is_err(), "the last one is remembered");
+        assert_eq!(limiter.try_acquire(&person(0), at(10)), Ok(()), "the first one is not");
+        assert_eq!(limiter.try_acquire(&person(10), at(130)), Ok(()));
+        assert_eq!(
+            limiter.buckets.lock().unwrap().len(),
+            1,
+            "those who may send again need not be remembered"
+        );
+    }
+
+    #[test]
+    fn the_limit_can_be_turned_off() {
+        let limiter = RateLimiter::new(RateLimit { per_minute: 0, burst: 0 });
+        assert!((0..1_000).all(|_| limiter.try_acquire(&person(1), at(0)).is_ok()));
+    }
+}

@@ -1,0 +1,272 @@
+//! Asks for approvals and clarifications in a chat.
+
+use std::fmt;
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hermes_agent::{Answer, Approver, BoxFuture, Clarification, Question};
+use hermes_store::{Answer as Kept, Answering, Choice, QuestionState};
+use hermes_types::{Person, SessionKey, Timestamp};
+use tokio::sync::oneshot;
+
+use super::{SessionInput, format};
+use crate::channel::{ButtonStyle, Capabilities, MessageButton, OutboundMessage};
+use crate::context::GatewayContext;
+use crate::message::Chat;
+use crate::session_key::parent_session;
+use crate::split::split_message;
+
+const CLARIFY_TIMEOUT: Duration = Duration::from_secs(600);
+/// Space in a question's message for its outcome.
+const OUTCOME_RESERVED_LEN: usize = 200;
+
+/// Asks the users of one session.
+pub(crate) struct ChatApprover {
+    context: Arc<GatewayContext>,
+    key: SessionKey,
+    target: Mutex<AskTarget>,
+    waiting: AtomicUsize,
+}
+
+/// Whom to ask, and where.
+struct AskTarget {
+    chat: Chat,
+    person: Option<Person>,
+    /// Waits for the answer to a clarification.
+    clarification: Option<oneshot::Sender<String>>,
+}
+
+impl fmt::Debug for ChatApprover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChatAsk").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// Counts an open question while it lives.
+struct WaitGuard<'a>(&'a AtomicUsize);
+
+impl<'a> WaitGuard<'a> {
+    fn start(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for WaitGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl ChatApprover {
+    pub(crate) fn new(context: Arc<GatewayContext>, key: SessionKey, chat: Chat) -> Self {
+        let target = Mutex::new(AskTarget { chat, person: None, clarification: None });
+        Self { context, key, target, waiting: AtomicUsize::new(0) }
+    }
+
+    /// Asks the sender of this input from now on.
+    pub(super) fn set_target(&self, input: &SessionInput) {
+        let mut target = self.target();
+        target.chat = input.message.chat.clone();
+        target.person = Some(input.person.clone());
+    }
+
+    /// Whether a question is open.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// The clarification that this input answers, if there is one.
+    pub(super) fn take_clarification(&self, input: &SessionInput) -> Option<oneshot::Sender<String>> {
+        let mut target = self.target();
+        if target.person.as_ref() != Some(&input.person) {
+            return None;
+        }
+        target.clarification.take().filter(|wanted| !wanted.is_closed())
+    }
+
+    /// Answers a question by id, or the only open one. Returns the text to show.
+    pub(super) async fn answer_question(
+        &self,
+        input: &SessionInput,
+        id: Option<&str>,
+        choice: Choice,
+    ) -> String {
+        let open = match self.context.store.open_questions(Timestamp::now()).await {
+            Ok(open) => open,
+            Err(error) => return error.to_string(),
+        };
+        let mut here = open.into_iter().filter(|question| {
+            self.owns_session(&question.key) && id.is_none_or(|id| question.id.starts_with(id))
+        });
+        match (here.next(), here.next()) {
+            (None, _) => "No question is open here.".to_owned(),
+            (Some(_), Some(_)) => "Several questions are open. Add the id of the one you mean.".to_owned(),
+            (Some(question), None) => {
+                self.context.answer_question(&question.id, &input.person, input.role, choice).await
+            }
+        }
+    }
+
+    /// Whether a session is this one or one of its background tasks.
+    fn owns_session(&self, key: &SessionKey) -> bool {
+        *key == self.key || parent_session(key).as_ref() == Some(&self.key)
+    }
+
+    fn target(&self) -> MutexGuard<'_, AskTarget> {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Splits a text, leaving space for the outcome.
+    fn split_text(&self, text: &str) -> Vec<String> {
+        let capabilities = self.context.channel.capabilities();
+        split_message(
+            text,
+            &Capabilities {
+                max_message_len: capabilities.max_message_len.saturating_sub(OUTCOME_RESERVED_LEN),
+                ..capabilities
+            },
+        )
+    }
+
+    async fn post_messages(&self, chat: &str, posts: Vec<(Option<String>, OutboundMessage)>) {
+        let part = |(part_key, outbound)| {
+            format::outbox_part(&self.context.channel, &self.key, chat, part_key, &outbound)
+        };
+        self.context.outbox.enqueue(Vec::new(), posts.into_iter().map(part).collect()).await;
+    }
+}
+
+impl Approver for ChatApprover {
+    fn ask_permission<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Option<Answer>> {
+        Box::pin(async move {
+            let _waits = WaitGuard::start(&self.waiting);
+            let id = question.id().as_str();
+            let chat = self.target().chat.id.clone();
+            // Show the whole question; the buttons are below its last message.
+            let mut pieces = self.split_text(&question_text(question));
+            let text = pieces.pop().unwrap_or_default();
+            let part_key = format!("question:{id}");
+            let before = pieces
+                .into_iter()
+                .enumerate()
+                .map(|(number, text)| (Some(format!("{part_key}:{number}")), OutboundMessage::text(text)));
+            let last =
+                OutboundMessage { buttons: question_buttons(id), ..OutboundMessage::text(text.clone()) };
+            self.post_messages(&chat, before.chain([(Some(part_key.clone()), last)]).collect()).await;
+            let (context, key, id) = (Arc::clone(&self.context), self.key.clone(), id.to_owned());
+            // Runs on after the wait: the message shows the outcome even if the answer comes later
+            // or from another entry point.
+            tokio::spawn(async move {
+                let Ok(Some(state)) = context.store.decided(&id).await else { return };
+                let text = format!("{text}\n{}", outcome_text(&state));
+                let outbound = OutboundMessage { replaces: Some(part_key), ..OutboundMessage::text(text) };
+                let part = format::outbox_part(
+                    &context.channel,
+                    &key,
+                    &chat,
+                    Some(format!("decided:{id}")),
+                    &outbound,
+                );
+                context.outbox.enqueue(Vec::new(), vec![part]).await;
+            });
+            // The answer arrives through the store.
+            pending().await
+        })
+    }
+
+    fn clarify<'a>(&'a self, question: &'a Clarification) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async move {
+            if parent_session(&self.key).is_some() {
+                // Messages in the chat belong to the chat's own session.
+                return None;
+            }
+            let _waits = WaitGuard::start(&self.waiting);
+            let (answer, answered) = oneshot::channel();
+            let chat = {
+                let mut target = self.target();
+                target.clarification = Some(answer);
+                target.chat.id.clone()
+            };
+            let mut text = question.question.clone();
+            for (number, choice) in (1..).zip(&question.choices) {
+                text.push_str(&format!("\n{number}. {choice}"));
+            }
+            let posts = self.split_text(&text).into_iter().map(|text| (None, OutboundMessage::text(text)));
+            self.post_messages(&chat, posts.collect()).await;
+            let said = tokio::time::timeout(CLARIFY_TIMEOUT, answered).await.ok()?.ok()?;
+            let number = said.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+            let chosen = number.and_then(|number| question.choices.get(number)).cloned();
+            Some(chosen.unwrap_or(said))
+        })
+    }
+}
+
+fn question_text(question: &Question) -> String {
+    let reasons: Vec<String> = question.matches().iter().map(|found| found.reason.to_string()).collect();
+    let id: String = question.id().as_str().chars().take(8).collect();
+    format!(
+        "Allow this?\n```\n{}\n```\n{}\n/approve {id} or /deny {id}",
+        // Would close the code block. Replaced visibly, because backticks are meaningful to a
+        // shell.
+        question.shown().plain().replace("```", "``⟨U+0060⟩"),
+        reasons.join("; "),
+    )
+}
+
+fn question_buttons(id: &str) -> Vec<MessageButton> {
+    let button = |label: &str, word: &str, look| MessageButton {
+        label: label.to_owned(),
+        value: format!("q:{id}:{word}"),
+        style: look,
+    };
+    vec![
+        button("Once", "once", ButtonStyle::Success),
+        button("This session", "session", ButtonStyle::Secondary),
+        button("Always", "always", ButtonStyle::Secondary),
+        button("Deny", "deny", ButtonStyle::Danger),
+    ]
+}
+
+/// Parses a button value into a question id and a choice.
+pub(crate) fn parse_button(value: &str) -> Option<(&str, Choice)> {
+    let (id, word) = value.strip_prefix("q:")?.split_once(':')?;
+    let choice = match word {
+        "once" => Choice::Once,
+        "session" => Choice::Session,
+        "always" => Choice::Always,
+        "deny" => Choice::Deny { reason: None },
+        _ => return None,
+    };
+    Some((id, choice))
+}
+
+pub(crate) fn outcome_text(state: &QuestionState) -> String {
+    match state {
+        QuestionState::Open => "still open".to_owned(),
+        QuestionState::Expired => "expired without an answer".to_owned(),
+        QuestionState::Withdrawn => "no longer needed".to_owned(),
+        QuestionState::Answered(Kept { by, at, choice }) => {
+            let what = match choice {
+                Choice::Once => "allowed once",
+                Choice::Session => "allowed in this session",
+                Choice::Always => "always allowed",
+                Choice::Deny { .. } => "denied",
+            };
+            let (seconds, by) = (at.seconds() % 86_400, by.as_str());
+            format!("{what} by {by} at {:02}:{:02} UTC", seconds / 3_600, seconds / 60 % 60)
+        }
+    }
+}
+
+pub(crate) fn answer_text(answering: &Answering, choice: &Choice) -> String {
+    match answering {
+        Answering::Counts if matches!(choice, Choice::Deny { .. }) => "denied".to_owned(),
+        Answering::Counts => "allowed".to_owned(),
+        Answering::TooLate(state) => outcome_text(state),
+        Answering::NotAsked => "Only the person who asked, or an approver, can answer this.".to_owned(),
+        Answering::Unknown => "This question no longer exists.".to_owned(),
+    }
+}

@@ -1,0 +1,202 @@
+//! A connected bot and a receiver of its inbound events.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_gateway::discord::{Discord, DiscordSettings, ResumeState};
+use hermes_gateway::{
+    ButtonPress, Channel, ChannelHealth, ChannelSink, FatalError, Inbound, InboundEvent, InboundMessage,
+    OutboundMessage,
+};
+use hermes_testkit::discord::{Id, Limits, Options, Reply, Server};
+use hermes_testkit::tls::{Authority, Front};
+use hermes_types::Secret;
+use serde_json::Value;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Limit after which a test gives up.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+pub(crate) struct BotFixture {
+    pub(crate) server: Server,
+    pub(crate) discord: Arc<Discord>,
+    pub(crate) inbound: mpsc::Receiver<Inbound>,
+    pub(crate) health: watch::Receiver<ChannelHealth>,
+    pub(crate) ann: Id,
+    pub(crate) guild: Id,
+    pub(crate) channel: Id,
+    bookmark: watch::Receiver<Option<String>>,
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), FatalError>>,
+}
+
+/// A server with one person, one guild and one channel.
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) ann: Id,
+    pub(crate) guild: Id,
+    pub(crate) channel: Id,
+}
+
+pub(crate) async fn world(options: Options) -> World {
+    let server = Server::start(options).await.unwrap();
+    let ann = server.user("ann");
+    let guild = server.guild("house", &[ann]);
+    let channel = server.channel(guild, "general");
+    World { server, ann, guild, channel }
+}
+
+/// A server behind TLS with this name, and the settings for it.
+pub(crate) async fn behind(name: &str) -> (World, Front, DiscordSettings) {
+    let world = world(wide()).await;
+    let authority = Authority::new().unwrap();
+    let front = Front::open(world.server.address(), &authority, name).unwrap();
+    world.server.move_to(&format!("https://{}", front.address()));
+    let settings =
+        DiscordSettings { root_certificates: Some(authority.roots().unwrap()), ..settings(&world.server) };
+    (world, front, settings)
+}
+
+/// Options without rate limits.
+pub(crate) fn wide() -> Options {
+    Options { limits: Limits::Wide, ..Options::default() }
+}
+
+pub(crate) fn settings(server: &Server) -> DiscordSettings {
+    DiscordSettings {
+        api_base: Some(server.api_base()),
+        gateway_url: Some(server.gateway_url()),
+        ..DiscordSettings::new(Secret::new(server.token()))
+    }
+}
+
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TEST_TIMEOUT, future).await.expect("timed out")
+}
+
+pub(crate) fn text(words: &str) -> OutboundMessage {
+    OutboundMessage { text: words.to_owned(), ..OutboundMessage::default() }
+}
+
+impl BotFixture {
+    /// Connected, with default settings.
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(crate) async fn with(choose: impl FnOnce(&mut DiscordSettings)) -> Self {
+        let world = world(wide()).await;
+        let mut settings = settings(&world.server);
+        choose(&mut settings);
+        let mut bot = Self::start(world, settings, ResumeState::default());
+        bot.until(|health| *health == ChannelHealth::Up).await;
+        bot
+    }
+
+    pub(crate) fn start(world: World, settings: DiscordSettings, past: ResumeState) -> Self {
+        let World { server, ann, guild, channel } = world;
+        let discord = Arc::new(Discord::new(settings, past));
+        let (sender, inbound) = mpsc::channel(16);
+        let (health_sender, health) = watch::channel(ChannelHealth::Connecting);
+        let (bookmarks, bookmark) = watch::channel(None);
+        let desk = ChannelSink { inbound: sender, health: health_sender, bookmark: bookmarks };
+        let stop = CancellationToken::new();
+        let (running, stopping) = (Arc::clone(&discord), stop.clone());
+        let task = tokio::spawn(async move { running.run(desk, stopping).await });
+        Self { server, discord, inbound, health, ann, guild, channel, bookmark, stop, task }
+    }
+
+    /// A text that mentions the bot.
+    pub(crate) fn call(&self, words: &str) -> String {
+        format!("<@{}> {words}", self.server.bot())
+    }
+
+    /// Waits for a connection state.
+    pub(crate) async fn until(&mut self, wanted: impl FnMut(&ChannelHealth) -> bool) -> ChannelHealth {
+        within(self.health.wait_for(wanted)).await.unwrap().clone()
+    }
+
+    /// The next event, acknowledged.
+    pub(crate) async fn next(&mut self) -> InboundEvent {
+        let arrival = within(self.inbound.recv()).await.expect("nothing comes any more");
+        arrival.ack.send(()).unwrap();
+        arrival.event
+    }
+
+    pub(crate) async fn next_message(&mut self) -> InboundMessage {
+        match self.next().await {
+            InboundEvent::Message(message) => *message,
+            InboundEvent::ButtonPress(press) => panic!("not a message: {press:?}"),
+        }
+    }
+
+    /// Ann uses a command, which is acknowledged as the gateway would do it.
+    pub(crate) async fn invoke_command(
+        &mut self,
+        name: &str,
+        options: Value,
+    ) -> (InboundMessage, io::Result<Reply>) {
+        let (server, discord, inbound) = (&self.server, &self.discord, &mut self.inbound);
+        let heard = async {
+            let arrival = within(inbound.recv()).await.unwrap();
+            let InboundEvent::Message(message) = arrival.event else {
+                panic!("not a message: {:?}", arrival.event)
+            };
+            arrival.ack.send(()).unwrap();
+            discord.acknowledge_command(message.interaction.as_ref().unwrap()).await;
+            *message
+        };
+        tokio::join!(heard, server.invoke(self.ann, self.channel, name, options))
+    }
+
+    pub(crate) async fn next_press(&mut self) -> ButtonPress {
+        match self.next().await {
+            InboundEvent::ButtonPress(press) => *press,
+            InboundEvent::Message(message) => panic!("not a press: {message:?}"),
+        }
+    }
+
+    /// Asserts that no earlier message arrived.
+    pub(crate) async fn assert_nothing_arrived(&mut self) {
+        let dm = self.server.dm(self.ann);
+        self.server.say(self.ann, dm, "the next thing");
+        assert_eq!(self.next_message().await.text, "the next thing");
+    }
+
+    /// Stops and starts again without state.
+    pub(crate) async fn restart(self) -> Self {
+        self.stop.cancel();
+        assert_eq!(within(self.task).await.unwrap(), Ok(()));
+        let settings = settings(&self.server);
+        let Self { server, ann, guild, channel, .. } = self;
+        let mut bot = Self::start(World { server, ann, guild, channel }, settings, ResumeState::default());
+        bot.until(|health| *health == ChannelHealth::Up).await;
+        bot
+    }
+
+    /// Stops and returns the state for the next start; the server forgets its sessions.
+    pub(crate) async fn stop_and_forget_sessions(self) -> (World, ResumeState) {
+        self.stop.cancel();
+        assert_eq!(within(self.task).await.unwrap(), Ok(()));
+        let bookmark = self.bookmark.borrow().clone();
+        self.server.forget_sessions();
+        let Self { server, ann, guild, channel, .. } = self;
+        (World { server, ann, guild, channel }, ResumeState { bookmark, ..ResumeState::default() })
+    }
+
+    /// Stops and asserts that the server saw no violations.
+    pub(crate) async fn end(self) {
+        self.stop.cancel();
+        assert_eq!(within(self.task).await.unwrap(), Ok(()));
+        assert_eq!(self.server.faults(), Vec::<String>::new());
+    }
+
+    /// Waits until the channel ends.
+    pub(crate) async fn wait_for_end(self) -> (Server, Result<(), FatalError>) {
+        let end = within(self.task).await.unwrap();
+        (self.server, end)
+    }
+}

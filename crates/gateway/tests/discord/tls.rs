@@ -1,0 +1,193 @@
+//! TLS.
+
+use hermes_gateway::discord::{DiscordSettings, ResumeState};
+use hermes_gateway::{Attachment, Channel, ChannelHealth, FetchError, SendError};
+use hermes_testkit::discord::{File, Post, Trouble};
+use hermes_testkit::tls::Manner;
+
+use crate::fixture::{BotFixture, behind, text, within};
+
+const NAME: &str = "discord.invalid";
+
+/// Waits until the channel is down and returns the reason.
+async fn down(bot: &mut BotFixture) -> String {
+    match bot.until(|health| matches!(health, ChannelHealth::Down { .. })).await {
+        ChannelHealth::Down { reason: why } => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Downloads a file.
+async fn fetch(bot: &BotFixture, file: &Attachment) -> Result<Vec<u8>, FetchError> {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("kept");
+    std::fs::write(&into, "").unwrap();
+    within(bot.discord.download_attachment(file, &into, 1 << 20)).await.map(|_| std::fs::read(&into).unwrap())
+}
+
+#[tokio::test]
+async fn everything_is_encrypted_also_after_a_resume() {
+    for manner in [Manner::Honest, Manner::Abrupt] {
+        let (world, front, settings) = behind(NAME).await;
+        front.behave(manner);
+        let mut bot = BotFixture::start(world, settings, ResumeState::default());
+        bot.until(|health| *health == ChannelHealth::Up).await;
+        let dm = bot.server.dm(bot.ann);
+        let file = File { name: "a.bin".to_owned(), bytes: b"0123456789".repeat(10_000), ..File::default() };
+        let post = Post { text: "look".to_owned(), files: vec![file], ..Post::default() };
+        bot.server.post(bot.ann, dm, post);
+        let file = bot.next_message().await.attachments.remove(0);
+        assert!(file.source.starts_with("https://127.0.0.1:"), "{}", file.source);
+        assert_eq!(fetch(&bot, &file).await.unwrap().len(), 100_000);
+        bot.discord.send_message(&dm.to_string(), &text("an answer"), "m1").await.unwrap();
+        let ends: [fn(&hermes_testkit::discord::Server); 3] =
+            [|server| server.cut(), |server| server.reconnect(), |server| server.close(4000)];
+        for (resumed, end) in ends.iter().enumerate() {
+            end(&bot.server);
+            bot.server.say(bot.ann, dm, "meanwhile");
+            assert_eq!(bot.next_message().await.text, "meanwhile");
+            let counts = bot.server.look(|world| (world.identified, world.resumed as usize));
+            assert_eq!(counts, (1, resumed + 1), "{manner:?}");
+        }
+        front.cut();
+        bot.server.say(bot.ann, dm, "after all was cut");
+        assert_eq!(bot.next_message().await.text, "after all was cut");
+        assert!(bot.server.look(|world| world.connections) <= *front.taken().borrow(), "not all was secret");
+        bot.end().await;
+    }
+}
+
+#[tokio::test]
+async fn an_untrusted_server_gets_no_token_and_the_owner_a_reason() {
+    let cases = [
+        (Manner::OtherName, "its certificate is for another name"),
+        (Manner::Expired, "its certificate has expired"),
+        (Manner::Early, "its certificate is not valid yet"),
+        (Manner::Stranger, "SSL_CERT_FILE"),
+        (Manner::Plain, "does not speak TLS"),
+        (Manner::Broken, "tls handshake eof"),
+    ];
+    for (manner, words) in cases {
+        let (world, front, settings) = behind(NAME).await;
+        let base = world.server.api_base();
+        front.behave(manner);
+        let token = world.server.token().to_owned();
+        let mut bot = BotFixture::start(world, settings, ResumeState::default());
+        let why = down(&mut bot).await;
+        assert!(why.starts_with("cannot reach Discord: ") && why.contains(words), "{manner:?}: {why}");
+        let sent = bot.discord.send_message(&bot.channel.to_string(), &text("an answer"), "m1").await;
+        assert_eq!(sent, Err(SendError::Retry { after: None, reason: why.clone() }), "{manner:?}");
+        let file = Attachment {
+            name: "a".to_owned(),
+            media_type: None,
+            size: 1,
+            source: base.replace("/api/v10", "/attachments/1/2/a"),
+        };
+        let Err(FetchError::Failed(told)) = fetch(&bot, &file).await else { panic!("{manner:?}") };
+        assert!(why.starts_with(&told) && !told.contains("SSL_CERT_FILE"), "{manner:?}: {told}");
+        assert!(!why.contains(&token), "{why}");
+        let heard = bot.server.look(|world| (world.requests.len(), world.identified));
+        assert_eq!(heard, (0, 0), "{manner:?}");
+        // It retries and recovers.
+        front.behave(Manner::Honest);
+        bot.until(|health| *health == ChannelHealth::Up).await;
+        bot.discord.send_message(&bot.channel.to_string(), &text("an answer"), "m1").await.unwrap();
+        bot.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stalled_handshake_times_out() {
+    let (world, front, settings) = behind(NAME).await;
+    let mut bot = BotFixture::start(world, settings, ResumeState::default());
+    bot.until(|health| *health == ChannelHealth::Up).await;
+    front.behave(Manner::Silent);
+    front.cut();
+    let chat = bot.channel.to_string();
+    let discord = std::sync::Arc::clone(&bot.discord);
+    let sending = tokio::spawn(async move { discord.send_message(&chat, &text("an answer"), "m1").await });
+    let why = "cannot reach Discord: timed out".to_owned();
+    bot.until(|health| *health == ChannelHealth::Down { reason: why.clone() }).await;
+    let sent = within(sending).await.unwrap();
+    assert_eq!(sent, Err(SendError::Retry { after: None, reason: why }));
+    front.behave(Manner::Honest);
+    bot.until(|health| *health == ChannelHealth::Up).await;
+    assert_eq!(bot.server.look(|world| (world.identified, world.resumed)), (1, 1));
+    // Shutdown does not wait for a response.
+    front.behave(Manner::Silent);
+    let (mut taken, before) = (front.taken(), *front.taken().borrow());
+    front.cut();
+    within(taken.wait_for(|taken| *taken > before)).await.unwrap();
+    bot.end().await;
+}
+
+#[tokio::test]
+async fn a_stale_connection_neither_loses_nor_duplicates_a_message() {
+    let (world, front, settings) = behind(NAME).await;
+    let mut bot = BotFixture::start(world, settings, ResumeState::default());
+    bot.until(|health| *health == ChannelHealth::Up).await;
+    let chat = bot.channel.to_string();
+    for number in 0..30 {
+        front.behave(if number % 2 == 0 { Manner::Honest } else { Manner::Abrupt });
+        bot.discord.show_typing(&chat).await;
+        front.cut();
+        let (words, mark) = (format!("message {number}"), format!("m{number}"));
+        // An uncertain message is sent again with the same nonce.
+        let send = async || match bot.discord.send_message(&chat, &text(&words), &mark).await {
+            Ok(_) => true,
+            Err(SendError::Unknown(_) | SendError::Retry { .. }) => false,
+            other => panic!("{other:?}"),
+        };
+        while !send().await {}
+        let times = bot.server.look(|world| {
+            world.said_by_bot(bot.channel).iter().filter(|message| message.content == words).count()
+        });
+        assert_eq!(times, 1, "{words}");
+    }
+    // Certainly sent, but unconfirmed.
+    bot.server.trouble("POST /channels/*/messages", 1, Trouble::Vanish);
+    let sent = bot.discord.send_message(&chat, &text("vanished"), "v").await;
+    assert!(matches!(sent, Err(SendError::Unknown(_))), "{sent:?}");
+    assert_eq!(bot.server.look(|world| world.said_by_bot(bot.channel).len()), 31);
+    bot.end().await;
+}
+
+#[tokio::test]
+async fn a_session_is_not_resumed_unencrypted() {
+    let (world, front, settings) = behind(NAME).await;
+    // The announced address is public.
+    world.server.move_to(&format!("http://{}", world.server.address()));
+    let mut bot = BotFixture::start(world, settings, ResumeState::default());
+    bot.until(|health| *health == ChannelHealth::Up).await;
+    bot.server.cut();
+    bot.server.wait_for(|world| (world.resumed == 1).then_some(())).await.unwrap();
+    assert!(bot.server.look(|world| world.connections) <= *front.taken().borrow(), "not all was secret");
+    bot.end().await;
+}
+
+#[tokio::test]
+async fn requests_may_be_encrypted_if_the_gateway_is_not() {
+    let (world, front, settings) = behind(NAME).await;
+    let open = format!("ws://{}", world.server.address());
+    let api_base = world.server.api_base().replace("https", "HTTPS");
+    let settings = DiscordSettings { api_base: Some(api_base), gateway_url: Some(open), ..settings };
+    let mut bot = BotFixture::start(world, settings, ResumeState::default());
+    bot.until(|health| *health == ChannelHealth::Up).await;
+    bot.discord.send_message(&bot.channel.to_string(), &text("an answer"), "m1").await.unwrap();
+    assert!(*front.taken().borrow() > 0);
+    bot.end().await;
+}
+
+#[tokio::test]
+async fn system_certificates_are_the_default() {
+    let (world, front, settings) = behind(NAME).await;
+    let mut bot = BotFixture::start(
+        world,
+        DiscordSettings { root_certificates: None, ..settings },
+        ResumeState::default(),
+    );
+    let why = down(&mut bot).await;
+    assert!(why.contains("its certificate is from nobody this machine trusts"), "{why}");
+    assert!(*front.taken().borrow() > 0);
+    bot.end().await;
+}
