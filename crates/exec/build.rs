@@ -1,4 +1,4 @@
-//! Builds the guest for any Linux of this processor and leaves it where `embed.rs` takes it from.
+//! Builds the guest as a static program for this architecture; `embed.rs` includes it.
 #![expect(clippy::disallowed_methods, reason = "a build script talks to cargo through its environment")]
 
 use std::env;
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
-/// Nothing unwinds in a guest, so what says how to is left out. A sixth of the program would be that.
+/// The guest never unwinds. Without the tables the program is a sixth smaller.
 const WITHOUT_UNWINDING: &str =
     "SECTIONS { /DISCARD/ : { *(.eh_frame .eh_frame_hdr .gcc_except_table*) } } INSERT AFTER .text;";
 

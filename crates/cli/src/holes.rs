@@ -176,6 +176,7 @@ mod tests {
             created: 0,
             lifetime: 1,
             reach,
+            exposures: None,
             spec: serde_json::to_value(&spec).unwrap(),
             files: None,
             process: None,

@@ -250,7 +250,7 @@ pub fn plan(
         install_id: install,
     };
     let spec = Spec { backend: kind, cwd, home, env, init, lifetime };
-    Ok(ResolvedPlace::new(host, spec, session.key.clone()))
+    ResolvedPlace::new(host, spec, session.key.clone()).map_err(fault)
 }
 
 /// A confinement that cannot be given is refused.

@@ -1,4 +1,4 @@
-//! The kinds of places, one file each.
+//! The backends, one file each.
 
 pub mod bind;
 pub mod docker;
@@ -20,37 +20,28 @@ pub use docker::DockerBackend;
 pub use local::LocalBackend;
 pub use sandbox::{Audience, SandboxBackend};
 
-/// A kind of place with its settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum Backend {
-    /// This machine.
     Local(LocalBackend),
-    /// A jail on this machine.
     Sandbox(SandboxBackend),
-    /// A container.
     Docker(DockerBackend),
 }
 
-/// What would be asked for to make a place, without any value of a variable.
+/// The request that would create a place, without values of environment variables.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CreateRequest {
-    /// The engine that would be asked, where one makes the place.
+    /// The address of the engine, for a backend that uses one.
     pub engine: Option<String>,
-    /// What the container would be called.
     pub container: Option<String>,
-    /// What would be sent to the engine; elsewhere, how the place is wanted.
+    /// The body of the engine's create call, or the spec where no engine is involved.
     pub body: serde_json::Value,
-    /// The limits that would not be enforced.
     pub unenforced: Vec<String>,
 }
 
-/// A place that was made just now.
 pub(crate) struct CreatedPlace {
-    /// To its guest.
     pub(crate) stream: UnixStream,
-    /// What the engine was asked for.
+    /// The request the engine got.
     pub(crate) request: Option<serde_json::Value>,
-    /// The limits that are not enforced.
     pub(crate) unenforced_limits: Vec<String>,
 }
 
@@ -61,7 +52,6 @@ impl From<UnixStream> for CreatedPlace {
 }
 
 impl Backend {
-    /// The word in the configuration.
     pub fn name(&self) -> BackendName {
         match self {
             Self::Local(_) => BackendName::Local,
@@ -70,7 +60,6 @@ impl Backend {
         }
     }
 
-    /// What commands there can hurt.
     pub fn reach(&self) -> Reach {
         match self {
             Self::Local(_) => Reach::Host,
@@ -79,7 +68,6 @@ impl Backend {
         }
     }
 
-    /// What commands there reach over the network.
     pub fn network(&self) -> Network {
         match self {
             Self::Local(_) => Network::Full,
@@ -88,20 +76,20 @@ impl Backend {
         }
     }
 
-    /// Says what would be asked for to make the place. Nothing is made.
-    pub(crate) async fn preview_request(&self, plan: &ResolvedPlace) -> Result<CreateRequest, Error> {
+    /// Builds the create request without creating anything.
+    pub(crate) async fn preview_request(&self, place: &ResolvedPlace) -> Result<CreateRequest, Error> {
         match self {
             Self::Local(_) | Self::Sandbox(_) => Ok(CreateRequest {
                 engine: None,
                 container: None,
-                body: serde_json::to_value(&plan.spec).unwrap_or_default(),
+                body: place.spec_json.clone(),
                 unenforced: Vec::new(),
             }),
-            Self::Docker(docker) => docker.preview_request(plan).await,
+            Self::Docker(docker) => docker.preview_request(place).await,
         }
     }
 
-    /// Begins to make a place with what takes a while and leaves nothing behind if it goes no further.
+    /// Starts the slow part of creating a place that leaves nothing behind when it is dropped.
     pub(crate) fn start_creation(&self) -> PlaceCreation<'_> {
         match self {
             Self::Local(local) => PlaceCreation::Local(local),
@@ -110,23 +98,22 @@ impl Backend {
         }
     }
 
-    /// A stream to the guest, if the place is there.
-    pub(crate) async fn connect_guest(&self, room: &PlaceDir) -> std::io::Result<UnixStream> {
+    pub(crate) async fn connect_guest(&self, dir: &PlaceDir) -> std::io::Result<UnixStream> {
         match self {
-            Self::Local(_) | Self::Sandbox(_) | Self::Docker(_) => room.connect().await,
+            Self::Local(_) | Self::Sandbox(_) | Self::Docker(_) => dir.connect().await,
         }
     }
 
-    /// Where the files of the place are on this machine, if they outlive it.
-    pub(crate) fn kept_dir(&self, plan: &ResolvedPlace) -> Option<PathBuf> {
+    /// The directory of the place's files on the host, if they outlive the place.
+    pub(crate) fn kept_dir(&self, place: &ResolvedPlace) -> Option<PathBuf> {
         match self {
             Self::Local(_) => None,
-            Self::Sandbox(sandboxed) => sandboxed.kept_dir(plan),
-            Self::Docker(docker) => docker.kept_dir(plan),
+            Self::Sandbox(sandboxed) => sandboxed.kept_dir(place),
+            Self::Docker(docker) => docker.kept_dir(place),
         }
     }
 
-    /// How many places are to be ready before anybody asks for one.
+    /// The number of places to keep running in advance.
     pub fn warm_count(&self) -> u32 {
         match self {
             Self::Local(_) | Self::Sandbox(_) => 0,
@@ -134,7 +121,6 @@ impl Backend {
         }
     }
 
-    /// Whether whoever makes such a place speaks to engines.
     pub fn engine_access(&self) -> EngineAccess {
         match self {
             Self::Local(_) | Self::Sandbox(_) => EngineAccess::Denied,
@@ -142,16 +128,15 @@ impl Backend {
         }
     }
 
-    /// The container that holds the place, if one does.
-    pub(crate) fn container(&self, plan: &ResolvedPlace) -> Option<Container> {
+    pub(crate) fn container(&self, place: &ResolvedPlace) -> Option<Container> {
         match self {
             Self::Local(_) | Self::Sandbox(_) => None,
-            Self::Docker(docker) => Some(docker.container(plan)),
+            Self::Docker(docker) => Some(docker.container(place)),
         }
     }
 }
 
-/// A place that is about to be made.
+/// A creation in progress.
 pub(crate) enum PlaceCreation<'a> {
     Local(&'a LocalBackend),
     Sandbox(&'a SandboxBackend, sandbox::LauncherTask),
@@ -159,20 +144,20 @@ pub(crate) enum PlaceCreation<'a> {
 }
 
 impl PlaceCreation<'_> {
-    /// Makes the place, puts its guest there and gives a stream to it. What would outlive us, should we be killed, is
-    /// written down before.
+    /// Creates the place, starts its guest and connects to it. Anything that would survive a crash
+    /// of this process is recorded first.
     pub(crate) async fn create(
         self,
-        plan: &ResolvedPlace,
-        room: &PlaceDir,
+        place: &ResolvedPlace,
+        dir: &PlaceDir,
         record: &PlaceRecord,
     ) -> Result<CreatedPlace, Error> {
         match self {
-            Self::Local(local) => local.create(plan, room).await.map(CreatedPlace::from),
+            Self::Local(local) => local.create(place, dir).await.map(CreatedPlace::from),
             Self::Sandbox(sandboxed, preparing) => {
-                sandboxed.create(plan, room, preparing).await.map(CreatedPlace::from)
+                sandboxed.create(place, dir, preparing).await.map(CreatedPlace::from)
             }
-            Self::Docker(docker) => docker.create(plan, room, record).await,
+            Self::Docker(docker) => docker.create(place, dir, record).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How many places there may be, and what happens to one too many.
+//! The limit on the number of places.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -10,40 +10,38 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::registry::{EngineAccess, PlaceDir, place_dirs, remove_stale, run_blocking};
 use crate::{Error, Installation};
 
-/// How long somebody waits for a place to end before giving up.
 const CAPACITY_TIMEOUT: Duration = Duration::from_secs(60);
-/// A place that was idle for so long makes way for another.
+/// A place that was idle for this long may be ended for another one.
 const MIN_IDLE_TIME: Duration = Duration::from_secs(5);
-/// How often is looked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Makes the room as soon as there may be one more. Whoever came first is let in first; the place that has been
-/// idle for longest makes way.
+/// Creates the place directory as soon as the limit allows it. Callers are served in turn, and the
+/// place that was idle longest is ended.
 pub(crate) async fn reserve(
-    host: &Installation,
-    room: &PlaceDir,
+    installation: &Installation,
+    dir: &PlaceDir,
     engines: EngineAccess,
 ) -> Result<(), Error> {
-    let path = host.run_dir.join(".admission");
+    let path = installation.run_dir.join(".admission");
     let open = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-    let turn = open.map_err(Error::file(&path))?;
+    let queue_lock = open.map_err(Error::file(&path))?;
     let deadline = Instant::now() + CAPACITY_TIMEOUT;
-    let full = || Error::TooManyPlaces { max: host.max_places };
-    while turn.try_lock().is_err() {
+    let full = || Error::TooManyPlaces { max: installation.max_places };
+    while queue_lock.try_lock().is_err() {
         if Instant::now() > deadline {
             return Err(full());
         }
         sleep(POLL_INTERVAL).await;
     }
     loop {
-        let count = fs::read_dir(&host.run_dir).map_err(Error::file(&host.run_dir))?;
+        let count = fs::read_dir(&installation.run_dir).map_err(Error::file(&installation.run_dir))?;
         let count = count.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).count();
-        if count < host.max_places {
-            return room.create();
+        if count < installation.max_places {
+            return dir.create();
         }
-        let run = host.run_dir.clone();
+        let run = installation.run_dir.clone();
         run_blocking(move || remove_stale(&run, engines)).await?;
-        if !end_idlest(host).await? {
+        if !end_idlest(installation).await? {
             if Instant::now() > deadline {
                 return Err(full());
             }
@@ -52,25 +50,26 @@ pub(crate) async fn reserve(
     }
 }
 
-/// Ends the place that has been idle for longest, if one has been idle long enough.
-async fn end_idlest(host: &Installation) -> Result<bool, Error> {
+/// Ends the place that was idle longest, if that is long enough.
+async fn end_idlest(installation: &Installation) -> Result<bool, Error> {
     let mut idlest = None;
-    for room in place_dirs(&host.run_dir)? {
-        let Some(idle) = idle_time(&room).await else { continue };
+    for dir in place_dirs(&installation.run_dir)? {
+        let Some(idle) = idle_time(&dir).await else { continue };
         if idle >= MIN_IDLE_TIME && idlest.as_ref().is_none_or(|(longest, _)| idle > *longest) {
-            idlest = Some((idle, room));
+            idlest = Some((idle, dir));
         }
     }
-    let Some((_, room)) = idlest else { return Ok(false) };
-    // Somebody who makes it again right now waits for us to let him in, so we cannot wait for him.
-    let Some(_lock) = room.try_lock() else { return Ok(false) };
-    room.end_place().await?;
+    let Some((_, dir)) = idlest else { return Ok(false) };
+    // A process that recreates this place waits for our lock, so waiting for its lock would
+    // deadlock.
+    let Some(_lock) = dir.try_lock() else { return Ok(false) };
+    dir.end_place().await?;
     Ok(true)
 }
 
-async fn idle_time(room: &PlaceDir) -> Option<Duration> {
+async fn idle_time(dir: &PlaceDir) -> Option<Duration> {
     let ask = async {
-        let client = Client::connect(room.connect().await.ok()?).await.ok()?;
+        let client = Client::connect(dir.connect().await.ok()?).await.ok()?;
         Some(client.stats().await.ok()?.idle)
     };
     timeout(Duration::from_secs(1), ask).await.ok()?

@@ -1,4 +1,4 @@
-//! Commands that run, and how they end.
+//! Running commands and their outcomes.
 
 use std::time::Duration;
 
@@ -11,55 +11,47 @@ use crate::{Error, StateLoss};
 /// The end of a command. A failure of the command is an outcome, not an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// What a shell would report: 124 deadline, 126 bad directory, 130 interrupt, 128+n signal.
+    /// The exit code as a shell reports it: 124 timeout, 126 bad directory, 130 interrupt, 128+n
+    /// signal.
     pub code: i32,
-    /// How it ended.
     pub end_reason: EndReason,
-    /// The output, or its beginning and its end.
+    /// The output, or its head and tail.
     pub output: Vec<u8>,
-    /// How many bytes of it are the beginning, if something is left out.
+    /// The length of the head if the middle was omitted.
     pub head_len: usize,
-    /// How many bytes in the middle of the output are left out.
     pub omitted_bytes: u64,
-    /// Bytes of output in all.
     pub total_bytes: u64,
-    /// Where all of it is, if some was left out: a path inside the place, for as long as the command is remembered.
+    /// The file with the full output, if some was omitted: a path inside the place, kept as long as
+    /// the command is remembered.
     pub spool_path: Option<String>,
-    /// From start to end.
     pub duration: Duration,
-    /// Where the session is now.
+    /// The working directory of the session afterwards.
     pub cwd: String,
     /// Whether the state of an earlier place was lost before this command ran.
     pub state_loss: StateLoss,
-    /// What it started and left running, to be found under this id.
+    /// A process that the command left running.
     pub leftover: Option<ProcessId>,
 }
 
-/// How a command ended, or that it did not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndReason {
-    /// By itself, or by a signal that was not ours.
+    /// By itself, or by a signal from elsewhere.
     Exited,
-    /// At its deadline.
     TimedOut,
-    /// Because somebody interrupted it.
     Interrupted,
-    /// Its directory is not there, so it never ran.
+    /// Its directory does not exist, so it never ran.
     BadDirectory,
-    /// It goes on in the background under this id.
+    /// It continues in the background.
     Background(ProcessId),
 }
 
-/// What comes from a running command.
 #[derive(Debug)]
 pub enum CommandEvent {
-    /// Some of its output.
     Output(Vec<u8>),
-    /// Its end.
     End(Outcome),
 }
 
-/// A command that runs. Dropping it kills its whole tree, unless it is in the background.
+/// A running command. Dropping it kills its whole process tree, unless it is in the background.
 #[derive(Debug)]
 pub struct RunningCommand {
     running: Running,
@@ -69,7 +61,6 @@ pub struct RunningCommand {
     mode: CommandMode,
 }
 
-/// What was asked of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandMode {
     Live,
@@ -82,7 +73,7 @@ impl RunningCommand {
         Self { running, started: Instant::now(), cwd, state_loss: reset, mode: kind }
     }
 
-    /// The next thing that comes from it. Can be cancelled without losing anything.
+    /// Waits for the next event. Cancel safe.
     pub async fn next_event(&mut self) -> Result<CommandEvent, Error> {
         if self.mode == CommandMode::Background
             && let Some(id) = self.running.id()
@@ -96,7 +87,7 @@ impl RunningCommand {
         })
     }
 
-    /// Waits for its end, or until it is in the background.
+    /// Waits until the command ends or moves to the background.
     pub async fn wait(&mut self) -> Result<Outcome, Error> {
         loop {
             if let CommandEvent::End(outcome) = self.next_event().await? {
@@ -105,20 +96,21 @@ impl RunningCommand {
         }
     }
 
-    /// Does what Ctrl-C does. The end still comes.
+    /// Sends an interrupt, as Ctrl-C does. The end still has to be awaited.
     pub async fn interrupt(&mut self) -> Result<(), Error> {
         Ok(self.running.interrupt().await?)
     }
 
-    /// Lets it go on in the background, which is then its end here.
+    /// Moves the command to the background, which ends it for this caller.
     pub async fn move_to_background(&mut self) -> Result<(), Error> {
         Ok(self.running.background().await?)
     }
 
     fn outcome(&mut self, ended: Ended) -> Outcome {
-        let kept = (ended.head.len() + ended.tail.len()) as u64;
-        // What came live was seen.
-        let omitted = if self.mode == CommandMode::Summary { ended.total.saturating_sub(kept) } else { 0 };
+        let kept_bytes = (ended.head.len() + ended.tail.len()) as u64;
+        // Live output was already delivered.
+        let omitted =
+            if self.mode == CommandMode::Summary { ended.total.saturating_sub(kept_bytes) } else { 0 };
         Outcome {
             code: ended.code,
             end_reason: match ended.cause {
@@ -156,18 +148,15 @@ impl RunningCommand {
     }
 }
 
-/// A terminal in a place, with a person in front of it. Dropping it kills what runs there.
+/// An interactive terminal in a place. Dropping it kills its processes.
 #[derive(Debug)]
 pub struct Terminal {
     running: Running,
 }
 
-/// What comes from a terminal.
 #[derive(Debug)]
 pub enum TerminalEvent {
-    /// Bytes for the screen.
     Output(Vec<u8>),
-    /// Its program ended with this code.
     Exit(i32),
 }
 
@@ -176,7 +165,7 @@ impl Terminal {
         Self { running }
     }
 
-    /// The next thing that comes from it. Can be cancelled without losing anything.
+    /// Waits for the next event. Cancel safe.
     pub async fn next_event(&mut self) -> Result<TerminalEvent, Error> {
         Ok(match self.running.next().await? {
             Event::Output(page) => TerminalEvent::Output(page.data.into_vec()),
@@ -185,12 +174,10 @@ impl Terminal {
         })
     }
 
-    /// Passes on what was typed.
     pub async fn write(&mut self, typed: &[u8]) -> Result<(), Error> {
         Ok(self.running.write(typed).await?)
     }
 
-    /// Follows the person's window.
     pub async fn resize(&mut self, size: Size) -> Result<(), Error> {
         Ok(self.running.resize(size).await?)
     }

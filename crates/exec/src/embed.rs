@@ -1,4 +1,4 @@
-//! The guest that is carried along, and where it is put to be started.
+//! The guest program embedded in this binary.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -9,12 +9,11 @@ use crate::Error;
 
 const GUEST_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hermes-guest"));
 
-/// Where the guest is, once it is written.
 pub(crate) fn guest_path(cache: &Path) -> PathBuf {
     cache.join(concat!("hermes-guest-", env!("HERMES_GUEST_HASH")))
 }
 
-/// The path of the guest, which is written there if it is not there yet.
+/// Writes the guest to the cache unless it is there, and returns its path.
 pub(crate) fn install_guest(cache: &Path) -> Result<PathBuf, Error> {
     let path = guest_path(cache);
     let ours = |meta: fs::Metadata| -> bool {
@@ -24,7 +23,7 @@ pub(crate) fn install_guest(cache: &Path) -> Result<PathBuf, Error> {
         return Ok(path);
     }
     fs::DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(Error::file(cache))?;
-    // One writer at a time, also among the threads of this process.
+    // The lock also excludes other threads of this process.
     let lock = cache.join(".lock");
     let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock);
     let lock = lock.map_err(Error::file(cache))?;
@@ -34,7 +33,7 @@ pub(crate) fn install_guest(cache: &Path) -> Result<PathBuf, Error> {
     }
     let fresh = cache.join(".fresh");
     let written = (|| {
-        // Its directory is ours alone; in a container it may be started by anybody.
+        // The directory is private; inside a container any user may execute the guest.
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o755).open(&fresh)?;
         file.write_all(GUEST_PROGRAM)?;
         file.sync_all()?;
@@ -50,13 +49,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_guest_is_written_once_and_small() {
+    fn the_guest_is_written_once_and_is_small() {
         let cache = tempfile::tempdir().unwrap();
         let first = install_guest(cache.path()).unwrap();
         let made = fs::metadata(&first).unwrap();
         assert_eq!(install_guest(cache.path()).unwrap(), first);
         assert_eq!(fs::metadata(&first).unwrap().ino(), made.ino());
-        // A third of the one with glibc is glibc.
+        // A third of the glibc build is glibc.
         let most = if env!("HERMES_GUEST_TARGET").contains("-musl") { 2 << 20 } else { 9 << 18 };
         assert!(made.len() < most, "{} bytes for {}", made.len(), env!("HERMES_GUEST_TARGET"));
         fs::write(&first, "damaged").unwrap();

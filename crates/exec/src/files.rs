@@ -1,12 +1,13 @@
-//! Files of a place, for tools that touch them without a command.
+//! File access in a place without running a command.
 //!
-//! The gate judges a file by the path asked for and by the one it comes to, but only the place knows its links. So a
-//! caller judges by what the path comes to if there are none, see [`lexical`], and that travels along: where the
-//! guest finds another path it does nothing and says so, [`Error::Elsewhere`], and the caller judges again by that.
-//! What has no links, which is nearly everything, takes a single round trip.
+//! The gate judges a file by the requested path and by the path it resolves to, but only the place
+//! knows its symbolic links. The caller assumes there are none ([`resolve_lexically`]) and sends
+//! that path along. If the guest resolves the path differently it does nothing and returns
+//! [`Error::PathElsewhere`]; the caller then asks the gate again. So a path without links takes a
+//! single round trip.
 //!
-//! What is judged is text. A path that leads to a name that is not cannot be judged, so it is not touched; such names
-//! are still listed and found.
+//! The gate judges text. A path that resolves to a name that is not UTF-8 is not touched; such
+//! names are still listed and found.
 
 use hermes_guest::client::{self, Client, FileReader};
 pub use hermes_guest::client::{Listing, Piece};
@@ -24,7 +25,6 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::Error;
 
-/// The files of a place, for one session.
 #[derive(Debug)]
 pub struct GuestFiles {
     pub(crate) client: Client,
@@ -34,16 +34,15 @@ pub struct GuestFiles {
 }
 
 impl GuestFiles {
-    /// Begins to read a file.
     pub async fn read(&self, permit: Permit, part: Part) -> Result<PlaceFileReader, Error> {
         let mut reader = self.client.read(self.redeem(permit, FileAccess::Read)?, part).await?;
-        // Only with the first piece is it known that there is something to read.
+        // Errors arrive with the first piece.
         let first = reader.next().await.map_err(map_file_error)?;
         Ok(PlaceFileReader { reader, first: Some(first) })
     }
 
-    /// Writes a file: all of the content, or nothing happens. What is refused is refused before all of the content is
-    /// taken, so whoever tries again begins with fresh content.
+    /// Writes the whole content, or nothing. A refusal may arrive before all content is read, so a
+    /// retry needs fresh content.
     pub async fn write(
         &self,
         permit: Permit,
@@ -61,22 +60,21 @@ impl GuestFiles {
         }
     }
 
-    /// Makes all edits to a file, or none. Gives the number of replacements for each edit.
+    /// Applies all edits to a file, or none. Returns the number of replacements for each edit.
     pub async fn patch(&self, permit: Permit, edits: Vec<Edit>) -> Result<(Vec<u64>, Written), Error> {
         self.client.patch(self.redeem(permit, FileAccess::Write)?, edits).await.map_err(map_file_error)
     }
 
-    /// Describes a file. A symbolic link at the end of the path is described itself.
+    /// Describes a file. A symbolic link at the end of the path is not followed.
     pub async fn stat(&self, permit: Permit) -> Result<Stat, Error> {
         self.client.stat(self.redeem(permit, FileAccess::Read)?).await.map_err(map_file_error)
     }
 
-    /// Lists a directory, sorted by name, and says how many entries there are in all.
+    /// Lists a directory sorted by name, with the total number of entries.
     pub async fn list(&self, permit: Permit) -> Result<Listing<Entry, u64>, Error> {
         self.client.list(self.redeem(permit, FileAccess::Read)?).await.map_err(map_file_error)
     }
 
-    /// Searches a file, or the files below a directory.
     pub async fn search(&self, permit: Permit, search: Search) -> Result<Listing<Hit, Found>, Error> {
         self.client.search(self.redeem(permit, FileAccess::Read)?, search).await.map_err(map_file_error)
     }
@@ -86,7 +84,7 @@ impl GuestFiles {
         self.client.remove(self.redeem(permit, FileAccess::Delete)?).await.map_err(map_file_error)
     }
 
-    /// What the guest is told about the file of a permit, if the permit is for this use of it.
+    /// Checks that the permit is for this use of a file.
     fn redeem(&self, permit: Permit, access: FileAccess) -> Result<Place, Error> {
         match permit.redeem(&self.place, &self.session)?.work {
             Work::File(file) if file.access == access => Ok(Place {
@@ -99,7 +97,6 @@ impl GuestFiles {
     }
 }
 
-/// A file that is being read, at the pace of whoever reads it.
 #[derive(Debug)]
 pub struct PlaceFileReader {
     reader: FileReader,
@@ -107,7 +104,6 @@ pub struct PlaceFileReader {
 }
 
 impl PlaceFileReader {
-    /// The next piece.
     pub async fn next(&mut self) -> Result<Piece, Error> {
         match self.first.take() {
             Some(piece) => Ok(piece),
@@ -115,12 +111,14 @@ impl PlaceFileReader {
         }
     }
 
-    /// Everything, if it is not more than this many bytes.
-    pub async fn read_to_end(mut self, most: usize) -> Result<(Vec<u8>, ReadEnd), Error> {
+    /// Reads everything, up to a limit in bytes.
+    pub async fn read_to_end(mut self, max_bytes: usize) -> Result<(Vec<u8>, ReadEnd), Error> {
         let mut all = Vec::new();
         loop {
             match self.next().await? {
-                Piece::Data(data) if all.len() + data.len() > most => return Err(Error::TooLarge(most)),
+                Piece::Data(data) if all.len() + data.len() > max_bytes => {
+                    return Err(Error::TooLarge(max_bytes));
+                }
                 Piece::Data(data) => all.extend_from_slice(&data),
                 Piece::End(end) => return Ok((all, end)),
             }
@@ -128,8 +126,8 @@ impl PlaceFileReader {
     }
 }
 
-/// The absolute path that a path comes to unless there are symbolic links in it: `~` is the home, and what is
-/// relative starts at the directory of the session.
+/// The absolute path if no component is a symbolic link. `~` is the home directory; a relative path
+/// starts at the session's directory.
 pub fn resolve_lexically(path: &str, cwd: &str, home: &str) -> String {
     let at_home = path.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let (start, rest) = match at_home {
@@ -148,7 +146,7 @@ pub fn resolve_lexically(path: &str, cwd: &str, home: &str) -> String {
     format!("/{}", real.join("/"))
 }
 
-/// What the guest said about a file, apart from what is wrong with the guest.
+/// Separates errors about the file from errors of the guest.
 fn map_file_error(error: client::Error) -> Error {
     match error {
         client::Error::Refused(Fault::File(FileFault::Elsewhere { real })) => {
@@ -168,19 +166,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_path_leads_is_believed_only_if_it_can_be_judged() {
-        let said = |real: &[u8]| {
+    fn a_resolved_path_is_accepted_only_if_it_can_be_judged() {
+        let mapped = |real: &[u8]| {
             let real = ByteBuf::from(real);
             map_file_error(client::Error::Refused(Fault::File(FileFault::Elsewhere { real })))
         };
-        assert!(matches!(said(b"/a"), Error::PathElsewhere(real) if real == "/a"));
-        assert!(matches!(said(b"/\xff"), Error::PathNotUtf8));
-        assert!(matches!(said(b""), Error::Guest(client::Error::Breach(_))));
-        assert!(matches!(said(b"a"), Error::Guest(client::Error::Breach(_))));
+        assert!(matches!(mapped(b"/a"), Error::PathElsewhere(real) if real == "/a"));
+        assert!(matches!(mapped(b"/\xff"), Error::PathNotUtf8));
+        assert!(matches!(mapped(b""), Error::Guest(client::Error::Breach(_))));
+        assert!(matches!(mapped(b"a"), Error::Guest(client::Error::Breach(_))));
     }
 
     #[test]
-    fn a_path_without_links_comes_to_what_it_says() {
+    fn a_path_without_links_is_resolved_lexically() {
         let cases = [
             ("/etc/hosts", "/etc/hosts"),
             ("a", "/work/dir/a"),

@@ -1,24 +1,28 @@
-//! Where commands run.
+//! Execution environments.
 //!
-//! A [`Spec`] says what kind of place a session wants. [`Plan::new`] gives it an identity, the hash of everything that
-//! makes it this place and no other, without making anything, so that the gate can judge what would happen
-//! there. [`Plan::open`] finds the place or makes it, and [`Sandbox::start`] runs a job in it, for a
-//! [`Permit`](hermes_policy::Permit) and for nothing else. [`Sandbox::files`] touches files the same way.
+//! A [`Spec`] describes the environment a session wants. [`ResolvedPlace::new`] gives it an
+//! identity, a hash of everything that distinguishes it, without creating anything, so the gate can
+//! judge commands by its reach. [`ResolvedPlace::open`] finds or creates it, and
+//! [`OpenPlace::start_command`] runs the job of a [`Permit`](hermes_policy::Permit).
+//! [`OpenPlace::files`] accesses files in the same way.
 //!
-//! *Invariants.* Only a permit starts a command or touches a file, and it is used up. If the backend cannot be used the call fails with
-//! an error that names it; nothing runs anywhere else instead. Making a place is a transaction under a lock: two
-//! callers get the same place, and a failure leaves nothing.
+//! *Invariants.* Only a permit starts a command or touches a file, and a permit is used once. If
+//! the backend cannot be used, the call fails with an error that names it; nothing runs elsewhere
+//! instead. Creation is a transaction under a lock: concurrent callers get the same place, and a
+//! failure leaves nothing behind.
 //!
-//! *Where to start reading.* [`sandbox`] for the life of a command, `registry` for how places are found again,
-//! [`places`] for the list of them, `backend/` for one file per kind of place, [`proxy`] for the way out of those that
-//! have no network.
+//! *Where to start reading.* [`place`] for running commands, `registry` for the place directories,
+//! [`places`] for the list of places, `backend/` for one file per backend, [`proxy`] for the
+//! network access of places that have no network.
 
 pub mod backend;
 mod capacity;
 pub mod command;
 mod embed;
 mod error;
+pub mod exposure;
 pub mod files;
+pub mod health;
 mod pidfd;
 pub mod place;
 pub mod places;
@@ -33,6 +37,7 @@ pub use backend::{
 };
 pub use command::{CommandEvent, EndReason, Outcome, RunningCommand, Terminal, TerminalEvent};
 pub use error::Error;
+pub use exposure::{Exposure, ExposureAccess};
 pub use files::GuestFiles;
 pub use hermes_guest::protocol::message::{
     AtDeadline, AtEnd, Cause, ProcessId, ProcessView, Size, Stats, Tree,

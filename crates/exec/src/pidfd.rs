@@ -1,4 +1,4 @@
-//! The process that holds a place up: its guest, as this machine sees it.
+//! The host process that keeps a place alive: its guest.
 
 use std::fs;
 use std::io;
@@ -10,10 +10,10 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-/// How long a guest may take to end its processes and itself.
+/// The time a guest gets to end its processes and itself.
 const TERMINATION_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
-/// A process of this machine. The start time makes a pid that is used again another process.
+/// A process of this host. The start time distinguishes it from a later process with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessRef {
     pid: i32,
@@ -22,7 +22,7 @@ pub struct ProcessRef {
 }
 
 impl ProcessRef {
-    /// Whoever listens at the other end. The kernel says so, not the guest.
+    /// The process at the other end of a socket, as reported by the kernel.
     pub(crate) fn of_peer(stream: impl AsFd) -> Option<Self> {
         let pid = socket_peercred(stream).ok()?.pid.as_raw_nonzero().get();
         Some(Self { pid, start_time: start_time(pid)? })
@@ -32,7 +32,7 @@ impl ProcessRef {
         start_time(self.pid) == Some(self.start_time)
     }
 
-    /// Ends it, and everything in its place with it. When this returns it is gone.
+    /// Ends the process and with it the place. Returns once it is gone.
     pub(crate) fn terminate(self) -> io::Result<()> {
         let Some(fd) = self.open_pidfd() else { return Ok(()) };
         for signal in [Signal::TERM, Signal::KILL] {
@@ -49,15 +49,15 @@ impl ProcessRef {
 
     fn open_pidfd(self) -> Option<OwnedFd> {
         let fd = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
-        // Looked at after it was opened, so that it cannot be somebody else's by now.
+        // Checked after opening, so the pid cannot have been reused.
         self.is_alive().then_some(fd)
     }
 }
 
-/// When a process began, in clock ticks since boot; none for one that is dead, also if nobody has taken note yet.
+/// The start time in clock ticks since boot; `None` for a dead process, zombies included.
 fn start_time(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Its name may contain anything, but not what follows the last parenthesis.
+    // The process name may contain anything, so the fields start after the last parenthesis.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
@@ -69,11 +69,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_its_start_and_the_dead_do_not_count() {
+    fn a_process_is_identified_by_its_start_time_and_zombies_are_dead() {
         let me = i32::try_from(std::process::id()).unwrap();
-        let anchor = ProcessRef { pid: me, start_time: start_time(me).unwrap() };
-        assert!(anchor.is_alive() && anchor.open_pidfd().is_some());
-        let before = ProcessRef { start_time: anchor.start_time - 1, ..anchor };
+        let process = ProcessRef { pid: me, start_time: start_time(me).unwrap() };
+        assert!(process.is_alive() && process.open_pidfd().is_some());
+        let before = ProcessRef { start_time: process.start_time - 1, ..process };
         assert!(!before.is_alive() && before.open_pidfd().is_none());
         #[expect(clippy::disallowed_methods, reason = "a process to look at")]
         let mut child = std::process::Command::new("true").spawn().unwrap();

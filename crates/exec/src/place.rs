@@ -1,4 +1,4 @@
-//! A place that is open, and the commands that run in it.
+//! An open place and the commands that run in it.
 
 pub mod script;
 
@@ -23,126 +23,110 @@ use crate::proxy::{self, ProxyTask};
 use crate::registry::{PlaceDir, PlaceRecord, is_recently_swept, remove, remove_stale_if_due, run_blocking};
 use crate::{Error, GuestFiles, Processes, ResolvedPlace, Size, capacity};
 
-/// How often a place is looked for that ends at the very moment it is found.
+/// Attempts to connect to a place that ends while it is found.
 const MAX_CONNECT_ATTEMPTS: u32 = 3;
 
-/// What a caller wants of a command besides its text.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// How long it may run.
     pub timeout: Option<Duration>,
-    /// What happens then.
     pub at_deadline: AtDeadline,
-    /// Bytes of output that are kept to be shown.
+    /// Bytes of output to return.
     pub keep_bytes: u32,
-    /// What it reads.
     pub input: CommandInput,
-    /// Variables for this command alone.
+    /// Variables for this command only.
     pub env: Vec<(String, String)>,
-    /// Whether anybody waits for it.
     pub output: OutputMode,
-    /// Whether the directory of its job is the session's own.
     pub directory: WorkingDirectory,
-    /// A terminal of this size instead of pipes.
+    /// Runs the command on a terminal of this size instead of pipes.
     pub terminal_size: Option<Size>,
 }
 
-/// What a command reads.
+/// The standard input of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandInput {
-    /// Nothing.
     None,
-    /// These bytes.
     Data(Vec<u8>),
-    /// What is written to it later, each time with a permit.
+    /// Text written later, each time with a permit.
     Stream,
 }
 
-/// Whether anybody waits for a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutputMode {
-    /// The output is wanted as it comes.
+    /// Output is delivered as it arrives.
     Live,
-    /// The output is wanted at the end.
+    /// Output is delivered at the end.
     AtEnd,
-    /// It goes on by itself.
     Background {
-        /// Lets a later caller recognize it.
+        /// Lets a later caller recognize the process.
         label: String,
-        /// A notice for each line of output that contains one of these.
+        /// Sends a notice for each line of output that contains one of these.
         watch: Vec<String>,
-        /// Whether its end is worth a notice.
         at_end: AtEnd,
     },
 }
 
-/// Where a command runs. Either way it is the directory of its job, by which it was judged.
+/// The directory of a command. Either way it is the directory of its job, by which the gate judged
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkingDirectory {
-    /// Where the session is. If the session has moved since the gate was asked, nothing runs.
+    /// The session's directory. If the session has moved since the gate was asked, nothing runs.
     Session,
-    /// Another one, for this command only.
+    /// Another directory, for this command only.
     Override,
 }
 
-/// Whether a place had to be made again.
+/// Whether the place was recreated and lost its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateLoss {
-    /// It is the one that was there, or the first.
     No,
-    /// One was there before and is gone with its state.
     Yes,
 }
 
-/// A place with its guest, open for one session. It may be held for long: a place that has ended meanwhile is made
-/// again for the next command, whose outcome says so.
+/// A place with its guest, open for one session. It may be held for a long time: if the place ends,
+/// the next command recreates it, and its outcome says so.
 #[derive(Debug)]
 pub struct OpenPlace {
     place: ResolvedPlace,
     connection: Mutex<GuestConnection>,
 }
 
-/// A guest that was found.
 pub(crate) struct FoundGuest {
     pub(crate) client: Client,
     pub(crate) settings: SettingsMatch,
 }
 
-/// Whether a place is the one that is wanted.
+/// Whether a running place has the requested settings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SettingsMatch {
-    /// With the same settings.
     Same,
-    /// With others.
     Different,
 }
 
-/// A guest, and what became of its place on the way to it.
 pub(crate) struct AcquiredGuest {
     client: Client,
     state_loss: StateLoss,
     unenforced_limits: Vec<String>,
 }
 
-/// A connection to the guest, with the session open.
+/// A connection to the guest with an open session.
 #[derive(Debug)]
 struct GuestConnection {
     client: Client,
-    /// What nobody has been told yet.
+    /// A loss that no command outcome has reported yet.
     state_loss: StateLoss,
-    /// Where the session was when it was opened, until somebody has asked. Should it have moved since, a job that was
-    /// judged by this does not run, and whoever asks again is told anew.
+    /// The directory of the session when it was opened, until a caller reads it. If the session
+    /// moves later, a job judged by this directory does not run and the caller asks again.
     cwd: Option<String>,
-    /// Whether its session was there before.
+    /// Whether the session existed before.
     origin: Origin,
-    /// The limits that are not enforced in a place that was made for it.
+    /// Limits that are not enforced in a place created by this call.
     unenforced_limits: Vec<String>,
-    /// The way out, where the place has no other.
+    /// Network access for a place that has none of its own.
     _proxy: Option<ProxyTask>,
 }
 
 impl ResolvedPlace {
-    /// Finds the place, or makes it. Of two callers one makes it and both get it.
+    /// Finds or creates the place. Concurrent callers get the same one.
     pub async fn open(&self) -> Result<OpenPlace, Error> {
         Ok(OpenPlace { connection: Mutex::new(self.connect().await?), place: self.clone() })
     }
@@ -150,25 +134,25 @@ impl ResolvedPlace {
     async fn connect(&self) -> Result<GuestConnection, Error> {
         for _ in 1..MAX_CONNECT_ATTEMPTS {
             match self.try_connect().await {
-                // It was ending just then.
+                // The place was just ending.
                 Err(Error::Guest(client::Error::Gone)) => {}
                 Err(Error::Guest(client::Error::Breach(_))) => break,
                 done => return done,
             }
         }
-        // What greets like a guest and then breaks its word cannot be believed again.
+        // A guest that breaks the protocol cannot be trusted again.
         self.end_place().await?;
         Ok(GuestConnection { state_loss: StateLoss::Yes, ..self.try_connect().await? })
     }
 
     async fn end_place(&self) -> Result<(), Error> {
-        let room = PlaceDir::for_place(self);
-        let _lock = room.lock().await?;
-        room.end_place().await
+        let dir = PlaceDir::for_place(self);
+        let _lock = dir.lock().await?;
+        dir.end_place().await
     }
 
     async fn try_connect(&self) -> Result<GuestConnection, Error> {
-        let AcquiredGuest { client, state_loss: was_here, unenforced_limits: unenforced } =
+        let AcquiredGuest { client, state_loss: place_loss, unenforced_limits: unenforced } =
             self.find_or_create().await?;
         let mut env = to_byte_pairs(&self.spec.env);
         let is_proxied = self.spec.backend.network() == Network::Proxy;
@@ -181,19 +165,20 @@ impl ResolvedPlace {
             key: self.guest_session_key(),
             cwd: ByteBuf::from(self.spec.cwd.as_bytes()),
             env,
-            // Nothing but these files can bring in what is to stay outside.
+            // Only these files could set a withheld variable.
             withheld: if init.is_empty() { Vec::new() } else { withheld.collect() },
             init,
         };
-        let attach = async { if is_proxied { proxy::attach(&client).await.map(Some) } else { Ok(None) } };
-        let (proxy, view) = tokio::join!(attach, client.open_session(open));
+        let start_proxy =
+            async { if is_proxied { proxy::attach(&client).await.map(Some) } else { Ok(None) } };
+        let (proxy, view) = tokio::join!(start_proxy, client.open_session(open));
         let (proxy, view) = (proxy?, view?);
-        // A place whose guest lost the session has lost its state, whoever made it.
-        let reset = if view.origin == Origin::Created { was_here } else { StateLoss::No };
+        // A guest that lost the session lost its state, even if another process created the place.
+        let state_loss = if view.origin == Origin::Created { place_loss } else { StateLoss::No };
         let cwd = Some(String::from_utf8_lossy(&view.cwd).into_owned());
         Ok(GuestConnection {
             client,
-            state_loss: reset,
+            state_loss,
             cwd,
             origin: view.origin,
             unenforced_limits: unenforced,
@@ -202,61 +187,63 @@ impl ResolvedPlace {
     }
 
     pub(crate) async fn find_or_create(&self) -> Result<AcquiredGuest, Error> {
-        let room = PlaceDir::for_place(self);
+        let dir = PlaceDir::for_place(self);
         let found =
             |client| AcquiredGuest { client, state_loss: StateLoss::No, unenforced_limits: Vec::new() };
-        if let Some(FoundGuest { client, settings: SettingsMatch::Same }) = self.find_guest(&room).await {
+        if let Some(FoundGuest { client, settings: SettingsMatch::Same }) = self.find_guest(&dir).await {
             return Ok(found(client));
         }
-        let begun = self.spec.backend.start_creation();
-        let _lock = room.lock().await?;
-        let before = room.record();
-        // Somebody else may have made it meanwhile.
-        match self.find_guest(&room).await {
+        let creation = self.spec.backend.start_creation();
+        let _lock = dir.lock().await?;
+        let before = dir.record();
+        // Another process may have created it before we got the lock.
+        match self.find_guest(&dir).await {
             Some(FoundGuest { client, settings: SettingsMatch::Same }) => return Ok(found(client)),
-            // It is not what was judged, so nothing runs there for us; and what runs there is not ours to end.
+            // The gate did not judge this place, so nothing may run in it; and its processes are
+            // not ours to end.
             Some(FoundGuest { client, settings: SettingsMatch::Different })
                 if client.stats().await.is_ok_and(|stats| stats.running > 0) =>
             {
                 return Err(Error::SettingsChanged { name: self.name() });
             }
-            // A guest that cannot be talked to is of another version, or broken.
-            _ => room.end_place().await?,
+            // A guest that cannot be reached is of another version or broken.
+            _ => dir.end_place().await?,
         }
         let files = self.spec.backend.kept_dir(self);
         let kept = files.as_deref().and_then(PlaceRecord::read_from);
         if kept.as_ref().and_then(|record| record.process).is_some_and(ProcessRef::is_alive) {
             return Err(Error::InUseElsewhere { name: self.name() });
         }
-        // Only a place that never was can be another that is ready.
+        // A place that existed before has files, so a warm place cannot replace it.
         if before.is_none()
             && kept.is_none()
-            && let Some(client) = self.take_warm(&room).await?
+            && let Some(client) = self.take_warm(&dir).await?
         {
             return Ok(found(client));
         }
         let run = self.installation.run_dir.clone();
         let engines = self.spec.backend.engine_access();
-        // The way to another thread and back takes longer than the look.
+        // Checking first avoids a switch to another thread.
         if !is_recently_swept(&run) {
             run_blocking(move || remove_stale_if_due(&run, engines)).await?;
         }
-        capacity::reserve(&self.installation, &room, engines).await?;
-        let made = self.create_place(begun, &room).await;
-        if made.is_err() {
-            // What cannot be removed now is in the record, for whoever sweeps.
-            drop(room.end_place().await);
+        capacity::reserve(&self.installation, &dir, engines).await?;
+        let created = self.create_place(creation, &dir).await;
+        if created.is_err() {
+            // If this fails, the record lets the reaper retry.
+            drop(dir.end_place().await);
         }
-        let (client, unenforced) = made?;
-        let reset = if before.is_some() || kept.is_some() { StateLoss::Yes } else { StateLoss::No };
-        Ok(AcquiredGuest { client, state_loss: reset, unenforced_limits: unenforced })
+        let (client, unenforced) = created?;
+        let state_loss = if before.is_some() || kept.is_some() { StateLoss::Yes } else { StateLoss::No };
+        Ok(AcquiredGuest { client, state_loss, unenforced_limits: unenforced })
     }
 
-    pub(crate) async fn find_guest(&self, room: &PlaceDir) -> Option<FoundGuest> {
-        let stream = self.spec.backend.connect_guest(room).await.ok()?;
-        // Without a record nobody knows what it is: whoever made it was killed, or is about to write that down.
+    pub(crate) async fn find_guest(&self, dir: &PlaceDir) -> Option<FoundGuest> {
+        let stream = self.spec.backend.connect_guest(dir).await.ok()?;
+        // A guest without a record is unknown: its creator was killed, or has not written the
+        // record yet.
         let settings =
-            if room.record()?.place == *self.id() { SettingsMatch::Same } else { SettingsMatch::Different };
+            if dir.record()?.place == *self.id() { SettingsMatch::Same } else { SettingsMatch::Different };
         tokio::select! {
             client = Client::connect(stream) => Some(FoundGuest { client: client.ok()?, settings }),
             () = self.until_unresponsive() => None,
@@ -265,28 +252,27 @@ impl ResolvedPlace {
 
     async fn create_place(
         &self,
-        begun: PlaceCreation<'_>,
-        room: &PlaceDir,
+        creation: PlaceCreation<'_>,
+        dir: &PlaceDir,
     ) -> Result<(Client, Vec<String>), Error> {
         let mut record = self.new_record();
         let CreatedPlace { stream, request, unenforced_limits: unenforced } =
-            begun.create(self, room, &record).await?;
+            creation.create(self, dir, &record).await?;
         record.request = request;
         record.unenforced.clone_from(&unenforced);
-        // The process of a container may be anybody's on this machine.
+        // The peer of a container socket may be any process of this host.
         record.process = record.container.is_none().then(|| ProcessRef::of_peer(&stream)).flatten();
-        let room = room.clone();
+        let dir = dir.clone();
         let written = run_blocking(move || {
-            record.write(room.path())?;
+            record.write(dir.path())?;
             record.files.iter().try_for_each(|files| record.write(files))
         });
-        // Both to their end: whoever clears up after one must not be in the way of the other.
+        // Both run to their end, so that cleanup after one does not race with the other.
         let (written, client) = tokio::join!(written, Client::connect(stream));
         written?;
         Ok((client?, unenforced))
     }
 
-    /// What is written down about the place when it is made.
     pub(crate) fn new_record(&self) -> PlaceRecord {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         PlaceRecord {
@@ -296,8 +282,9 @@ impl ResolvedPlace {
             session: self.owner_key().as_str().to_owned(),
             created: now.as_secs(),
             lifetime: self.spec.lifetime.as_secs(),
-            reach: self.spec.backend.reach(),
-            spec: serde_json::to_value(&self.spec).unwrap_or_default(),
+            reach: self.spec.reach(),
+            exposures: Some(self.spec.exposures()),
+            spec: self.spec_json.clone(),
             files: self.spec.backend.kept_dir(self),
             process: None,
             container: self.spec.backend.container(self),
@@ -306,7 +293,7 @@ impl ResolvedPlace {
         }
     }
 
-    /// Returns when it is known of the place that it cannot answer.
+    /// Returns once the place is known to be unable to answer.
     async fn until_unresponsive(&self) {
         let record = PlaceDir::for_place(self).record();
         match record.and_then(|record| record.container) {
@@ -316,13 +303,13 @@ impl ResolvedPlace {
     }
 
     fn guest_session_key(&self) -> SessionKey {
-        // Keys may be of any length for us, but not for the guest; whoever shares a place shares its shell too.
+        // The guest limits the length of keys. Sessions that share a place also share its shell.
         SessionKey::from("session")
     }
 }
 
 impl OpenPlace {
-    /// Where the session is now. The gate must judge a job by this directory.
+    /// The session's current directory, by which the gate must judge a job.
     pub async fn cwd(&self) -> Result<String, Error> {
         if let Some(cwd) = self.lock_connection().await?.cwd.take() {
             return Ok(cwd);
@@ -337,33 +324,32 @@ impl OpenPlace {
             }
         };
         let shown = match shown {
-            // Its place ended just then; nothing was asked of it that could be done twice.
+            // The place just ended; reading the directory again is harmless.
             Err(client::Error::Gone) => self.client().await?.show_session(&key).await,
             shown => shown,
         };
         Ok(String::from_utf8_lossy(&shown?.cwd).into_owned())
     }
 
-    /// Makes the place again, whatever is there.
+    /// Ends and recreates the place.
     async fn recreate(&self) -> Result<(), Error> {
-        let mut live = self.connection.lock().await;
+        let mut connection = self.connection.lock().await;
         self.place.end_place().await?;
-        *live = GuestConnection { state_loss: StateLoss::Yes, ..self.place.connect().await? };
+        *connection = GuestConnection { state_loss: StateLoss::Yes, ..self.place.connect().await? };
         Ok(())
     }
 
-    /// The limits that are not enforced, if the place was made for this. They are told once.
+    /// The limits that are not enforced, if this handle created the place. Returned once.
     pub async fn take_unenforced_limits(&self) -> Vec<String> {
         std::mem::take(&mut self.connection.lock().await.unenforced_limits)
     }
 
-    /// What runs there in the background.
+    /// The background processes of the place.
     pub async fn processes(&self) -> Result<Processes, Error> {
         let client = self.client().await?;
         Ok(Processes::new(client, self.place.id().clone(), self.place.session.clone()))
     }
 
-    /// The files of the place.
     pub async fn files(&self) -> Result<GuestFiles, Error> {
         Ok(GuestFiles {
             client: self.client().await?,
@@ -373,12 +359,12 @@ impl OpenPlace {
         })
     }
 
-    /// Ends the place and removes everything it left on this machine. When this returns it is gone.
+    /// Ends the place, removes all its files on this host and waits until it is gone.
     pub async fn remove(self) -> Result<(), Error> {
-        let room = PlaceDir::for_place(&self.place);
-        let lock = room.lock().await?;
+        let dir = PlaceDir::for_place(&self.place);
+        let lock = dir.lock().await?;
         drop(self.connection);
-        room.end_place().await?;
+        dir.end_place().await?;
         if let Some(container) = self.place.spec.backend.container(&self.place) {
             container.remove_files().await?;
         }
@@ -389,23 +375,23 @@ impl OpenPlace {
         lock.discard()
     }
 
-    /// Ends the place, unless somebody else is there or something runs; its kept files stay.
+    /// Ends the place unless another client uses it or a process runs; kept files stay.
     pub async fn end_if_unused(self) -> Result<(), Error> {
-        let room = PlaceDir::for_place(&self.place);
-        let lock = room.lock().await?;
+        let dir = PlaceDir::for_place(&self.place);
+        let lock = dir.lock().await?;
         let stats = self.client().await?.stats().await?;
         drop(self.connection);
         if stats.clients > 1 || stats.running > 0 {
             return Ok(());
         }
-        room.end_place().await?;
+        dir.end_place().await?;
         lock.discard()
     }
 
-    /// Starts the job of a permit. The permit must be for this place and this session.
-    pub async fn start_command(&self, permit: Permit, wish: RunOptions) -> Result<RunningCommand, Error> {
+    /// Starts the job of a permit, which must be for this place and this session.
+    pub async fn start_command(&self, permit: Permit, options: RunOptions) -> Result<RunningCommand, Error> {
         let foreground = |output| Mode::Foreground { output, state: StateRule::Keep };
-        let (kind, mode) = match wish.output {
+        let (kind, mode) = match options.output {
             OutputMode::Live => (CommandMode::Live, foreground(Delivery::Live)),
             OutputMode::AtEnd => (CommandMode::Summary, foreground(Delivery::Summary)),
             OutputMode::Background { label, watch, at_end } => {
@@ -415,23 +401,23 @@ impl OpenPlace {
         };
         let cwd = permit.job().cwd.clone();
         let run = Run {
-            env: to_byte_pairs(&wish.env),
-            stdin: match wish.input {
+            env: to_byte_pairs(&options.env),
+            stdin: match options.input {
                 CommandInput::None => Stdin::Null,
                 CommandInput::Data(data) => Stdin::Data(ByteBuf::from(data)),
                 CommandInput::Stream => Stdin::Stream,
             },
-            terminal: wish.terminal_size,
-            deadline: wish.timeout.map(|after| Deadline { after, then: wish.at_deadline }),
-            keep: wish.keep_bytes,
-            ..self.redeem(permit, wish.directory, mode)?
+            terminal: options.terminal_size,
+            deadline: options.timeout.map(|after| Deadline { after, then: options.at_deadline }),
+            keep: options.keep_bytes,
+            ..self.redeem(permit, options.directory, mode)?
         };
-        let (client, reset) = self.client_for_command().await?;
+        let (client, state_loss) = self.client_for_command().await?;
         let running = client.run(run).await.map_err(map_moved_error)?;
-        Ok(RunningCommand::new(running, cwd, reset, kind))
+        Ok(RunningCommand::new(running, cwd, state_loss, kind))
     }
 
-    /// Gives a person a terminal in which the job of the permit runs: what is typed there is not judged again.
+    /// Opens a terminal that runs the job of the permit. Text typed there is not judged again.
     pub async fn open_terminal(
         &self,
         permit: Permit,
@@ -449,7 +435,7 @@ impl OpenPlace {
         Ok(Terminal::new(client.run(run).await.map_err(map_moved_error)?))
     }
 
-    /// Turns a permit into something to run, with nothing asked for besides.
+    /// Turns a permit into a run request with default options.
     fn redeem(&self, permit: Permit, directory: WorkingDirectory, mode: Mode) -> Result<Run, Error> {
         let job = permit.redeem(self.place.id(), &self.place.session)?;
         let Work::Shell(text) = job.work else { return Err(Error::NotACommand) };
@@ -476,29 +462,29 @@ impl OpenPlace {
         Ok(self.lock_connection().await?.client.clone())
     }
 
-    /// The connection for a command, which may move the session, and the one chance to learn that the place was made
-    /// again.
+    /// The connection for a command. A command may move the session, so the known directory is
+    /// dropped; and its outcome reports a pending state loss.
     async fn client_for_command(&self) -> Result<(Client, StateLoss), Error> {
-        let mut live = self.lock_connection().await?;
-        live.cwd = None;
-        Ok((live.client.clone(), std::mem::replace(&mut live.state_loss, StateLoss::No)))
+        let mut connection = self.lock_connection().await?;
+        connection.cwd = None;
+        Ok((connection.client.clone(), std::mem::replace(&mut connection.state_loss, StateLoss::No)))
     }
 
     async fn lock_connection(&self) -> Result<tokio::sync::MutexGuard<'_, GuestConnection>, Error> {
-        let mut live = self.connection.lock().await;
-        if live.client.is_closed() {
-            let untold = live.state_loss;
-            *live = self.place.connect().await?;
-            // We had a session; if this one is new, ours is lost.
-            if untold == StateLoss::Yes || live.origin == Origin::Created {
-                live.state_loss = StateLoss::Yes;
+        let mut connection = self.connection.lock().await;
+        if connection.client.is_closed() {
+            let pending_loss = connection.state_loss;
+            *connection = self.place.connect().await?;
+            // This handle had a session; a new one means that it was lost.
+            if pending_loss == StateLoss::Yes || connection.origin == Origin::Created {
+                connection.state_loss = StateLoss::Yes;
             }
         }
-        Ok(live)
+        Ok(connection)
     }
 }
 
-/// A session that is elsewhere by now is not a fault: the caller looks again.
+/// A session that moved is not a failure of the guest: the caller asks again.
 fn map_moved_error(error: client::Error) -> Error {
     match error {
         client::Error::Refused(Fault::Moved) => Error::SessionMoved,

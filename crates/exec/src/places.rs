@@ -1,4 +1,4 @@
-//! The places of this installation, as the world shows them.
+//! The list of places of an installation.
 
 use std::fs;
 use std::io;
@@ -20,36 +20,28 @@ use crate::registry::{
 };
 use crate::{Error, Processes};
 
-/// How long a guest may take to say how it is.
 const STATS_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many are asked or ended at once.
 const MAX_CONCURRENT: usize = 32;
 
-/// How long whoever is done waits for what a reaper removes.
+/// The longest wait for a removal in progress when a reaper finishes.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a reaper looks.
 const REAP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// All places of one installation.
 #[derive(Debug, Clone)]
 pub struct Places {
-    /// Where sockets and records are.
     pub run_dir: PathBuf,
-    /// Where the files of places are kept, one directory for each backend that keeps any.
+    /// Directories of kept files, one for each backend that keeps any.
     pub kept_dirs: Vec<PathBuf>,
 }
 
-/// One place that exists.
 #[derive(Debug, Clone)]
 pub struct ListedPlace {
-    /// What is written down about it.
     pub record: PlaceRecord,
-    /// How it is.
     pub state: PlaceState,
     dir: PlaceDir,
 }
 
-/// Removes what is left of places that are gone: at its start, on a timer, and when it is done.
+/// Removes the remains of ended places: at its start, on a timer, and when it finishes.
 #[derive(Debug)]
 pub struct Reaper {
     run_dir: PathBuf,
@@ -59,12 +51,11 @@ pub struct Reaper {
 }
 
 impl Reaper {
-    /// Looks a last time. What is being removed is removed first: who leaves in the middle has told others that it was
-    /// done.
+    /// Finishes a removal in progress and checks a last time.
     pub async fn finish(mut self) -> Result<(), Error> {
         let (run, engines) = (self.run_dir.clone(), self.engine_access);
         self.done.notify_one();
-        // An engine that does not answer is in nobody's way.
+        // An engine that does not answer must not block the exit.
         drop(timeout(REMOVAL_TIMEOUT, &mut self.task).await);
         run_blocking(move || remove_stale_if_due(&run, engines)).await
     }
@@ -76,33 +67,31 @@ impl Drop for Reaper {
     }
 }
 
-/// How a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlaceState {
-    /// Its guest answers.
     Running(Stats),
-    /// Its guest is there and does not answer.
+    /// The guest exists and does not answer.
     Unresponsive,
-    /// Its guest is there, but is reached through another run directory.
+    /// The guest exists but belongs to another run directory.
     OtherRunDir,
-    /// Only its files are there. The next command wakes it.
+    /// Only its files exist. The next command restarts it.
     Stopped,
 }
 
 impl Places {
-    /// All of them, by name.
+    /// All places, sorted by name.
     pub async fn list(&self) -> Result<Vec<ListedPlace>, Error> {
-        let mut asked = JoinSet::new();
+        let mut pending = JoinSet::new();
         let mut found = Vec::new();
-        for room in place_dirs(&self.run_dir)? {
-            if asked.len() >= MAX_CONCURRENT
-                && let Some(Ok(one)) = asked.join_next().await
+        for dir in place_dirs(&self.run_dir)? {
+            if pending.len() >= MAX_CONCURRENT
+                && let Some(Ok(one)) = pending.join_next().await
             {
                 found.extend(one);
             }
-            asked.spawn(inspect(room));
+            pending.spawn(inspect(dir));
         }
-        while let Some(one) = asked.join_next().await {
+        while let Some(one) = pending.join_next().await {
             found.extend(one.ok().flatten());
         }
         found.extend(self.list_stopped(&found)?);
@@ -110,7 +99,8 @@ impl Places {
         Ok(found)
     }
 
-    /// Those whose name or session is this, or whose name or identity begins with it.
+    /// Places whose name or session equals the query, otherwise those whose name or id starts with
+    /// it.
     pub async fn find(&self, wanted: &str) -> Result<Vec<ListedPlace>, Error> {
         let all = self.list().await?;
         let exact = |found: &&ListedPlace| found.record.name == wanted || found.record.session == wanted;
@@ -124,13 +114,13 @@ impl Places {
         Ok(all.into_iter().filter(begins).collect())
     }
 
-    /// Removes what is left of places that are gone.
+    /// Removes the remains of ended places.
     pub async fn remove_stale(&self) -> Result<(), Error> {
         let run = self.run_dir.clone();
         run_blocking(move || remove_stale(&run, EngineAccess::Allowed)).await
     }
 
-    /// Keeps removing what is left of places that are gone, for as long as the reaper lives.
+    /// Removes the remains of ended places until the reaper is dropped.
     pub fn start_reaper(&self, engines: EngineAccess) -> Reaper {
         let run = self.run_dir.clone();
         let done = Arc::new(Notify::new());
@@ -143,14 +133,14 @@ impl Places {
                     () = ended.notified() => return,
                 }
                 let run = run.clone();
-                // What could not be removed now is tried again later, and by the next hermes.
+                // A failed removal is retried later, or by the next process.
                 drop(run_blocking(move || remove_stale_if_due(&run, engines)).await);
             }
         });
         Reaper { run_dir: self.run_dir.clone(), engine_access: engines, task, done }
     }
 
-    /// Ends these, several at a time, and gives those that could not be ended with the reason.
+    /// Ends these places concurrently and returns the failures.
     pub async fn end_all(&self, places: Vec<ListedPlace>) -> Vec<(ListedPlace, Error)> {
         let mut ending = JoinSet::new();
         let mut failed = Vec::new();
@@ -174,7 +164,7 @@ impl Places {
         failed
     }
 
-    /// Places of which only the files are there.
+    /// Places of which only the files exist.
     fn list_stopped(&self, awake: &[ListedPlace]) -> Result<Vec<ListedPlace>, Error> {
         let mut listed = Vec::new();
         for kept in &self.kept_dirs {
@@ -189,14 +179,14 @@ impl Places {
             if awake.iter().any(|other| other.record.name == name) {
                 continue;
             }
-            // Without its record it is somebody else's directory.
+            // A directory without a matching record is not a place.
             if let Some(record) = PlaceRecord::read_from(&entry.path()).filter(|record| record.name == name) {
-                let room = PlaceDir::named(&self.run_dir, &name);
+                let dir = PlaceDir::named(&self.run_dir, &name);
                 let lives = record.process.is_some_and(ProcessRef::is_alive)
                     || record.container.is_some()
                         && accepts_connections(&entry.path().join(SHARED_DIR).join(SOCKET_NAME));
                 let state = if lives { PlaceState::OtherRunDir } else { PlaceState::Stopped };
-                found.push(ListedPlace { record, state, dir: room });
+                found.push(ListedPlace { record, state, dir });
             }
         }
         Ok(found)
@@ -204,20 +194,20 @@ impl Places {
 }
 
 impl ListedPlace {
-    /// What runs there in the background.
+    /// The background processes of the place.
     pub async fn processes(&self) -> Result<Processes, Error> {
         let stream = self.dir.connect().await.map_err(Error::file(&self.dir.socket()))?;
         let session = SessionKey::new(&self.record.session);
         Ok(Processes::new(Client::connect(stream).await?, self.record.place.clone(), session))
     }
 
-    /// Ends the place; its kept files stay. When this returns it is gone.
+    /// Ends the place and waits until it is gone; kept files stay.
     pub async fn end(&self) -> Result<(), Error> {
         let lock = self.dir.lock().await?;
-        // It may have been made again since it was found; then that one ends.
+        // The place may have been recreated since it was listed; that one ends.
         self.dir.end_place().await?;
-        if let (PlaceState::OtherRunDir, Some(anchor)) = (self.state, self.record.process) {
-            run_blocking(move || anchor.terminate().map_err(Error::EndPlace)).await?;
+        if let (PlaceState::OtherRunDir, Some(process)) = (self.state, self.record.process) {
+            run_blocking(move || process.terminate().map_err(Error::EndPlace)).await?;
         }
         if let (PlaceState::OtherRunDir, Some(container)) = (self.state, &self.record.container) {
             container.remove().await?;
@@ -229,7 +219,7 @@ impl ListedPlace {
     pub async fn remove(&self) -> Result<(), Error> {
         self.end().await?;
         if let Some(container) = &self.record.container {
-            // It may be used under another run directory.
+            // The container may be in use through another run directory.
             container.remove().await?;
             container.remove_files().await?;
         }
@@ -241,20 +231,21 @@ impl ListedPlace {
     }
 }
 
-/// How the place of a room is; none for a room that nobody is in.
-async fn inspect(room: PlaceDir) -> Option<ListedPlace> {
-    let record = room.record()?;
+/// The state of the place in a directory; `None` for an ended one.
+async fn inspect(dir: PlaceDir) -> Option<ListedPlace> {
+    let record = dir.record()?;
     let ask = async {
-        let client = Client::connect(room.connect().await.ok()?).await.ok()?;
+        let client = Client::connect(dir.connect().await.ok()?).await.ok()?;
         client.stats().await.ok()
     };
     let state = match timeout(STATS_TIMEOUT, ask).await.ok().flatten() {
         Some(stats) => PlaceState::Running(stats),
-        // Without its socket it may still run.
+        // A place without its socket may still run.
         None => {
-            let (anchor, seen) = (record.process, room.clone());
+            let (process, place_dir) = (record.process, dir.clone());
             let lives =
-                run_blocking(move || Ok(anchor.is_some_and(ProcessRef::is_alive) || seen.is_alive())).await;
+                run_blocking(move || Ok(process.is_some_and(ProcessRef::is_alive) || place_dir.is_alive()))
+                    .await;
             let runs = match &record.container {
                 Some(container) => container.is_running().await,
                 None => Ok(false),
@@ -262,5 +253,5 @@ async fn inspect(room: PlaceDir) -> Option<ListedPlace> {
             (lives.unwrap_or(false) || runs.unwrap_or(false)).then_some(PlaceState::Unresponsive)?
         }
     };
-    Some(ListedPlace { record, state, dir: room })
+    Some(ListedPlace { record, state, dir })
 }

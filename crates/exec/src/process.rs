@@ -1,4 +1,4 @@
-//! What runs in a place in the background.
+//! Background processes of a place.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,22 +14,19 @@ use thiserror::Error as ThisError;
 
 use crate::Error;
 
-/// Names a background process on this machine: the place and the process in it.
+/// Identifies a background process on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessHandle {
-    /// The beginning of the place's identity.
+    /// The first digits of the place id.
     pub place: String,
-    /// The process in it.
     pub process: ProcessId,
 }
 
-/// Not the name of a process.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
-#[error("not the id of a process; `hermes process ls` lists them")]
+#[error("not a process id; run `hermes process ls` to list them")]
 pub struct InvalidHandle;
 
 impl ProcessHandle {
-    /// The handle of a process in a place.
     pub fn new(place: &PlaceId, process: ProcessId) -> Self {
         Self { place: place.as_str().chars().take(8).collect(), process }
     }
@@ -60,7 +57,6 @@ impl FromStr for ProcessHandle {
     }
 }
 
-/// The background processes of one place.
 #[derive(Debug, Clone)]
 pub struct Processes {
     client: Client,
@@ -73,54 +69,51 @@ impl Processes {
         Self { client, place, session }
     }
 
-    /// Those that run, those that have ended, and what foreground commands left running.
+    /// Running and ended processes, and those that foreground commands left running.
     pub async fn list(&self) -> Result<Vec<ProcessView>, Error> {
         Ok(self.client.processes().await?)
     }
 
-    /// One of them.
     pub async fn show(&self, id: ProcessId) -> Result<ProcessView, Error> {
         Ok(self.client.process(id).await?)
     }
 
-    /// A page of its output.
     pub async fn output(&self, id: ProcessId, offset: u64, limit: u32) -> Result<Page, Error> {
         Ok(self.client.output(id, offset, limit).await?)
     }
 
-    /// Its output from an offset on, as it comes, until all of it has ended.
+    /// Streams the output from an offset until all of the process tree has ended.
     pub async fn follow(&self, id: ProcessId, offset: u64) -> Result<Followed, Error> {
         Ok(self.client.follow(id, offset).await?)
     }
 
-    /// Waits for its end, but not longer than this; the view says whether it has ended.
-    pub async fn wait(&self, id: ProcessId, patience: Duration) -> Result<ProcessView, Error> {
-        Ok(self.client.wait(id, patience).await?)
+    /// Waits for the end up to a time limit; the view says whether it has ended.
+    pub async fn wait(&self, id: ProcessId, timeout: Duration) -> Result<ProcessView, Error> {
+        Ok(self.client.wait(id, timeout).await?)
     }
 
-    /// Kills it with everything it started. When this returns, nothing of it is left.
+    /// Kills the whole process tree and waits until it is gone.
     pub async fn kill(&self, id: ProcessId) -> Result<ProcessView, Error> {
         Ok(self.client.kill(id).await?)
     }
 
-    /// Types the text of a permit into it.
+    /// Writes the text of a permit to the process's input.
     pub async fn write(&self, id: ProcessId, permit: Permit) -> Result<(), Error> {
         let job = permit.redeem(&self.place, &self.session)?;
         let Work::Input(text) = job.work else { return Err(Error::NotInput) };
         Ok(self.client.write_stdin(id, text.as_bytes()).await?)
     }
 
-    /// Ends its input.
     pub async fn close_input(&self, id: ProcessId) -> Result<(), Error> {
         Ok(self.client.close_stdin(id).await?)
     }
 
-    /// Drops the record of one that has ended, and its output.
+    /// Drops the record and the output of an ended process.
     pub async fn forget(&self, id: ProcessId) -> Result<(), Error> {
         Ok(self.client.forget(id).await?)
     }
 
-    /// What is worth telling about them, from a number on: what is kept, then each notice as it comes.
+    /// Notices from a number on: stored ones first, then each as it arrives.
     pub async fn notices(&self, from: u64) -> Result<Notices, Error> {
         Ok(self.client.notices(from).await?)
     }
@@ -131,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_is_read_back_and_anything_else_is_none() {
+    fn a_handle_round_trips_and_other_text_is_refused() {
         let handle = ProcessHandle::new(&PlaceId::new("1a2b3c4d5e6f"), ProcessId { pid: 12, started: 345 });
         assert_eq!(handle.to_string(), "proc_1a2b3c4d_12_345");
         assert_eq!("proc_1a2b3c4d_12_345".parse(), Ok(handle));

@@ -1,20 +1,20 @@
-//! The way out of a place that has no network of its own.
+//! Network access for places that have no network of their own.
 //!
-//! Such a place has loopback and nothing else. The guest listens there on [`PORT`] and every connection to it arrives
-//! here as a stream, where it is served: HTTP `CONNECT`, plain HTTP and SOCKS5, told apart by the first byte. What a
-//! connection asks for is resolved here, once, and reached only if every address found is public and none of this
-//! machine's own ([`reach`]).
+//! Such a place has only a loopback interface. The guest listens there on [`PORT`] and forwards every
+//! connection as a stream to this process, which serves HTTP `CONNECT`, plain HTTP and SOCKS5, told
+//! apart by the first byte. The target is resolved here, once, and connected only if every address is
+//! public and none belongs to this machine ([`target`]).
 //!
 //! | limit | value |
 //! |---|---|
-//! | connections at once, of one client | 128 |
+//! | concurrent connections of one client | 128 |
 //! | bytes before the target is known | 64 KiB |
 //! | time until the target is known | 30 s |
 //! | time to resolve, and to connect | 20 s each |
 //! | silence in both directions | 10 min; 1 min once one side has ended |
 //!
-//! Nothing here trusts the place: whoever runs there may speak to the port as it likes, and a guest that was taken over
-//! may open streams as it likes.
+//! Nothing here trusts the place: a command may send anything to the port, and a compromised guest may
+//! open any stream.
 
 mod http;
 mod relay;
@@ -38,19 +38,19 @@ use tokio::time::{Instant, timeout_at};
 use crate::Error;
 use crate::registry::PlaceDir;
 
-/// The port of the proxy on the loopback of every place that has one. Fixed, so that the environment of a session
-/// stays right whoever is attached; the network is the place's own, so it is free.
+/// The proxy's port on the loopback interface of every place that has one. Fixed, so the
+/// environment of a session stays valid whichever process serves it. The network namespace is the
+/// place's own, so the port is free.
 pub const PORT: u16 = 13128;
 
-/// How long a connection may take to say what it wants.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often a process that serves by itself looks whether anything runs.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The variables that make programs use the proxy.
 pub fn proxy_env() -> Vec<(String, String)> {
-    // Not a `socks5:` address, though the port speaks that too: some clients refuse to start with one.
+    // Not a `socks5:` URL, although the port speaks SOCKS too: some clients refuse to start with
+    // one.
     let proxy = format!("http://127.0.0.1:{PORT}");
     let away = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
     let here = ["NO_PROXY", "no_proxy"];
@@ -60,7 +60,7 @@ pub fn proxy_env() -> Vec<(String, String)> {
     to_proxy.into_iter().chain(to_itself).chain([node]).collect()
 }
 
-/// A proxy that serves a place. Dropping it ends it with every connection.
+/// A proxy that serves a place. Dropping it closes every connection.
 #[derive(Debug)]
 pub struct ProxyTask {
     task: JoinHandle<()>,
@@ -72,24 +72,24 @@ impl Drop for ProxyTask {
     }
 }
 
-/// Serves the place at the other end. Several may serve one place at once.
+/// Serves the place of this client. Several processes may serve one place.
 pub async fn attach(client: &Client) -> Result<ProxyTask, Error> {
     let listener = client.listen(Address::Loopback(PORT)).await?;
     Ok(ProxyTask { task: tokio::spawn(accept_connections(listener)) })
 }
 
-/// Serves a place by itself, for as long as something runs there: what was left in the background when whoever
-/// started it has ended. Returns at once if another process does this already.
+/// Serves a place for as long as a process runs in it, after the command that started it has
+/// exited. Returns at once if another process does this already.
 pub async fn serve_while_running(run: &Path, name: &str) -> Result<(), Error> {
-    let room = PlaceDir::named(run, name);
-    let Some(turn) = room.lock_proxy().await? else { return Ok(()) };
-    let kept = serve_until_idle(&room).await;
+    let dir = PlaceDir::named(run, name);
+    let Some(turn) = dir.lock_proxy().await? else { return Ok(()) };
+    let kept = serve_until_idle(&dir).await;
     turn.discard()?;
     kept
 }
 
-async fn serve_until_idle(room: &PlaceDir) -> Result<(), Error> {
-    let stream = room.connect().await.map_err(Error::file(&room.socket()))?;
+async fn serve_until_idle(dir: &PlaceDir) -> Result<(), Error> {
+    let stream = dir.connect().await.map_err(Error::file(&dir.socket()))?;
     let client = Client::connect(stream).await?;
     let _proxy = attach(&client).await?;
     while client.stats().await.is_ok_and(|stats| stats.running > 0) {
@@ -128,6 +128,6 @@ where
         Some(&socks::VERSION) => socks::serve(client, deadline).await,
         Some(_) => http::serve(client, deadline).await,
     };
-    // A connection that broke has nobody left to tell.
+    // The client is gone, so the error cannot be reported.
     drop(served);
 }

@@ -1,8 +1,8 @@
-//! The places that exist: one small directory each, so that the file system is the list.
+//! The directories of existing places; the file system is the list of them.
 //!
-//! A room holds a record of what the place is, which the place cannot reach, and a directory with the guest's
-//! socket, which it can. Whoever wants to make or remove a place holds its lock, which ends with the process, so that
-//! nothing of it outlives a crash.
+//! A place directory holds the record of the place, which commands cannot reach, and the directory
+//! with the guest's socket, which they can. A process that creates or removes a place holds its
+//! lock, which ends with the process.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -24,72 +24,66 @@ use crate::backend::docker::container::Container;
 use crate::backend::docker::transport::GuestTransport;
 use crate::pidfd::ProcessRef;
 use crate::warm_pool::WARM_KEY_PREFIX;
-use crate::{Error, ResolvedPlace, proxy};
+use crate::{Error, Exposure, ResolvedPlace, proxy};
 
-/// How often whoever makes a place also sweeps away what is left of others.
+/// The shortest time between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
-/// How long an engine may take to make a container that nobody waits for any more.
+/// The time an engine may take to create a container for a killed process.
 const CREATION_GRACE: Duration = Duration::from_secs(10);
-/// The file whose age tells when that was done last.
+/// The modification time of this file is the time of the last sweep.
 const SWEPT_FILE: &str = ".swept";
 const RECORD_FILE: &str = "place.json";
-/// How often is looked whether it is one's turn.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The directory beside kept files that a place shares with us.
+/// The directory next to kept files that the place shares with the host.
 pub(crate) const SHARED_DIR: &str = "run";
-/// What the socket of a guest is called.
 pub(crate) const SOCKET_NAME: &str = "sock";
 
-/// What is written down about a place.
+/// The persistent description of a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceRecord {
-    /// Its identity.
     pub place: PlaceId,
-    /// What people call it.
     pub name: String,
-    /// The word of its backend.
     pub backend: String,
-    /// The session it is for.
     pub session: String,
-    /// When it was made, in seconds since 1970.
+    /// Seconds since 1970.
     pub created: u64,
-    /// How long it may be idle, in seconds.
+    /// Seconds.
     pub lifetime: u64,
-    /// What commands there can hurt.
     pub reach: Reach,
-    /// How it was asked for, without any value of a variable.
+    /// Missing in records of older versions.
+    #[serde(default)]
+    pub exposures: Option<Vec<Exposure>>,
+    /// The spec without values of environment variables.
     pub spec: serde_json::Value,
-    /// Its files on this machine that outlive it.
+    /// The host directory with files that outlive the place.
     pub files: Option<PathBuf>,
-    /// The process that holds it up.
+    /// The guest's process, if it runs on this host.
     #[serde(rename = "anchor")]
     pub process: Option<ProcessRef>,
-    /// The container that holds it up.
     #[serde(default)]
     pub container: Option<Container>,
-    /// What its engine was asked for.
+    /// The request the engine got.
     #[serde(default)]
     pub request: Option<serde_json::Value>,
-    /// The limits that are not enforced there.
     #[serde(default)]
     pub unenforced: Vec<String>,
 }
 
 impl PlaceRecord {
-    /// Whether it is nobody's yet.
+    /// Whether the place waits in the warm pool.
     pub fn is_warm(&self) -> bool {
         self.session.starts_with(WARM_KEY_PREFIX)
     }
 
-    /// Whether an engine may still be making its container for a hermes that was killed: who looked now would find
-    /// nothing, and nobody would look again.
+    /// Whether an engine may still be creating the container for a killed process: looking now
+    /// would find nothing, and no later sweep would look again.
     fn may_be_creating(&self) -> bool {
-        let asked = SystemTime::UNIX_EPOCH + Duration::from_secs(self.created);
+        let requested = SystemTime::UNIX_EPOCH + Duration::from_secs(self.created);
         self.request.is_none()
-            && SystemTime::now().duration_since(asked).is_ok_and(|age| age < CREATION_GRACE)
+            && SystemTime::now().duration_since(requested).is_ok_and(|age| age < CREATION_GRACE)
     }
 
-    /// What the gate must know of the place; nothing if another version of hermes made it.
+    /// The place for the gate; `None` if another version of Hermes wrote the record.
     pub fn place(&self, hermes_home: &Path) -> Option<Place> {
         Some(Place {
             id: self.place.clone(),
@@ -100,12 +94,10 @@ impl PlaceRecord {
         })
     }
 
-    /// The record that lies beside the files of a place, if there is one.
     pub(crate) fn read_from(files: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(files.join(RECORD_FILE)).ok()?).ok()
     }
 
-    /// Writes it into a directory.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), Error> {
         let path = directory.join(RECORD_FILE);
         let fresh = directory.join(".place.json.new");
@@ -114,18 +106,16 @@ impl PlaceRecord {
     }
 }
 
-/// The directory of one place.
 #[derive(Debug, Clone)]
 pub(crate) struct PlaceDir {
     path: PathBuf,
 }
 
 impl PlaceDir {
-    pub(crate) fn for_place(plan: &ResolvedPlace) -> Self {
-        Self { path: plan.installation.run_dir.join(plan.name()) }
+    pub(crate) fn for_place(place: &ResolvedPlace) -> Self {
+        Self { path: place.installation.run_dir.join(place.name()) }
     }
 
-    /// The room of the place with this name.
     pub(crate) fn named(run: &Path, name: &str) -> Self {
         Self { path: run.join(name) }
     }
@@ -134,18 +124,18 @@ impl PlaceDir {
         &self.path
     }
 
-    /// The directory of all rooms.
     fn run_dir(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// The part of it that the place itself sees, and may write. Nothing in there is believed.
+    /// The part that commands see and may write. Nothing in it is trusted.
     pub(crate) fn guest_dir(&self) -> PathBuf {
         self.path.join("guest")
     }
 
-    /// Makes that part anew and says where it really is: beside the kept files that commands may write, so that whoever
-    /// fills that disk does not fill the small one on which the rooms of all places are.
+    /// Recreates the shared directory and returns its real path: next to kept files, if there are
+    /// any, so that a command that fills its disk does not fill the small one with all place
+    /// directories.
     pub(crate) fn create_shared(
         &self,
         kept: Option<&Path>,
@@ -158,12 +148,10 @@ impl PlaceDir {
         Ok(shared)
     }
 
-    /// Where it really is, once it is made.
     pub(crate) fn shared_dir(&self, kept: Option<&Path>) -> PathBuf {
         kept.map_or_else(|| self.guest_dir(), |kept| kept.join(SHARED_DIR))
     }
 
-    /// Makes that part lead to where it really is.
     pub(crate) fn link_shared(&self, kept: &Path) -> Result<(), Error> {
         let inside = self.guest_dir();
         match fs::remove_file(&inside) {
@@ -173,12 +161,10 @@ impl PlaceDir {
         .map_err(Error::file(&inside))
     }
 
-    /// Where its guest listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.guest_dir().join(SOCKET_NAME)
     }
 
-    /// A stream to its guest.
     pub(crate) async fn connect(&self) -> io::Result<UnixStream> {
         if let Some(container) = self.remote_container() {
             return container.connect_through_engine().await;
@@ -187,7 +173,7 @@ impl PlaceDir {
         UnixStream::connect(through(&door)).await
     }
 
-    /// The container that holds its place where no directory of ours can be seen.
+    /// The container of a place whose engine shares no directory with this host.
     fn remote_container(&self) -> Option<Container> {
         self.record()?.container.filter(|container| container.transport == GuestTransport::EngineExec)
     }
@@ -197,17 +183,14 @@ impl PlaceDir {
         open_socket_file(&self.socket())
     }
 
-    /// What is written down about it, if anything is.
     pub(crate) fn record(&self) -> Option<PlaceRecord> {
         PlaceRecord::read_from(&self.path)
     }
 
-    /// Whether its guest is there. One that is about to end counts as gone.
-    ///
-    /// For a thread that may wait.
+    /// Whether the guest exists; one that is about to end counts as gone. Blocks.
     pub(crate) fn is_alive(&self) -> bool {
         if let Some(container) = self.remote_container() {
-            // One whose engine does not answer is left alone.
+            // If the engine does not answer, the place is left alone.
             return Handle::current().block_on(container.is_running()).unwrap_or(true);
         }
         match self.record().and_then(|record| record.process) {
@@ -216,31 +199,28 @@ impl PlaceDir {
         }
     }
 
-    /// The same for those who can wait.
     pub(crate) fn connect_blocking(&self) -> io::Result<net::UnixStream> {
         net::UnixStream::connect(through(&self.open_socket()?))
     }
 
-    /// Whether somebody listens there.
     pub(crate) fn accepts_connections(&self) -> bool {
         self.connect_blocking().is_ok()
     }
 
-    /// Makes the directory, for this user alone.
     pub(crate) fn create(&self) -> Result<(), Error> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(Error::file(&self.path))
     }
 
-    /// Ends its place, if there is one, and removes the directory. Whoever does this holds the lock.
+    /// Ends the place, if it exists, and removes the directory. The caller holds the lock.
     pub(crate) async fn end_place(&self) -> Result<(), Error> {
-        let room = self.clone();
-        run_blocking(move || room.end_place_blocking()).await
+        let dir = self.clone();
+        run_blocking(move || dir.end_place_blocking()).await
     }
 
     fn end_place_blocking(&self) -> Result<(), Error> {
         let record = self.record();
         if let Some(container) = record.as_ref().and_then(|record| record.container.clone()) {
-            // This is a thread that may wait.
+            // This thread may block.
             Handle::current().block_on(container.remove())?;
             return self.remove();
         }
@@ -251,27 +231,27 @@ impl PlaceDir {
         self.remove()
     }
 
-    /// Who listens there, for a place that was never written down.
+    /// The process that listens on the socket of a place without a record.
     fn listener_process(&self) -> Option<ProcessRef> {
         let door = self.open_socket().ok()?;
         ProcessRef::of_peer(std::os::unix::net::UnixStream::connect(through(&door)).ok()?)
     }
 
-    /// Removes the directory with everything in it. The record goes last: it says how the rest can be removed.
+    /// Removes the directory. The record goes last, since it tells how to remove the rest.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         let container = self.record().and_then(|record| record.container);
         remove(&self.guest_dir(), container.as_ref())?;
         remove(&self.path, None)
     }
 
-    /// Waits until nobody else makes or removes this place.
+    /// Waits until no other process creates or removes this place.
     pub(crate) async fn lock(&self) -> Result<PlaceLock, Error> {
-        let room = self.clone();
-        run_blocking(move || room.lock_blocking()).await
+        let dir = self.clone();
+        run_blocking(move || dir.lock_blocking()).await
     }
 
-    /// The right to be the one that serves the proxy of what runs on by itself. None if another process has it and will
-    /// see that something runs: it looks more than once in the time that is waited here.
+    /// Locks the proxy service of background processes. Returns `None` if another process holds the
+    /// lock; it polls more than once during this wait, so it notices that something runs.
     pub(crate) async fn lock_proxy(&self) -> Result<Option<PlaceLock>, Error> {
         let path = self.proxy_lock_path();
         let deadline = Instant::now() + 3 * proxy::POLL_INTERVAL;
@@ -291,7 +271,6 @@ impl PlaceDir {
         self.path.with_file_name(format!(".proxy-{name}"))
     }
 
-    /// The lock, unless somebody else has it right now.
     pub(crate) fn try_lock(&self) -> Option<PlaceLock> {
         let path = self.path.with_extension("lock");
         let file = open_lock(&path).ok()?;
@@ -312,18 +291,17 @@ impl PlaceDir {
     }
 }
 
-/// The socket itself: a link would lead to the guest of another place, with another's rights.
+/// Opens the socket itself: a symbolic link could lead to the guest of another place.
 fn open_socket_file(socket: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(socket, flags, Mode::empty())?)
 }
 
-/// Whether somebody listens at a socket.
 pub(crate) fn accepts_connections(socket: &Path) -> bool {
     open_socket_file(socket).and_then(|door| net::UnixStream::connect(through(&door))).is_ok()
 }
 
-/// The right to make or remove one place.
+/// The right to create or remove a place.
 #[derive(Debug)]
 pub(crate) struct PlaceLock {
     #[expect(dead_code, reason = "it is held by being open")]
@@ -332,13 +310,13 @@ pub(crate) struct PlaceLock {
 }
 
 impl PlaceLock {
-    /// Gives the right back and takes its file away. Whoever waits for it finds that it is gone and makes another.
+    /// Releases the lock and removes its file. A waiting process notices and creates a new one.
     pub(crate) fn discard(self) -> Result<(), Error> {
         fs::remove_file(&self.path).map_err(Error::file(&self.path))
     }
 }
 
-/// The right to do what one does for all, once nobody else has it.
+/// Waits for a lock file in the run directory.
 pub(crate) async fn lock_exclusive(run: &Path, name: &str) -> Result<PlaceLock, Error> {
     create_private_dir(run)?;
     let path = run.join(name);
@@ -348,66 +326,65 @@ pub(crate) async fn lock_exclusive(run: &Path, name: &str) -> Result<PlaceLock, 
             Ok(()) if is_current_lock(&file, &path) => return Ok(PlaceLock { file, path }),
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(Error::file(&path)(error)),
-            // Whoever waits may go away at any time, which a thread that waits for the lock could not.
+            // The caller may be cancelled at any time, which a blocked thread could not be.
             Err(TryLockError::WouldBlock) => sleep(LOCK_POLL_INTERVAL).await,
         }
     }
 }
 
-/// All rooms, whether anybody is in or not.
+/// All place directories, used or not.
 pub(crate) fn place_dirs(run: &Path) -> Result<Vec<PlaceDir>, Error> {
     let listed = match check_private_dir(run).and_then(|()| fs::read_dir(run)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         listed => listed.map_err(Error::file(run))?,
     };
-    let mut rooms = Vec::new();
+    let mut dirs = Vec::new();
     for entry in listed {
         let path = entry.map_err(Error::file(run))?.path();
         let is_ours = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("hermes-"));
-        // A lock alone is what is left of a room too.
+        // A lock file without a directory is a remainder too.
         if is_ours && (path.extension().is_none() || !path.with_extension("").exists()) {
-            rooms.push(PlaceDir { path: path.with_extension("") });
+            dirs.push(PlaceDir { path: path.with_extension("") });
         }
     }
-    rooms.sort_by(|one, other| one.path.cmp(&other.path));
-    rooms.dedup_by(|one, other| one.path == other.path);
-    Ok(rooms)
+    dirs.sort_by(|one, other| one.path.cmp(&other.path));
+    dirs.dedup_by(|one, other| one.path == other.path);
+    Ok(dirs)
 }
 
-/// Whether those who make containers may be asked to remove one. Whoever chose another backend does not speak to them.
+/// Whether engines may be asked to remove containers. A user of another backend does not contact
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineAccess {
-    /// They may.
     Allowed,
-    /// What they made is left to others.
     Denied,
 }
 
-/// Removes what is left of places that are gone. A place that somebody is making right now is left alone.
+/// Removes the remains of ended places. A place that is being created is skipped.
 pub(crate) fn remove_stale(run: &Path, engines: EngineAccess) -> Result<(), Error> {
-    for room in place_dirs(run)? {
-        let in_container = room.record().filter(|record| record.container.is_some());
+    for dir in place_dirs(run)? {
+        let in_container = dir.record().filter(|record| record.container.is_some());
         if in_container.is_some_and(|record| engines == EngineAccess::Denied || record.may_be_creating()) {
             continue;
         }
-        if room.is_alive() {
+        if dir.is_alive() {
             continue;
         }
-        let Some(lock) = room.try_lock() else { continue };
-        // Now that nobody else can make it, it may be there after all. What has no socket may still run: it ends. What
-        // cannot be removed is in nobody else's way.
-        if !room.is_alive() && room.end_place_blocking().is_ok() {
-            // There is none unless whoever served it was killed.
-            fs::remove_file(room.proxy_lock_path()).ok();
+        let Some(lock) = dir.try_lock() else { continue };
+        // With the lock held the place may turn out to exist. A place without a socket may still
+        // run, so it is ended. A failed removal blocks nothing else.
+        if !dir.is_alive() && dir.end_place_blocking().is_ok() {
+            // It exists only if the process that served the proxy was killed.
+            fs::remove_file(dir.proxy_lock_path()).ok();
             lock.discard()?;
         }
     }
-    // What jails left behind whose keepers were killed.
+    // Remains of jails whose supervisors were killed.
     hermes_sandbox::sweep();
     Ok(())
 }
 
-/// Sweeps, unless somebody just did: with a thousand places each new one would look at all others.
+/// Sweeps unless that was done recently; otherwise each new place would check all others.
 pub(crate) fn remove_stale_if_due(run: &Path, engines: EngineAccess) -> Result<(), Error> {
     if is_recently_swept(run) {
         return Ok(());
@@ -418,15 +395,14 @@ pub(crate) fn remove_stale_if_due(run: &Path, engines: EngineAccess) -> Result<(
     remove_stale(run, engines)
 }
 
-/// Whether somebody swept just now.
 pub(crate) fn is_recently_swept(run: &Path) -> bool {
     let swept = fs::metadata(run.join(SWEPT_FILE)).and_then(|meta| meta.modified());
     let recent = |at: SystemTime| SystemTime::now().duration_since(at).is_ok_and(|age| age < SWEEP_INTERVAL);
     swept.is_ok_and(recent)
 }
 
-/// Removes a directory in which commands did as they liked. What only the users of a container may remove is removed
-/// from inside of one. This is for a thread that may wait.
+/// Removes a directory that commands could write. Files that only container users may remove are
+/// removed from inside a container. Blocks.
 pub(crate) fn remove(path: &Path, container: Option<&Container>) -> Result<(), Error> {
     let removed = removal::remove(path);
     match (&removed, container) {
@@ -438,7 +414,6 @@ pub(crate) fn remove(path: &Path, container: Option<&Container>) -> Result<(), E
     }
 }
 
-/// Work that waits for the disk or for others, on a thread of its own.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -446,7 +421,8 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     done.map_err(|_ended| Error::Interrupted)?
 }
 
-/// Whether the lock is still the one that others look at. It may have been swept away before we got it.
+/// Whether the lock file is still the one in the directory; a sweep may have removed it before we
+/// got the lock.
 fn is_current_lock(lock: &File, path: &Path) -> bool {
     match (lock.metadata(), fs::metadata(path)) {
         (Ok(held), Ok(now)) => held.ino() == now.ino(),
@@ -454,24 +430,22 @@ fn is_current_lock(lock: &File, path: &Path) -> bool {
     }
 }
 
-/// Opens a lock beside the rooms.
 fn open_lock(path: &Path) -> io::Result<File> {
     check_private_dir(path.parent().unwrap_or(Path::new("/")))?;
     OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
-/// Makes a directory that only this user can look into, if it is not there.
 fn create_private_dir(path: &Path) -> Result<(), Error> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::file(path))?;
     check_private_dir(path).map_err(Error::file(path))
 }
 
-/// Refuses a directory that somebody else prepared or can change: it says which processes to end, which directories to
-/// remove and who is told the owner's secrets.
+/// Refuses a directory that another user owns or can change: it tells which processes to end, which
+/// directories to remove and which guest gets the owner's secrets.
 fn check_private_dir(path: &Path) -> io::Result<()> {
     let meta = fs::symlink_metadata(path)?;
     if meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o077 == 0 {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "not a directory of this user alone"))
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the directory is not private to this user"))
 }

@@ -1,4 +1,4 @@
-//! What a place is to be, and which place that makes it.
+//! The specification of a place and its identity.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,55 +10,53 @@ use sha2::{Digest, Sha256};
 use crate::backend::CreateRequest;
 use crate::{Backend, EngineAccess, Error};
 
-/// What this hermes brings along, whatever place it makes.
+/// The installation of Hermes that creates places.
 #[derive(Debug, Clone)]
 pub struct Installation {
-    /// Tells this installation from others on the same machine.
+    /// Distinguishes this installation from others on the same machine.
     pub install_id: String,
-    /// Where sockets and records of places are. Short, since the path of a socket has room for about 100 bytes.
+    /// The directory of sockets and records. Short, since a socket path has at most about 100
+    /// bytes.
     pub run_dir: PathBuf,
-    /// Where the guest is kept.
+    /// The directory for the guest program.
     pub cache_dir: PathBuf,
-    /// Where hermes keeps its own files.
     pub home: PathBuf,
-    /// How many places there may be at once.
     pub max_places: usize,
 }
 
-/// A place, as its owner wants it.
+/// An execution environment as its owner configured it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Spec {
-    /// What kind of place.
     pub backend: Backend,
-    /// Where a session starts.
     pub cwd: String,
-    /// The home directory of whoever runs commands there.
     pub home: String,
-    /// Variables that commands get besides those of the place. They are no part of the identity, and their values are
-    /// written down nowhere.
+    /// Variables for commands. They are not part of the identity, and their values are never
+    /// written to disk.
     #[serde(serialize_with = "without_values")]
     pub env: Vec<(String, String)>,
-    /// Files of the place that bash sources when a session begins.
+    /// Files inside the place that bash sources when a session starts.
     pub init: Vec<String>,
-    /// How long the place may be idle.
+    /// The longest idle time.
     pub lifetime: Duration,
 }
 
-/// A place that can be judged and made.
+/// A spec with an identity: it can be judged and opened.
 #[derive(Debug, Clone)]
 pub struct ResolvedPlace {
     pub(crate) installation: Installation,
     pub(crate) spec: Spec,
-    /// Whose place it is.
+    /// The spec as it is recorded and shown, without values of variables.
+    pub(crate) spec_json: serde_json::Value,
+    /// The session that owns the place.
     owner_key: SessionKey,
-    /// The session that works there: the same, unless several share the place.
+    /// The session that uses it: the owner, unless several sessions share the place.
     pub(crate) session: SessionKey,
     id: PlaceId,
     name: String,
     digest: String,
 }
 
-/// The beginning of the hash of all parts, as text.
+/// The first bytes of a hash over all parts, in hexadecimal.
 pub(crate) fn hash_parts(parts: &[&str], bytes: usize) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -69,98 +67,92 @@ pub(crate) fn hash_parts(parts: &[&str], bytes: usize) -> String {
 }
 
 impl ResolvedPlace {
-    /// Gives the place its identity. Nothing is made yet.
-    pub fn new(host: Installation, spec: Spec, session: SessionKey) -> Self {
+    /// Computes the identity. Nothing is created.
+    pub fn new(installation: Installation, spec: Spec, session: SessionKey) -> Result<Self, Error> {
         let uid = rustix::process::getuid().as_raw().to_string();
-        let whose = [host.install_id.as_str(), &uid, session.as_str(), spec.backend.name().as_str()];
-        // Enough of it that nobody finds a session whose place has the name of another's.
-        let name = format!("hermes-{}", hash_parts(&whose, 8));
+        let owner_parts =
+            [installation.install_id.as_str(), &uid, session.as_str(), spec.backend.name().as_str()];
+        // Long enough that two sessions with the same name cannot be found.
+        let name = format!("hermes-{}", hash_parts(&owner_parts, 8));
         let identity = Spec { env: Vec::new(), ..spec.clone() };
-        let spec_text = serde_json::to_string(&identity).unwrap_or_default();
-        let [install, uid, session_key, backend] = whose;
+        let spec_text = serde_json::to_string(&identity)?;
+        let spec_json = serde_json::to_value(&spec)?;
+        let [install, uid, session_key, backend] = owner_parts;
         let id = PlaceId::new(hash_parts(&[install, uid, session_key, backend, &spec_text], 16));
         let digest = hash_parts(&[&spec_text], 8);
-        Self { installation: host, spec, owner_key: session.clone(), session, id, name, digest }
+        let owner_key = session.clone();
+        Ok(Self { installation, spec, spec_json, owner_key, session, id, name, digest })
     }
 
-    /// The same place, in which another session works. What one of them is permitted is not permitted to the others.
+    /// The same place for another session. A permit for one session is not valid for the others.
     pub fn with_session(self, session: SessionKey) -> Self {
         Self { session, ..self }
     }
 
-    /// Whose place it is.
     pub(crate) fn owner_key(&self) -> &SessionKey {
         &self.owner_key
     }
 
-    /// Tells its settings from others, whoever's place it is.
+    /// A hash of the settings alone.
     pub(crate) fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Which place this is.
     pub fn id(&self) -> &PlaceId {
         &self.id
     }
 
-    /// What people call it. A session has one place on a backend, whatever its settings, so that its files are there
-    /// again when a setting has changed.
+    /// The name shown to users. A session has one place per backend whatever its settings, so its
+    /// files are there again after a setting changed.
     pub fn name(&self) -> String {
         self.name.clone()
     }
 
-    /// The directory in which sessions there begin.
     pub fn initial_cwd(&self) -> &str {
         &self.spec.cwd
     }
 
-    /// The session that works there.
     pub fn session(&self) -> &SessionKey {
         &self.session
     }
 
-    /// Tells whose it is from others without saying who that is.
+    /// Identifies the owner without revealing it.
     pub(crate) fn session_hash(&self) -> String {
         hash_parts(&[&self.installation.install_id, self.owner_key.as_str()], 8)
     }
 
-    /// What the gate must know of it.
+    /// The place for the gate.
     pub fn place(&self) -> Place {
         Place {
             id: self.id.clone(),
             backend: self.backend_name(),
-            reach: self.spec.backend.reach(),
+            reach: self.spec.reach(),
             home: self.spec.home.clone(),
             hermes_home: self.installation.home.display().to_string(),
         }
     }
 
-    /// Where its socket and record are, among those of other places.
     pub fn run_dir(&self) -> &Path {
         &self.installation.run_dir
     }
 
-    /// What commands there reach over the network.
     pub fn network(&self) -> Network {
         self.spec.backend.network()
     }
 
-    /// The kind of place with its settings.
     pub fn backend(&self) -> &Backend {
         &self.spec.backend
     }
 
-    /// Whether whoever makes it speaks to engines.
     pub fn engine_access(&self) -> EngineAccess {
         self.spec.backend.engine_access()
     }
 
-    /// What would be asked for to make it. Nothing is made.
+    /// Builds the create request without creating anything.
     pub async fn create_request(&self) -> Result<CreateRequest, Error> {
         self.spec.backend.preview_request(self).await
     }
 
-    /// What kind of place it is.
     pub fn backend_name(&self) -> BackendName {
         self.spec.backend.name()
     }
@@ -186,10 +178,10 @@ mod tests {
     use crate::{LocalBackend, SandboxBackend};
 
     #[test]
-    fn whatever_makes_a_place_another_one_gives_it_another_identity() {
+    fn every_setting_changes_the_identity() {
         let id = |adjust: &dyn Fn(&mut Installation, &mut Spec, &mut String)| {
             let home = || PathBuf::from("/h");
-            let mut host = Installation {
+            let mut installation = Installation {
                 install_id: "i".to_owned(),
                 run_dir: home(),
                 cache_dir: home(),
@@ -205,8 +197,8 @@ mod tests {
                 lifetime: Duration::from_secs(1),
             };
             let mut session = "s".to_owned();
-            adjust(&mut host, &mut spec, &mut session);
-            ResolvedPlace::new(host, spec, SessionKey::new(session)).id().clone()
+            adjust(&mut installation, &mut spec, &mut session);
+            ResolvedPlace::new(installation, spec, SessionKey::new(session)).unwrap().id().clone()
         };
         let jail = |network| {
             Backend::Sandbox(SandboxBackend {
@@ -222,7 +214,7 @@ mod tests {
         };
         let plain = id(&|_, _, _| {});
         let others = [
-            id(&|host, _, _| host.install_id.push('s')),
+            id(&|installation, _, _| installation.install_id.push('s')),
             id(&|_, _, session| session.push('s')),
             id(&|_, spec, _| spec.cwd.push('s')),
             id(&|_, spec, _| spec.home.push('s')),
@@ -230,23 +222,23 @@ mod tests {
             id(&|_, spec, _| spec.lifetime = Duration::from_secs(2)),
             id(&|_, spec, _| spec.backend = jail(Network::None)),
             id(&|_, spec, _| spec.backend = jail(Network::Full)),
-            // What is moved from one part to the next is no longer the same.
-            id(&|host, _, session| {
-                host.install_id.push_str(session);
+            // Moving text from one part to the next changes the identity.
+            id(&|installation, _, session| {
+                installation.install_id.push_str(session);
                 session.clear();
             }),
         ];
         for (number, other) in others.iter().enumerate() {
             assert!(*other != plain && !others.iter().take(number).any(|seen| seen == other), "{number}");
         }
-        // A value that changes, such as a token that was renewed, does not.
+        // A changed value, such as a renewed token, does not.
         assert_eq!(id(&|_, spec, _| spec.env.clear()), plain);
-        assert_eq!(id(&|host, _, _| host.max_places = 2), plain);
+        assert_eq!(id(&|installation, _, _| installation.max_places = 2), plain);
     }
 
     #[test]
-    fn a_variable_makes_no_other_place_and_its_value_is_written_down_nowhere() {
-        let host = Installation {
+    fn a_variable_does_not_change_the_identity_and_its_value_is_not_serialized() {
+        let installation = Installation {
             install_id: "i".to_owned(),
             run_dir: PathBuf::new(),
             cache_dir: PathBuf::new(),
@@ -261,7 +253,9 @@ mod tests {
             init: Vec::new(),
             lifetime: Duration::from_secs(1),
         };
-        let id = |spec: Spec| ResolvedPlace::new(host.clone(), spec, SessionKey::new("s")).id().clone();
+        let id = |spec: Spec| {
+            ResolvedPlace::new(installation.clone(), spec, SessionKey::new("s")).unwrap().id().clone()
+        };
         let with = spec(&[("TOKEN", "hunter2"), ("BLANK", "")], "/");
         assert_eq!(id(with.clone()), id(spec(&[], "/")));
         assert_ne!(id(with.clone()), id(spec(&[], "/tmp")));
@@ -269,5 +263,38 @@ mod tests {
             serde_json::to_value(&with).unwrap()["env"],
             serde_json::json!([{"name": "TOKEN", "present": true}, {"name": "BLANK", "present": false}])
         );
+    }
+
+    #[test]
+    fn a_spec_that_cannot_be_serialized_is_an_error() {
+        use std::os::unix::ffi::OsStrExt;
+
+        let path = || PathBuf::from("/h");
+        let installation = Installation {
+            install_id: "i".to_owned(),
+            run_dir: path(),
+            cache_dir: path(),
+            home: path(),
+            max_places: 1,
+        };
+        let spec = Spec {
+            backend: Backend::Sandbox(SandboxBackend {
+                helper: PathBuf::new(),
+                files: Some(std::ffi::OsStr::from_bytes(b"/kept/\xff").into()),
+                owner_home: PathBuf::new(),
+                audience: crate::Audience::Owner,
+                binds: Vec::new(),
+                network: Network::None,
+                limits: Limits::default(),
+                base_env: Vec::new(),
+            }),
+            cwd: "/".to_owned(),
+            home: "/".to_owned(),
+            env: Vec::new(),
+            init: Vec::new(),
+            lifetime: Duration::from_secs(1),
+        };
+        let refused = ResolvedPlace::new(installation, spec, SessionKey::new("s")).unwrap_err();
+        assert!(matches!(refused, Error::Serialize(_)), "{refused}");
     }
 }

@@ -140,7 +140,7 @@ impl Bed {
         };
         let env = vec![("GIVEN".to_owned(), "value".to_owned())];
         let spec = Spec { backend, cwd, home, env, init: Vec::new(), lifetime: Duration::from_secs(60) };
-        ResolvedPlace::new(host, spec, SessionKey::new("s"))
+        ResolvedPlace::new(host, spec, SessionKey::new("s")).unwrap()
     }
 
     /// Where a session on this machine works.

@@ -105,7 +105,7 @@ impl Bed {
             init: Vec::new(),
             lifetime: Duration::from_secs(60),
         };
-        ResolvedPlace::new(host, spec, SessionKey::new("s"))
+        ResolvedPlace::new(host, spec, SessionKey::new("s")).unwrap()
     }
 
     pub(crate) fn hands(&self) -> Arc<ToolContext> {

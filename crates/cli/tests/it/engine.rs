@@ -110,41 +110,41 @@ fn what_is_wrong_with_an_engine_is_told_apart_and_with_a_remedy() {
         [&silent.socket(), &old.socket(), &web.socket(), &other.socket(), &nobody_listens, &absent]
             .map(|socket| host(socket));
     let cases = [
-        (&silent_at, format!("{silent_at} did not answer within 5 seconds"), "journalctl", 5),
+        (&silent_at, format!("{silent_at} did not respond within 5 seconds"), "journalctl", 5),
         (
             &old_at,
-            format!("{old_at} speaks version 1.20 of the Engine API, and 1.41 is needed"),
+            format!("{old_at} has Engine API version 1.20; 1.41 or later is required"),
             "Docker 20.10",
             5,
         ),
         (
             &web_at,
-            format!("{web_at} does not speak the Engine API: it answers with HTTP/1.1 404 Not Found"),
+            format!("{web_at} does not speak the Engine API: the response is HTTP/1.1 404 Not Found"),
             "DOCKER_HOST=unix:///path/of/socket",
             5,
         ),
         (
             &other_at,
-            format!("{other_at} does not speak the Engine API: what it says is no HTTP"),
+            format!("{other_at} does not speak the Engine API: the response is not HTTP"),
             "DOCKER_HOST=unix:///path/of/socket",
             5,
         ),
         (
             &left_at,
-            format!("nobody answers at {left_at}: Connection refused (os error 111)"),
+            format!("cannot connect to {left_at}: Connection refused (os error 111)"),
             "systemctl start docker",
             5,
         ),
-        (&absent_at, format!("there is no socket {}", absent.display()), "podman system service", 5),
+        (&absent_at, format!("no such socket: {}", absent.display()), "podman system service", 5),
         (
             &"ssh://me@far".to_owned(),
-            "DOCKER_HOST is ssh://me@far, and engines are not reached through ssh".to_owned(),
+            "DOCKER_HOST is ssh://me@far, but ssh is not supported".to_owned(),
             "ssh -nNT -L",
             3,
         ),
         (
             &"https://far:2376".to_owned(),
-            "DOCKER_HOST is https://far:2376, and engines are not reached through TLS".to_owned(),
+            "DOCKER_HOST is https://far:2376, but TLS is not supported".to_owned(),
             "ssh -nNT -L",
             3,
         ),
@@ -173,11 +173,11 @@ fn an_engine_that_was_named_otherwise_is_found_or_told_of() {
         desk.command(&["status", "--json"]).env("CONTAINER_HOST", host(&fake.socket())).output().unwrap(),
     );
     let reason = run.json()["backends"]["docker"]["reason"].as_str().unwrap().to_owned();
-    assert_eq!(reason, format!("{} did not answer within 5 seconds", host(&fake.socket())));
+    assert_eq!(reason, format!("{} did not respond within 5 seconds", host(&fake.socket())));
 
     let desk = Desk::new("terminal: {backend: docker, docker_binary: nerdctl}\n");
     let reason = desk.run(&["status", "--json"]).json()["backends"]["docker"]["reason"].clone();
-    assert_eq!(reason, "terminal.docker_binary is nerdctl, which is neither docker nor podman");
+    assert_eq!(reason, "terminal.docker_binary is nerdctl; expected docker or podman");
 
     let desk = Desk::new(CONFIG);
     let mut command = desk.command(&["exec", "--json", "--", "true"]);
@@ -204,7 +204,7 @@ fn a_socket_for_others_is_told_with_the_group_that_may_use_it() {
     let run = Run::of(command.env("DOCKER_HOST", host(&socket)).output().unwrap());
     assert_eq!(run.code, Some(5), "{run:?}");
     let docker = &run.json()["backends"]["docker"];
-    assert_eq!(docker["reason"], format!("{} is there, but this user may not use it", socket.display()));
+    assert_eq!(docker["reason"], format!("permission denied: {}", socket.display()));
     let remedy = docker["remedy"].as_str().unwrap();
     assert!(remedy.contains(&format!("`sudo usermod -aG {name} $USER`")), "{remedy}");
     assert!(remedy.contains("systemctl --user start podman.socket"), "{remedy}");
@@ -329,7 +329,7 @@ fn a_path_that_the_engine_cannot_enter_is_named() {
     let error = &run.json()["error"];
     let message = error["message"].as_str().unwrap();
     let mounted = format!("the engine cannot mount {}/", desk.home.path().display());
-    assert!(message.contains(&mounted) && message.ends_with(": it may not go there"), "{message}");
+    assert!(message.contains(&mounted) && message.ends_with(": permission denied"), "{message}");
     assert!(error["hints"].to_string().contains("runs as another user"), "{error}");
     assert_eq!(peer.containers(&desk), json!([]));
 }

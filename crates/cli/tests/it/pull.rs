@@ -202,9 +202,9 @@ fn each_reason_is_told_apart_and_says_what_to_do() {
         let cases = [
             (format!("{host}/one:v2"), "no such image or tag", "name and tag"),
             (format!("{host}/nothing:v1"), "no such image or tag", "`docker load -i FILE`"),
-            (format!("{host}/Large:v1"), "no image can have that name", "small letters"),
-            ("with space".to_owned(), "no image can have that name", "small letters"),
-            ("../containers".to_owned(), "no image can have that name", "small letters"),
+            (format!("{host}/Large:v1"), "invalid image name", "small letters"),
+            ("with space".to_owned(), "invalid image name", "small letters"),
+            ("../containers".to_owned(), "invalid image name", "small letters"),
             ("127.0.0.1:1/one:v1".to_owned(), "registry cannot be reached", "`docker load -i FILE`"),
             ("nowhere.invalid/one:v1".to_owned(), "registry cannot be reached", "tries again"),
             (

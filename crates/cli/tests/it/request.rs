@@ -298,7 +298,7 @@ fn options_that_cannot_be_meant_stop_the_start_and_say_where() {
         let problem = checked.json()["problems"][0].clone();
         json!([problem["key"], problem["line"], problem["message"]])
     };
-    let message = "expected options of `docker run` with a known meaning, found `--frobnicate`";
+    let message = "expected a supported option of `docker run`, found `--frobnicate`";
     assert_eq!(check("--frobnicate"), json!(["terminal.docker_extra_args", 4, message]));
     let message = "expected `--memory` with a size such as 512m, found `--memory lots`";
     assert_eq!(check("--memory lots"), json!(["terminal.docker_extra_args", 4, message]));

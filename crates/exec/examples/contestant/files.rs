@@ -1,4 +1,4 @@
-//! What tools do with files.
+//! File operations of the benchmark.
 
 use hermes_exec::files::resolve_lexically;
 use hermes_guest::protocol::file::{Edit, Expect, Occurrences, Parents, Part, Scope, Search, Target, Write};

@@ -1,6 +1,7 @@
-//! One side of `cargo xtask bench exec` and `bench docker`: it does what a line of its input asks for and answers with a line of JSON.
+//! One side of `cargo xtask bench exec` and `bench docker`: reads a request per line and answers
+//! with a line of JSON.
 //!
-//! The other sides answer in the same way, so that whoever asks can take turns.
+//! The other sides use the same protocol, so the benchmark can alternate between them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a measurement that fails has no result")]
 #![expect(clippy::print_stdout, reason = "the figures are what this is for")]
@@ -30,7 +31,7 @@ const DEADLINE: Duration = Duration::from_secs(1);
 const TREE: usize = 200;
 /// How many places are made at a time.
 const AT_ONCE: usize = 4;
-/// What an agent's session looks like after a while.
+/// The state of a typical session of an agent.
 const STATE: &str = "for i in $(seq 100); do export V$i=\"value $i\"; done; \
     for i in $(seq 20); do eval \"f$i() { local a=\\$1; if [ -n \\\"\\$a\\\" ]; then echo $i; fi; }\"; done";
 
@@ -125,7 +126,7 @@ impl Contestant {
     /// How much more memory this process has when it has used many places and keeps them open.
     async fn hold(&mut self, backend: &str, count: usize) -> Value {
         let own = || field("/proc/self/smaps_rollup", "Pss:");
-        // What is there once is not counted.
+        // The cost of the first place is not counted.
         self.place(backend).await;
         let before = own();
         let mut held = Vec::new();
@@ -169,7 +170,7 @@ impl Contestant {
 
     /// How late a tree that tries to get away is gone after its deadline.
     async fn tree(&mut self, place: &str) -> Value {
-        // A number of seconds that nobody else sleeps for.
+        // A number of seconds that no other process sleeps for.
         let mark = format!("86400.{}{:05}", std::process::id(), self.count);
         let each = TREE / 4;
         let text = format!(

@@ -15,22 +15,18 @@ use hermes_sandbox::Limits;
 use hermes_types::{Attendance, EntryPoint, Job, Origin, Person, SessionKey, Timestamp};
 use serde_json::Value;
 
-/// Whose credentials are hidden.
 pub(crate) const OWNER_HOME: &str = "/root";
 
-/// Where everything of this side is.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     pub(crate) home: PathBuf,
     pub(crate) run: PathBuf,
 }
 
-/// A place that is open.
 pub(crate) struct Opened {
     plan: ResolvedPlace,
     pub(crate) sandbox: OpenPlace,
-    /// Its directory on the host.
-    room: PathBuf,
+    place_dir: PathBuf,
     session: SessionKey,
 }
 
@@ -38,11 +34,11 @@ impl Opened {
     pub(crate) async fn new(layout: &Layout, name: &str) -> Self {
         let session = SessionKey::new(name);
         let plan = layout.plan(&session);
-        let room = layout.run.join(plan.name());
-        Self { sandbox: plan.open().await.unwrap(), room, session, plan }
+        let place_dir = layout.run.join(plan.name());
+        Self { sandbox: plan.open().await.unwrap(), place_dir, session, plan }
     }
 
-    /// Runs a command as an agent does that wants to know its output when it has ended.
+    /// Runs a command and waits for its output.
     pub(crate) async fn run(&self, text: &str) -> Outcome {
         self.start(text, OutputMode::AtEnd, None).await.wait().await.unwrap()
     }
@@ -90,7 +86,7 @@ impl Opened {
 
     /// The process of its guest.
     pub(crate) fn guest(&self) -> u32 {
-        let record = fs::read(self.room.join("place.json")).unwrap();
+        let record = fs::read(self.place_dir.join("place.json")).unwrap();
         let record: Value = serde_json::from_slice(&record).unwrap();
         record["anchor"]["pid"].as_u64().unwrap().try_into().unwrap()
     }
@@ -122,7 +118,7 @@ impl Layout {
                     audience: hermes_exec::Audience::Owner,
                     binds: Vec::new(),
                     network: hermes_types::Network::Proxy,
-                    // Those that hermes asks for when the owner has said nothing.
+                    // The default limits.
                     limits: Limits {
                         memory: Some(5120 << 20),
                         processes: Some(256),
@@ -145,10 +141,10 @@ impl Layout {
             init: Vec::new(),
             lifetime: Duration::from_secs(600),
         };
-        ResolvedPlace::new(host, spec, session.clone())
+        ResolvedPlace::new(host, spec, session.clone()).unwrap()
     }
 
-    /// With the limits that hermes asks for when the owner has said nothing.
+    /// With the default limits.
     fn docker(&self, session: &SessionKey) -> DockerBackend {
         let socket = std::env::var("DOCKER_HOST").unwrap();
         DockerBackend {
@@ -167,7 +163,7 @@ impl Layout {
             },
             user: docker::RunAs::Image,
             run_args: Box::default(),
-            // Only those who ask for it get one that is ready.
+            // Only sessions that ask for one get a warm place.
             warm_count: u32::from(session.as_str().starts_with("docker ready")),
             remove_orphans: true,
         }

@@ -1,8 +1,8 @@
-//! What the machine says of processes.
+//! Process facts from `/proc`.
 
 use std::fs;
 
-/// A number of a file of lines that begin with names.
+/// A number from a file of named lines.
 pub(crate) fn field(path: &str, name: &str) -> u64 {
     let text = fs::read_to_string(path).unwrap();
     let line = text.lines().find(|line| line.starts_with(name)).unwrap();
@@ -33,7 +33,7 @@ fn parent(pid: u32) -> Option<u32> {
     state(pid)?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// What follows the name of a process, beginning with its state.
+/// The fields after the process name, starting with the state.
 fn state(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(stat.rsplit_once(") ")?.1.to_owned())

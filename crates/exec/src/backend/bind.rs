@@ -1,4 +1,4 @@
-//! What of the host is shown inside a place, and what that lets commands hurt.
+//! Host directories and files that a place sees, and the reach they give its commands.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -7,32 +7,27 @@ use std::path::{Path, PathBuf};
 use hermes_types::Reach;
 use serde::Serialize;
 
-/// A directory or file of the host that a place sees.
+/// A host directory or file mounted into a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BindMount {
-    /// Its path on the host.
     pub source: PathBuf,
-    /// Its path inside.
     pub target: PathBuf,
-    /// Whether it can be written from inside.
     pub writable: Writable,
 }
 
-/// Whether something of the host can be written from inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Writable {
-    /// It can.
     Yes,
-    /// It can only be read.
     No,
 }
 
-/// Directories that hold the sockets, devices or controls of the machine.
+/// Directories that hold sockets, devices or kernel controls.
 const CONTROL_DIRS: &[&str] = &["/", "/run", "/var", "/var/run", "/dev", "/proc", "/sys"];
 
-/// What commands that see these can hurt.
+/// The reach of commands that see these mounts.
 pub fn binds_reach(binds: &[BindMount]) -> Reach {
-    // A socket can be spoken to however it is mounted, and whoever listens there acts for the command.
+    // A read-only mount does not stop a command from talking to a socket, and the server behind it
+    // acts for the command.
     if binds.iter().any(|bind| controls_host(&bind.source)) {
         return Reach::Host;
     }
@@ -42,7 +37,7 @@ pub fn binds_reach(binds: &[BindMount]) -> Reach {
 }
 
 fn controls_host(source: &Path) -> bool {
-    // What a path leads to counts, not how it is written; what is not there yet is taken by its name.
+    // Symbolic links are resolved. A path that does not exist yet is judged by its name.
     let real = fs::canonicalize(source).unwrap_or_else(|_missing| source.components().collect());
     let is_socket = fs::metadata(&real).is_ok_and(|meta| meta.file_type().is_socket());
     is_socket
@@ -55,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_is_the_host_under_any_name_and_a_readable_directory_is_nothing() {
+    fn a_socket_has_host_reach_and_a_read_only_directory_none() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("engine");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();

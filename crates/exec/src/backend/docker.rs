@@ -1,15 +1,17 @@
-//! A container of Docker or Podman, through the Engine API.
+//! Containers of Docker or Podman, through the Engine API.
 //!
 //! | | |
 //! |---|---|
-//! | needs | an engine that speaks version 1.41 of the Engine API or later; no `docker` command |
+//! | needs | an engine with Engine API 1.41 or later; no `docker` command |
 //! | confines | what the engine's runtime confines, with the fewest rights it can give |
-//! | cleans up | the guest is the first process: the container ends with it, when idle, and the engine removes it |
+//! | cleans up | the guest is the first process; it exits when idle and the engine removes the container |
 
 pub mod container;
+pub mod credentials;
 pub mod discover;
 pub mod engine;
 pub mod engine_error;
+pub mod mount_policy;
 mod mounts;
 mod orphans;
 pub mod pull;
@@ -28,6 +30,7 @@ use bollard::models::{ContainerCreateBody, ContainerInspectResponse};
 use bollard::query_parameters::CreateContainerOptionsBuilder;
 use hermes_types::{BackendName, Network, Reach};
 use serde::Serialize;
+use tokio::net::UnixStream;
 
 use super::bind::{self, BindMount, Writable};
 use super::{CreateRequest, CreatedPlace};
@@ -39,99 +42,83 @@ use engine_error::EngineError;
 use run_args::RunArgs;
 use transport::GuestTransport;
 
-/// The home directory of commands, inside.
+/// The home directory of commands inside the container.
 pub const HOME_DIR: &str = "/root";
-/// The directory commands start in, inside.
+/// The initial working directory inside the container.
 pub const WORKSPACE_DIR: &str = "/workspace";
-/// The directory of this backend among those with kept files.
+/// The subdirectory of this backend below the directory of kept files.
 pub const KEPT_SUBDIR: &str = "docker";
 
-/// What is told of a disk that has no limit: few engines can give one.
+/// Few engines can limit the disk, so callers show this warning only to users who set a limit.
 pub const NO_DISK_LIMIT: &str = "the engine cannot limit the disk of a container";
 
-/// How long the guest may take to answer once its container is started.
 const GUEST_START_TIMEOUT: Duration = Duration::from_secs(20);
-/// What only its owner may use, and what everybody may.
 const PRIVATE_MODE: u32 = 0o700;
 const WORLD_WRITABLE_MODE: u32 = 0o777;
-/// How often is looked.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The settings of this backend.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DockerBackend {
-    /// Where the engine listens.
     pub engine: EngineAddress,
-    /// What the container is made of.
     pub image: String,
-    /// Where the kept files of places are on the host. Without it nothing is kept.
+    /// The host directory for kept files; `None` keeps nothing.
     pub files: Option<PathBuf>,
-    /// What of the host is shown inside.
     pub binds: Vec<BindMount>,
-    /// What is mounted in the words of the engine.
+    /// Mounts that only the engine can interpret.
     pub volumes: Vec<EngineVolume>,
-    /// What commands reach over the network.
     pub network: Network,
-    /// How much may be used.
     pub limits: ContainerLimits,
-    /// Whom commands run as.
     pub user: RunAs,
-    /// What the owner asked for besides.
+    /// Options from `terminal.docker_extra_args`.
     #[serde(rename = "extra")]
     pub run_args: Box<RunArgs>,
-    /// How many containers are to be ready before anybody asks for one.
+    /// The number of containers to keep running in advance.
     #[serde(skip)]
     pub warm_count: u32,
-    /// Whether containers of ours that nobody knows any more are removed.
+    /// Removes containers of this installation that no place directory refers to.
     #[serde(skip)]
     pub remove_orphans: bool,
 }
 
-/// A mount in the words of the engine: of a volume that it keeps, or of a path with options that only it knows.
+/// A mount that only the engine can interpret: a named volume, or a path with engine options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EngineVolume {
-    /// A name, or a path on the host.
+    /// A volume name or a host path.
     pub source: String,
-    /// Its path inside.
     pub target: PathBuf,
-    /// Whether it can be written from inside.
     pub writable: Writable,
-    /// What else was asked for.
     pub options: Vec<String>,
 }
 
-/// How much a container may use. What is absent has no limit.
+/// Resource limits; `None` means unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ContainerLimits {
-    /// Thousandths of a processor.
     pub millicpus: Option<u32>,
-    /// Bytes of memory.
     pub memory: Option<u64>,
-    /// Bytes of the container's own layer.
+    /// Bytes of the container's writable layer.
     pub disk: Option<u64>,
-    /// Processes and threads.
     pub processes: Option<u32>,
-    /// Bytes of shared memory; what the engine gives if absent.
+    /// Bytes of shared memory; `None` leaves the engine's default.
     pub shm: Option<u64>,
-    /// Bytes of directories in memory, by path, instead of the usual ones.
+    /// Bytes of each tmpfs, by path, instead of the defaults.
     pub scratch: BTreeMap<String, u64>,
 }
 
-/// Whom commands run as.
+/// The user that commands run as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum RunAs {
-    /// The user that the image names, mostly root.
+    /// The user named by the image, usually root.
     Image,
-    /// The user that hermes runs as.
+    /// The user that Hermes runs as.
     Host,
 }
 
 impl DockerBackend {
-    pub(super) fn reach(&self) -> Reach {
+    pub(crate) fn reach(&self) -> Reach {
         if self.run_args.reaches_host() {
             return Reach::Host;
         }
-        // A volume of the engine is the owner's as a directory is.
+        // A volume belongs to the owner just as a host directory does.
         let volumes = self.volumes.iter().map(|volume| BindMount {
             source: PathBuf::from(&volume.source),
             target: volume.target.clone(),
@@ -140,12 +127,12 @@ impl DockerBackend {
         bind::binds_reach(&self.binds.iter().cloned().chain(volumes).collect::<Vec<_>>())
     }
 
-    /// The files of one on another machine cannot change their names.
+    /// A warm place is handed over by renaming directories, which a remote engine does not share.
     pub(super) fn warm_count(&self) -> u32 {
         if GuestTransport::for_address(&self.engine) == GuestTransport::Socket { self.warm_count } else { 0 }
     }
 
-    /// The limits that were asked for and that the engine cannot enforce.
+    /// The configured limits that the engine cannot enforce.
     pub fn unenforced_limits(&self, facts: &EngineFacts) -> Vec<String> {
         let ContainerLimits { millicpus, memory, disk, processes, .. } = &self.limits;
         let forgets = facts.kind == EngineKind::Podman && facts.is_rootless;
@@ -162,17 +149,13 @@ impl DockerBackend {
                 processes.is_some(),
                 facts.enforced.processes,
             ),
-            (
-                "the engine forgets `--ulimit`, as Podman does without root",
-                !self.run_args.ulimits.is_empty(),
-                Some(!forgets),
-            ),
+            ("rootless Podman ignores `--ulimit`", !self.run_args.ulimits.is_empty(), Some(!forgets)),
         ];
-        let missing = limits.into_iter().filter(|(_, wanted, held)| *wanted && *held == Some(false));
-        missing.map(|(told, ..)| told.to_owned()).collect()
+        let missing = limits.into_iter().filter(|(_, is_set, enforced)| *is_set && *enforced == Some(false));
+        missing.map(|(message, ..)| message.to_owned()).collect()
     }
 
-    /// Whether users inside are others outside, root too.
+    /// Whether user ids inside differ from those outside, root included.
     fn has_remapped_users(&self, facts: &EngineFacts) -> bool {
         match self.run_args.userns.as_deref() {
             Some("host" | "keep-id") => false,
@@ -181,196 +164,231 @@ impl DockerBackend {
         }
     }
 
-    /// Where the files of the place are kept on the host.
-    pub(super) fn kept_dir(&self, plan: &ResolvedPlace) -> Option<PathBuf> {
-        Some(self.files.as_ref()?.join(KEPT_SUBDIR).join(plan.name()))
+    pub(super) fn kept_dir(&self, place: &ResolvedPlace) -> Option<PathBuf> {
+        Some(self.files.as_ref()?.join(KEPT_SUBDIR).join(place.name()))
     }
 
-    /// What is to be removed when the place ends.
-    pub(super) fn container(&self, plan: &ResolvedPlace) -> Container {
+    /// The container to remove when the place ends.
+    pub(super) fn container(&self, place: &ResolvedPlace) -> Container {
         let transport = GuestTransport::for_address(&self.engine);
         let volumes = if self.files.is_some() && transport == GuestTransport::EngineExec {
-            request::volume_names(plan)
+            request::volume_names(place)
         } else {
             Vec::new()
         };
         Container {
             engine: self.engine.clone(),
-            name: request::container_name(plan),
-            place: plan.name(),
+            name: request::container_name(place),
+            place: place.name(),
             transport,
             volumes,
             image: self.image.clone(),
-            cache: plan.installation.cache_dir.clone(),
+            cache: place.installation.cache_dir.clone(),
         }
     }
 
-    /// The engine, and what it is asked for, by whoever wants the container.
+    /// Connects to the engine and builds the create request.
     async fn prepare_request(
         &self,
-        plan: &ResolvedPlace,
+        place: &ResolvedPlace,
     ) -> Result<(Engine, ContainerUser, ContainerCreateBody), Error> {
         let engine = Engine::connect_cached(&self.engine).await?;
-        let inmate = match self.requested_user(&engine.facts) {
+        let container_user = match self.requested_user(&engine.facts) {
             Some(user) => ContainerUser::parse(&user),
-            // With its own number, unless the image names another.
+            // With `keep-id` the process keeps its own uid unless the image names another user.
             None if self.run_args.userns.as_deref() == Some("keep-id") => ContainerUser::Name,
             None => ContainerUser::parse(&image_user(&engine, &self.image).await),
         };
-        let shared = PlaceDir::for_place(plan).shared_dir(self.kept_dir(plan).as_deref());
+        let shared = PlaceDir::for_place(place).shared_dir(self.kept_dir(place).as_deref());
         let mut body = self.build_request(
-            plan,
+            place,
             &engine.facts,
-            &inmate,
-            &embed::guest_path(&plan.installation.cache_dir),
+            &container_user,
+            &embed::guest_path(&place.installation.cache_dir),
             &shared,
         );
         translate::translate_paths(&engine, &mut body).await?;
-        Ok((engine, inmate, body))
+        Ok((engine, container_user, body))
     }
 
-    /// What would be asked of the engine. Nothing is made.
-    pub(super) async fn preview_request(&self, plan: &ResolvedPlace) -> Result<CreateRequest, Error> {
-        let (engine, _, body) = self.prepare_request(plan).await?;
+    pub(super) async fn preview_request(&self, place: &ResolvedPlace) -> Result<CreateRequest, Error> {
+        let (engine, _, body) = self.prepare_request(place).await?;
         Ok(CreateRequest {
             engine: Some(self.engine.to_string()),
-            container: Some(request::container_name(plan)),
-            body: request::to_sorted_json(&body),
+            container: Some(request::container_name(place)),
+            body: request::to_sorted_json(&body)?,
             unenforced: self.unenforced_limits(&engine.facts),
         })
     }
 
     pub(super) async fn create(
         &self,
-        plan: &ResolvedPlace,
-        room: &PlaceDir,
+        place: &ResolvedPlace,
+        dir: &PlaceDir,
         record: &PlaceRecord,
     ) -> Result<CreatedPlace, Error> {
-        let unavailable = |reason: String| Error::Unavailable { backend: BackendName::Docker, reason };
-        let (engine, inmate, body) = self.prepare_request(plan).await?;
-        if self.user == RunAs::Host && self.has_remapped_users(&engine.facts) {
+        let prepared = self.prepare(place, dir).await?;
+        let request = Some(request::to_sorted_json(&prepared.body)?);
+        record.write(dir.path())?;
+        let stream = match self.start(&prepared).await {
+            Ok(()) => wait_for_guest(&prepared, dir).await,
+            Err(error) => Err(error),
+        };
+        let PreparedContainer { engine, container, .. } = prepared;
+        match stream {
+            Ok(stream) => {
+                let unenforced_limits = self.unenforced_limits(&engine.facts);
+                Ok(CreatedPlace { stream, request, unenforced_limits })
+            }
+            Err(error) => {
+                container.remove_from(&engine).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks that the container can be created and creates the host directories it needs.
+    async fn prepare(&self, place: &ResolvedPlace, dir: &PlaceDir) -> Result<PreparedContainer, Error> {
+        let (engine, user, body) = self.prepare_request(place).await?;
+        let is_remapped = self.has_remapped_users(&engine.facts);
+        if self.user == RunAs::Host && is_remapped {
             return Err(EngineError::UsersRemapped { address: self.engine.clone() }.into());
         }
         pull::check_image(&engine, &self.image).await?;
-        let guest = embed::install_guest(&plan.installation.cache_dir)?;
-        let container = self.container(plan);
-        let shared: &[&str] =
-            if container.transport == GuestTransport::Socket { &["workspace", "home"] } else { &[""] };
-        for name in shared {
-            let Some(kept) = self.kept_dir(plan) else { break };
-            let path = kept.join(name);
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(Error::file(&path))?;
+        let guest = embed::install_guest(&place.installation.cache_dir)?;
+        let container = self.container(place);
+        let kept = self.kept_dir(place);
+        let subdirs: &[&str] = match container.transport {
+            GuestTransport::Socket => &["workspace", "home"],
+            GuestTransport::EngineExec => &[""],
+        };
+        let kept_dirs: Vec<PathBuf> =
+            kept.iter().flat_map(|kept| subdirs.iter().map(|name| kept.join(name))).collect();
+        for path in &kept_dirs {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(PRIVATE_MODE)
+                .create(path)
+                .map_err(Error::file(path))?;
         }
-        self.prepare_mount_points(plan)?;
-        let with_options = self.volumes.iter().map(|volume| Path::new(&volume.source));
-        let ours = with_options.filter(|source| source.is_absolute());
-        let mut ours = self.binds.iter().map(|bind| bind.source.as_path()).chain(ours);
-        if let (GuestTransport::EngineExec, Some(path)) = (container.transport, ours.next()) {
-            let path = path.display();
-            return Err(unavailable(format!(
-                "its engine at {} cannot show {path} of this machine",
-                self.engine
-            )));
+        self.prepare_mount_points(place)?;
+        if container.transport == GuestTransport::EngineExec {
+            self.refuse_host_paths()?;
         }
         if self.remove_orphans {
-            // They are in nobody's way; the next hermes tries again.
-            drop(
-                orphans::remove_orphans(
-                    &engine, &self.engine, &plan.installation.install_id, &plan.installation.run_dir,
-                )
-                .await,
-            );
+            // Orphans do no harm; the next process retries.
+            drop(orphans::remove_orphans(&engine, &self.engine, &place.installation).await);
         }
         match container.find(&engine).await? {
             NamedContainer::Foreign => return Err(Error::NameTaken { name: container.name }),
-            NamedContainer::Ours(found) if is_used_elsewhere(&found, room) => {
-                return Err(Error::InUseElsewhere { name: plan.name() });
+            NamedContainer::Ours(found) if is_used_elsewhere(&found, dir) => {
+                return Err(Error::InUseElsewhere { name: place.name() });
             }
-            // What a hermes that was killed left behind.
+            // A killed hermes left this container behind.
             NamedContainer::Ours(_) | NamedContainer::Missing => container.remove_from(&engine).await?,
         }
-        // The user that hermes runs as owns what hermes makes, and root may do anything; but not the root of other users.
+        // The directories belong to the user that Hermes runs as, and root can write anywhere,
+        // unless user ids are remapped.
         let is_owner = self.user == RunAs::Host && self.run_args.user.is_none();
-        let is_private = is_owner || inmate == ContainerUser::Root;
-        let run_mode = if is_private && !self.has_remapped_users(&engine.facts) {
-            PRIVATE_MODE
-        } else {
-            WORLD_WRITABLE_MODE
-        };
+        let is_private = (is_owner || user == ContainerUser::Root) && !is_remapped;
         if container.transport == GuestTransport::Socket {
-            let (room, kept, owner) = (room.clone(), self.kept_dir(plan), container.clone());
-            let shared = run_blocking(move || room.create_shared(kept.as_deref(), Some(&owner))).await?;
-            if run_mode != PRIVATE_MODE {
-                let kept =
-                    ["workspace", "home"].iter().filter_map(|name| Some(self.kept_dir(plan)?.join(name)));
-                make_world_writable(kept.chain([shared]).filter(|path| path.exists()))?;
+            let (dir, owner) = (dir.clone(), container.clone());
+            let shared = run_blocking(move || dir.create_shared(kept.as_deref(), Some(&owner))).await?;
+            if !is_private {
+                make_world_writable(kept_dirs.into_iter().chain([shared]).filter(|path| path.exists()))?;
             }
         }
-        let request = Some(request::to_sorted_json(&body));
-        let owner = self.host_owner(&engine.facts);
+        let run_mode = if is_private { PRIVATE_MODE } else { WORLD_WRITABLE_MODE };
+        Ok(PreparedContainer { engine, container, body, guest, run_mode })
+    }
+
+    /// A remote engine cannot mount paths of this host.
+    fn refuse_host_paths(&self) -> Result<(), Error> {
+        let volumes = self.volumes.iter().map(|volume| Path::new(&volume.source));
+        let mut paths = self
+            .binds
+            .iter()
+            .map(|bind| bind.source.as_path())
+            .chain(volumes.filter(|source| source.is_absolute()));
+        match paths.next() {
+            None => Ok(()),
+            Some(path) => Err(unavailable(format!(
+                "the engine at {} cannot mount {} of this machine",
+                self.engine,
+                path.display()
+            ))),
+        }
+    }
+
+    /// Creates and starts the container.
+    async fn start(&self, prepared: &PreparedContainer) -> Result<(), Error> {
+        let PreparedContainer { engine, container, body, guest, run_mode } = prepared;
         let mounts = body.host_config.iter().flat_map(|config| config.mounts.iter().flatten());
         let sources: Vec<PathBuf> =
             mounts.filter_map(|mount| mount.source.as_ref().map(PathBuf::from)).collect();
+        let explain = |error| Error::from(engine::explain_create_error(&self.engine, &error, &sources));
         let options = CreateContainerOptionsBuilder::new().name(&container.name).build();
-        let api = &engine.api;
-        record.write(room.path())?;
-        let made = async {
-            let explain = |error| Error::from(engine::explain_create_error(&self.engine, &error, &sources));
-            let mut created = api.create_container(Some(options.clone()), body.clone()).await;
-            if created.is_err() && matches!(container.find(&engine).await?, NamedContainer::Ours(_)) {
-                // The engine was still busy with what a hermes had asked for that was killed meanwhile.
-                container.remove_from(&engine).await?;
-                created = api.create_container(Some(options), body).await;
-            }
-            created.map_err(explain)?;
-            if container.transport == GuestTransport::EngineExec {
-                let brought =
-                    container.upload_guest(&engine, &guest, run_mode, owner.unwrap_or_default()).await;
-                brought.map_err(|error| unavailable(error.to_string()))?;
-            }
-            api.start_container(&container.name, None).await.map_err(explain)
-        };
-        if let Err(error) = made.await {
-            container.remove_from(&engine).await?;
-            return Err(error);
+        let mut created = engine.api.create_container(Some(options.clone()), body.clone()).await;
+        if created.is_err() && matches!(container.find(engine).await?, NamedContainer::Ours(_)) {
+            // The engine was still creating the container for a hermes that was killed.
+            container.remove_from(engine).await?;
+            created = engine.api.create_container(Some(options), body.clone()).await;
         }
-        let deadline = Instant::now() + GUEST_START_TIMEOUT;
-        loop {
-            if let Ok(stream) = room.connect().await {
-                return Ok(CreatedPlace {
-                    stream,
-                    request,
-                    unenforced_limits: self.unenforced_limits(&engine.facts),
-                });
-            }
-            if let Some(end) = container.exit_reason(&engine).await? {
-                container.remove_from(&engine).await?;
-                return Err(unavailable(format!("its container ended at once: {end}")));
-            }
-            if Instant::now() > deadline {
-                container.remove_from(&engine).await?;
-                return Err(unavailable(format!("its guest did not answer within {GUEST_START_TIMEOUT:?}")));
-            }
-            tokio::time::sleep(POLL_INTERVAL).await;
+        created.map_err(explain)?;
+        if container.transport == GuestTransport::EngineExec {
+            let owner = self.host_owner(&engine.facts).unwrap_or_default();
+            let uploaded = container.upload_guest(engine, guest, *run_mode, owner).await;
+            uploaded.map_err(|error| unavailable(error.to_string()))?;
         }
+        engine.api.start_container(&container.name, None).await.map_err(explain)
     }
 }
 
-/// Whom commands run as, by what is known of that user before anything runs.
+/// A container that can be created.
+struct PreparedContainer {
+    engine: Engine,
+    container: Container,
+    body: ContainerCreateBody,
+    /// The guest program on this host.
+    guest: PathBuf,
+    /// The mode of the guest's run directory.
+    run_mode: u32,
+}
+
+/// Waits until the guest accepts connections.
+async fn wait_for_guest(prepared: &PreparedContainer, dir: &PlaceDir) -> Result<UnixStream, Error> {
+    let deadline = Instant::now() + GUEST_START_TIMEOUT;
+    loop {
+        if let Ok(stream) = dir.connect().await {
+            return Ok(stream);
+        }
+        if let Some(end) = prepared.container.exit_reason(&prepared.engine).await? {
+            return Err(unavailable(format!("the container exited immediately: {end}")));
+        }
+        if Instant::now() > deadline {
+            return Err(unavailable(format!("the guest did not respond within {GUEST_START_TIMEOUT:?}")));
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+fn unavailable(reason: String) -> Error {
+    Error::Unavailable { backend: BackendName::Docker, reason }
+}
+
+/// The user that commands run as, as far as it is known before the container starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ContainerUser {
     Root,
-    /// By numbers.
     Number {
         uid: u32,
         gid: Option<u32>,
     },
-    /// By a name that only the image knows.
+    /// A name that only the image can resolve.
     Name,
 }
 
 impl ContainerUser {
-    /// The one that engines take for this text.
     fn parse(user: &str) -> Self {
         let (name, group) = user.split_once(':').unwrap_or((user, ""));
         match (name, name.parse()) {
@@ -381,14 +399,14 @@ impl ContainerUser {
     }
 }
 
-/// The user that an image names. Of one that is not there nobody knows; that is told later.
+/// The user named by the image; empty if the image is missing, which a later step reports.
 async fn image_user(engine: &Engine, image: &str) -> String {
     let config = engine.api.inspect_image(image).await.ok().and_then(|found| found.config);
     config.and_then(|config| config.user).unwrap_or_default()
 }
 
-/// Lets every user of a container write there. Who that is on this machine only the engine knows; all others stop at
-/// the directory above, which is ours alone.
+/// Makes directories writable for every container user, whose uid on the host only the engine
+/// knows. The parent directory is private, so no other host user gets here.
 fn make_world_writable(paths: impl Iterator<Item = PathBuf>) -> Result<(), Error> {
     for path in paths {
         fs::set_permissions(&path, fs::Permissions::from_mode(WORLD_WRITABLE_MODE))
@@ -397,10 +415,10 @@ fn make_world_writable(paths: impl Iterator<Item = PathBuf>) -> Result<(), Error
     Ok(())
 }
 
-/// Whether a container is that of a room under another run directory, which is still there.
-fn is_used_elsewhere(found: &ContainerInspectResponse, room: &PlaceDir) -> bool {
+/// Whether the container runs for a place directory that exists below another run directory.
+fn is_used_elsewhere(found: &ContainerInspectResponse, dir: &PlaceDir) -> bool {
     let runs = found.state.as_ref().is_some_and(|state| state.running == Some(true));
     let labels = found.config.as_ref().and_then(|config| config.labels.as_ref());
     let other = labels.and_then(|labels| labels.get(request::PLACE_DIR_LABEL)).map(Path::new);
-    runs && other.is_some_and(|other| other != room.path() && other.exists())
+    runs && other.is_some_and(|other| other != dir.path() && other.exists())
 }

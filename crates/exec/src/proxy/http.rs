@@ -1,7 +1,8 @@
-//! HTTP/1: `CONNECT`, and plain requests with the whole address in the first line.
+//! HTTP/1: `CONNECT`, and requests with an absolute URL.
 //!
-//! A plain request is sent on by itself: its connection to the server is used once and both sides are told so, which
-//! leaves nothing to mix up between two requests. What is sent on is written anew from what was understood.
+//! Each forwarded request uses its own connection to the server, and both sides are told to close
+//! it, so no two requests can be confused. The request is written from its parsed form, never
+//! copied.
 
 mod body;
 mod request;
@@ -19,14 +20,13 @@ use super::relay::{self, ActivityTimer, TimedStream};
 use super::target::{self, HostError};
 use request::{ForwardRequest, ProxyRequest, RequestError, RequestKind};
 
-/// The longest head of a request or an answer.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 pub(super) async fn serve<S>(mut client: BufReader<S>, deadline: Instant) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    // Whatever else this is, it has no blank line to wait for.
+    // Only HTTP has an empty line to wait for.
     if !client.buffer().first().is_some_and(u8::is_ascii_alphabetic) {
         return send_error(&mut client, &RequestError::InvalidRequestLine.into()).await;
     }
@@ -57,10 +57,10 @@ where
     }
 }
 
-/// What is said instead of serving a request.
+/// An error response to the client.
 struct ErrorReply {
     status: u16,
-    /// Shown by many clients, which do not show the text.
+    /// Many clients show the reason phrase but not the body.
     reason: String,
     refused: Option<&'static str>,
     text: String,
@@ -68,14 +68,14 @@ struct ErrorReply {
 
 impl ErrorReply {
     fn for_host_error(host: &str, unreached: &HostError) -> Self {
-        // Seen only by whoever wrote it, but in a terminal perhaps.
+        // The client wrote the host, but it may be shown in a terminal.
         let host: String = host.chars().take(255).flat_map(char::escape_debug).collect();
         let refused = unreached.refusal_reason();
         let (status, reason) = match (refused, unreached) {
             (Some(refusal), _) => (403, format!("Refused by hermes: {refusal}")),
-            (None, HostError::TimedOut) => (504, "No answer in time".to_owned()),
-            (None, HostError::Resolve(_)) => (502, "Name cannot be resolved".to_owned()),
-            (None, _) => (502, "Cannot be connected to".to_owned()),
+            (None, HostError::TimedOut) => (504, "Gateway timeout".to_owned()),
+            (None, HostError::Resolve(_)) => (502, "Cannot resolve host".to_owned()),
+            (None, _) => (502, "Cannot connect".to_owned()),
         };
         let rule = match refused {
             Some(_) => "; terminal.network: proxy reaches public hosts only",
@@ -108,7 +108,7 @@ async fn send_error<S: AsyncWrite + Unpin>(client: &mut S, answer: &ErrorReply) 
     client.shutdown().await
 }
 
-/// Everything up to and with the first empty line; nothing if that is too far away.
+/// Reads up to and including the first empty line; `None` if the head is too long.
 async fn read_head<R: AsyncBufRead + Unpin>(reader: &mut R) -> io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     loop {
@@ -124,7 +124,7 @@ async fn read_head<R: AsyncBufRead + Unpin>(reader: &mut R) -> io::Result<Option
     }
 }
 
-/// One request and its answer.
+/// Forwards one request and its response.
 async fn forward<S>(client: BufReader<S>, server: TcpStream, plain: ForwardRequest) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -139,7 +139,7 @@ where
     let upload = async {
         to_server.write_all(&plain.head()).await?;
         body::copy(plain.body, &mut from_client, &mut to_server).await?;
-        // Whatever follows is not this request's, so only its end means anything.
+        // Further bytes do not belong to this request; only end of file matters.
         if from_client.fill_buf().await?.is_empty() {
             pulse.mark_half_open();
         }
@@ -148,9 +148,9 @@ where
     let upload = async {
         let sent: io::Result<()> = upload.await;
         match sent {
-            // The client broke its own request off; the server must not take a part for the whole.
+            // The client broke off; the server must not take a part of the request for the whole.
             Err(error) if body::is_client_error(&error) => error,
-            // A server may answer without reading everything.
+            // A server may respond without reading the whole request.
             _ => std::future::pending().await,
         }
     };
@@ -166,7 +166,7 @@ where
     }
 }
 
-/// Passes on the heads of an answer, provisional ones first, and takes away what speaks of the connection.
+/// Forwards the response heads, provisional ones first, without hop-by-hop headers.
 async fn forward_response_head<R, W>(server: &mut R, client: &mut W) -> io::Result<()>
 where
     R: AsyncBufRead + Unpin,
@@ -176,8 +176,8 @@ where
         let head = match read_head(server).await {
             Ok(Some(head)) if head.starts_with(b"HTTP/1.") => head,
             _ => {
-                let text = "hermes: the server gave no answer\n".to_owned();
-                let reason = "No answer from the server".to_owned();
+                let text = "hermes: the server sent no response\n".to_owned();
+                let reason = "No response from the server".to_owned();
                 return send_error(client, &ErrorReply { status: 502, reason, refused: None, text }).await;
             }
         };

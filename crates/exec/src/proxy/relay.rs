@@ -1,4 +1,4 @@
-//! Bytes both ways between a client and its server, until both have ended or neither has anything to say.
+//! Copies bytes in both directions between a client and a server until both end or time runs out.
 
 use std::io;
 use std::pin::Pin;
@@ -10,16 +10,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
 use tokio::time::Instant;
 
-/// What is read at once.
 pub(super) const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Silence after which a connection counts as dead. Long polls and slow servers are quiet for minutes.
+/// Long polls and slow servers are silent for minutes.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
-/// The same once one side has ended: few that have nothing more to say wait that long for an answer.
+/// Once one side has ended, few clients wait that long for an answer.
 const HALF_OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Joins the two.
 pub(super) async fn copy_both_ways<C, S>(mut client: C, server: S) -> io::Result<()>
 where
     C: AsyncRead + AsyncWrite + Unpin,
@@ -33,10 +31,10 @@ where
     }
 }
 
-/// When something last passed.
+/// The time of the last activity.
 pub(super) struct ActivityTimer {
     start: Instant,
-    /// Milliseconds after the start.
+    /// Milliseconds since the start.
     last: AtomicU64,
     half_open: AtomicBool,
 }
@@ -51,29 +49,28 @@ impl ActivityTimer {
         self.last.store(now, Ordering::Relaxed);
     }
 
-    /// One side has ended.
     pub(super) fn mark_half_open(&self) {
         self.half_open.store(true, Ordering::Relaxed);
         self.touch();
     }
 
-    /// Waits until nothing has passed for too long.
+    /// Waits until the connection has been idle for too long.
     pub(super) async fn wait_for_timeout(&self) {
         loop {
-            let patience =
+            let timeout =
                 if self.half_open.load(Ordering::Relaxed) { HALF_OPEN_TIMEOUT } else { IDLE_TIMEOUT };
-            let due = self.start + Duration::from_millis(self.last.load(Ordering::Relaxed)) + patience;
+            let due = self.start + Duration::from_millis(self.last.load(Ordering::Relaxed)) + timeout;
             let now = Instant::now();
             if now >= due {
                 return;
             }
-            // A side may end meanwhile, which makes it earlier.
+            // A side that ends shortens the timeout.
             tokio::time::sleep_until(due.min(now + HALF_OPEN_TIMEOUT)).await;
         }
     }
 }
 
-/// The server's end, past which every byte goes.
+/// The server's stream; every byte of the connection passes it.
 pub(super) struct TimedStream<S> {
     pub(super) stream: S,
     pub(super) pulse: Arc<ActivityTimer>,
@@ -131,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_quiet_connection_lives_as_long_as_something_passes_now_and_then() {
+    async fn a_quiet_connection_stays_open_while_bytes_pass_now_and_then() {
         let (mut client, mut server, task) = joined();
         let mut byte = [0];
         for _ in 0..5 {
@@ -146,11 +143,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn half_a_connection_may_still_answer_but_not_for_long() {
+    async fn a_half_open_connection_times_out_sooner() {
         let (mut client, mut server, task) = joined();
         client.shutdown().await.unwrap();
-        let mut asked = Vec::new();
-        server.read_to_end(&mut asked).await.unwrap();
+        let mut received = Vec::new();
+        server.read_to_end(&mut received).await.unwrap();
         tokio::time::sleep(HALF_OPEN_TIMEOUT - Duration::from_secs(1)).await;
         server.write_all(b"late").await.unwrap();
         let mut answer = [0; 4];
@@ -162,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_does_not_read_is_given_up() {
+    async fn a_server_that_does_not_read_times_out() {
         let (mut client, _server, task) = joined();
         let writing = tokio::spawn(async move { while client.write_all(&[0; 512]).await.is_ok() {} });
         assert_eq!(task.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);

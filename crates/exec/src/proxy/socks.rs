@@ -16,7 +16,6 @@ const NO_AUTHENTICATION: u8 = 0;
 const NO_ACCEPTABLE_METHOD: u8 = 0xff;
 const CONNECT: u8 = 1;
 
-/// The codes of a reply that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReplyCode {
     Succeeded = 0,
@@ -32,17 +31,17 @@ pub(super) async fn serve<S>(mut client: BufReader<S>, deadline: Instant) -> io:
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let asked = timeout_at(deadline, read_request(&mut client))
+    let request = timeout_at(deadline, read_request(&mut client))
         .await
         .map_err(|_elapsed| io::ErrorKind::TimedOut)??;
-    let reached = match &asked {
+    let connected = match &request {
         SocksRequest::Target(host, port) => {
             target::connect(host, *port).await.map_err(|error| reply_code(&error))
         }
         SocksRequest::Rejected(code) => Err(*code),
         SocksRequest::NoMethod => return client.shutdown().await,
     };
-    match reached {
+    match connected {
         Ok(server) => {
             reply(&mut client, ReplyCode::Succeeded).await?;
             relay::copy_both_ways(client, server).await
@@ -55,11 +54,10 @@ where
 }
 
 enum SocksRequest {
-    /// A host as it was written, and a port.
+    /// A host as the client wrote it, and a port.
     Target(String, u16),
-    /// Something else, and what to say to that.
     Rejected(ReplyCode),
-    /// The client offered no way to go without authentication, and was told.
+    /// The client offered no method without authentication and got the reply.
     NoMethod,
 }
 
@@ -85,12 +83,12 @@ where
             let [length] = read(client).await?;
             let mut name = vec![0; usize::from(length)];
             client.read_exact(&mut name).await?;
-            // What is no text is no name; it has the same end as a name that cannot be read.
+            // A name that is not UTF-8 gets the same reply as an invalid one.
             String::from_utf8(name).map_err(|_| ReplyCode::NotAllowed)
         }
         4 => Ok(Ipv6Addr::from(read::<16, _>(client).await?).to_string()),
         _ => {
-            // How long the address is cannot be known, so nothing after it can be read.
+            // The length of an unknown address type is unknown, so the rest cannot be parsed.
             client.consume(client.buffer().len());
             return Ok(SocksRequest::Rejected(ReplyCode::AddressNotSupported));
         }
@@ -125,7 +123,7 @@ fn reply_code(error: &HostError) -> ReplyCode {
     }
 }
 
-/// The address we are bound to is nobody's business inside; clients ignore it.
+/// Clients ignore the bound address, and the place has no need to know it.
 async fn reply<S: AsyncWrite + Unpin>(client: &mut S, code: ReplyCode) -> io::Result<()> {
     client.write_all(&[VERSION, code as u8, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
     client.flush().await
@@ -138,7 +136,7 @@ mod tests {
     use super::*;
     use crate::proxy;
 
-    /// All that comes back for some bytes.
+    /// The whole reply to some bytes.
     async fn answer(bytes: &[u8]) -> Vec<u8> {
         let (mut client, inner) = duplex(1024);
         let served = tokio::spawn(proxy::serve_connection(inner));
@@ -159,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_may_not_be_reached_is_refused_however_it_is_addressed() {
+    async fn internal_targets_are_refused_in_every_address_type() {
         let names: [&[u8]; 9] = [
             b"localhost", b"127.0.0.1", b"2130706433", b"example.com\0.localhost",
             b"127.0.0.1\0.example.com", b"\0", b"", b"\xff\xfe", b"[::1]",
@@ -175,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_methods_commands_and_kinds_of_address_have_their_own_answers() {
+    async fn unsupported_methods_commands_and_address_types_have_their_own_replies() {
         assert_eq!(answer(&[5, 1, 2]).await, [5, 0xff]);
         assert_eq!(answer(&[5, 0]).await, [5, 0xff]);
         let bind = [5, 2, 2, 0, 5, 2, 0, 1, 8, 8, 8, 8, 0, 80];
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_does_not_finish_its_sentence_is_left() {
+    async fn a_client_that_does_not_finish_its_request_is_dropped() {
         let (mut client, inner) = duplex(1024);
         let started = Instant::now();
         client.write_all(&[5, 1]).await.unwrap();

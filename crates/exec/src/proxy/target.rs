@@ -1,4 +1,4 @@
-//! Which address a connection leads to, and whether it may.
+//! Resolves the target of a connection and checks that it is a public address.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -9,40 +9,32 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long a resolver may take, and then all of a host's addresses together.
+/// For the resolver, and again for all addresses of a host together.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long one address may take before the next is tried.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 8;
 
-/// Why there is no connection to a host.
+/// The reason why a host was not connected.
 #[derive(Debug, Error)]
 pub enum HostError {
-    /// It is no host.
-    #[error("cannot be read: {0}")]
+    #[error("is invalid: {0}")]
     InvalidHost(#[from] Unreadable),
-    /// It is not for everybody.
     #[error("is not a public address ({})", .0.words())]
     NotPublic(AddressKind),
-    /// It is this machine.
     #[error("is an address of this machine")]
     OwnAddress,
-    /// No resolver knows it.
     #[error("cannot be resolved: {0}")]
     Resolve(io::Error),
-    /// It does not take the connection.
     #[error("cannot be connected to: {0}")]
     Connect(io::Error),
-    /// Nothing came back.
     #[error("did not answer in time")]
     TimedOut,
 }
 
 impl HostError {
-    /// What was refused by a rule, in a word or two; nothing if it merely did not work.
+    /// The rule that refused the host; `None` for a failed connection.
     pub(super) fn refusal_reason(&self) -> Option<&'static str> {
         match self {
             Self::InvalidHost(_) => Some("unreadable"),
@@ -53,20 +45,20 @@ impl HostError {
     }
 }
 
-/// Connects to a host as a client wrote it. A name is resolved once, and what was checked is what is connected to.
+/// Connects to a host. The name is resolved once, so the checked address is the one connected to.
 pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, HostError> {
     let addresses = resolve_public(host).await?;
     timeout(RESOLVE_TIMEOUT, connect_any(&addresses, port)).await.map_err(|_elapsed| HostError::TimedOut)?
 }
 
-/// The addresses of a host as it stands in a URL, if all of them are public and none is this machine's own. Whoever asks
+/// The addresses of a host in a URL, if all are public and none belongs to this machine. The caller
 /// must connect to one of these and not resolve the name again.
 pub async fn resolve_public(host: &str) -> Result<Vec<IpAddr>, HostError> {
     let found = match address::host(host) {
         HostKind::Invalid(reason) => return Err(reason.into()),
         HostKind::Reserved(_, kind) => return Err(HostError::NotPublic(kind)),
         HostKind::Address(address, _) => vec![address],
-        // Only a search list or a file of this machine gives such a name a meaning.
+        // A name without a dot has a meaning only through a search list or a file of this machine.
         HostKind::Name(name) if !name.contains('.') => {
             return Err(HostError::NotPublic(AddressKind::Private));
         }
@@ -85,7 +77,8 @@ async fn resolve(name: &str) -> Result<Vec<IpAddr>, HostError> {
     Ok(found.map(|address| address.ip()).collect())
 }
 
-/// The addresses, if every one of them is public: a name with mixed answers was made to be tried until it leads inside.
+/// Accepts addresses only if all are public. A name with mixed answers is made to be retried until
+/// it resolves to an internal one.
 fn check_public(found: Vec<IpAddr>) -> Result<Vec<IpAddr>, HostError> {
     if let Some(kind) = found.iter().map(|found| address::classify(*found)).find(|kind| !kind.is_public()) {
         return Err(HostError::NotPublic(kind));
@@ -109,8 +102,9 @@ async fn connect_any(addresses: &[IpAddr], port: u16) -> Result<TcpStream, HostE
     Err(last)
 }
 
-/// Whether an address is this machine's own, where whatever listens on all interfaces would answer. The kernel sends to
-/// itself from the very address it sends to; a datagram socket shows that without sending anything.
+/// Whether an address belongs to this machine, where any service that listens on all interfaces
+/// would answer. The kernel sends to itself from the destination address; a connected datagram
+/// socket shows that without sending anything.
 fn is_own_address(address: IpAddr) -> bool {
     let any = match address {
         IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
@@ -118,15 +112,15 @@ fn is_own_address(address: IpAddr) -> bool {
     };
     let source = || -> io::Result<SocketAddr> {
         let socket = UdpSocket::bind((any, 0))?;
-        // Any port will do, as nothing is sent.
+        // Any port works, since nothing is sent.
         socket.connect((address, 9))?;
         socket.local_addr()
     };
-    // An address without a road to it cannot be connected to either.
+    // An address without a route cannot be connected to either.
     source().is_ok_and(|source| source.ip().to_canonical() == address)
 }
 
-/// The same, of a connection that was made: nothing has passed over it yet.
+/// The same check for an established connection, before any byte passes.
 fn is_self_connection(stream: &TcpStream) -> bool {
     match (stream.local_addr(), stream.peer_addr()) {
         (Ok(local), Ok(peer)) => local.ip().to_canonical() == peer.ip().to_canonical(),
@@ -139,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_that_is_not_public_spoils_the_name() {
+    fn one_internal_address_refuses_the_name() {
         let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
         let public = vec![ip("8.8.8.8"), ip("2606:4700::1111"), ip("::ffff:1.1.1.1")];
         let canonical = vec![ip("8.8.8.8"), ip("2606:4700::1111"), ip("1.1.1.1")];
@@ -153,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_oddly_is_refused_before_anything_is_asked() {
+    async fn odd_spellings_are_refused_before_resolution() {
         for (host, expected) in [
             ("2130706433", "is not a public address (loopback)"),
             ("0x7f.1", "is not a public address (loopback)"),
@@ -169,9 +163,9 @@ mod tests {
             ("metadata.google.internal", "is not a public address (cloud metadata)"),
             ("printer.local", "is not a public address (private)"),
             ("intranet", "is not a public address (private)"),
-            ("example.com\0.evil.example", "cannot be read: host has characters that no name has"),
-            ("", "cannot be read: host is empty"),
-            ("user@example.com", "cannot be read: host has characters that no name has"),
+            ("example.com\0.evil.example", "is invalid: host has characters that no name has"),
+            ("", "is invalid: host is empty"),
+            ("user@example.com", "is invalid: host has characters that no name has"),
         ] {
             let refused = connect(host, 80).await.unwrap_err();
             assert_eq!(refused.to_string(), expected, "{host:?}");
@@ -180,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_this_machine_are_known_without_sending_anything() {
+    fn own_addresses_are_recognized_without_sending_anything() {
         assert!(is_own_address(Ipv4Addr::LOCALHOST.into()));
         assert!(!is_own_address(Ipv4Addr::new(240, 1, 2, 3).into()));
     }

@@ -1,4 +1,4 @@
-//! What may happen to a container besides what may happen to any place.
+//! Container life cycle: everything that can happen to a container but not to another place.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,30 +16,30 @@ use hermes_exec::{
 };
 use hermes_types::SessionKey;
 
-use crate::bed::{Bed, Peer};
+use crate::fixture::{Fixture, Peer};
 use crate::private::{Disk, Kind, Private};
-use crate::session::{Ground, Session, guest, lives, text, until};
+use crate::session::{Session, TestEnv, guest, lives, text, until};
 
-impl Bed {
+impl Fixture {
     fn engine(&self) -> &Peer {
         self.peer.as_ref().unwrap()
     }
 
-    /// A plan with other settings of containers.
+    /// A place with changed container settings.
     pub(crate) fn plan_with(&self, session: &str, change: impl FnOnce(&mut DockerBackend)) -> ResolvedPlace {
         let mut docker = self.docker();
         change(&mut docker);
         let spec = Spec { backend: Backend::Docker(docker), ..self.spec() };
-        ResolvedPlace::new(self.host(), spec, SessionKey::new(session))
+        ResolvedPlace::new(self.host(), spec, SessionKey::new(session)).unwrap()
     }
 
-    /// A session with other settings of containers.
+    /// A session with changed container settings.
     pub(crate) async fn open_with(&self, session: &str, change: impl FnOnce(&mut DockerBackend)) -> Session {
         let plan = self.plan_with(session, change);
         Session { sandbox: plan.open().await.unwrap(), plan, key: session.to_owned() }
     }
 
-    /// Whether root inside is whoever runs this.
+    /// Whether root inside is the user that runs the test.
     fn is_rootless(&self) -> bool {
         !rustix::process::getuid().is_root()
     }
@@ -52,88 +52,88 @@ impl Bed {
     }
 }
 
-/// What the container of a session is called.
+/// The container name of a session.
 fn name(plan: &ResolvedPlace) -> String {
     plan.name().chars().take("hermes-".len() + 8).collect()
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Blow {
+enum Disruption {
     Removed,
     Stopped,
     Killed,
     Paused,
 }
 
-pub(crate) async fn one_that_was_removed_stopped_killed_or_paused_is_made_again_and_says_so_once(
-    ground: &Ground,
+pub(crate) async fn a_removed_stopped_killed_or_paused_container_is_recreated_and_reported_once(
+    test_env: &TestEnv,
 ) {
-    let api = ground.engine().engine().await.api;
-    let s = ground.open("s").await;
+    let api = test_env.engine().engine().await.api;
+    let s = test_env.open("s").await;
     let name = name(&s.plan);
     s.out("echo kept >file").await;
-    let mut blows = vec![Blow::Removed, Blow::Stopped, Blow::Killed];
-    if ground.has_cgroups().await {
-        blows.push(Blow::Paused);
+    let mut disruptions = vec![Disruption::Removed, Disruption::Stopped, Disruption::Killed];
+    if test_env.has_cgroups().await {
+        disruptions.push(Disruption::Paused);
     }
-    for blow in blows {
+    for disruption in disruptions {
         s.out("export A=1; cd /").await;
         let force = RemoveContainerOptionsBuilder::new().force(true).build();
-        let struck = match blow {
-            Blow::Removed => api.remove_container(&name, Some(force)).await,
-            Blow::Stopped => api.stop_container(&name, None).await,
-            Blow::Killed => api.kill_container(&name, None).await,
-            Blow::Paused => api.pause_container(&name).await,
+        let struck = match disruption {
+            Disruption::Removed => api.remove_container(&name, Some(force)).await,
+            Disruption::Stopped => api.stop_container(&name, None).await,
+            Disruption::Killed => api.kill_container(&name, None).await,
+            Disruption::Paused => api.pause_container(&name).await,
         };
         match struck {
-            // Podman waits for the end of what it kills, and may find that it was removed meanwhile.
+            // Podman waits for a killed process and may find its container already removed.
             Err(ApiError::DockerResponseServerError { status_code: 500, message })
                 if message.contains("no such container") => {}
-            struck => struck.unwrap_or_else(|error| panic!("{blow:?}: {error}")),
+            struck => struck.unwrap_or_else(|error| panic!("{disruption:?}: {error}")),
         }
         let seen = s.run("echo [$A]; cat file").await;
-        assert_eq!((text(&seen).as_str(), seen.state_loss), ("[]\nkept\n", StateLoss::Yes), "{blow:?}");
-        assert_eq!(s.run("true").await.state_loss, StateLoss::No, "{blow:?}");
-        assert_eq!(ground.containers().await.len(), 1, "{blow:?}");
+        assert_eq!((text(&seen).as_str(), seen.state_loss), ("[]\nkept\n", StateLoss::Yes), "{disruption:?}");
+        assert_eq!(s.run("true").await.state_loss, StateLoss::No, "{disruption:?}");
+        assert_eq!(test_env.containers().await.len(), 1, "{disruption:?}");
     }
 }
 
-pub(crate) async fn one_that_is_paused_is_replaced_for_whoever_opens_it(ground: &Ground) {
-    let s = ground.open("s").await;
+pub(crate) async fn opening_a_paused_container_replaces_it(test_env: &TestEnv) {
+    let s = test_env.open("s").await;
     s.out("export A=1").await;
-    let api = ground.engine().engine().await.api;
+    let api = test_env.engine().engine().await.api;
     let paused = api.pause_container(&name(&s.plan)).await;
-    if !ground.has_cgroups().await {
+    if !test_env.has_cgroups().await {
         assert!(paused.is_err(), "without cgroups nothing is paused");
         return;
     }
     paused.unwrap();
     drop(s);
-    let outcome = ground.open("s").await.run("echo [$A]").await;
+    let outcome = test_env.open("s").await.run("echo [$A]").await;
     assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::Yes));
 }
 
-pub(crate) async fn somebody_elses_with_our_name_is_left_alone(ground: &Ground) {
-    let api = ground.engine().engine().await.api;
-    let name = name(&ground.plan("s"));
+pub(crate) async fn a_foreign_container_with_the_same_name_is_left_alone(test_env: &TestEnv) {
+    let api = test_env.engine().engine().await.api;
+    let name = name(&test_env.plan("s"));
     let options = CreateContainerOptionsBuilder::new().name(&name).build();
     let body = ContainerCreateBody {
-        image: Some(ground.engine().image.clone()),
+        image: Some(test_env.engine().image.clone()),
         cmd: Some(vec!["true".to_owned()]),
         ..ContainerCreateBody::default()
     };
     let id = api.create_container(Some(options), body).await.unwrap().id;
-    let refused = ground.try_open("s").await;
+    let refused = test_env.try_open("s").await;
     assert!(matches!(&refused, Err(Error::NameTaken { name: taken }) if *taken == name), "{refused:?}");
-    ground.nothing_is_left().await;
+    test_env.assert_nothing_left().await;
     assert!(api.inspect_container(&id, None).await.is_ok());
     api.remove_container(&id, None).await.unwrap();
-    assert_eq!(ground.open("s").await.out("echo fine").await, "fine\n");
+    assert_eq!(test_env.open("s").await.out("echo fine").await, "fine\n");
 }
 
-pub(crate) async fn one_that_cannot_be_made_leaves_nothing_and_says_why(ground: &Ground) {
-    let missing = ground.folder.join("missing").display().to_string();
-    let file = ground.folder.join("file");
+pub(crate) async fn a_failed_creation_leaves_nothing_and_gives_the_reason(test_env: &TestEnv) {
+    let missing = test_env.folder.join("missing").display().to_string();
+    let file = test_env.folder.join("file");
     fs::write(&file, "").unwrap();
     let bind =
         |target: &str| BindMount { source: file.clone(), target: target.into(), writable: Writable::No };
@@ -154,27 +154,27 @@ pub(crate) async fn one_that_cannot_be_made_leaves_nothing_and_says_why(ground: 
         ),
     ];
     for (told, change) in &cases {
-        let refused: Result<OpenPlace, Error> = ground.plan_with("s", change).open().await;
+        let refused: Result<OpenPlace, Error> = test_env.plan_with("s", change).open().await;
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::Engine(_) | Error::ImageMissing { .. }), "{told}: {error}");
         assert!(error.to_string().contains(told), "{told}: {error}");
-        ground.nothing_is_left().await;
+        test_env.assert_nothing_left().await;
     }
 }
 
 /// An image that wants something else than the one it is made of. It goes with the test.
-struct Odd {
+struct CustomImage {
     image: String,
 }
 
-impl Odd {
+impl CustomImage {
     /// One with these changes, in the words of a Dockerfile: Podman heeds no others.
-    async fn new(ground: &Ground, tag: &str, changes: &str) -> Self {
-        let api = ground.engine().engine().await.api;
-        let folder = ground.folder.file_name().unwrap().to_string_lossy().replace('.', "").to_lowercase();
+    async fn new(test_env: &TestEnv, tag: &str, changes: &str) -> Self {
+        let api = test_env.engine().engine().await.api;
+        let folder = test_env.folder.file_name().unwrap().to_string_lossy().replace('.', "").to_lowercase();
         let (repo, tag) = ("localhost/hermes-test-odd", format!("{folder}-{tag}"));
         let body = ContainerCreateBody {
-            image: Some(ground.engine().image.clone()),
+            image: Some(test_env.engine().image.clone()),
             cmd: Some(vec!["true".to_owned()]),
             ..ContainerCreateBody::default()
         };
@@ -186,37 +186,39 @@ impl Odd {
         Self { image: format!("{repo}:{tag}") }
     }
 
-    async fn remove(self, ground: &Ground) {
-        let api = ground.engine().engine().await.api;
+    async fn remove(self, test_env: &TestEnv) {
+        let api = test_env.engine().engine().await.api;
         api.remove_image(&self.image, None::<RemoveImageOptions>, None).await.unwrap();
     }
 }
 
-pub(crate) async fn whatever_an_image_wants_to_start_and_as_whom_the_guest_is_started(ground: &Ground) {
+pub(crate) async fn the_guest_starts_whatever_entry_point_and_user_the_image_has(test_env: &TestEnv) {
     let changes = "ENTRYPOINT [\"/bin/false\"]\nCMD [\"no\"]\nWORKDIR /nowhere\nUSER 1000:1000";
-    let odd = Odd::new(ground, "all", changes).await;
-    let made = ground.engine().engine().await.api.inspect_image(&odd.image).await.unwrap().config.unwrap();
+    let odd = CustomImage::new(test_env, "all", changes).await;
+    let made = test_env.engine().engine().await.api.inspect_image(&odd.image).await.unwrap().config.unwrap();
     assert_eq!(
         (made.user.as_deref(), made.entrypoint),
         (Some("1000:1000"), Some(vec!["/bin/false".to_owned()]))
     );
-    let s = ground.open_with("odd", |docker| docker.image.clone_from(&odd.image)).await;
+    let s = test_env.open_with("odd", |docker| docker.image.clone_from(&odd.image)).await;
     let ran = s
         .run("pwd; id -u; echo x >file; echo y >~/file; cat file ~/file; tr '\\0' ' ' </proc/1/cmdline")
         .await;
     s.sandbox.remove().await.unwrap();
-    odd.remove(ground).await;
+    odd.remove(test_env).await;
     let ran = text(&ran);
     assert!(ran.starts_with("/workspace\n1000\nx\ny\n") && ran.contains(" serve --foreground "), "{ran}");
 }
 
-pub(crate) async fn whoever_commands_run_as_can_write_at_home_and_at_work(ground: &Ground) {
-    let (numbered, named) =
-        (Odd::new(ground, "numbered", "USER 1000").await, Odd::new(ground, "named", "USER nobody").await);
-    let plain = ground.engine().image.clone();
-    let own = if ground.is_rootless() { 0 } else { rustix::process::getuid().as_raw() };
+pub(crate) async fn every_user_can_write_to_home_and_workspace(test_env: &TestEnv) {
+    let (numbered, named) = (
+        CustomImage::new(test_env, "numbered", "USER 1000").await,
+        CustomImage::new(test_env, "named", "USER nobody").await,
+    );
+    let plain = test_env.engine().image.clone();
+    let own = if test_env.is_rootless() { 0 } else { rustix::process::getuid().as_raw() };
     let option = |text: &str| Box::new(RunArgs::parse(&[text.to_owned()]).unwrap());
-    let mounted = ground.folder.join("work");
+    let mounted = test_env.folder.join("work");
     fs::write(mounted.join("there"), "").unwrap();
     fs::set_permissions(&mounted, fs::Permissions::from_mode(0o777)).unwrap();
     for is_kept in [true, false] {
@@ -234,7 +236,7 @@ pub(crate) async fn whoever_commands_run_as_can_write_at_home_and_at_work(ground
             ];
             for (number, (image, user, extra, uid)) in cases.into_iter().enumerate() {
                 let case = format!("{number}: {image} {user:?} kept {is_kept} mounted {is_mounted}");
-                let plan = ground.plan_with("s", |docker| {
+                let plan = test_env.plan_with("s", |docker| {
                     docker.image.clone_from(image);
                     (docker.user, docker.run_args) = (user, extra);
                     docker.files = docker.files.take().filter(|_| is_kept);
@@ -249,7 +251,7 @@ pub(crate) async fn whoever_commands_run_as_can_write_at_home_and_at_work(ground
                     && cat file ~/file /tmp/file; rm -f file; grep -c 'CapEff:.0*$' /proc/self/status";
                 let seen = s.run(look).await;
                 let there = if is_mounted { "there\n" } else { "" };
-                // Whoever is not root has no rights of root's.
+                // Only root has root's capabilities.
                 let has_none = u32::from(uid != 0);
                 let expected = format!("{uid}\n/workspace\n{there}/root\nx\ny\nz\n{has_none}\n");
                 assert_eq!(text(&seen), expected, "{case}");
@@ -257,16 +259,16 @@ pub(crate) async fn whoever_commands_run_as_can_write_at_home_and_at_work(ground
             }
         }
     }
-    numbered.remove(ground).await;
-    named.remove(ground).await;
+    numbered.remove(test_env).await;
+    named.remove(test_env).await;
 }
 
 /// Ways to number the users inside that only Podman has, and who commands are then.
-pub(crate) async fn however_podman_numbers_its_users_commands_can_write(ground: &Ground) {
+pub(crate) async fn commands_can_write_with_every_podman_user_mapping(test_env: &TestEnv) {
     for (mode, uid) in [("keep-id", rustix::process::getuid().as_raw()), ("nomap", 0)] {
         for is_kept in [true, false] {
             let options = [format!("--userns={mode}")];
-            let s = ground
+            let s = test_env
                 .open_with("s", |docker| {
                     *docker.run_args = RunArgs::parse(&options).unwrap();
                     docker.files = docker.files.take().filter(|_| is_kept);
@@ -279,43 +281,43 @@ pub(crate) async fn however_podman_numbers_its_users_commands_can_write(ground: 
     }
 }
 
-pub(crate) async fn of_a_layer_that_is_read_only_nothing_can_be_written_and_all_else_can(ground: &Ground) {
+pub(crate) async fn a_read_only_layer_cannot_be_written_and_all_else_can(test_env: &TestEnv) {
     let write = "for at in / /etc /usr /home /workspace /root /tmp /var/tmp /run /dev/shm; do \
         if ( : >$at/x ) 2>/dev/null; then echo $at; fi; done";
     // The own directories of hermes are mounts too, and of no use to commands.
     let open = ["/workspace", "/root", "/tmp", "/var/tmp", "/run", "/dev/shm"];
-    let s = ground.open("s").await;
+    let s = test_env.open("s").await;
     assert_eq!(s.out(write).await.lines().collect::<Vec<_>>(), open);
-    let s = ground.open_with("unkept", |docker| docker.files = None).await;
+    let s = test_env.open_with("unkept", |docker| docker.files = None).await;
     let open = ["/home"].iter().chain(&open).copied().collect::<Vec<_>>();
     assert_eq!(s.out(write).await.lines().collect::<Vec<_>>(), open);
 }
 
-pub(crate) async fn the_first_process_buries_the_dead(ground: &Ground) {
-    let s = ground.open("s").await;
+pub(crate) async fn the_first_process_reaps_orphans(test_env: &TestEnv) {
+    let s = test_env.open("s").await;
     s.out("for i in 1 2 3 4 5 6 7 8 9; do (setsid sh -c 'sleep 0.1 & exit' &); done").await;
     let zombies = "grep -lsE '^State:.[ZX]' /proc/[0-9]*/status | wc -l; ls -d /proc/[0-9]* | wc -l";
     let gone = async {
-        // The shell, what it counts with, whoever looks after it, and the first process.
+        // The shell, its counting pipeline, the shim and the first process.
         while !s.out(zombies).await.starts_with("0\n") {}
     };
-    tokio::time::timeout(crate::session::PATIENCE, gone).await.unwrap();
+    tokio::time::timeout(crate::session::WAIT_TIMEOUT, gone).await.unwrap();
     let dead = async { while !s.processes().await.list().await.unwrap().is_empty() {} };
-    tokio::time::timeout(crate::session::PATIENCE, dead).await.unwrap();
+    tokio::time::timeout(crate::session::WAIT_TIMEOUT, dead).await.unwrap();
 }
 
-pub(crate) async fn one_that_uses_too_much_memory_is_killed_and_the_place_goes_on(ground: &Ground) {
+pub(crate) async fn a_process_over_the_memory_limit_is_killed_and_the_place_survives(test_env: &TestEnv) {
     let hog = "exec python3 -c \"print(len(bytearray(300 << 20)))\"";
-    let free = ground.open("free").await;
+    let free = test_env.open("free").await;
     assert_eq!(free.out(hog).await, "314572800\n");
     let limits = ContainerLimits { memory: Some(64 << 20), ..ContainerLimits::default() };
-    let s = ground.open_with("s", |docker| docker.limits = limits).await;
+    let s = test_env.open_with("s", |docker| docker.limits = limits).await;
     s.out("echo kept >file").await;
-    if !ground.has_cgroups().await {
+    if !test_env.has_cgroups().await {
         assert_eq!(s.out(hog).await, "314572800\n");
         return;
     }
-    let mut command = s.start(hog, crate::bed::wish(hermes_exec::OutputMode::AtEnd)).await;
+    let mut command = s.start(hog, crate::fixture::run_options(hermes_exec::OutputMode::AtEnd)).await;
     match command.wait().await {
         Ok(outcome) => assert_eq!(outcome.code, 137, "{}", text(&outcome)),
         // The kernel may have chosen the guest.
@@ -324,25 +326,23 @@ pub(crate) async fn one_that_uses_too_much_memory_is_killed_and_the_place_goes_o
     assert_eq!(s.out("cat file").await, "kept\n");
 }
 
-pub(crate) async fn one_whose_first_process_was_killed_for_its_memory_is_made_again_and_says_so_once(
-    ground: &Ground,
-) {
+pub(crate) async fn a_container_killed_for_its_memory_is_recreated_and_reported_once(test_env: &TestEnv) {
     let limits = ContainerLimits { memory: Some(64 << 20), ..ContainerLimits::default() };
-    let s = ground.open_with("s", |docker| docker.limits = limits).await;
-    if !ground.has_cgroups().await {
+    let s = test_env.open_with("s", |docker| docker.limits = limits).await;
+    if !test_env.has_cgroups().await {
         let unenforced = s.sandbox.take_unenforced_limits().await;
         assert!(unenforced.iter().any(|limit| limit.contains("memory")), "{unenforced:?}");
         return;
     }
     s.out("echo kept >file; export A=1; cd /").await;
-    // What was started before keeps its own chances, and neither of the two is as big as the place may be: the kernel
-    // chooses the guest.
+    // Earlier processes keep their own limits, and neither of the two exceeds the limit of the
+    // place, so the kernel kills the guest.
     let hog = "half() { exec python3 -c 'import time; half = bytearray(40 << 20); time.sleep(60)'; }; echo begun; \
         while read -r chance </proc/1/oom_score_adj && [ $chance != 1000 ]; do sleep 0.01; done; half & half";
-    let mut command = s.start(hog, crate::bed::wish(hermes_exec::OutputMode::Live)).await;
+    let mut command = s.start(hog, crate::fixture::run_options(hermes_exec::OutputMode::Live)).await;
     let begun = command.next_event().await.unwrap();
     assert!(matches!(begun, hermes_exec::CommandEvent::Output(_)), "{begun:?}");
-    let first = guest(ground, &s.plan).await;
+    let first = guest(test_env, &s.plan).await;
     fs::write(format!("/proc/{first}/oom_score_adj"), "1000").unwrap();
     let error = command.wait().await.unwrap_err();
     assert!(matches!(error, Error::Guest(_)), "{error}");
@@ -350,46 +350,46 @@ pub(crate) async fn one_whose_first_process_was_killed_for_its_memory_is_made_ag
     let seen = s.run("echo [$A]; pwd; cat file").await;
     assert_eq!((text(&seen).as_str(), seen.state_loss), ("[]\n/workspace\nkept\n", StateLoss::Yes));
     assert_eq!(s.run("true").await.state_loss, StateLoss::No);
-    assert_eq!(ground.containers().await.len(), 1);
+    assert_eq!(test_env.containers().await.len(), 1);
 }
 
-pub(crate) async fn a_hermes_killed_at_any_moment_of_a_container_leaves_none(ground: &Ground) {
-    let bed = ground.short_lived();
+pub(crate) async fn a_client_killed_during_creation_leaves_no_container(test_env: &TestEnv) {
+    let fixture = test_env.short_lived();
     let acts = [("show", "true"), ("end", "")];
     let began = std::time::Instant::now();
-    assert!(bed.another_hermes("first", &acts).wait().unwrap().success());
+    assert!(fixture.another_hermes("first", &acts).wait().unwrap().success());
     let all = began.elapsed();
     const MOMENTS: u32 = 10;
     for moment in 0..MOMENTS {
-        let mut hermes = bed.another_hermes(&moment.to_string(), &acts);
+        let mut hermes = fixture.another_hermes(&moment.to_string(), &acts);
         tokio::time::sleep(all * moment / MOMENTS).await;
         hermes.kill().unwrap();
         hermes.wait().unwrap();
     }
-    // Nobody opens them again: what lives ends by itself, the rest is swept.
-    until("they are gone", || ground.running().is_empty()).await;
-    ground.nothing_is_left().await;
+    // The places are not opened again: a living one ends by itself, the rest is swept.
+    until("they are gone", || test_env.running().is_empty()).await;
+    test_env.assert_nothing_left().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_whose_engine_can_limit_the_disk_fills_no_more_than_its_share() {
+async fn a_container_with_a_disk_limit_cannot_exceed_it() {
     let engine = Private::on(Kind::Docker(&[]), Disk::Btrfs).await;
-    let ground = Ground::of(engine.peer.clone());
+    let test_env = TestEnv::of(engine.peer.clone());
     // A quota is found by trying, without leaving what it was tried with.
     let facts = engine.peer.engine().await.facts;
     assert!(facts.has_disk_quota, "{facts:?}");
     let fill =
         "dd if=/dev/zero of=/filled bs=1M count=100 2>&1; ls -l /filled | awk '{ print $5 }'; rm /filled";
     let limits = |disk| ContainerLimits { disk, ..ContainerLimits::default() };
-    let free = ground.open_with("free", |docker| docker.limits = limits(None)).await;
+    let free = test_env.open_with("free", |docker| docker.limits = limits(None)).await;
     assert_eq!(free.out(fill).await.lines().last(), Some("104857600"));
-    let s = ground.open_with("s", |docker| docker.limits = limits(Some(32 << 20))).await;
+    let s = test_env.open_with("s", |docker| docker.limits = limits(Some(32 << 20))).await;
     assert_eq!(s.sandbox.take_unenforced_limits().await, Vec::<String>::new());
     let said = s.out(fill).await;
     let written: u64 = said.lines().last().unwrap().parse().unwrap();
     assert!(said.contains("quota") && written < 32 << 20, "{said}");
     assert_eq!(s.out("echo fine >/again; cat /again").await, "fine\n");
-    ground.leave().await;
+    test_env.leave().await;
     let api = engine.peer.engine().await.api;
     let all = ListContainersOptionsBuilder::new().all(true).build();
     assert_eq!(api.list_containers(Some(all)).await.unwrap(), Vec::new());

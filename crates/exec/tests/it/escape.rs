@@ -1,5 +1,5 @@
-//! What commands in a container may try on the host. Each attempt is also made where it succeeds, or shows in another
-//! way that it would be seen if it did.
+//! Attacks on the host from inside a container. Each attack has a control that succeeds elsewhere
+//! or shows that success would be noticed.
 
 use std::fs;
 use std::io::Read;
@@ -9,8 +9,8 @@ use hermes_exec::OutputMode;
 use hermes_exec::backend::docker::ContainerLimits;
 use hermes_types::Network;
 
-use crate::bed::wish;
-use crate::session::{Ground, Session, text};
+use crate::fixture::run_options;
+use crate::session::{Session, TestEnv, text};
 
 /// CHOWN, DAC_OVERRIDE, FOWNER, SETGID and SETUID, as the kernel numbers them.
 const RIGHTS: &str = "00000000000000cb";
@@ -18,8 +18,8 @@ const RIGHTS: &str = "00000000000000cb";
 /// The numbers of what has nothing of a right.
 const NONE: &str = "0000000000000000";
 
-pub(crate) async fn commands_have_the_rights_they_were_given_and_no_others(ground: &Ground) {
-    let s = ground.open("s").await;
+pub(crate) async fn commands_have_the_rights_they_were_given_and_no_others(test_env: &TestEnv) {
+    let s = test_env.open("s").await;
     let field = async |name: &str, of: &str| {
         let found = s.out(&format!("sed -n 's/^{name}:.//p' /proc/{of}/status")).await;
         found.trim().to_owned()
@@ -39,13 +39,13 @@ pub(crate) async fn commands_have_the_rights_they_were_given_and_no_others(groun
     assert_ne!(bounds, RIGHTS);
 }
 
-pub(crate) async fn nothing_of_the_host_is_there(ground: &Ground) {
-    let s = ground.open("s").await;
-    let secret = ground.folder.join("secret");
+pub(crate) async fn nothing_of_the_host_is_there(test_env: &TestEnv) {
+    let s = test_env.open("s").await;
+    let secret = test_env.folder.join("secret");
     fs::write(&secret, "of the host").unwrap();
-    let peer = ground.peer.clone().unwrap();
-    // What the host can see, and the same names inside.
-    for path in [&secret, &ground.kept(), &ground.host().run_dir, &peer.socket] {
+    let peer = test_env.peer.clone().unwrap();
+    // Paths of the host, looked up inside.
+    for path in [&secret, &test_env.kept(), &test_env.host().run_dir, &peer.socket] {
         assert!(path.exists(), "{}", path.display());
         assert_ne!(s.run(&format!("test -e {}", path.display())).await.code, 0, "{}", path.display());
     }
@@ -54,7 +54,7 @@ pub(crate) async fn nothing_of_the_host_is_there(ground: &Ground) {
     sockets.dedup();
     assert_eq!(sockets, ["/.hermes/run/sock"]);
     // Everything that is mounted from the host is ours to give.
-    let folder = ground.folder.display().to_string();
+    let folder = test_env.folder.display().to_string();
     let shown = s.out("grep ' - ' /proc/self/mountinfo").await;
     let mut targets: Vec<&str> = shown
         .lines()
@@ -77,8 +77,8 @@ async fn python(s: &Session, program: &str) -> String {
     s.out(&format!("exec python3 - <<'END'\n{program}\nEND")).await
 }
 
-pub(crate) async fn devices_and_the_kernel_are_out_of_reach(ground: &Ground) {
-    let s = ground.open("s").await;
+pub(crate) async fn devices_and_the_kernel_are_out_of_reach(test_env: &TestEnv) {
+    let s = test_env.open("s").await;
     let devices =
         s.out("cd /dev; for name in * mqueue/* shm/*; do [ -L $name ] || { [ -c $name -o -b $name ] && echo $name; }; done; true").await;
     let known = ["console", "full", "null", "ptmx", "random", "tty", "urandom", "zero"];
@@ -110,7 +110,8 @@ pub(crate) async fn devices_and_the_kernel_are_out_of_reach(ground: &Ground) {
     assert_ne!(s.run("dmesg").await.code, 0);
 }
 
-/// What only root of the host may ask of the kernel. Prints what was done, or refused for another reason than that.
+/// System calls that only root of the host may make. Prints calls that succeeded or failed for
+/// another reason than missing rights.
 const CALLS: &str = r"import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 new = {'mount': 0x20000, 'network': 0x40000000, 'processes': 0x20000000, 'cgroup': 0x2000000}
@@ -162,8 +163,8 @@ else:
         except OSError: pass
     print('root of nothing')";
 
-pub(crate) async fn cgroups_and_mounts_cannot_be_changed(ground: &Ground) {
-    let s = ground.open("s").await;
+pub(crate) async fn cgroups_and_mounts_cannot_be_changed(test_env: &TestEnv) {
+    let s = test_env.open("s").await;
     assert_eq!(python(&s, CALLS).await, "True\n");
     let said = python(&s, AS_ROOT_OF_NOTHING).await;
     assert!(["Operation not permitted\n", "root of nothing\n"].contains(&said.as_str()), "{said}");
@@ -180,9 +181,9 @@ pub(crate) async fn cgroups_and_mounts_cannot_be_changed(ground: &Ground) {
     assert_eq!(s.out(&quietly(attempt("/tmp"))).await, "made /tmp\ntold /tmp\nasked /tmp\n");
 }
 
-pub(crate) async fn a_program_that_is_another_users_gives_nothing(ground: &Ground) {
-    let s = ground.open("s").await;
-    // As nobody, with a program of root's that runs as its owner.
+pub(crate) async fn a_setuid_program_gives_no_rights(test_env: &TestEnv) {
+    let s = test_env.open("s").await;
+    // As the user `nobody`, with a setuid copy of a program of root.
     let report = "cp /usr/bin/python3 /workspace/rooted; chmod 4755 /workspace/rooted /workspace; chmod 755 /workspace; \
         cat >/workspace/who.py <<'END'\nimport os\nprint(os.geteuid())\nEND\n\
         stat -c %a /workspace/rooted; \
@@ -191,11 +192,11 @@ pub(crate) async fn a_program_that_is_another_users_gives_nothing(ground: &Groun
     assert_eq!(s.out(report).await, "4755\n65534\n");
 }
 
-pub(crate) async fn the_guest_of_another_place_is_not_there(ground: &Ground) {
-    let (s, other) = (ground.open("s").await, ground.open("other").await);
+pub(crate) async fn the_guest_of_another_place_is_not_there(test_env: &TestEnv) {
+    let (s, other) = (test_env.open("s").await, test_env.open("other").await);
     other.out("export SECRET=1; echo x >/workspace/mine").await;
     assert_eq!(s.out("ls -A /workspace").await, "");
-    // The memory of the first process is no more than this place: whoever takes it over is still in here.
+    // The memory of the first process holds nothing but this place; taking it over gains nothing.
     let seen = s.run("head -c 1 /proc/1/root/workspace/mine; cat /proc/1/root/etc/hostname").await;
     assert_eq!(s.out("cat /etc/hostname").await.trim(), text(&seen).lines().last().unwrap());
     assert_eq!(other.out("echo $SECRET; cat /workspace/mine").await, "1\nx\n");
@@ -207,7 +208,7 @@ pub(crate) async fn the_guest_of_another_place_is_not_there(ground: &Ground) {
     let id = s.background(&format!("exec python3 -u - <<'END'\n{fake}\nEND")).await;
     assert_eq!(crate::process::output_of(&s, id, 1).await, "listening\n");
     drop(s);
-    assert_eq!(ground.open("s").await.out("ls -A /workspace; echo $SECRET").await, "\n");
+    assert_eq!(test_env.open("s").await.out("ls -A /workspace; echo $SECRET").await, "\n");
     assert_eq!(other.out("echo $SECRET").await, "1\n");
 }
 
@@ -236,8 +237,8 @@ print('held', libc.ptrace(0x4206, 1, 0, 0) == 0, flush=True)";
 
 /// The first process is of the same user as commands, which reach it as they reach each other. It holds nothing that they
 /// did not have, it can do nothing that they cannot, and what it says is not believed outside.
-pub(crate) async fn of_the_first_process_commands_see_all_and_that_is_nothing_but_their_own(ground: &Ground) {
-    let (s, other) = (ground.open("s").await, ground.open("other").await);
+pub(crate) async fn the_first_process_reveals_only_the_environment_of_the_session(test_env: &TestEnv) {
+    let (s, other) = (test_env.open("s").await, test_env.open("other").await);
     other.out("export SECRET=canary-other").await;
     s.out("export SECRET=canary-mine").await;
     let seen = python(&s, SPY).await.replace(" TERM\n", "\n");
@@ -247,8 +248,8 @@ pub(crate) async fn of_the_first_process_commands_see_all_and_that_is_nothing_bu
     });
 }
 
-pub(crate) async fn a_bomb_of_processes_stays_below_its_limit(ground: &Ground) {
-    const MOST: usize = 64;
+pub(crate) async fn a_fork_bomb_stays_below_its_limit(test_env: &TestEnv) {
+    const MAX_PROCESSES: usize = 64;
     let bomb = "import os, time\nmade = 0\n\
         for _ in range(200):\n\
         \x20   try: pid = os.fork()\n\
@@ -257,27 +258,27 @@ pub(crate) async fn a_bomb_of_processes_stays_below_its_limit(ground: &Ground) {
         \x20   made += 1\n\
         print(made)";
     let limits = |most| ContainerLimits { processes: Some(most), ..ContainerLimits::default() };
-    let free = ground.open_with("free", |docker| docker.limits = limits(1000)).await;
+    let free = test_env.open_with("free", |docker| docker.limits = limits(1000)).await;
     assert_eq!(python_left(&free, bomb).await, 200);
-    let s = ground.open_with("s", |docker| docker.limits = limits(64)).await;
+    let s = test_env.open_with("s", |docker| docker.limits = limits(64)).await;
     let made = python_left(&s, bomb).await;
-    if ground.has_cgroups().await {
-        assert!((1..MOST).contains(&made), "{made}");
+    if test_env.has_cgroups().await {
+        assert!((1..MAX_PROCESSES).contains(&made), "{made}");
     } else {
         assert_eq!(made, 200);
     }
     assert_eq!(s.out("echo fine").await, "fine\n");
 }
 
-/// What a program prints that leaves others behind, which are killed.
+/// The output of a program whose leftover processes are killed.
 async fn python_left(s: &Session, program: &str) -> usize {
     let command = format!("exec python3 - <<'END'\n{program}\nEND");
-    let outcome = s.end(&command, wish(OutputMode::AtEnd)).await;
+    let outcome = s.end(&command, run_options(OutputMode::AtEnd)).await;
     s.processes().await.kill(outcome.leftover.unwrap()).await.unwrap();
     text(&outcome).trim().parse().unwrap()
 }
 
-pub(crate) async fn without_a_network_there_is_only_loopback(ground: &Ground) {
+pub(crate) async fn a_place_without_network_has_only_loopback(test_env: &TestEnv) {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let service = std::thread::spawn(move || {
@@ -297,11 +298,11 @@ pub(crate) async fn without_a_network_there_is_only_loopback(ground: &Ground) {
         )
     };
     for network in [Network::None, Network::Proxy] {
-        let s = ground.open_with(network.as_str(), |docker| docker.network = network).await;
+        let s = test_env.open_with(network.as_str(), |docker| docker.network = network).await;
         assert_eq!(s.out("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '").await, "lo\n", "{network:?}");
         let elsewhere = ["169.254.169.254", "10.0.2.2", "172.17.0.1"];
         for address in addresses.iter().map(String::as_str).chain(elsewhere) {
-            // Its own loopback is there, and nobody listens.
+            // Its own loopback interface exists, and nothing listens there.
             let expected = if address.starts_with("127.") { "refused\n" } else { "unreachable\n" };
             assert_eq!(python(&s, &attempt(address)).await, expected, "{network:?} {address}");
             if network == Network::Proxy {
@@ -311,7 +312,7 @@ pub(crate) async fn without_a_network_there_is_only_loopback(ground: &Ground) {
         }
     }
     // With a network there is a way out, at whose end is the machine of the engine.
-    let s = ground.open_with("full", |docker| docker.network = Network::Full).await;
+    let s = test_env.open_with("full", |docker| docker.network = Network::Full).await;
     let gateway = "import socket, struct\n\
         for line in open('/proc/net/route').read().splitlines()[1:]:\n\
         \x20   fields = line.split()\n\

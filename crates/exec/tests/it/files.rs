@@ -19,8 +19,8 @@ use rustix::io::Errno;
 use serde_bytes::ByteBuf;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
-use crate::bed::{Bed, judge, permit, wish};
-use crate::session::{Ground, Session};
+use crate::fixture::{Fixture, judge, permit, run_options};
+use crate::session::{Session, TestEnv};
 
 const REPLACE: Write = Write { expect: Expect::Anything, parents: Parents::Require };
 const CHANGE: FileAccess = FileAccess::Write;
@@ -28,7 +28,7 @@ const CHANGE: FileAccess = FileAccess::Write;
 /// How often a path is judged again before it is given up.
 const ATTEMPTS: usize = 3;
 
-/// A place and whoever uses its files.
+/// A place with a client for its files.
 struct Tools {
     plan: ResolvedPlace,
     sandbox: OpenPlace,
@@ -39,8 +39,8 @@ struct Tools {
 }
 
 impl Tools {
-    async fn open(bed: &Bed, key: &str) -> Self {
-        let Session { plan, sandbox, key } = bed.open(key).await;
+    async fn open(fixture: &Fixture, key: &str) -> Self {
+        let Session { plan, sandbox, key } = fixture.open(key).await;
         let (files, cwd) = (sandbox.files().await.unwrap(), sandbox.cwd().await.unwrap());
         Self { plan, sandbox, key, files, cwd }
     }
@@ -61,7 +61,7 @@ impl Tools {
         }
     }
 
-    /// What a path comes to without links.
+    /// The path without symbolic links.
     fn lexical(&self, path: &str) -> String {
         resolve_lexically(path, &self.cwd, &self.plan.place().home)
     }
@@ -139,10 +139,10 @@ fn peak() -> u64 {
     peak.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-pub(crate) async fn a_hundred_megabytes_come_back_as_they_went_in_little_memory(bed: &Bed) {
+pub(crate) async fn a_hundred_megabytes_round_trip_in_little_memory(fixture: &Fixture) {
     let block: Vec<u8> = (0..1_000_003_u64).map(|i| u8::try_from((i * i) % 251).unwrap()).collect();
     let twice = [block.as_slice(), &block].concat();
-    let tools = Tools::open(bed, "s").await;
+    let tools = Tools::open(fixture, "s").await;
     peak();
     let before = peak();
     let (mut inward, mut content) = tokio::io::duplex(1 << 16);
@@ -179,8 +179,8 @@ pub(crate) async fn a_hundred_megabytes_come_back_as_they_went_in_little_memory(
     assert!(guest < most, "{guest} kilobytes");
 }
 
-pub(crate) async fn a_link_is_written_through_and_stays_a_link(bed: &Bed) {
-    let tools = Tools::open(bed, "s").await;
+pub(crate) async fn a_link_is_written_through_and_stays_a_link(fixture: &Fixture) {
+    let tools = Tools::open(fixture, "s").await;
     tools
         .out("mkdir d; echo old >real; ln -s ../real d/link; ln -s d/link chain; ln -s d/new dangling")
         .await;
@@ -204,8 +204,8 @@ pub(crate) async fn a_link_is_written_through_and_stays_a_link(bed: &Bed) {
 
 #[tokio::test]
 async fn a_link_to_the_outside_is_asked_about_by_what_it_leads_to() {
-    let ground = Ground::new(BackendName::Local);
-    let tools = Tools::open(&ground, "s").await;
+    let test_env = TestEnv::new(BackendName::Local);
+    let tools = Tools::open(&test_env, "s").await;
     tools.out("ln -s /etc/hosts harmless; ln -s /etc dir").await;
     let hosts = std::fs::read("/etc/hosts").unwrap();
     for path in ["harmless", "dir/hosts"] {
@@ -215,13 +215,13 @@ async fn a_link_to_the_outside_is_asked_about_by_what_it_leads_to() {
         assert!(matches!(tools.verdict(CHANGE, path, &real), Verdict::Ask(_)), "{path}");
     }
     assert_eq!(std::fs::read("/etc/hosts").unwrap(), hosts);
-    ground.leave().await;
+    test_env.leave().await;
 }
 
 pub(crate) async fn a_link_that_changed_after_it_was_judged_gives_nothing_away_and_changes_nothing(
-    bed: &Bed,
+    fixture: &Fixture,
 ) {
-    let tools = Tools::open(bed, "s").await;
+    let tools = Tools::open(fixture, "s").await;
     tools
         .out("mkdir one two; echo one | tee one/f; echo two | tee two/f; ln -s one way; ln -s one/f file")
         .await;
@@ -245,10 +245,10 @@ pub(crate) async fn a_link_that_changed_after_it_was_judged_gives_nothing_away_a
     assert_eq!(tools.out("cat one/f two/f; ls -A one two").await, "one\ntwo\none:\nf\n\ntwo:\nf\n");
 }
 
-pub(crate) async fn mode_and_owner_stay_and_a_new_file_is_like_any_other(bed: &Bed) {
-    let tools = Tools::open(bed, "s").await;
+pub(crate) async fn mode_and_owner_stay_and_a_new_file_is_like_any_other(fixture: &Fixture) {
+    let tools = Tools::open(fixture, "s").await;
     tools.out("echo old >script; chmod 2751 script; touch by-shell").await;
-    // Inside a jail there is nobody else to own a file.
+    // A jail has no other user to own a file.
     if tools.plan.backend_name() == BackendName::Local && rustix::process::getuid().is_root() {
         tools.out("chown 65534:65533 script; chmod 2751 script").await;
     }
@@ -267,10 +267,10 @@ pub(crate) async fn mode_and_owner_stay_and_a_new_file_is_like_any_other(bed: &B
     assert_eq!(tools.out("cat a/b/c; ls -A").await.split_once('\n').unwrap().0.get(..4), Some("deep"));
 }
 
-pub(crate) async fn every_byte_stays_as_it_is(bed: &Bed) {
+pub(crate) async fn every_byte_stays_as_it_is(fixture: &Fixture) {
     let contents: [&[u8]; 5] =
         [b"", b"a\r\nb\r\n", b"\xef\xbb\xbfx", b"caf\xe9 \xff\x00\x07\x1b]0;t\x07", b"no end"];
-    let tools = Tools::open(bed, "s").await;
+    let tools = Tools::open(fixture, "s").await;
     for content in contents {
         tools.write("file", content).await.unwrap();
         assert_eq!(tools.read("file").await.unwrap(), content);
@@ -280,8 +280,8 @@ pub(crate) async fn every_byte_stays_as_it_is(bed: &Bed) {
     }
 }
 
-pub(crate) async fn writers_at_the_same_time_never_leave_a_mixture(bed: &Bed) {
-    let tools = Tools::open(bed, "s").await;
+pub(crate) async fn writers_at_the_same_time_never_leave_a_mixture(fixture: &Fixture) {
+    let tools = Tools::open(fixture, "s").await;
     let tools = std::sync::Arc::new(tools);
     tools.write("file", &[b'a'; 300_000]).await.unwrap();
     let writers = (b'a'..b'i').map(|letter| {
@@ -321,8 +321,8 @@ impl AsyncRead for Broken {
     }
 }
 
-pub(crate) async fn content_that_breaks_off_leaves_the_file_as_it_was(bed: &Bed) {
-    let tools = Tools::open(bed, "s").await;
+pub(crate) async fn content_that_breaks_off_leaves_the_file_as_it_was(fixture: &Fixture) {
+    let tools = Tools::open(fixture, "s").await;
     tools.write("file", b"whole").await.unwrap();
     let permit = tools.plainly(CHANGE, "file");
     let broken = tools.files().write(permit, &mut Broken(false), REPLACE).await;
@@ -330,8 +330,8 @@ pub(crate) async fn content_that_breaks_off_leaves_the_file_as_it_was(bed: &Bed)
     assert_eq!(tools.read("file").await.unwrap(), b"whole");
 }
 
-pub(crate) async fn a_permit_is_good_for_its_own_use_place_and_session_only(bed: &Bed) {
-    let (tools, other) = (Tools::open(bed, "s").await, Tools::open(bed, "other").await);
+pub(crate) async fn a_permit_is_good_for_its_own_use_place_and_session_only(fixture: &Fixture) {
+    let (tools, other) = (Tools::open(fixture, "s").await, Tools::open(fixture, "other").await);
     tools.write("file", b"kept").await.unwrap();
     let files = tools.files();
     let one = |access| tools.plainly(access, "file");
@@ -347,7 +347,7 @@ pub(crate) async fn a_permit_is_good_for_its_own_use_place_and_session_only(bed:
     assert!(matches!(command, Err(Error::WrongFileAccess(FileAccess::Read))), "{command:?}");
     let strange = other.files().write(one(CHANGE), &mut b"x".as_slice(), REPLACE).await;
     assert!(matches!(strange, Err(Error::Permit(_))), "{strange:?}");
-    let started = tools.sandbox.start_command(one(Read), wish(OutputMode::AtEnd)).await;
+    let started = tools.sandbox.start_command(one(Read), run_options(OutputMode::AtEnd)).await;
     assert!(matches!(started, Err(Error::NotACommand)), "{started:?}");
     assert_eq!(tools.read("file").await.unwrap(), b"kept");
 }
@@ -357,8 +357,8 @@ fn for_lines(pattern: &str) -> Search {
     Search { target, globs: Vec::new(), scope: Scope::Tracked, offset: 0, limit: 50 }
 }
 
-pub(crate) async fn a_search_counts_all_there_is_and_takes_no_pattern_for_an_option(bed: &Bed) {
-    let tools = Tools::open(bed, "s").await;
+pub(crate) async fn a_search_counts_all_there_is_and_takes_no_pattern_for_an_option(fixture: &Fixture) {
+    let tools = Tools::open(fixture, "s").await;
     tools
         .out("mkdir -p w/a; seq 500 | sed 's/^/hit /' >w/a/many; printf 'x -needle --pre=false' >w/dash")
         .await;
@@ -374,9 +374,9 @@ pub(crate) async fn a_search_counts_all_there_is_and_takes_no_pattern_for_an_opt
     }
 }
 
-pub(crate) async fn a_patch_makes_all_edits_or_none(bed: &Bed) {
+pub(crate) async fn a_patch_makes_all_edits_or_none(fixture: &Fixture) {
     let content = b"one two\r\ntwo three";
-    let tools = Tools::open(bed, "s").await;
+    let tools = Tools::open(fixture, "s").await;
     tools.write("file", content).await.unwrap();
     let half = [edit(b"one", b"1", Occurrences::One), edit(b"four", b"4", Occurrences::All)];
     assert_eq!(fault(tools.patch("file", &half).await), FileFault::NoMatch { edit: 1 });
@@ -389,8 +389,8 @@ pub(crate) async fn a_patch_makes_all_edits_or_none(bed: &Bed) {
     assert_eq!(tools.read("file").await.unwrap(), b"1 2\r\n2 three");
 }
 
-pub(crate) async fn a_name_is_never_more_than_a_name(bed: &Bed) {
-    let tools = Tools::open(bed, "s").await;
+pub(crate) async fn a_file_name_is_never_interpreted(fixture: &Fixture) {
+    let tools = Tools::open(fixture, "s").await;
     tools.out("mkdir names").await;
     for name in ["-rf", "a b", "q'\"`$(touch ran)`", "*", "~", "ä€", "a;b|c>d", "\\"] {
         let path = format!("names/{name}");
@@ -403,8 +403,8 @@ pub(crate) async fn a_name_is_never_more_than_a_name(bed: &Bed) {
     }
 }
 
-pub(crate) async fn a_name_that_is_no_text_is_listed_but_cannot_be_judged(bed: &Bed) {
-    let tools = Tools::open(bed, "s").await;
+pub(crate) async fn a_name_that_is_not_utf8_is_listed_but_cannot_be_judged(fixture: &Fixture) {
+    let tools = Tools::open(fixture, "s").await;
     tools.out("mkdir odd; echo x >$'odd/\\xff'; ln -s $'odd/\\xff' link").await;
     let listed = tools.files().list(tools.plainly(Read, "odd")).await.unwrap();
     assert_eq!(listed.items.iter().map(|entry| entry.name.as_slice()).collect::<Vec<_>>(), [b"\xff"]);
@@ -413,23 +413,23 @@ pub(crate) async fn a_name_that_is_no_text_is_listed_but_cannot_be_judged(bed: &
     {
         assert!(matches!(result, Err(Error::PathNotUtf8)), "{what}: {result:?}");
     }
-    // Nor can what is relative to such a directory.
+    // A path relative to such a directory is refused too.
     let odd = tools.lexical("odd");
     tools.out("cd odd; mkdir $'\\xfe'; cd $'\\xfe'").await;
-    let lossy = Tools::open(bed, "s").await;
+    let lossy = Tools::open(fixture, "s").await;
     assert!(matches!(lossy.write("new", b"y").await, Err(Error::PathNotUtf8)));
     assert_eq!(fault(tools.files().remove(tools.permit(Delete, &odd, &odd)).await), os(Errno::NOTEMPTY));
 }
 
-pub(crate) async fn a_path_means_what_it_means_to_the_session(bed: &Bed) {
-    let tools = Tools::open(bed, "s").await;
+pub(crate) async fn a_path_means_what_it_means_to_the_session(fixture: &Fixture) {
+    let tools = Tools::open(fixture, "s").await;
     tools.out("mkdir -p sub other ~/in-home; cd sub").await;
     // This one was opened before the session moved, so it judges by the wrong directory at first.
     let permit = tools.plainly(CHANGE, "file");
     let real = leads_to(tools.files().write(permit, &mut b"x".as_slice(), REPLACE).await);
     assert_eq!(real, tools.lexical("sub/file"));
     tools.write("file", b"sub").await.unwrap();
-    let moved = Tools::open(bed, "s").await;
+    let moved = Tools::open(fixture, "s").await;
     assert_eq!(
         moved
             .files()
@@ -451,8 +451,8 @@ pub(crate) async fn a_path_means_what_it_means_to_the_session(bed: &Bed) {
     );
 }
 
-pub(crate) async fn what_is_no_file_or_never_ends_makes_nobody_wait_and_nothing_grow(bed: &Bed) {
-    let tools = Tools::open(bed, "s").await;
+pub(crate) async fn special_and_endless_files_neither_block_nor_use_memory(fixture: &Fixture) {
+    let tools = Tools::open(fixture, "s").await;
     tools.out("mkfifo pipe; mkdir dir; truncate -s 1T endless").await;
     for path in ["pipe", "dir", "/dev/zero", "/dev/null"] {
         assert_eq!(fault(tools.read(path).await), FileFault::NotRegular, "{path}");
@@ -471,19 +471,22 @@ pub(crate) async fn what_is_no_file_or_never_ends_makes_nobody_wait_and_nothing_
 
 #[tokio::test]
 async fn a_jail_writes_only_to_its_own_and_secrets_are_absent() {
-    let ground = Ground::new(BackendName::Sandbox);
+    let test_env = TestEnv::new(BackendName::Sandbox);
     let owner = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     std::fs::create_dir(owner.path().join(".ssh")).unwrap();
     for name in [".ssh/id", "visible"] {
         std::fs::write(owner.path().join(name), "of the owner").unwrap();
     }
-    std::fs::write(ground.folder.join("on-the-host"), "x").unwrap();
-    let bed = Bed { owner: owner.path().to_owned(), ..(*ground).clone() };
-    let tools = Tools::open(&bed, "s").await;
+    std::fs::write(test_env.folder.join("on-the-host"), "x").unwrap();
+    let fixture = Fixture { owner: owner.path().to_owned(), ..(*test_env).clone() };
+    let tools = Tools::open(&fixture, "s").await;
     let at = |dir: &Path, name: &str| dir.join(name).display().to_string();
     assert_eq!(tools.read(&at(owner.path(), "visible")).await.unwrap(), b"of the owner");
-    let absent =
-        [at(owner.path(), ".ssh/id"), at(&ground.folder, "on-the-host"), at(&ground.folder, "hermes/.env")];
+    let absent = [
+        at(owner.path(), ".ssh/id"),
+        at(&test_env.folder, "on-the-host"),
+        at(&test_env.folder, "hermes/.env"),
+    ];
     for path in absent {
         assert_eq!(fault(tools.read(&path).await), os(Errno::NOENT), "{path}");
     }
@@ -496,5 +499,5 @@ async fn a_jail_writes_only_to_its_own_and_secrets_are_absent() {
     let removed = tools.files().remove(tools.plainly(Delete, &at(owner.path(), "visible"))).await;
     assert_eq!(fault(removed), os(Errno::ROFS));
     assert_eq!(std::fs::read(owner.path().join("visible")).unwrap(), b"of the owner");
-    ground.leave().await;
+    test_env.leave().await;
 }

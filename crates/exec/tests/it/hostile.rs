@@ -13,10 +13,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
-use crate::bed::{Bed, wish};
-use crate::session::{PATIENCE, Session, guest, kill, lives, socket, text};
+use crate::fixture::{Fixture, run_options};
+use crate::session::{Session, WAIT_TIMEOUT, guest, kill, lives, socket, text};
 
-/// What listens where a guest should.
+/// An impostor that listens in place of the guest.
 #[derive(Debug, Clone, Copy)]
 enum Impostor {
     /// Speaks another version.
@@ -32,8 +32,8 @@ enum Impostor {
 }
 
 /// Puts an impostor where the guest of a session listens.
-fn impersonate(bed: &Bed, s: &Session, impostor: Impostor) -> JoinHandle<()> {
-    let socket = socket(bed, &s.plan);
+fn impersonate(fixture: &Fixture, s: &Session, impostor: Impostor) -> JoinHandle<()> {
+    let socket = socket(fixture, &s.plan);
     fs::remove_file(&socket).ok();
     let listener = UnixListener::bind(&socket).unwrap();
     tokio::spawn(async move {
@@ -80,14 +80,14 @@ impl Impostor {
     }
 }
 
-pub(crate) async fn a_guest_that_cannot_be_talked_to_is_replaced(bed: &Bed) {
+pub(crate) async fn an_unreachable_guest_is_replaced(fixture: &Fixture) {
     for impostor in [Impostor::Stranger, Impostor::Noise, Impostor::Deaf] {
-        let s = bed.open("s").await;
+        let s = fixture.open("s").await;
         s.out("export A=1").await;
-        let before = guest(bed, &s.plan).await;
-        let listening = impersonate(bed, &s, impostor);
+        let before = guest(fixture, &s.plan).await;
+        let listening = impersonate(fixture, &s, impostor);
         drop(s);
-        let opened = tokio::time::timeout(PATIENCE, bed.try_open("s")).await.unwrap().unwrap();
+        let opened = tokio::time::timeout(WAIT_TIMEOUT, fixture.try_open("s")).await.unwrap().unwrap();
         let outcome = opened.run("echo [$A]").await;
         assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::Yes), "{impostor:?}");
         assert!(!lives(before), "{impostor:?}");
@@ -95,34 +95,34 @@ pub(crate) async fn a_guest_that_cannot_be_talked_to_is_replaced(bed: &Bed) {
     }
 }
 
-pub(crate) async fn a_guest_that_hangs_is_seen_and_can_be_ended(bed: &Bed) {
-    let s = bed.open("s").await;
-    let stopped = guest(bed, &s.plan).await;
+pub(crate) async fn a_hanging_guest_is_listed_and_can_be_ended(fixture: &Fixture) {
+    let s = fixture.open("s").await;
+    let stopped = guest(fixture, &s.plan).await;
     let named = rustix::process::Pid::from_raw(stopped).unwrap();
     rustix::process::kill_process(named, rustix::process::Signal::STOP).unwrap();
     drop(s);
-    let found = tokio::time::timeout(PATIENCE, bed.places().list()).await.unwrap().unwrap();
+    let found = tokio::time::timeout(WAIT_TIMEOUT, fixture.places().list()).await.unwrap().unwrap();
     let [found] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!(found.state, PlaceState::Unresponsive);
-    tokio::time::timeout(PATIENCE, found.end()).await.unwrap().unwrap();
+    tokio::time::timeout(WAIT_TIMEOUT, found.end()).await.unwrap().unwrap();
     assert!(!lives(stopped));
-    assert_eq!(bed.open("s").await.out("echo fine").await, "fine\n");
+    assert_eq!(fixture.open("s").await.out("echo fine").await, "fine\n");
 }
 
-pub(crate) async fn a_guest_that_breaks_the_protocol_is_replaced(bed: &Bed) {
+pub(crate) async fn a_guest_that_breaks_the_protocol_is_replaced(fixture: &Fixture) {
     for impostor in [Impostor::Turncoat, Impostor::Parrot] {
-        let s = bed.open("s").await;
-        let before = guest(bed, &s.plan).await;
-        let listening = impersonate(bed, &s, impostor);
+        let s = fixture.open("s").await;
+        let before = guest(fixture, &s.plan).await;
+        let listening = impersonate(fixture, &s, impostor);
         drop(s);
-        let places = bed.places();
-        let found = tokio::time::timeout(PATIENCE, places.list()).await.unwrap().unwrap();
+        let places = fixture.places();
+        let found = tokio::time::timeout(WAIT_TIMEOUT, places.list()).await.unwrap().unwrap();
         assert_eq!(
             found.iter().map(|found| found.state).collect::<Vec<_>>(),
             [PlaceState::Unresponsive],
             "{impostor:?}"
         );
-        let opened = tokio::time::timeout(PATIENCE, bed.try_open("s")).await.unwrap();
+        let opened = tokio::time::timeout(WAIT_TIMEOUT, fixture.try_open("s")).await.unwrap();
         let outcome = opened.unwrap().run("echo fine").await;
         assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("fine\n", StateLoss::Yes), "{impostor:?}");
         assert!(!lives(before), "{impostor:?}");
@@ -130,34 +130,35 @@ pub(crate) async fn a_guest_that_breaks_the_protocol_is_replaced(bed: &Bed) {
     }
 }
 
-pub(crate) async fn a_guest_that_dies_under_a_command_is_an_error_and_nothing_runs_twice(bed: &Bed) {
-    let s = bed.open("s").await;
-    let mut command = s.start("echo ran >>count; echo begun; sleep 1000", wish(OutputMode::Live)).await;
+pub(crate) async fn a_guest_that_dies_under_a_command_is_an_error_and_nothing_runs_twice(fixture: &Fixture) {
+    let s = fixture.open("s").await;
+    let mut command =
+        s.start("echo ran >>count; echo begun; sleep 1000", run_options(OutputMode::Live)).await;
     assert!(matches!(command.next_event().await.unwrap(), hermes_exec::CommandEvent::Output(_)));
-    kill(guest(bed, &s.plan).await).await;
+    kill(guest(fixture, &s.plan).await).await;
     let ended = tokio::time::timeout(Duration::from_secs(20), command.wait()).await.unwrap();
     assert!(matches!(ended, Err(Error::Guest(_))), "{ended:?}");
     assert_eq!(s.out("cat count").await, "ran\n");
-    // What a command says about itself is not taken for the state of its place.
+    // Text printed by a command is not taken for an error of its place.
     let outcome = s.run("echo ran >>count; echo 'Error: container is not running' >&2; exit 1").await;
     assert_eq!((outcome.code, outcome.state_loss), (1, StateLoss::No));
     assert_eq!(s.out("cat count").await, "ran\nran\n");
 }
 
-pub(crate) async fn a_directory_that_others_can_change_is_not_believed(bed: &Bed) {
-    let s = bed.open("s").await;
-    let named = guest(bed, &s.plan).await;
+pub(crate) async fn a_run_directory_that_others_can_change_is_not_trusted(fixture: &Fixture) {
+    let s = fixture.open("s").await;
+    let named = guest(fixture, &s.plan).await;
     s.background("sleep 1000").await;
-    let found = bed.places().list().await.unwrap();
-    let run = bed.folder.join("run");
+    let found = fixture.places().list().await.unwrap();
+    let run = fixture.folder.join("run");
     fs::set_permissions(&run, PermissionsExt::from_mode(0o777)).unwrap();
-    let listening = impersonate(bed, &s, Impostor::Noise);
+    let listening = impersonate(fixture, &s, Impostor::Noise);
     let refused = |error: &Error| matches!(error, Error::File { path, .. } if path.starts_with(&run));
-    let error = bed.try_open("s").await.unwrap_err();
+    let error = fixture.try_open("s").await.unwrap_err();
     assert!(refused(&error), "{error}");
-    let error = bed.places().list().await.unwrap_err();
+    let error = fixture.places().list().await.unwrap_err();
     assert!(refused(&error), "{error}");
-    let error = bed.places().remove_stale().await.unwrap_err();
+    let error = fixture.places().remove_stale().await.unwrap_err();
     assert!(refused(&error), "{error}");
     for found in &found {
         assert!(found.end().await.is_err() && found.processes().await.is_err());

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use hermes_exec::{Error, ListedPlace, PlaceState, ProcessId, ResolvedPlace, Spec, StateLoss, Tree};
 use hermes_types::{BackendName, SessionKey};
 
-use crate::bed::Bed;
+use crate::fixture::Fixture;
 use crate::process::output_of;
-use crate::session::{Ground, PATIENCE, Session, guest, kill, lives, text, until};
+use crate::session::{Session, TestEnv, WAIT_TIMEOUT, guest, kill, lives, text, until};
 
-pub(crate) async fn callers_at_the_same_time_get_the_same_place(ground: &Ground) {
+pub(crate) async fn concurrent_callers_get_the_same_place(test_env: &TestEnv) {
     let hermeses: Vec<Child> = (0..4)
-        .map(|_| ground.another_hermes("s", &[("show", "echo said >>ran; echo $$; sleep 0.1")]))
+        .map(|_| test_env.another_hermes("s", &[("show", "echo said >>ran; echo $$; sleep 0.1")]))
         .collect();
     let here = (0..4).map(|_| {
-        let bed = (**ground).clone();
-        tokio::spawn(async move { bed.open("s").await.run("echo said >>ran").await })
+        let fixture = (**test_env).clone();
+        tokio::spawn(async move { fixture.open("s").await.run("echo said >>ran").await })
     });
     for opened in here.collect::<Vec<_>>() {
         let outcome = opened.await.unwrap();
@@ -27,24 +27,24 @@ pub(crate) async fn callers_at_the_same_time_get_the_same_place(ground: &Ground)
     for mut hermes in hermeses {
         assert!(hermes.wait().unwrap().success());
     }
-    let s = ground.open("s").await;
+    let s = test_env.open("s").await;
     assert_eq!(s.out("wc -l <ran").await, "8\n", "each command ran once, in the same place");
-    let guest = guest(ground, &s.plan).await;
-    let guests = ground.running().into_iter().filter(|pid| {
+    let guest = guest(test_env, &s.plan).await;
+    let guests = test_env.running().into_iter().filter(|pid| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).nth(1) == Some(b"serve") && parent(*pid) != guest
     });
     // A program that is being started looks like its guest for a moment.
     assert_eq!(guests.filter(|pid| *pid == guest).count(), 1);
-    assert_eq!(ground.places().list().await.unwrap().len(), 1);
+    assert_eq!(test_env.places().list().await.unwrap().len(), 1);
 }
 
-pub(crate) async fn a_hundred_handles_share_a_place(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn a_hundred_handles_share_a_place(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     s.out("export A=1").await;
     let mut handles = Vec::new();
     for _ in 0..100 {
-        handles.push(bed.open("s").await);
+        handles.push(fixture.open("s").await);
     }
     for handle in &handles {
         let outcome = handle.run("echo $A").await;
@@ -58,13 +58,13 @@ fn parent(pid: i32) -> i32 {
     field.and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
-pub(crate) async fn when_hermes_is_killed_the_foreground_dies_and_the_background_goes_on(ground: &Ground) {
-    let bed = ground.short_lived();
+pub(crate) async fn when_hermes_is_killed_the_foreground_dies_and_the_background_goes_on(test_env: &TestEnv) {
+    let fixture = test_env.short_lived();
     let acts = [
         ("background", "for i in 1 2 3; do echo $i; done; until [ -e go ]; do sleep 0.01; done; echo 4"),
         ("show", "export LOST=1; setsid sleep 1000 & echo $$ $!; sleep 1000"),
     ];
-    let mut hermes = bed.another_hermes("s", &acts);
+    let mut hermes = fixture.another_hermes("s", &acts);
     let mut said = BufReader::new(hermes.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(said.next().unwrap(), "open");
     let id = process_id(&said.next().unwrap());
@@ -72,7 +72,7 @@ pub(crate) async fn when_hermes_is_killed_the_foreground_dies_and_the_background
     hermes.kill().unwrap();
     hermes.wait().unwrap();
     // The next hermes finds the place in the list, and what runs in it.
-    let found = bed.places().list().await.unwrap();
+    let found = fixture.places().list().await.unwrap();
     let [found] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!(found.record.session, "s");
     let processes = found.processes().await.unwrap();
@@ -85,24 +85,24 @@ pub(crate) async fn when_hermes_is_killed_the_foreground_dies_and_the_background
             }
         }
     };
-    tokio::time::timeout(PATIENCE, listed).await.unwrap();
+    tokio::time::timeout(WAIT_TIMEOUT, listed).await.unwrap();
     assert_eq!(processes.output(id, 2, 100).await.unwrap().data.as_slice(), b"2\n3\n");
-    let s = bed.open("s").await;
+    let s = fixture.open("s").await;
     assert_eq!(s.living(&foreground).await, "");
     let outcome = s.run("echo [$LOST]; touch go").await;
     assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::No));
     assert_eq!(output_of(&s, id, 4).await, "1\n2\n3\n4\n");
     drop((processes, s));
     // Nothing runs any more: with its lifetime the place ends by itself.
-    until("it is gone", || ground.running().is_empty()).await;
-    ground.nothing_is_left().await;
+    until("it is gone", || test_env.running().is_empty()).await;
+    test_env.assert_nothing_left().await;
 }
 
-pub(crate) async fn what_several_hermeses_started_is_in_one_list(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn processes_started_by_several_clients_are_in_one_list(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let mut ids = vec![s.background("sleep 1000").await];
     for _ in 0..2 {
-        let mut hermes = bed.another_hermes("s", &[("background", "sleep 1000")]);
+        let mut hermes = fixture.another_hermes("s", &[("background", "sleep 1000")]);
         let mut said = BufReader::new(hermes.stdout.take().unwrap()).lines().map(Result::unwrap);
         ids.extend(said.nth(1).map(|line| process_id(&line)));
         assert!(hermes.wait().unwrap().success());
@@ -116,18 +116,18 @@ pub(crate) async fn what_several_hermeses_started_is_in_one_list(bed: &Bed) {
     }
 }
 
-pub(crate) async fn the_files_of_a_place_outlive_it_and_nobody_elses_are_touched(bed: &Bed) {
-    let places = bed.places();
+pub(crate) async fn kept_files_outlive_the_place_and_other_files_stay_untouched(fixture: &Fixture) {
+    let places = fixture.places();
     let foreign = places.kept_dirs[0].join("hermes-overlays");
     fs::create_dir_all(&foreign).unwrap();
-    let s = bed.open("s").await;
+    let s = fixture.open("s").await;
     s.out("echo kept >file; export A=1").await;
     drop(s);
     for found in places.list().await.unwrap() {
         found.end().await.unwrap();
     }
     places.remove_stale().await.unwrap();
-    assert!(bed.open("s").await.out("cat file; echo [$A]").await == "kept\n[]\n" && foreign.exists());
+    assert!(fixture.open("s").await.out("cat file; echo [$A]").await == "kept\n[]\n" && foreign.exists());
 }
 
 fn process_id(line: &str) -> ProcessId {
@@ -135,57 +135,57 @@ fn process_id(line: &str) -> ProcessId {
     ProcessId { pid: pid.parse().unwrap(), started: started.parse().unwrap() }
 }
 
-pub(crate) async fn whenever_hermes_is_killed_each_command_has_run_at_most_once(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn each_command_runs_at_most_once_when_hermes_is_killed(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let commands: Vec<String> = (0..20).map(|number| format!("echo {number} >>ran")).collect();
     let acts: Vec<(&str, &str)> = commands.iter().map(|command| ("show", command.as_str())).collect();
     let began = Instant::now();
-    assert!(bed.another_hermes("s", &acts).wait().unwrap().success());
+    assert!(fixture.another_hermes("s", &acts).wait().unwrap().success());
     let all = began.elapsed();
     assert_eq!(s.out("cat ran; rm ran").await.lines().count(), 20);
     for moment in 1..15 {
-        let mut hermes = bed.another_hermes("s", &acts);
+        let mut hermes = fixture.another_hermes("s", &acts);
         tokio::time::sleep(all * moment / 15).await;
         hermes.kill().unwrap();
         hermes.wait().unwrap();
-        // What was running dies, but what it had done stays done.
+        // Running processes die, but their effects stay.
         let ran = s.out("touch ran; cat ran; rm ran").await;
         let expected: String = (0..ran.lines().count()).map(|number| format!("{number}\n")).collect();
         assert_eq!(ran, expected);
     }
 }
 
-pub(crate) async fn an_opener_killed_at_any_moment_leaves_nothing_in_the_way(ground: &Ground) {
-    let bed = own_helper(&ground.short_lived());
+pub(crate) async fn a_client_killed_while_opening_blocks_nothing(test_env: &TestEnv) {
+    let fixture = own_helper(&test_env.short_lived());
     let began = Instant::now();
-    assert!(bed.another_hermes("first", &[]).wait().unwrap().success());
+    assert!(fixture.another_hermes("first", &[]).wait().unwrap().success());
     let all = began.elapsed();
-    let mut seen = ground.running();
+    let mut seen = test_env.running();
     for moment in 0..20 {
         let session = moment.to_string();
-        let mut hermes = bed.another_hermes(&session, &[]);
+        let mut hermes = fixture.another_hermes(&session, &[]);
         tokio::time::sleep(all * moment / 20).await;
         hermes.kill().unwrap();
         hermes.wait().unwrap();
-        seen.extend(ground.running());
-        assert_eq!(bed.open(&session).await.out("echo fine").await, "fine\n");
+        seen.extend(test_env.running());
+        assert_eq!(fixture.open(&session).await.out("echo fine").await, "fine\n");
     }
-    until("they are gone", || ground.running().is_empty()).await;
-    ground.nothing_is_left().await;
+    until("they are gone", || test_env.running().is_empty()).await;
+    test_env.assert_nothing_left().await;
     let left: Vec<String> = cgroups().into_iter().filter(|name| concerns(name, &seen)).collect();
     assert_eq!(left, Vec::<String>::new());
 }
 
-/// The same bed with a program of its own for jails, so that its processes can be told from others.
+/// The same fixture with its own copy of the jail helper, so that its processes can be recognized.
 #[expect(
     clippy::disallowed_methods,
     reason = "a file this process never had open for writing can be run at once"
 )]
-fn own_helper(bed: &Bed) -> Bed {
-    let helper = bed.folder.join("helper");
-    let copied = std::process::Command::new("cp").arg(&bed.helper).arg(&helper).status().unwrap();
+fn own_helper(fixture: &Fixture) -> Fixture {
+    let helper = fixture.folder.join("helper");
+    let copied = std::process::Command::new("cp").arg(&fixture.helper).arg(&helper).status().unwrap();
     assert!(copied.success());
-    Bed { helper, ..bed.clone() }
+    Fixture { helper, ..fixture.clone() }
 }
 
 fn concerns(cgroup: &str, pids: &[i32]) -> bool {
@@ -208,25 +208,25 @@ fn cgroups() -> Vec<String> {
     names
 }
 
-pub(crate) async fn a_place_that_vanished_is_made_again_and_says_so_once(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn a_vanished_place_is_recreated_and_reported_once(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let home = s.sandbox.cwd().await.unwrap();
     s.out("export A=1; mkdir sub; cd sub").await;
-    kill(guest(bed, &s.plan).await).await;
-    // Whoever holds the old handle, and whoever comes later.
+    kill(guest(fixture, &s.plan).await).await;
+    // The old handle and a new one.
     let seen = s.run("echo [$A]; pwd").await;
     assert_eq!((text(&seen), seen.state_loss), (format!("[]\n{home}\n"), StateLoss::Yes));
-    assert_eq!(bed.open("s").await.run("true").await.state_loss, StateLoss::No);
+    assert_eq!(fixture.open("s").await.run("true").await.state_loss, StateLoss::No);
     assert_eq!(s.run("true").await.state_loss, StateLoss::No);
 }
 
-pub(crate) async fn a_running_command_keeps_its_place_and_a_watcher_does_not(ground: &Ground) {
-    let bed = ground.short_lived();
-    let s = bed.open("s").await;
+pub(crate) async fn a_running_command_keeps_its_place_alive_and_a_watcher_does_not(test_env: &TestEnv) {
+    let fixture = test_env.short_lived();
+    let s = fixture.open("s").await;
     let outcome = s.run("export A=1; sleep 2.5; echo done").await;
     assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("done\n", StateLoss::No));
     assert_eq!(s.out("echo $A").await, "1\n");
-    let watched = guest(&bed, &s.plan).await;
+    let watched = guest(&fixture, &s.plan).await;
     let processes = s.processes().await;
     let mut notices = processes.notices(0).await.unwrap();
     // A hermes that is connected all day and looks now and then.
@@ -236,37 +236,37 @@ pub(crate) async fn a_running_command_keeps_its_place_and_a_watcher_does_not(gro
             drop(processes.list().await);
         }
     };
-    tokio::time::timeout(PATIENCE, look).await.unwrap();
+    tokio::time::timeout(WAIT_TIMEOUT, look).await.unwrap();
     assert!(notices.next().await.is_err());
     let outcome = s.run("echo [$A]").await;
     assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::Yes));
 }
 
-pub(crate) async fn nothing_of_a_place_outlives_its_lifetime_though_nobody_looks(ground: &Ground) {
-    let bed = ground.short_lived();
-    let s = bed.open("s").await;
+pub(crate) async fn a_place_removes_itself_after_its_lifetime(test_env: &TestEnv) {
+    let fixture = test_env.short_lived();
+    let s = fixture.open("s").await;
     s.run("true").await;
-    let run = bed.host().run_dir;
+    let run = fixture.host().run_dir;
     drop(s);
     let rooms = || {
         let listed = std::fs::read_dir(&run).unwrap();
         listed.filter(|entry| !entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.')).count()
     };
     assert_eq!(rooms(), 2, "a room and its lock");
-    until("what ran there is gone", || ground.running().is_empty()).await;
-    if ground.peer.is_some() {
+    until("what ran there is gone", || test_env.running().is_empty()).await;
+    if test_env.peer.is_some() {
         // Out of a container the guest cannot reach its room.
-        ground.nothing_is_left().await;
+        test_env.assert_nothing_left().await;
     }
     until("the room is gone", || rooms() == 0).await;
 }
 
-pub(crate) async fn a_changed_setting_keeps_the_files_and_waits_for_what_runs(ground: &Ground) {
-    let s = ground.open("s").await;
+pub(crate) async fn a_changed_setting_keeps_the_files_and_waits_for_running_processes(test_env: &TestEnv) {
+    let s = test_env.open("s").await;
     s.out("echo x >kept; export A=1").await;
     let id = s.background("sleep 1000").await;
     // Another lifetime is another digest.
-    let changed = Bed { lifetime: ground.lifetime * 2, ..(**ground).clone() };
+    let changed = Fixture { lifetime: test_env.lifetime * 2, ..(**test_env).clone() };
     let refused = changed.try_open("s").await;
     assert!(matches!(refused, Err(Error::SettingsChanged { .. })), "{refused:?}");
     s.processes().await.kill(id).await.unwrap();
@@ -275,10 +275,10 @@ pub(crate) async fn a_changed_setting_keeps_the_files_and_waits_for_what_runs(gr
     assert_eq!(changed.places().list().await.unwrap().len(), 1);
 }
 
-pub(crate) async fn places_are_listed_found_by_name_or_session_and_ended_for_good(bed: &Bed) {
-    let (one, two) = (bed.open("one").await, bed.open("two").await);
+pub(crate) async fn places_are_listed_found_by_name_or_session_and_ended_for_good(fixture: &Fixture) {
+    let (one, two) = (fixture.open("one").await, fixture.open("two").await);
     let left = one.out("sleep 1000 >/dev/null 2>&1 & echo $!").await;
-    let places = bed.places();
+    let places = fixture.places();
     let facts = |found: &ListedPlace| {
         let PlaceState::Running(stats) = found.state else { panic!("{found:?}") };
         (found.record.name.clone(), found.record.session.clone(), stats.running)
@@ -291,7 +291,7 @@ pub(crate) async fn places_are_listed_found_by_name_or_session_and_ended_for_goo
         assert_eq!(found.iter().map(|found| &found.record.session).collect::<Vec<_>>(), ["one"], "{wanted}");
     }
     assert!(places.find("").await.unwrap().is_empty());
-    let guests = [guest(bed, &one.plan).await, guest(bed, &two.plan).await];
+    let guests = [guest(fixture, &one.plan).await, guest(fixture, &two.plan).await];
     let failed = places.end_all(places.list().await.unwrap()).await;
     assert!(failed.is_empty(), "{failed:?}");
     assert!(!guests.into_iter().any(lives), "{left}");
@@ -299,29 +299,29 @@ pub(crate) async fn places_are_listed_found_by_name_or_session_and_ended_for_goo
     assert!(!places.list().await.unwrap().iter().any(live));
 }
 
-pub(crate) async fn one_place_too_many_waits_until_another_is_idle(bed: &Bed) {
+pub(crate) async fn a_place_over_the_limit_waits_for_an_idle_one(fixture: &Fixture) {
     let session = async |key: &str| {
-        let mut host = bed.host();
+        let mut host = fixture.host();
         host.max_places = 1;
-        let plan = ResolvedPlace::new(host, Spec { ..bed.spec() }, SessionKey::new(key));
+        let plan = ResolvedPlace::new(host, Spec { ..fixture.spec() }, SessionKey::new(key)).unwrap();
         Session { sandbox: plan.open().await.unwrap(), plan, key: key.to_owned() }
     };
     let one = session("one").await;
-    let first = guest(bed, &one.plan).await;
+    let first = guest(fixture, &one.plan).await;
     let two = session("two").await;
     assert_eq!(two.out("echo in").await, "in\n");
     assert!(!lives(first));
 }
 
-pub(crate) async fn a_place_that_was_removed_leaves_nothing(ground: &Ground) {
-    let s = ground.open("s").await;
+pub(crate) async fn a_place_that_was_removed_leaves_nothing(test_env: &TestEnv) {
+    let s = test_env.open("s").await;
     s.out("mkdir locked; touch locked/file; chmod 0 locked; sleep 1000 &").await;
     s.sandbox.remove().await.unwrap();
-    ground.nothing_is_left().await;
-    let kept = fs::read_dir(ground.kept().join(ground.backend.as_str()));
+    test_env.assert_nothing_left().await;
+    let kept = fs::read_dir(test_env.kept().join(test_env.backend.as_str()));
     assert_eq!(kept.into_iter().flatten().count(), 0);
-    if ground.backend == BackendName::Local {
-        fs::set_permissions(ground.folder.join("work/locked"), readable()).unwrap();
+    if test_env.backend == BackendName::Local {
+        fs::set_permissions(test_env.folder.join("work/locked"), readable()).unwrap();
     }
 }
 
@@ -329,30 +329,30 @@ fn readable() -> fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o700)
 }
 
-pub(crate) async fn what_is_left_of_a_place_that_is_gone_is_swept_away(bed: &Bed) {
-    let (gone, here) = (bed.open("gone").await, bed.open("here").await);
-    let dead = guest(bed, &gone.plan).await;
+pub(crate) async fn remains_of_an_ended_place_are_removed(fixture: &Fixture) {
+    let (gone, here) = (fixture.open("gone").await, fixture.open("here").await);
+    let dead = guest(fixture, &gone.plan).await;
     drop(gone);
     kill(dead).await;
-    bed.places().remove_stale().await.unwrap();
-    let listed = fs::read_dir(bed.folder.join("run")).unwrap();
+    fixture.places().remove_stale().await.unwrap();
+    let listed = fs::read_dir(fixture.folder.join("run")).unwrap();
     let mut names: Vec<_> = listed.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     let (room, lock) = (here.plan.name(), format!("{}.lock", here.plan.name()));
     assert_eq!(names, [".admission", ".swept", &room, &lock]);
 }
 
-pub(crate) async fn a_place_that_cannot_be_made_is_an_error_that_says_why(bed: &Bed) {
-    let run = bed.folder.join("run");
+pub(crate) async fn a_failed_creation_is_an_error_with_the_reason(fixture: &Fixture) {
+    let run = fixture.folder.join("run");
     fs::write(&run, "in the way").unwrap();
-    let error = bed.try_open("s").await.unwrap_err();
+    let error = fixture.try_open("s").await.unwrap_err();
     assert!(matches!(&error, Error::File { path, .. } if path.starts_with(&run)), "{error}");
     fs::remove_file(&run).unwrap();
     // So that there is a guest to be replaced.
-    bed.open("s").await.sandbox.remove().await.unwrap();
-    let mut broken = bed.clone();
-    broken.cache = bed.folder.join("work");
-    for entry in fs::read_dir(&bed.cache).unwrap().flatten() {
+    fixture.open("s").await.sandbox.remove().await.unwrap();
+    let mut broken = fixture.clone();
+    broken.cache = fixture.folder.join("work");
+    for entry in fs::read_dir(&fixture.cache).unwrap().flatten() {
         // As long as the real one, but no program.
         let wrong = broken.cache.join(entry.file_name());
         let length = usize::try_from(entry.metadata().unwrap().len()).unwrap();
@@ -360,8 +360,8 @@ pub(crate) async fn a_place_that_cannot_be_made_is_an_error_that_says_why(bed: &
         fs::set_permissions(&wrong, readable()).unwrap();
     }
     let error = broken.try_open("s").await.unwrap_err();
-    let named = format!("the {} backend cannot be used: ", bed.backend);
+    let named = format!("cannot use the {} backend: ", fixture.backend);
     assert!(matches!(error, Error::Unavailable { .. } | Error::Engine(_)), "{error}");
     assert!(error.to_string().starts_with(&named), "{error}");
-    assert!(bed.places().list().await.unwrap().iter().all(|found| found.state == PlaceState::Stopped));
+    assert!(fixture.places().list().await.unwrap().iter().all(|found| found.state == PlaceState::Stopped));
 }

@@ -4,16 +4,16 @@ use std::io::Read;
 
 use hermes_exec::{OutputMode, PlaceState, ProcessId, RunOptions};
 
-use crate::bed::{Bed, wish};
-use crate::session::{PATIENCE, Session};
+use crate::fixture::{Fixture, run_options};
+use crate::session::{Session, WAIT_TIMEOUT};
 
-/// What 200 MB of output may add to the memory of hermes, or take of the guest's.
+/// The memory that 200 MB of output may cost the client or the guest.
 const LITTLE: u64 = 32 << 20;
 
-pub(crate) async fn two_hundred_megabytes_cost_no_memory(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn two_hundred_megabytes_cost_no_memory(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let flood = "head -c 200000000 /dev/zero";
-    let mut hermes = bed.another_hermes("s", &[("live", flood), ("summary", flood)]);
+    let mut hermes = fixture.another_hermes("s", &[("live", flood), ("summary", flood)]);
     let mut said = String::new();
     hermes.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(hermes.wait().unwrap().success());
@@ -23,15 +23,16 @@ pub(crate) async fn two_hundred_megabytes_cost_no_memory(bed: &Bed) {
     assert_eq!(live[..3], [200_000_000, 0, 200_000_000]);
     assert_eq!(summary[..3], [200_000_000, 200_000_000 - 50_000, 0]);
     assert!(live[3] < LITTLE && summary[3] < LITTLE, "{said}");
-    let found = bed.places().find("s").await.unwrap();
+    let found = fixture.places().find("s").await.unwrap();
     let PlaceState::Running(stats) = found[0].state else { panic!("{found:?}") };
     assert!(stats.memory < LITTLE, "{stats:?}");
     drop(s);
 }
 
-pub(crate) async fn of_a_long_output_beginning_and_end_are_shown_and_all_is_kept(bed: &Bed) {
-    let s = bed.open("s").await;
-    let outcome = s.end("seq 1 200000", RunOptions { keep_bytes: 10_000, ..wish(OutputMode::AtEnd) }).await;
+pub(crate) async fn long_output_returns_head_and_tail_and_spools_all(fixture: &Fixture) {
+    let s = fixture.open("s").await;
+    let outcome =
+        s.end("seq 1 200000", RunOptions { keep_bytes: 10_000, ..run_options(OutputMode::AtEnd) }).await;
     let whole: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
     let (whole, kept) = (whole.as_bytes(), &outcome.output);
     assert_eq!(
@@ -58,10 +59,10 @@ async fn pages_of(s: &Session, id: ProcessId, total: u64) -> Vec<u8> {
     pages
 }
 
-pub(crate) async fn a_long_line_and_bytes_that_are_no_text_come_through(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn long_lines_and_binary_output_arrive_unchanged(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let command = "head -c 3000000 /dev/zero | tr '\\0' x; printf '\\n\\377\\376\\0\\303\\r\\n'";
-    let outcome = s.end(command, RunOptions { keep_bytes: 1 << 20, ..wish(OutputMode::AtEnd) }).await;
+    let outcome = s.end(command, RunOptions { keep_bytes: 1 << 20, ..run_options(OutputMode::AtEnd) }).await;
     assert_eq!((outcome.total_bytes, outcome.output.len()), (3_000_007, 1 << 20));
     assert!(outcome.output.starts_with(b"xxx") && outcome.output.ends_with(b"xx\n\xff\xfe\0\xc3\r\n"));
     let outcome = s.run("printf '\\377\\0no newline'").await;
@@ -69,11 +70,11 @@ pub(crate) async fn a_long_line_and_bytes_that_are_no_text_come_through(bed: &Be
     assert_eq!(s.out("").await, "");
 }
 
-pub(crate) async fn the_output_of_a_process_can_be_paged_whole(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn the_output_of_a_process_can_be_paged_whole(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let id = s.background("seq 1 100000").await;
     let processes = s.processes().await;
-    let view = processes.wait(id, PATIENCE).await.unwrap();
+    let view = processes.wait(id, WAIT_TIMEOUT).await.unwrap();
     let whole: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
     assert_eq!(view.total, whole.len() as u64);
     assert!(pages_of(&s, id, view.total).await == whole.as_bytes());

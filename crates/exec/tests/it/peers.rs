@@ -7,7 +7,7 @@ use bollard::query_parameters::ListContainersOptionsBuilder;
 use hermes_exec::backend::docker::engine::{Engine, EngineAddress};
 use serde_json::Value;
 
-use crate::bed::Peer;
+use crate::fixture::Peer;
 
 /// An image with bash, and one without.
 pub(crate) const BASH: &str = "bash";
@@ -30,7 +30,7 @@ impl Peer {
         Self { socket: socket.into(), image, options: Vec::new() }
     }
 
-    /// The same, for containers of which nothing can be written but what is mounted.
+    /// The same for containers with a read-only layer.
     pub(crate) fn read_only(name: &str, image: &str) -> Self {
         Self { options: vec!["--read-only".to_owned()], ..Self::named(name, image) }
     }
@@ -52,7 +52,7 @@ impl Peer {
     }
 }
 
-/// What is known about all peers.
+/// The description of all peers.
 pub(crate) fn read() -> Value {
     let path = directory().join("peers.json");
     let text = std::fs::read(&path).unwrap_or_else(|error| {
@@ -62,7 +62,7 @@ pub(crate) fn read() -> Value {
 }
 
 /// Where the peers keep what they have.
-#[expect(clippy::disallowed_methods, reason = "whoever starts the peers says so the same way")]
+#[expect(clippy::disallowed_methods, reason = "the peers are described by a variable")]
 pub(crate) fn directory() -> PathBuf {
     let told = std::env::var_os("HERMES_PEERS_DIR").map(PathBuf::from);
     told.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"))

@@ -10,11 +10,11 @@ use futures_util::StreamExt;
 use hermes_exec::backend::docker::engine::Engine;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::bed::Peer;
+use crate::fixture::Peer;
 use crate::peers::{self, BUSYBOX};
 use crate::session::until;
 
-/// What the cells of the peers begin with.
+/// The start of every peer's shell script.
 const PRELUDE: &str = include_str!("../../../../xtask/src/peers/cell/prelude.sh");
 const CELL: &str = include_str!("private.sh");
 /// Removes the control groups that containers leave when they are ended with all that is around them.
@@ -23,12 +23,11 @@ const CGROUPS: &str = include_str!("../../../../xtask/src/peers/cgroups-down.sh"
 /// Which engine it is.
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
-    /// With these options besides.
     Docker(&'static [&'static str]),
     Podman,
 }
 
-/// What its layers are on.
+/// The storage of its layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disk {
     OfMachine,
@@ -41,7 +40,7 @@ const DISK: u64 = 1 << 30;
 
 /// How it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Blow {
+pub(crate) enum Disruption {
     /// It is asked to.
     Asked,
     /// It is not asked.
@@ -128,16 +127,16 @@ impl Private {
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             }
         };
-        let answered = tokio::time::timeout(crate::session::PATIENCE, answers).await;
+        let answered = tokio::time::timeout(crate::session::WAIT_TIMEOUT, answers).await;
         assert!(answered.is_ok(), "{}", fs::read_to_string(at("log")).unwrap());
     }
 
     /// Ends the engine, and waits until it is gone.
-    pub(crate) fn end(&mut self, blow: Blow) {
+    pub(crate) fn end(&mut self, disruption: Disruption) {
         let Some(mut daemon) = self.daemon.take() else { return };
-        let signal = match blow {
-            Blow::Asked => Signal::TERM,
-            Blow::Killed => Signal::KILL,
+        let signal = match disruption {
+            Disruption::Asked => Signal::TERM,
+            Disruption::Killed => Signal::KILL,
         };
         kill_process(child(&daemon).unwrap(), signal).unwrap();
         daemon.wait().unwrap();
@@ -146,7 +145,7 @@ impl Private {
     /// A program in the same namespaces.
     #[expect(clippy::disallowed_methods, reason = "an engine is started by programs")]
     fn inside(&self, program: &str, words: &[String]) -> Command {
-        // While there is none it is nobody, whom nsenter refuses.
+        // Before that the pid is 0, which nsenter refuses.
         let first = child(&self.keeper).map_or(0, |pid| pid.as_raw_nonzero().get());
         let mut command = Command::new("nsenter");
         command.args(["--target", &first.to_string(), "--mount", "--net", "--pid"]);

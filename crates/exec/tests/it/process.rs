@@ -11,14 +11,14 @@ use hermes_guest::client::Error as GuestError;
 use hermes_guest::protocol::message::{Cause, Fault, Happening as News, Notice};
 use hermes_types::Work;
 
-use crate::bed::{Bed, permit, wish};
-use crate::session::{PATIENCE, Session, quiet, text};
+use crate::fixture::{Fixture, permit, run_options};
+use crate::session::{Session, WAIT_TIMEOUT, quiet, text};
 
-pub(crate) async fn a_deadline_is_124_and_keeps_what_was_said(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn a_deadline_is_124_and_keeps_what_was_said(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     s.out("export A=before").await;
     for attention in [OutputMode::AtEnd, OutputMode::Live] {
-        let soon = RunOptions { timeout: Some(Duration::from_millis(500)), ..wish(attention.clone()) };
+        let soon = RunOptions { timeout: Some(Duration::from_millis(500)), ..run_options(attention.clone()) };
         let mut command = s.start("echo before; export A=after; sleep 1000", soon).await;
         let mut said = Vec::new();
         let outcome = loop {
@@ -34,11 +34,11 @@ pub(crate) async fn a_deadline_is_124_and_keeps_what_was_said(bed: &Bed) {
     assert_eq!(s.out("echo $A").await, "before\n");
 }
 
-pub(crate) async fn an_interrupt_is_130_and_keeps_what_was_said(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn an_interrupt_is_130_and_keeps_what_was_said(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     for stubborn in ["", "trap '' INT TERM; "] {
         let command = format!("{stubborn}setsid sleep 1000 & echo $!; sleep 1000; sleep 1000");
-        let mut command = s.start(&command, wish(OutputMode::Live)).await;
+        let mut command = s.start(&command, run_options(OutputMode::Live)).await;
         let CommandEvent::Output(said) = command.next_event().await.unwrap() else { panic!("it ended") };
         command.interrupt().await.unwrap();
         let outcome = command.wait().await.unwrap();
@@ -47,8 +47,8 @@ pub(crate) async fn an_interrupt_is_130_and_keeps_what_was_said(bed: &Bed) {
     }
 }
 
-pub(crate) async fn nothing_is_left_of_a_tree_after_its_deadline(bed: &Bed) {
-    let s = Arc::new(bed.open("s").await);
+pub(crate) async fn nothing_is_left_of_a_tree_after_its_deadline(fixture: &Fixture) {
+    let s = Arc::new(fixture.open("s").await);
     // Grandchildren, sessions of their own, and daemons that let go of everything they were given.
     let command = "trap '' TERM INT HUP; sleep 1000 & echo $!; \
         (sleep 1000 & echo $!; sleep 1000) & echo $!; \
@@ -61,8 +61,10 @@ pub(crate) async fn nothing_is_left_of_a_tree_after_its_deadline(bed: &Bed) {
         let s = s.clone();
         tokio::spawn(async move {
             for _ in 0..5 {
-                let soon =
-                    RunOptions { timeout: Some(Duration::from_millis(400)), ..wish(OutputMode::AtEnd) };
+                let soon = RunOptions {
+                    timeout: Some(Duration::from_millis(400)),
+                    ..run_options(OutputMode::AtEnd)
+                };
                 let outcome = s.end(command, soon).await;
                 assert_eq!((outcome.code, outcome.leftover), (124, None));
                 assert!(outcome.total_bytes > 0);
@@ -76,8 +78,8 @@ pub(crate) async fn nothing_is_left_of_a_tree_after_its_deadline(bed: &Bed) {
     assert!(s.processes().await.list().await.unwrap().is_empty());
 }
 
-pub(crate) async fn what_is_left_running_does_not_hold_the_command(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn a_leftover_process_does_not_delay_the_command(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let processes = s.processes().await;
     for command in [
         "sleep 1000 & echo $!",
@@ -108,8 +110,8 @@ pub(crate) async fn what_is_left_running_does_not_hold_the_command(bed: &Bed) {
     assert_eq!(processes.list().await.unwrap(), []);
 }
 
-pub(crate) async fn a_kill_is_told_when_the_last_of_the_tree_is_gone(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn a_kill_returns_when_the_whole_tree_is_gone(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let processes = s.processes().await;
     let id = s
         .background("trap '' TERM HUP; bash -c 'trap \"\" TERM; echo $$; sleep 1000; :' & setsid sleep 1000 & echo $!; wait")
@@ -122,8 +124,8 @@ pub(crate) async fn a_kill_is_told_when_the_last_of_the_tree_is_gone(bed: &Bed) 
     assert_eq!((ended, killed.tree), (Some((137, Cause::Killed)), Tree::Gone));
 }
 
-pub(crate) async fn a_process_of_another_time_is_not_hit(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn a_reused_pid_is_not_killed(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let processes = s.processes().await;
     let id = s.background("sleep 1000").await;
     for stale in [ProcessId { started: id.started + 1, ..id }, ProcessId { pid: 1, ..id }] {
@@ -134,8 +136,8 @@ pub(crate) async fn a_process_of_another_time_is_not_hit(bed: &Bed) {
     processes.kill(id).await.unwrap();
 }
 
-pub(crate) async fn background_output_is_there_at_once(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn background_output_is_there_at_once(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     s.out("export STATE=seen").await;
     let id = s.background("echo $STATE; sleep 1000").await;
     assert_eq!(output_of(&s, id, 1).await, "seen\n");
@@ -145,19 +147,19 @@ pub(crate) async fn background_output_is_there_at_once(bed: &Bed) {
     processes.kill(id).await.unwrap();
 }
 
-pub(crate) async fn notices_tell_of_matches_and_of_every_end(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn notices_report_matches_and_every_end(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let told = |watch: &[&str]| OutputMode::Background {
         label: "server".to_owned(),
         watch: watch.iter().map(|&pattern| pattern.to_owned()).collect(),
         at_end: AtEnd::Notify,
     };
-    let later = RunOptions { input: CommandInput::Stream, ..wish(told(&["listening on"])) };
+    let later = RunOptions { input: CommandInput::Stream, ..run_options(told(&["listening on"])) };
     let server = s.background_as("echo starting; echo listening on 80; read x; exit 5", later).await;
     let processes = s.processes().await;
     let mut notices = processes.notices(0).await.unwrap();
     let mut next =
-        async || -> Notice { tokio::time::timeout(PATIENCE, notices.next()).await.unwrap().unwrap() };
+        async || -> Notice { tokio::time::timeout(WAIT_TIMEOUT, notices.next()).await.unwrap().unwrap() };
     let first = next().await;
     let News::Matched { line, unreported: 0 } = &first.what else { panic!("{first:?}") };
     assert_eq!((first.process, line.as_slice()), (server, b"listening on 80".as_slice()));
@@ -167,23 +169,24 @@ pub(crate) async fn notices_tell_of_matches_and_of_every_end(bed: &Bed) {
     assert_eq!((second.process, ended.code), (server, 5));
     assert_eq!(ended.tail.as_slice(), b"starting\nlistening on 80\n");
     // One that ends before anybody can have asked about it.
-    let short = s.background_as("exit 3", wish(told(&[]))).await;
+    let short = s.background_as("exit 3", run_options(told(&[]))).await;
     let third = next().await;
     let News::Ended(ended) = &third.what else { panic!("{third:?}") };
     assert_eq!((third.process, ended.code), (short, 3));
-    // A hermes that comes later is told the same.
-    let mut again = bed.open("s").await.processes().await.notices(third.number).await.unwrap();
+    // A later client gets the same list.
+    let mut again = fixture.open("s").await.processes().await.notices(third.number).await.unwrap();
     assert_eq!(again.next().await.unwrap(), third);
     let view = processes.show(server).await.unwrap();
     assert_eq!(view.label.as_slice(), b"server");
 }
 
-pub(crate) async fn what_is_typed_needs_a_permit_of_its_own(bed: &Bed) {
-    let s = bed.open("s").await;
-    let other = bed.open("other").await;
+pub(crate) async fn input_needs_its_own_permit(fixture: &Fixture) {
+    let s = fixture.open("s").await;
+    let other = fixture.open("other").await;
     let processes = s.processes().await;
-    let id =
-        s.background_as("cat; echo end", RunOptions { input: CommandInput::Stream, ..wish(quiet()) }).await;
+    let id = s
+        .background_as("cat; echo end", RunOptions { input: CommandInput::Stream, ..run_options(quiet()) })
+        .await;
     let cwd = s.sandbox.cwd().await.unwrap();
     let typing = |work: Work| permit(&s.plan, &s.key, work, &cwd);
     processes.write(id, typing(Work::Input("one\n".to_owned()))).await.unwrap();
@@ -194,7 +197,7 @@ pub(crate) async fn what_is_typed_needs_a_permit_of_its_own(bed: &Bed) {
     let refused = processes.write(id, elsewhere).await;
     assert!(matches!(refused, Err(Error::Permit(_))), "{refused:?}");
     processes.close_input(id).await.unwrap();
-    let view = processes.wait(id, PATIENCE).await.unwrap();
+    let view = processes.wait(id, WAIT_TIMEOUT).await.unwrap();
     assert_eq!((view.ended.unwrap().code, view.last.as_slice()), (0, b"one\nend\n".as_slice()));
     let deaf = s.background("sleep 1000").await;
     let refused = processes.write(deaf, typing(Work::Input("x".to_owned()))).await;
@@ -202,22 +205,22 @@ pub(crate) async fn what_is_typed_needs_a_permit_of_its_own(bed: &Bed) {
     processes.kill(deaf).await.unwrap();
 }
 
-pub(crate) async fn a_permit_for_anything_else_runs_nothing(bed: &Bed) {
-    let (s, other) = (bed.open("s").await, bed.open("other").await);
+pub(crate) async fn a_permit_for_anything_else_runs_nothing(fixture: &Fixture) {
+    let (s, other) = (fixture.open("s").await, fixture.open("other").await);
     let cwd = s.sandbox.cwd().await.unwrap();
     let touch = || Work::Shell(format!("touch {cwd}/ran"));
     let size = Size { rows: 24, columns: 80 };
     let wrong =
         || [permit(&other.plan, &other.key, touch(), &cwd), permit(&s.plan, &other.key, touch(), &cwd)];
     for (to_run, to_show) in wrong().into_iter().zip(wrong()) {
-        let refused = s.sandbox.start_command(to_run, wish(OutputMode::AtEnd)).await;
+        let refused = s.sandbox.start_command(to_run, run_options(OutputMode::AtEnd)).await;
         assert!(matches!(refused, Err(Error::Permit(_))), "{refused:?}");
         let refused = s.sandbox.open_terminal(to_show, size, &[]).await;
         assert!(matches!(refused, Err(Error::Permit(_))), "{refused:?}");
     }
     for kind in [Work::Python, Work::Input] {
         let job = || permit(&s.plan, &s.key, kind("print()".to_owned()), &cwd);
-        let refused = s.sandbox.start_command(job(), wish(OutputMode::AtEnd)).await;
+        let refused = s.sandbox.start_command(job(), run_options(OutputMode::AtEnd)).await;
         assert!(matches!(refused, Err(Error::NotACommand)), "{refused:?}");
         let refused = s.sandbox.open_terminal(job(), size, &[]).await;
         assert!(matches!(refused, Err(Error::NotACommand)), "{refused:?}");
@@ -230,14 +233,14 @@ pub(crate) async fn a_permit_for_anything_else_runs_nothing(bed: &Bed) {
     ] {
         let expected = if matches!(work, Work::Python(_)) { Error::SessionMoved } else { Error::NotPython };
         let refused =
-            s.sandbox.start_python(permit(&s.plan, &s.key, work, cwd), script_wish(directory)).await;
+            s.sandbox.start_python(permit(&s.plan, &s.key, work, cwd), script_options(directory)).await;
         assert_eq!(refused.unwrap_err().to_string(), expected.to_string());
     }
     assert_eq!(s.out("ls").await, "");
 }
 
-/// What a script is started with.
-fn script_wish(directory: ScriptDirectory) -> ScriptOptions {
+/// Default options for a script.
+fn script_options(directory: ScriptDirectory) -> ScriptOptions {
     ScriptOptions {
         timeout: Duration::from_secs(60),
         keep_bytes: 50_000,
@@ -249,8 +252,8 @@ fn script_wish(directory: ScriptDirectory) -> ScriptOptions {
     }
 }
 
-pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let command = "trap 'stty size; exit 3' WINCH; stty size; while :; do read -t 0.05 x; done";
     let mut terminal =
         s.sandbox.open_terminal(s.permit(command).await, Size { rows: 30, columns: 120 }, &[]).await.unwrap();
@@ -282,38 +285,39 @@ pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(bed: &Bed) {
     assert_eq!(String::from_utf8(shown).unwrap(), "typed\r\ntyped\r\ndumb\r\n");
 }
 
-pub(crate) async fn a_command_can_go_on_in_the_background(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn a_command_can_go_on_in_the_background(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let processes = s.processes().await;
     let soon = RunOptions {
         timeout: Some(Duration::from_millis(100)),
         at_deadline: AtDeadline::Background,
-        ..wish(OutputMode::AtEnd)
+        ..run_options(OutputMode::AtEnd)
     };
     let id =
         s.background_as("echo early; until [ -e go ]; do sleep 0.01; done; echo late; exit 7", soon).await;
-    let mut moved = s.start("echo begun; sleep 1000", wish(OutputMode::Live)).await;
+    let mut moved = s.start("echo begun; sleep 1000", run_options(OutputMode::Live)).await;
     assert!(matches!(moved.next_event().await.unwrap(), CommandEvent::Output(_)));
     moved.move_to_background().await.unwrap();
     let outcome = moved.wait().await.unwrap();
     let EndReason::Background(sleeper) = outcome.end_reason else { panic!("{outcome:?}") };
     drop(moved);
     s.out("touch go").await;
-    let view = processes.wait(id, PATIENCE).await.unwrap();
+    let view = processes.wait(id, WAIT_TIMEOUT).await.unwrap();
     assert_eq!((view.ended.unwrap().code, view.last.as_slice()), (7, b"early\nlate\n".as_slice()));
     assert_eq!(processes.show(sleeper).await.unwrap().tree, Tree::Alive);
     assert_eq!(processes.kill(sleeper).await.unwrap().tree, Tree::Gone);
 }
 
-pub(crate) async fn a_dropped_command_dies_and_nothing_else(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn a_dropped_command_dies_and_nothing_else(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let id = s.background("sleep 1000").await;
-    let mut command = s.start("setsid sleep 1000 & echo $$ $!; sleep 1000", wish(OutputMode::Live)).await;
+    let mut command =
+        s.start("setsid sleep 1000 & echo $$ $!; sleep 1000", run_options(OutputMode::Live)).await;
     let CommandEvent::Output(said) = command.next_event().await.unwrap() else { panic!("it ended") };
     let pids = String::from_utf8(said).unwrap();
     drop(command);
     let dead = async { while !s.living(&pids).await.is_empty() {} };
-    tokio::time::timeout(PATIENCE, dead).await.unwrap();
+    tokio::time::timeout(WAIT_TIMEOUT, dead).await.unwrap();
     let processes = s.processes().await;
     assert_eq!(processes.show(id).await.unwrap().tree, Tree::Alive);
     processes.kill(id).await.unwrap();
@@ -331,6 +335,6 @@ pub(crate) async fn output_of(s: &Session, id: ProcessId, lines: usize) -> Strin
             output.extend_from_slice(&page.data);
         }
     };
-    tokio::time::timeout(PATIENCE, read).await.unwrap();
+    tokio::time::timeout(WAIT_TIMEOUT, read).await.unwrap();
     String::from_utf8(output).unwrap()
 }

@@ -8,7 +8,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::world::{Jailed, SECRET, alone};
+use crate::test_network::{JailedPlace, SECRET, in_test_network};
 
 const HELLO: &str = "hello from the internet\n";
 
@@ -21,8 +21,8 @@ printf '%s\n' '[source.crates-io]' 'replace-with = "small"' '[source.small]' \
 
 #[test]
 fn real_programs_reach_public_hosts() {
-    alone("proxy::real_programs_reach_public_hosts", async |world| {
-        let jail = world.jail().await;
+    in_test_network("proxy::real_programs_reach_public_hosts", async |test_network| {
+        let jail = test_network.jail().await;
         let cargo = env!("CARGO");
         for (command, expected) in [
             ("curl -sS http://www.example.org/hello", HELLO),
@@ -74,8 +74,8 @@ fn real_programs_reach_public_hosts() {
 
 #[test]
 fn bodies_pass_whole_in_both_directions_and_many_at_once() {
-    alone("proxy::bodies_pass_whole_in_both_directions_and_many_at_once", async |world| {
-        let jail = world.jail().await;
+    in_test_network("proxy::bodies_pass_whole_in_both_directions_and_many_at_once", async |test_network| {
+        let jail = test_network.jail().await;
         jail.works("head -c 5000000 /dev/urandom >data").await;
         let expected = jail.works("echo 5000000 $(sha256sum <data | cut -d ' ' -f 1)").await;
         for upload in [
@@ -86,7 +86,7 @@ fn bodies_pass_whole_in_both_directions_and_many_at_once() {
         ] {
             assert_eq!(jail.works(upload).await, expected, "{upload}");
         }
-        let direct = world.free("curl -sS 'http://1.1.1.1/big?bytes=3000000' | sha256sum").1;
+        let direct = test_network.free("curl -sS 'http://1.1.1.1/big?bytes=3000000' | sha256sum").1;
         for scheme in ["http", "https"] {
             let fetch = format!("curl -sSk '{scheme}://www.example.org/big?bytes=3000000' | sha256sum");
             assert_eq!(jail.works(&fetch).await, direct, "{scheme}");
@@ -95,7 +95,7 @@ fn bodies_pass_whole_in_both_directions_and_many_at_once() {
         let many =
             "for i in $(seq 150); do curl -sS http://www.example.org/hello & done | sort | uniq -c; wait";
         assert_eq!(jail.works(many).await.trim(), format!("150 {}", HELLO.trim()));
-        // Nothing of the connection or of the proxy is told to the server.
+        // The server learns nothing of the connection or the proxy.
         let head = jail
             .works("curl -sS -A x -H 'Proxy-Authorization: Basic eA==' http://www.example.org/head")
             .await;
@@ -109,15 +109,15 @@ fn bodies_pass_whole_in_both_directions_and_many_at_once() {
 
 #[test]
 fn there_is_no_way_past_the_proxy() {
-    alone("proxy::there_is_no_way_past_the_proxy", async |world| {
-        let jail = world.jail().await;
+    in_test_network("proxy::there_is_no_way_past_the_proxy", async |test_network| {
+        let jail = test_network.jail().await;
         for url in ["http://1.1.1.1/hello", "http://10.66.0.1/hello", "http://9.9.9.1/hello"] {
             let command = format!("curl -sS --noproxy '*' --max-time 20 {url}");
-            assert_eq!(world.free(&command).0, 0, "the control of {url}");
+            assert_eq!(test_network.free(&command).0, 0, "the control of {url}");
             let (code, said) = jail.run(&command).await;
             assert_eq!(code, 7, "{url}: {said}");
         }
-        assert_eq!(world.intrusions(), 1);
+        assert_eq!(test_network.intrusions(), 1);
         // The loopback of the jail is its own, with the proxy on it and nothing else.
         let own = jail.run("curl -sS --noproxy '*' http://127.0.0.1/hello").await;
         assert_eq!(own.0, 7, "{own:?}");
@@ -171,7 +171,7 @@ fn socks(name: &str) -> String {
 }
 
 /// Sends bytes to the proxy as they are, from inside, and shows what comes back.
-async fn raw(jail: &Jailed, bytes: &str) -> String {
+async fn raw(jail: &JailedPlace, bytes: &str) -> String {
     let command = format!(
         "exec 3<>/dev/tcp/127.0.0.1/{PORT}; printf %b '{bytes}' >&3; cat <&3 | od -An -v -c | tr -d ' \\n'"
     );
@@ -179,14 +179,14 @@ async fn raw(jail: &Jailed, bytes: &str) -> String {
 }
 
 #[test]
-fn nothing_inside_is_reached_however_it_is_spelled() {
-    alone("proxy::nothing_inside_is_reached_however_it_is_spelled", async |world| {
-        let jail = world.jail().await;
+fn no_spelling_reaches_an_internal_host() {
+    in_test_network("proxy::no_spelling_reaches_an_internal_host", async |test_network| {
+        let jail = test_network.jail().await;
         for (host, plain) in INSIDE {
-            let control = world.free(&format!("curl -gsS --noproxy '*' 'http://{plain}/hello'"));
+            let control = test_network.free(&format!("curl -gsS --noproxy '*' 'http://{plain}/hello'"));
             assert!(control.1.contains(SECRET), "the control of {host}: {control:?}");
         }
-        world.intrusions();
+        test_network.intrusions();
         for (host, _) in INSIDE {
             let requests = [
                 format!("GET http://{host}/hello HTTP/1.1\\r\\nHost: www.example.org\\r\\n\\r\\n"),
@@ -207,17 +207,17 @@ fn nothing_inside_is_reached_however_it_is_spelled() {
             let said = raw(&jail, &format!("{tunnel}{request}")).await;
             assert!(said.ends_with("hellofromtheinternet\\n"), "{said}");
         }
-        assert_eq!(world.intrusions(), 0);
+        assert_eq!(test_network.intrusions(), 0);
         jail.sandbox.remove().await.unwrap();
     });
 }
 
 #[test]
-fn a_name_with_a_nul_in_it_is_no_name() {
-    alone("proxy::a_name_with_a_nul_in_it_is_no_name", async |world| {
-        let jail = world.jail().await;
+fn a_host_name_with_a_nul_is_refused() {
+    in_test_network("proxy::a_host_name_with_a_nul_is_refused", async |test_network| {
+        let jail = test_network.jail().await;
         // The control: a program that stops reading at the NUL would have resolved this.
-        let resolved = world.free("getent ahostsv4 inside.example.org");
+        let resolved = test_network.free("getent ahostsv4 inside.example.org");
         assert!(resolved.1.contains("127.0.0.1"), "{resolved:?}");
         for name in
             ["inside.example.org\0.www.example.org", "www.example.org\0.inside.example.org", "127.0.0.1\0"]
@@ -228,64 +228,67 @@ fn a_name_with_a_nul_in_it_is_no_name() {
             let said = raw(&jail, &format!("CONNECT {name}:80 HTTP/1.1\\r\\n\\r\\n")).await;
             assert!(said.starts_with("HTTP/1.1400"), "{name:?}: {said}");
         }
-        assert_eq!(world.intrusions(), 0);
+        assert_eq!(test_network.intrusions(), 0);
         jail.sandbox.remove().await.unwrap();
     });
 }
 
 #[test]
-fn a_name_that_changes_its_mind_leads_where_it_was_checked_or_nowhere() {
-    alone("proxy::a_name_that_changes_its_mind_leads_where_it_was_checked_or_nowhere", async |world| {
-        let jail = world.jail().await;
-        let fetch = "curl -sS --max-time 20 http://rebind.example.org/hello";
-        assert_eq!(jail.works(fetch).await, HELLO);
-        let next = jail.works(fetch).await;
-        assert!(next.contains("is not a public address (loopback)"), "{next}");
-        assert_eq!(world.intrusions(), 0);
-        // The control: whoever resolves it a second time is led inside.
-        let control = world.free(&format!("{fetch} --noproxy '*'"));
-        assert!(control.1.contains(SECRET), "{control:?}");
-        assert_eq!(world.intrusions(), 1);
-        let last = world.free("getent ahosts mixedlast.example.org").1;
-        assert!(last.starts_with("1.1.1.1 ") && last.contains("192.168.66.1"), "{last}");
-        for mixed in ["mixed.example.org", "mixed6.example.org", "mixedlast.example.org"] {
-            let resolved = world.free(&format!("getent ahosts {mixed}")).1;
-            assert!(resolved.contains("1.1.1.1") && resolved.lines().count() > 3, "{resolved}");
-            for _ in 0..4 {
-                let said = jail.works(&format!("curl -sS --max-time 20 http://{mixed}/hello")).await;
-                assert!(said.contains("is not a public address"), "{said}");
+fn a_rebinding_name_leads_to_the_checked_address_or_nowhere() {
+    in_test_network(
+        "proxy::a_rebinding_name_leads_to_the_checked_address_or_nowhere",
+        async |test_network| {
+            let jail = test_network.jail().await;
+            let fetch = "curl -sS --max-time 20 http://rebind.example.org/hello";
+            assert_eq!(jail.works(fetch).await, HELLO);
+            let next = jail.works(fetch).await;
+            assert!(next.contains("is not a public address (loopback)"), "{next}");
+            assert_eq!(test_network.intrusions(), 0);
+            // The control: a client that resolves the name a second time gets an internal address.
+            let control = test_network.free(&format!("{fetch} --noproxy '*'"));
+            assert!(control.1.contains(SECRET), "{control:?}");
+            assert_eq!(test_network.intrusions(), 1);
+            let last = test_network.free("getent ahosts mixedlast.example.org").1;
+            assert!(last.starts_with("1.1.1.1 ") && last.contains("192.168.66.1"), "{last}");
+            for mixed in ["mixed.example.org", "mixed6.example.org", "mixedlast.example.org"] {
+                let resolved = test_network.free(&format!("getent ahosts {mixed}")).1;
+                assert!(resolved.contains("1.1.1.1") && resolved.lines().count() > 3, "{resolved}");
+                for _ in 0..4 {
+                    let said = jail.works(&format!("curl -sS --max-time 20 http://{mixed}/hello")).await;
+                    assert!(said.contains("is not a public address"), "{said}");
+                }
             }
-        }
-        assert_eq!(world.intrusions(), 0);
-        jail.sandbox.remove().await.unwrap();
-    });
+            assert_eq!(test_network.intrusions(), 0);
+            jail.sandbox.remove().await.unwrap();
+        },
+    );
 }
 
 #[test]
-fn a_redirect_leads_nowhere_that_could_not_be_asked_for() {
-    alone("proxy::a_redirect_leads_nowhere_that_could_not_be_asked_for", async |world| {
-        let jail = world.jail().await;
+fn a_redirect_to_an_internal_host_is_refused() {
+    in_test_network("proxy::a_redirect_to_an_internal_host_is_refused", async |test_network| {
+        let jail = test_network.jail().await;
         let targets = [
             "http://127.0.0.1/hello", "http://mine.example.org/hello", "http://10.66.0.1/hello",
             "http://2130706433/hello",
         ];
         for target in targets {
             let fetch = format!("curl -sSL --max-time 20 'http://www.example.org/redirect?to={target}'");
-            let control = world.free(&format!("{fetch} --noproxy '*'"));
+            let control = test_network.free(&format!("{fetch} --noproxy '*'"));
             assert!(control.1.contains(SECRET), "{control:?}");
-            world.intrusions();
+            test_network.intrusions();
             let said = jail.works(&format!("{fetch} --noproxy ''")).await;
             assert!(said.starts_with("hermes: ") && said.contains("reaches public hosts only"), "{said}");
-            assert_eq!(world.intrusions(), 0);
+            assert_eq!(test_network.intrusions(), 0);
         }
         jail.sandbox.remove().await.unwrap();
     });
 }
 
 #[test]
-fn what_does_not_work_is_said_clearly() {
-    alone("proxy::what_does_not_work_is_said_clearly", async |world| {
-        let jail = world.jail().await;
+fn a_failed_connection_gets_a_clear_error() {
+    in_test_network("proxy::a_failed_connection_gets_a_clear_error", async |test_network| {
+        let jail = test_network.jail().await;
         let status = "curl -s -o /dev/null -w '%{http_code} %{http_connect} %{exitcode}'";
         for (rest, expected) in [
             ("http://nowhere.example.org/", "502 000 0"),
@@ -302,15 +305,15 @@ fn what_does_not_work_is_said_clearly() {
 }
 
 #[test]
-fn whoever_is_attached_serves_the_place() {
-    alone("proxy::whoever_is_attached_serves_the_place", async |world| {
-        let (first, second) = (world.jail().await, world.jail().await);
+fn any_attached_process_serves_the_proxy() {
+    in_test_network("proxy::any_attached_process_serves_the_proxy", async |test_network| {
+        let (first, second) = (test_network.jail().await, test_network.jail().await);
         for _ in 0..10 {
             assert_eq!(second.works("curl -sS http://www.example.org/hello").await, HELLO);
         }
         drop(first);
         let served = async { while second.run("curl -sS http://www.example.org/hello").await.1 != HELLO {} };
-        tokio::time::timeout(Duration::from_secs(20), served).await.expect("nobody serves");
+        tokio::time::timeout(Duration::from_secs(20), served).await.expect("no process serves");
         second.sandbox.remove().await.unwrap();
     });
 }
@@ -339,8 +342,8 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn whatever_is_sent_nothing_inside_is_reached() {
-    alone("proxy::whatever_is_sent_nothing_inside_is_reached", async |world| {
+fn no_request_reaches_an_internal_host() {
+    in_test_network("proxy::no_request_reaches_an_internal_host", async |test_network| {
         let mut runner = TestRunner::deterministic();
         let mut answered = 0;
         for _ in 0..3000 {
@@ -356,7 +359,7 @@ fn whatever_is_sent_nothing_inside_is_reached() {
             answered += usize::from(!answer.is_empty());
             served.await.unwrap();
         }
-        assert_eq!(world.intrusions(), 0);
+        assert_eq!(test_network.intrusions(), 0);
         assert!(answered > 1000, "{answered} requests were understood");
     });
 }

@@ -1,4 +1,4 @@
-//! A Docker that gives its containers other users than those of the machine: root inside is nobody outside.
+//! A Docker engine that remaps user ids: root inside is an unprivileged user outside.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,70 +10,70 @@ use hermes_exec::{BindMount, Error, StateLoss, Writable};
 
 use crate::peers;
 use crate::private::{Kind, Private};
-use crate::session::{Ground, text};
+use crate::session::{TestEnv, text};
 
 /// Whose range of users it takes.
 const REMAPPED: &[&str] = &["--userns-remap=hermes-peer"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_place_whose_root_is_another_user_outside_is_a_place_like_any_other() {
+async fn an_engine_with_remapped_users_behaves_like_any_other() {
     let engine = Private::new(Kind::Docker(REMAPPED)).await;
-    let ground = Ground::of(engine.peer.clone());
-    let s = ground.open("s").await;
+    let test_env = TestEnv::of(engine.peer.clone());
+    let s = test_env.open("s").await;
     let said = s.out("id -u; cd ~; echo x >file; cd /workspace; mkdir a; echo y >a/file; cat ~/file a/file; export A=1").await;
     assert_eq!(said, "0\nx\ny\n");
     assert_eq!(s.out("echo $A $PWD").await, "1 /workspace\n");
     // Root inside is a user of the range.
-    let kept = ground.places().kept_dirs[0].join(s.plan.name());
+    let kept = test_env.places().kept_dirs[0].join(s.plan.name());
     let owner = fs::metadata(kept.join("workspace/a/file")).unwrap().uid();
     let first = first_of_range();
     assert_eq!(owner, first);
     // The files outlive the container, and go with the place.
-    let found = ground.places().list().await.unwrap();
+    let found = test_env.places().list().await.unwrap();
     found[0].end().await.unwrap();
     let again = s.run("cat ~/file a/file; echo z >>a/file && cat a/file").await;
     assert_eq!((text(&again).as_str(), again.state_loss), ("x\ny\ny\nz\n", StateLoss::Yes));
     s.sandbox.remove().await.unwrap();
     assert!(!kept.exists());
-    ground.leave().await;
+    test_env.leave().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_mounted_keeps_its_owner_whom_root_inside_is_not() {
+async fn a_mount_keeps_its_owner_on_an_engine_with_remapped_users() {
     let engine = Private::new(Kind::Docker(REMAPPED)).await;
-    let ground = Ground::of(engine.peer.clone());
-    let open = ground.folder.join("work");
+    let test_env = TestEnv::of(engine.peer.clone());
+    let open = test_env.folder.join("work");
     fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     fs::write(open.join("file"), "shown").unwrap();
     let bind = BindMount { source: open.clone(), target: "/data".into(), writable: Writable::Yes };
-    let s = ground.open_with("s", |docker| docker.binds = vec![bind]).await;
+    let s = test_env.open_with("s", |docker| docker.binds = vec![bind]).await;
     assert_eq!(s.out("cat /data/file; stat -c %u /data/file").await, "shown65534\n");
     assert_ne!(s.run("echo x >/data/new").await.code, 0);
     assert!(!open.join("new").exists());
-    ground.leave().await;
-    let ground = Ground::of(engine.peer.clone());
-    let s = ground.open_with("s", |docker| docker.files = None).await;
+    test_env.leave().await;
+    let test_env = TestEnv::of(engine.peer.clone());
+    let s = test_env.open_with("s", |docker| docker.files = None).await;
     assert_eq!(s.out("echo x >~/file; echo y >file; cat ~/file file; pwd").await, "x\ny\n/workspace\n");
-    ground.leave().await;
+    test_env.leave().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_owners_own_user_is_refused_unless_the_container_has_the_users_of_the_machine() {
+async fn running_as_the_host_user_is_refused_on_an_engine_with_remapped_users() {
     let engine = Private::new(Kind::Docker(REMAPPED)).await;
-    let ground = Ground::of(engine.peer.clone());
-    let refused = ground.plan_with("s", |docker| docker.user = RunAs::Host).open().await.unwrap_err();
+    let test_env = TestEnv::of(engine.peer.clone());
+    let refused = test_env.plan_with("s", |docker| docker.user = RunAs::Host).open().await.unwrap_err();
     assert!(matches!(refused, Error::Engine(EngineError::UsersRemapped { .. })), "{refused:?}");
-    ground.nothing_is_left().await;
-    let s = ground
+    test_env.assert_nothing_left().await;
+    let s = test_env
         .open_with("s", |docker| {
             docker.user = RunAs::Host;
             *docker.run_args = RunArgs::parse(&["--userns=host".to_owned()]).unwrap();
         })
         .await;
     s.out("echo x >file").await;
-    let kept = ground.places().kept_dirs[0].join(s.plan.name());
+    let kept = test_env.places().kept_dirs[0].join(s.plan.name());
     assert_eq!(fs::metadata(kept.join("workspace/file")).unwrap().uid(), rustix::process::getuid().as_raw());
-    ground.leave().await;
+    test_env.leave().await;
 }
 
 /// The user that root inside is.

@@ -1,4 +1,5 @@
-//! The same tests as the user whose Podman needs no root: whoever makes a container there must be that user.
+//! The same tests as the user of rootless Podman, because only that user can create containers
+//! there.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -9,7 +10,7 @@ use crate::peers;
 
 /// Set for the process that runs as that user: where it finds what it needs.
 const COPIES: &str = "HERMES_TEST_COPIES";
-/// What the program that makes jails is called there.
+/// The name of the jail helper there.
 pub(crate) const HELPER: &str = "exec-jailer";
 /// Tests that are only run there. Each has one of these in its name.
 const ROWS: [&str; 4] = [
@@ -18,14 +19,14 @@ const ROWS: [&str; 4] = [
 ];
 
 /// Where the programs of this test are that the user of rootless Podman can run, for that user.
-#[expect(clippy::disallowed_methods, reason = "the test starts itself again, as somebody else")]
+#[expect(clippy::disallowed_methods, reason = "the test starts itself again as another user")]
 pub(crate) fn copies() -> Option<PathBuf> {
     std::env::var_os(COPIES).map(PathBuf::from)
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the test starts itself again, as somebody else")]
-fn the_user_of_rootless_podman_can_do_all_of_it() {
+#[expect(clippy::disallowed_methods, reason = "the test starts itself again as another user")]
+fn the_rootless_podman_rows_pass_as_an_unprivileged_user() {
     let peers = peers::read();
     let number = |name: &str| u32::try_from(peers["user"][name].as_u64().unwrap()).unwrap();
     let (user, group) = (number("uid"), number("gid"));

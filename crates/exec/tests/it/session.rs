@@ -1,4 +1,4 @@
-//! What behaviors are tried with: a bed that must be left as it was found, and a session in it.
+//! Test environments that must be left as they were found, and sessions in them.
 
 use std::fs;
 use std::ops::Deref;
@@ -15,29 +15,29 @@ use hermes_policy::Permit;
 use hermes_types::{BackendName, Work};
 use tokio::net::UnixStream;
 
-use crate::bed::{Bed, Peer, permit, wish};
+use crate::fixture::{Fixture, Peer, permit, run_options};
 use crate::rootless;
 
 /// How long anything may take that is bound to happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A bed of one test.
 #[derive(Debug)]
-pub(crate) struct Ground {
-    bed: Bed,
+pub(crate) struct TestEnv {
+    fixture: Fixture,
     /// Removed when it is dropped.
     _folder: tempfile::TempDir,
 }
 
-impl Deref for Ground {
-    type Target = Bed;
+impl Deref for TestEnv {
+    type Target = Fixture;
 
-    fn deref(&self) -> &Bed {
-        &self.bed
+    fn deref(&self) -> &Fixture {
+        &self.fixture
     }
 }
 
-impl Ground {
+impl TestEnv {
     pub(crate) fn new(backend: BackendName) -> Self {
         Self::with(backend, None)
     }
@@ -58,7 +58,7 @@ impl Ground {
                 env!("CARGO_BIN_EXE_exec-jailer").into(),
             ),
         };
-        let bed = Bed {
+        let fixture = Fixture {
             backend,
             peer,
             folder: folder.path().to_owned(),
@@ -67,12 +67,12 @@ impl Ground {
             owner: folder.path().join("owner"),
             lifetime: Duration::from_secs(60),
         };
-        Self { bed, _folder: folder }
+        Self { fixture, _folder: folder }
     }
 
     /// The same, with places that end as soon as they are idle for a second.
-    pub(crate) fn short_lived(&self) -> Bed {
-        Bed { lifetime: Duration::from_secs(1), ..self.bed.clone() }
+    pub(crate) fn short_lived(&self) -> Fixture {
+        Fixture { lifetime: Duration::from_secs(1), ..self.fixture.clone() }
     }
 
     /// Ends all places. Whatever happened, nothing is left of them then.
@@ -80,11 +80,11 @@ impl Ground {
         let places = self.places();
         let failed = places.end_all(places.list().await.unwrap()).await;
         assert!(failed.is_empty(), "{failed:?}");
-        self.nothing_is_left().await;
+        self.assert_nothing_left().await;
     }
 
     /// Waits until there is no room, no process and no mount any more.
-    pub(crate) async fn nothing_is_left(&self) {
+    pub(crate) async fn assert_nothing_left(&self) {
         let rooms = || -> Vec<String> {
             let names = fs::read_dir(self.folder.join("run")).into_iter().flatten();
             let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -98,7 +98,7 @@ impl Ground {
                 self.places().remove_stale().await.unwrap();
             }
         };
-        assert!(tokio::time::timeout(PATIENCE, swept).await.is_ok(), "rooms are left: {:?}", rooms());
+        assert!(tokio::time::timeout(WAIT_TIMEOUT, swept).await.is_ok(), "rooms are left: {:?}", rooms());
         until("what ran there is gone", || self.running().is_empty()).await;
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(!mounts.contains(&self.folder.display().to_string()), "{mounts}");
@@ -129,7 +129,7 @@ impl Ground {
     }
 }
 
-impl Bed {
+impl Fixture {
     pub(crate) async fn open(&self, key: &str) -> Session {
         self.try_open(key).await.unwrap()
     }
@@ -178,19 +178,19 @@ impl Session {
         permit(&self.plan, &self.key, Work::Shell(command.to_owned()), &cwd)
     }
 
-    pub(crate) async fn start(&self, command: &str, wish: RunOptions) -> RunningCommand {
-        self.sandbox.start_command(self.permit(command).await, wish).await.unwrap()
+    pub(crate) async fn start(&self, command: &str, run_options: RunOptions) -> RunningCommand {
+        self.sandbox.start_command(self.permit(command).await, run_options).await.unwrap()
     }
 
-    pub(crate) async fn end(&self, command: &str, wish: RunOptions) -> Outcome {
-        self.start(command, wish).await.wait().await.unwrap()
+    pub(crate) async fn end(&self, command: &str, run_options: RunOptions) -> Outcome {
+        self.start(command, run_options).await.wait().await.unwrap()
     }
 
     pub(crate) async fn run(&self, command: &str) -> Outcome {
-        self.end(command, wish(OutputMode::AtEnd)).await
+        self.end(command, run_options(OutputMode::AtEnd)).await
     }
 
-    /// What a command that must succeed says.
+    /// The output of a command that must succeed.
     pub(crate) async fn out(&self, command: &str) -> String {
         let outcome = self.run(command).await;
         assert_eq!(
@@ -203,11 +203,11 @@ impl Session {
     }
 
     pub(crate) async fn background(&self, command: &str) -> ProcessId {
-        self.background_as(command, wish(quiet())).await
+        self.background_as(command, run_options(quiet())).await
     }
 
-    pub(crate) async fn background_as(&self, command: &str, wish: RunOptions) -> ProcessId {
-        let outcome = self.end(command, wish).await;
+    pub(crate) async fn background_as(&self, command: &str, run_options: RunOptions) -> ProcessId {
+        let outcome = self.end(command, run_options).await;
         let EndReason::Background(id) = outcome.end_reason else { panic!("{outcome:?}") };
         id
     }
@@ -229,7 +229,7 @@ impl Session {
     }
 }
 
-/// A background process of which nobody is told.
+/// A background process without notices.
 pub(crate) fn quiet() -> OutputMode {
     OutputMode::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Quiet }
 }
@@ -238,24 +238,24 @@ pub(crate) fn text(outcome: &Outcome) -> String {
     String::from_utf8_lossy(&outcome.output).into_owned()
 }
 
-/// Waits for what is bound to happen.
+/// Waits for a condition that must become true.
 pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
     let wait = async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "not so after {PATIENCE:?}: {what}");
+    assert!(tokio::time::timeout(WAIT_TIMEOUT, wait).await.is_ok(), "not so after {WAIT_TIMEOUT:?}: {what}");
 }
 
 /// Where the guest of a session listens.
-pub(crate) fn socket(bed: &Bed, plan: &ResolvedPlace) -> PathBuf {
-    bed.folder.join("run").join(plan.name()).join("guest/sock")
+pub(crate) fn socket(fixture: &Fixture, plan: &ResolvedPlace) -> PathBuf {
+    fixture.folder.join("run").join(plan.name()).join("guest/sock")
 }
 
 /// The guest of a session, as this machine numbers it.
-pub(crate) async fn guest(bed: &Bed, plan: &ResolvedPlace) -> i32 {
-    let stream = UnixStream::connect(socket(bed, plan)).await.unwrap();
+pub(crate) async fn guest(fixture: &Fixture, plan: &ResolvedPlace) -> i32 {
+    let stream = UnixStream::connect(socket(fixture, plan)).await.unwrap();
     stream.peer_cred().unwrap().pid().unwrap()
 }
 

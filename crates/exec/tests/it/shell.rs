@@ -1,4 +1,4 @@
-//! What one command leaves for the next, and what it says when it ends.
+//! State that a command leaves for the next, and the results of commands.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,11 +9,11 @@ use hermes_exec::{
     CommandEvent, CommandInput, EndReason, Error, OutputMode, RunOptions, StateLoss, WorkingDirectory,
 };
 
-use crate::bed::{Bed, permit, wish};
+use crate::fixture::{Fixture, permit, run_options};
 use crate::session::{Session, text};
 
-pub(crate) async fn exit_codes_are_those_of_a_shell(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn exit_codes_are_those_of_a_shell(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let cases = [
         ("true", 0),
         ("false", 1),
@@ -38,22 +38,22 @@ pub(crate) async fn exit_codes_are_those_of_a_shell(bed: &Bed) {
     }
 }
 
-pub(crate) async fn stdout_and_stderr_keep_their_order(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn stdout_and_stderr_keep_their_order(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let output = s.out("for i in $(seq 200); do echo out$i; echo err$i >&2; done").await;
     let expected: String = (1..=200).map(|i| format!("out{i}\nerr{i}\n")).collect();
     assert_eq!(output, expected);
 }
 
-pub(crate) async fn directory_and_exports_stay(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn directory_and_exports_stay(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let start = s.sandbox.cwd().await.unwrap();
     s.out(
         "mkdir 'a b'; cd 'a b'; export X='x  y' N='one
 two'; Y=2",
     )
     .await;
-    let again = bed.open("s").await;
+    let again = fixture.open("s").await;
     let outcome = again.run("pwd; echo \"$X-$N-$Y-$GIVEN\"; unset X; exit 3").await;
     assert_eq!(text(&outcome), format!("{start}/a b\nx  y-one\ntwo--value\n"));
     assert_eq!((outcome.code, outcome.cwd, outcome.state_loss), (3, format!("{start}/a b"), StateLoss::No));
@@ -61,14 +61,14 @@ two'; Y=2",
     assert_eq!(s.out("pwd").await, format!("{start}\n"));
 }
 
-pub(crate) async fn directory_exports_functions_and_aliases_stay(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn directory_exports_functions_and_aliases_stay(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let start = s.sandbox.cwd().await.unwrap();
     s.out("mkdir 'a b'; cd 'a b'; export X='x y'; Y=2; alias up='echo UP'").await;
-    // Functions whose names begin with an underscore, and what is defined after them, stay too.
+    // Functions with a leading underscore, and those defined after them, stay too.
     s.out("_early() { return 3; }; greet() { echo \"hello $1\"; }").await;
     // A handle of its own finds the same session.
-    let again = bed.open("s").await;
+    let again = fixture.open("s").await;
     let outcome = again.run("pwd; echo \"$X-$Y-$GIVEN\"; _early; echo $?; greet you; up; exit 3").await;
     assert_eq!(text(&outcome), format!("{start}/a b\nx y--value\n3\nhello you\nUP\n"));
     assert_eq!((outcome.code, outcome.cwd, outcome.state_loss), (3, format!("{start}/a b"), StateLoss::No));
@@ -77,8 +77,8 @@ pub(crate) async fn directory_exports_functions_and_aliases_stay(bed: &Bed) {
     assert_eq!(text(&outcome), format!("{start}\ngone\n127\n127\n"));
 }
 
-pub(crate) async fn state_survives_exit_errexit_and_exec(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn state_survives_exit_errexit_and_exec(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let endings = [
         ("exit", "export A=exit; exit 3", 3),
         ("errexit", "set -e; export A=errexit; false; export A=never", 1),
@@ -95,8 +95,8 @@ pub(crate) async fn state_survives_exit_errexit_and_exec(bed: &Bed) {
     }
 }
 
-pub(crate) async fn any_value_comes_back_as_it_was(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn any_value_comes_back_as_it_was(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     s.out(
         r#"export N=$'two\nlines\n' Q="it's \"quoted\" \$HOME \`x\` \\" B=$'\x01\x7f\xff\xfe\e' E= U='äöü €' S='declare -x FAKE="1"
 declare -x FAKE2="2"'"#,
@@ -112,11 +112,11 @@ declare -x FAKE2="2"'"#,
     assert_eq!(s.out("f; basename \"$PWD\"; declare -F").await, "}\nfake () \nnew\nline\ndeclare -f f\n");
 }
 
-pub(crate) async fn parallel_calls_never_mix_their_states(bed: &Bed) {
-    let s = Arc::new(bed.open("s").await);
+pub(crate) async fn parallel_calls_never_mix_their_states(fixture: &Fixture) {
+    let s = Arc::new(fixture.open("s").await);
     s.out("export ONE=begin OTHER=begin").await;
     // The guest is the same everywhere; in a container everything takes longer.
-    let rounds = if bed.peer.is_some() { 20 } else { 100 };
+    let rounds = if fixture.peer.is_some() { 20 } else { 100 };
     for round in 0..rounds {
         let call = |number: i32| {
             let s = s.clone();
@@ -138,15 +138,15 @@ pub(crate) async fn parallel_calls_never_mix_their_states(bed: &Bed) {
     }
 }
 
-pub(crate) async fn a_directory_or_variable_for_one_call_does_not_stick(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn a_directory_or_variable_for_one_call_does_not_stick(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let here = s.sandbox.cwd().await.unwrap();
     s.out("export TOLD=old").await;
     for value in ["first", "second"] {
         let other = RunOptions {
             directory: WorkingDirectory::Override,
             env: vec![("TOLD".to_owned(), value.to_owned())],
-            ..wish(OutputMode::AtEnd)
+            ..run_options(OutputMode::AtEnd)
         };
         let job = hermes_types::Work::Shell("pwd; echo $TOLD; cd /usr; export KEPT=1".to_owned());
         let permit = permit(&s.plan, &s.key, job, "/");
@@ -156,12 +156,12 @@ pub(crate) async fn a_directory_or_variable_for_one_call_does_not_stick(bed: &Be
     }
 }
 
-pub(crate) async fn a_missing_directory_is_126_and_nothing_runs(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn a_missing_directory_is_126_and_nothing_runs(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let here = s.sandbox.cwd().await.unwrap();
     let nowhere = format!("{here}/nowhere");
     for attention in [OutputMode::AtEnd, OutputMode::Live, crate::session::quiet()] {
-        let elsewhere = RunOptions { directory: WorkingDirectory::Override, ..wish(attention) };
+        let elsewhere = RunOptions { directory: WorkingDirectory::Override, ..run_options(attention) };
         let job = hermes_types::Work::Shell(format!("touch {here}/ran"));
         let permit = permit(&s.plan, &s.key, job, &nowhere);
         let outcome = s.sandbox.start_command(permit, elsewhere).await.unwrap().wait().await.unwrap();
@@ -172,36 +172,36 @@ pub(crate) async fn a_missing_directory_is_126_and_nothing_runs(bed: &Bed) {
     assert_eq!(s.out("pwd; ls").await, format!("{here}\n"), "the next command finds a place");
 }
 
-pub(crate) async fn a_session_that_moved_after_the_gate_was_asked_runs_nothing(bed: &Bed) {
-    let (s, other) = (bed.open("s").await, bed.open("s").await);
+pub(crate) async fn a_session_that_moved_after_the_gate_was_asked_runs_nothing(fixture: &Fixture) {
+    let (s, other) = (fixture.open("s").await, fixture.open("s").await);
     let judged = s.permit("touch ran").await;
     other.out("mkdir elsewhere; cd elsewhere").await;
-    let refused = s.sandbox.start_command(judged, wish(OutputMode::AtEnd)).await;
+    let refused = s.sandbox.start_command(judged, run_options(OutputMode::AtEnd)).await;
     assert!(matches!(refused, Err(Error::SessionMoved)), "{refused:?}");
     assert_eq!(s.out("ls . ..").await, ".:\n\n..:\nelsewhere\n");
 }
 
-pub(crate) async fn long_commands_and_long_inputs_arrive_whole(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn long_commands_and_long_inputs_arrive_whole(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let word = "x".repeat(1 << 20);
     assert_eq!(s.out(&format!("v='{word}'; echo ${{#v}}")).await, "1048576\n");
     let data: Vec<u8> = (0..100 * 1024).map(|i: u32| u8::try_from(i % 251).unwrap()).collect();
     let fed = RunOptions {
         input: CommandInput::Data(data.clone()),
         keep_bytes: 1 << 20,
-        ..wish(OutputMode::AtEnd)
+        ..run_options(OutputMode::AtEnd)
     };
     let outcome = s.end("cat", fed).await;
     assert!(outcome.output == data, "{} bytes came back", outcome.output.len());
     assert_eq!(s.out("cat; echo end").await, "end\n", "without input there is none");
 }
 
-pub(crate) async fn the_environment_is_what_was_given_and_nobody_elses(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn a_session_gets_only_its_own_environment(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     // Podman tells every container of a terminal.
     let names = s.out("env | cut -d= -f1 | grep -vx TERM | sort | tr '\\n' ' '").await;
     assert_eq!(names, "GIVEN HOME PATH PWD SHLVL _ ");
-    // Whoever looks after the command was not told what only the command may know.
+    // The process that supervises the command does not see the command's secret.
     assert_eq!(
         s.out("tr '\\0' '\\n' </proc/$PPID/environ | cut -d= -f1 | grep -vx TERM | sort | tr '\\n' ' '")
             .await,
@@ -210,10 +210,11 @@ pub(crate) async fn the_environment_is_what_was_given_and_nobody_elses(bed: &Bed
     assert_eq!(s.out("ls /proc/self/fd | tr '\\n' ' '").await, "0 1 2 3 ");
 }
 
-pub(crate) async fn a_secret_is_with_its_command_and_nowhere_else(bed: &Bed) {
-    let s = bed.open("s").await;
+pub(crate) async fn a_secret_is_with_its_command_and_nowhere_else(fixture: &Fixture) {
+    let s = fixture.open("s").await;
     let secret = format!("hunter-{}", std::process::id());
-    let told = RunOptions { env: vec![("SECRET".to_owned(), secret.clone())], ..wish(OutputMode::Live) };
+    let told =
+        RunOptions { env: vec![("SECRET".to_owned(), secret.clone())], ..run_options(OutputMode::Live) };
     let mut command = s.start("export SECRET; echo ${#SECRET}; exec sleep 1000", told).await;
     let CommandEvent::Output(said) = command.next_event().await.unwrap() else { panic!("it ended") };
     assert_eq!(String::from_utf8(said).unwrap(), format!("{}\n", secret.len()));
@@ -224,7 +225,7 @@ pub(crate) async fn a_secret_is_with_its_command_and_nowhere_else(bed: &Bed) {
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         assert!(!tells(&entry.path().join("cmdline")), "{entry:?}");
     }
-    let mut next = vec![bed.folder.clone()];
+    let mut next = vec![fixture.folder.clone()];
     while let Some(directory) = next.pop() {
         for entry in fs::read_dir(&directory).unwrap().flatten() {
             let kind = entry.file_type().unwrap();
@@ -235,25 +236,25 @@ pub(crate) async fn a_secret_is_with_its_command_and_nowhere_else(bed: &Bed) {
         }
     }
     for private in ["run", &format!("run/{}", s.plan.name()), &format!("run/{}/guest", s.plan.name())] {
-        let mode = fs::metadata(bed.folder.join(private)).unwrap().mode();
+        let mode = fs::metadata(fixture.folder.join(private)).unwrap().mode();
         assert_eq!(mode & 0o777, 0o700, "{private}");
     }
 }
 
-pub(crate) async fn a_session_may_have_any_key_and_is_alone(bed: &Bed) {
+pub(crate) async fn a_session_may_have_any_key_and_is_alone(fixture: &Fixture) {
     let long = "k".repeat(10 * 1024);
     let keys = ["", "../..", "/", "a\nb", "a b;$(touch ran)`", "\u{1}\u{7f}\u{202e}🦀", "K", "k", &long];
     let mut open: Vec<Session> = Vec::new();
     for key in keys {
-        let s = bed.open(key).await;
+        let s = fixture.open(key).await;
         assert_eq!(s.out(&format!("echo [$MINE]; export MINE={}", open.len())).await, "[]\n", "{key:?}");
         open.push(s);
     }
     for (number, key) in keys.iter().enumerate() {
-        assert_eq!(bed.open(key).await.out("echo $MINE").await, format!("{number}\n"), "{key:?}");
+        assert_eq!(fixture.open(key).await.out("echo $MINE").await, format!("{number}\n"), "{key:?}");
     }
     let mut found: Vec<String> =
-        bed.places().list().await.unwrap().into_iter().map(|found| found.record.session).collect();
+        fixture.places().list().await.unwrap().into_iter().map(|found| found.record.session).collect();
     let mut expected = keys.map(str::to_owned).to_vec();
     found.sort();
     expected.sort();

@@ -1,5 +1,5 @@
-//! What tests start besides themselves: the program that makes jails, which the program that runs the tests cannot,
-//! and another hermes, to be killed.
+//! A helper process for tests: it creates jails, which a test runner cannot, and acts as another
+//! hermes that can be killed.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -7,8 +7,8 @@
     reason = "a test that cannot go on should stop, and says what it sees on its output"
 )]
 
-#[path = "../it/bed.rs"]
-mod bed;
+#[path = "../it/fixture.rs"]
+mod fixture;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use hermes_exec::{
 };
 use hermes_types::Work;
 
-use bed::{Bed, Peer, permit, wish};
+use fixture::{Fixture, Peer, permit, run_options};
 
 fn main() {
     hermes_sandbox::helper_main();
@@ -28,7 +28,7 @@ fn main() {
     let (backend, folder) = (word().parse().unwrap(), PathBuf::from(word()));
     let (socket, image) = (word().into(), word());
     let peer = Peer { socket, image, options: word().lines().map(str::to_owned).collect() };
-    let bed = Bed {
+    let fixture = Fixture {
         backend,
         peer: Some(peer).filter(|peer| !peer.image.is_empty()),
         owner: folder.join("owner"),
@@ -40,7 +40,7 @@ fn main() {
     let session = word();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let plan = bed.plan(&session);
+        let plan = fixture.plan(&session);
         let sandbox = plan.open().await.unwrap();
         let hermes = Hermes { plan, sandbox, session };
         println!("open");
@@ -105,8 +105,8 @@ impl Hermes {
     async fn start(&self, text: &str, attention: OutputMode) -> RunningCommand {
         let cwd = self.sandbox.cwd().await.unwrap();
         let permit = permit(&self.plan, &self.session, Work::Shell(text.to_owned()), &cwd);
-        let wish = RunOptions { timeout: None, ..wish(attention) };
-        self.sandbox.start_command(permit, wish).await.unwrap()
+        let run_options = RunOptions { timeout: None, ..run_options(attention) };
+        self.sandbox.start_command(permit, run_options).await.unwrap()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A container, from its name to its end.
+//! One container: lookup, state, removal.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,54 +15,47 @@ use super::transport::GuestTransport;
 use super::{request, translate};
 use crate::{Error, embed};
 
-/// How long an engine may take to remove a container.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How often is looked whether a container that does not answer can.
 const INSPECT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Which container holds a place, written down before it is made.
+/// The container of a place, recorded before it is created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
-    /// Where its engine listens.
     pub engine: EngineAddress,
-    /// What it is called there.
     pub name: String,
-    /// The name of the place, which its label says too.
+    /// The place name, which the container's label repeats.
     pub place: String,
-    /// What leads to its guest.
     #[serde(rename = "road")]
     pub transport: GuestTransport,
-    /// The engine's own volumes that hold the files of the place.
+    /// Engine volumes that hold the files of the place.
     pub volumes: Vec<String>,
-    /// What it is made of.
     pub image: String,
-    /// Where its guest is kept.
+    /// The host directory with the guest program.
     pub cache: PathBuf,
 }
 
-/// What has the name of a container.
+/// The container that has a given name, if any.
 pub(super) enum NamedContainer {
     Missing,
-    /// The container of the place.
+    /// The container of this place.
     Ours(Box<ContainerInspectResponse>),
-    /// One of somebody else.
+    /// A container that Hermes did not create.
     Foreign,
 }
 
 impl Container {
-    /// Ends it. When this returns it is gone.
+    /// Removes the container and waits until it is gone.
     pub(crate) async fn remove(&self) -> Result<(), Error> {
         self.remove_from(&Engine::connect_cached(&self.engine).await?).await
     }
 
-    /// Whether it runs.
     pub(crate) async fn is_running(&self) -> Result<bool, Error> {
         Ok(self.exit_reason(&Engine::connect_cached(&self.engine).await?).await?.is_none())
     }
 
-    /// Returns when its engine says that nothing goes on in it, and never if something does: for those who wait for an
-    /// answer.
+    /// Returns once the engine reports that the container is not running or is paused, and never
+    /// while it runs.
     pub(crate) async fn until_inactive(&self) {
         loop {
             tokio::time::sleep(INSPECT_INTERVAL).await;
@@ -70,13 +63,13 @@ impl Container {
             match self.find(&engine).await {
                 Ok(NamedContainer::Ours(found)) if is_active(found.state.as_ref()) => {}
                 Ok(_) => return,
-                // Who does not know cannot say.
+                // The engine did not answer, so nothing is known.
                 Err(_) => {}
             }
         }
     }
 
-    /// Removes the files that outlive it.
+    /// Removes the engine volumes.
     pub(crate) async fn remove_files(&self) -> Result<(), Error> {
         if self.volumes.is_empty() {
             return Ok(());
@@ -94,7 +87,7 @@ impl Container {
     pub(super) async fn remove_from(&self, engine: &Engine) -> Result<(), Error> {
         let deadline = Instant::now() + REMOVE_TIMEOUT;
         loop {
-            let seen = match self.inspect(engine).await {
+            let removed = match self.inspect(engine).await {
                 Ok(NamedContainer::Missing | NamedContainer::Foreign) => return Ok(()),
                 Ok(NamedContainer::Ours(_)) => {
                     let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
@@ -102,13 +95,14 @@ impl Container {
                 }
                 Err(error) => Err(error),
             };
-            match seen {
-                // It is gone already, or being removed by the engine itself, which Podman finds strange.
+            match removed {
+                // The container is already gone, or the engine is removing it; Podman reports that
+                // as a 500.
                 Ok(()) | Err(ApiError::DockerResponseServerError { status_code: 404 | 409 | 500, .. }) => {}
                 Err(error) => return Err(self.engine_error(&error)),
             }
             if Instant::now() > deadline {
-                let why = seen.err().map(|error| error.to_string());
+                let why = removed.err().map(|error| error.to_string());
                 return Err(Error::ContainerNotRemoved {
                     name: self.name.clone(),
                     why: why.unwrap_or_default(),
@@ -118,7 +112,7 @@ impl Container {
         }
     }
 
-    /// Removes what is in a directory of ours, as root inside of another container.
+    /// Empties a host directory as root inside a helper container.
     pub(crate) async fn empty_directory(&self, directory: &Path) -> Result<(), Error> {
         let engine = Engine::connect(&self.engine).await?;
         let cleaner = Self { name: format!("{}-empty", self.name), ..self.clone() };
@@ -143,10 +137,10 @@ impl Container {
         started
     }
 
-    /// What it ended with, if it has.
+    /// The reason why the container has stopped, or `None` while it runs.
     pub(super) async fn exit_reason(&self, engine: &Engine) -> Result<Option<String>, Error> {
         let NamedContainer::Ours(found) = self.find(engine).await? else {
-            return Ok(Some("it is gone".to_owned()));
+            return Ok(Some("it was removed".to_owned()));
         };
         let state = found.state.unwrap_or_default();
         if state.running == Some(true) || state.paused == Some(true) {
@@ -157,7 +151,6 @@ impl Container {
         Ok(Some(error.unwrap_or_else(|| format!("exit code {code}"))))
     }
 
-    /// Looks at what has its name.
     pub(super) async fn find(&self, engine: &Engine) -> Result<NamedContainer, Error> {
         self.inspect(engine).await.map_err(|error| self.engine_error(&error))
     }
@@ -189,7 +182,7 @@ fn is_active(state: Option<&ContainerState>) -> bool {
     state.is_some_and(|state| state.running == Some(true) && state.paused != Some(true))
 }
 
-/// Reads what an engine says about a container that is in a state for which the API has no word: Podman has some.
+/// Parses an inspect response whose status the API does not define; Podman has such states.
 fn parse_without_status(text: &str) -> Option<ContainerInspectResponse> {
     let mut found: serde_json::Value = serde_json::from_str(text).ok()?;
     found.get_mut("State")?.as_object_mut()?.remove("Status");

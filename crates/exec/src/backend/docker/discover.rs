@@ -1,13 +1,14 @@
-//! Where the engine listens, by what its own tools go by.
+//! Finds the engine by the settings that its own tools use.
 //!
-//! What was said is used or it is an error; only if nobody said anything, the usual sockets are looked at. In this order:
+//! A setting that is present is used or is an error. The well-known sockets are tried only if there
+//! is none. In this order:
 //!
 //! | | |
 //! |---|---|
 //! | `DOCKER_HOST` | an address |
-//! | `DOCKER_CONTEXT`, then `currentContext` of Docker's own settings | a name of one; not for Podman, which knows no such names |
-//! | `CONTAINER_HOST` | an address, of Podman; not if it is to be Docker |
-//! | the usual sockets | the first that this user may use; only those of the engine that is meant |
+//! | `DOCKER_CONTEXT`, then `currentContext` of Docker's settings | a context name; ignored for Podman, which has no contexts |
+//! | `CONTAINER_HOST` | an address of Podman; ignored for Docker |
+//! | well-known sockets | the first one that this user may use; only those of the selected engine |
 
 use std::fmt;
 use std::fs::{self, File};
@@ -22,66 +23,53 @@ use sha2::{Digest, Sha256};
 use super::engine::EngineAddress;
 use super::engine_error::{AddressProblem, EngineError};
 
-/// The context of Docker that means none.
+/// The name of the context that stands for no context.
 const DEFAULT_CONTEXT: &str = "default";
-/// What is read of a file; those of Docker are far shorter.
 const MAX_FILE_BYTES: u64 = 4 << 20;
-/// How it is said that there is no file.
 const MISSING_FILE_ERRORS: [io::ErrorKind; 2] = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
-/// Where an engine listens that was told no port.
 const DEFAULT_PORT: u16 = 2375;
 
-/// Everything that says where the engine is.
+/// The settings and variables that name an engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EngineHints {
-    /// The value of `DOCKER_HOST`.
     pub docker_host: Option<String>,
-    /// The value of `DOCKER_CONTEXT`.
     pub docker_context: Option<String>,
-    /// The value of `DOCKER_TLS_VERIFY`, which encrypts when it is not empty.
+    /// The value of `DOCKER_TLS_VERIFY`; a non-empty one requires TLS.
     pub docker_tls_verify: Option<String>,
-    /// The value of `CONTAINER_HOST`.
     pub container_host: Option<String>,
-    /// The engine's command, which tells which engine is meant.
+    /// The value of `terminal.docker_binary`, which selects Docker or Podman.
     pub binary: Option<String>,
-    /// The directory of Docker's own settings.
+    /// The directory of Docker's own settings, usually `~/.docker`.
     pub docker_config: PathBuf,
-    /// The directory of the user's own sockets.
     pub runtime_dir: PathBuf,
-    /// The user's home.
     pub home_dir: PathBuf,
 }
 
-/// An engine's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiscoveredEngine {
-    /// Where it listens.
     pub address: EngineAddress,
-    /// How that is known.
     pub source: EngineSource,
 }
 
-/// How an address is known.
+/// The setting that names an engine address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineSource {
-    /// From `DOCKER_HOST`.
     DockerHost,
-    /// From this context of the docker command.
+    /// A context of the docker command.
     Context(String),
-    /// From `CONTAINER_HOST`.
     ContainerHost,
-    /// It is a socket where engines usually listen.
+    /// A socket at a well-known path.
     DefaultSocket,
 }
 
 impl EngineSource {
-    /// What the address is the value of.
+    /// The subject of a sentence about the address.
     pub(super) fn subject(&self) -> String {
         match self {
             Self::DockerHost => "DOCKER_HOST".to_owned(),
             Self::Context(name) => format!("the address of the docker context {name}"),
             Self::ContainerHost => "CONTAINER_HOST".to_owned(),
-            Self::DefaultSocket => "the usual socket".to_owned(),
+            Self::DefaultSocket => "the default socket".to_owned(),
         }
     }
 }
@@ -92,12 +80,11 @@ impl fmt::Display for EngineSource {
             Self::DockerHost => f.write_str("DOCKER_HOST"),
             Self::Context(name) => write!(f, "docker context {name}"),
             Self::ContainerHost => f.write_str("CONTAINER_HOST"),
-            Self::DefaultSocket => f.write_str("a usual socket"),
+            Self::DefaultSocket => f.write_str("default socket"),
         }
     }
 }
 
-/// Which engine is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EnginePreference {
     Any,
@@ -106,24 +93,24 @@ enum EnginePreference {
 }
 
 impl EngineHints {
-    /// Where the engine is. Nobody is connected to.
+    /// Finds the address of the engine without connecting to it.
     pub fn discover(&self) -> Result<DiscoveredEngine, EngineError> {
-        let meant = self.preference()?;
+        let preference = self.preference()?;
         if let Some(host) = &self.docker_host {
             let is_encrypted = self.docker_tls_verify.is_some();
             return parse_address(host, EngineSource::DockerHost, is_encrypted);
         }
-        if meant != EnginePreference::Podman
+        if preference != EnginePreference::Podman
             && let Some(name) = self.chosen_context()?
         {
             return self.context_engine(name);
         }
-        if meant != EnginePreference::Docker
+        if preference != EnginePreference::Docker
             && let Some(host) = &self.container_host
         {
             return parse_address(host, EngineSource::ContainerHost, false);
         }
-        let socket = first_usable_socket(self.default_sockets(meant))?;
+        let socket = first_usable_socket(self.default_sockets(preference))?;
         Ok(DiscoveredEngine { address: EngineAddress::Unix(socket), source: EngineSource::DefaultSocket })
     }
 
@@ -136,7 +123,6 @@ impl EngineHints {
         }
     }
 
-    /// The context that was chosen, if one was.
     fn chosen_context(&self) -> Result<Option<String>, EngineError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -152,7 +138,7 @@ impl EngineHints {
                     EngineError::Context { name: "in use".to_owned(), reason }
                 };
                 match read_json::<DockerConfigFile>(&path) {
-                    // Whoever has no such file has chosen none.
+                    // Without the file there is no chosen context.
                     Err(error) if MISSING_FILE_ERRORS.contains(&error.kind()) => None,
                     settings => settings.map_err(wrong)?.current_context,
                 }
@@ -161,7 +147,6 @@ impl EngineHints {
         Ok(chosen.filter(|name| !name.is_empty() && name != DEFAULT_CONTEXT))
     }
 
-    /// The address that a context stands for.
     fn context_engine(&self, name: String) -> Result<DiscoveredEngine, EngineError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "PascalCase")]
@@ -188,13 +173,12 @@ impl EngineHints {
         parse_address(&meta.endpoints.docker.host, EngineSource::Context(name), is_encrypted)
     }
 
-    /// Where engines usually listen, the likeliest first.
-    fn default_sockets(&self, meant: EnginePreference) -> Vec<PathBuf> {
+    /// Well-known socket paths, most likely first.
+    fn default_sockets(&self, preference: EnginePreference) -> Vec<PathBuf> {
         let docker = [
             PathBuf::from("/var/run/docker.sock"),
             PathBuf::from("/run/docker.sock"),
             self.runtime_dir.join("docker.sock"),
-            // Docker Desktop, on macOS and on Linux.
             self.home_dir.join(".docker/run/docker.sock"),
             self.home_dir.join(".docker/desktop/docker.sock"),
             self.home_dir.join(".colima/default/docker.sock"),
@@ -202,7 +186,7 @@ impl EngineHints {
             self.home_dir.join(".rd/docker.sock"),
         ];
         let podman = [PathBuf::from("/run/podman/podman.sock"), self.runtime_dir.join("podman/podman.sock")];
-        match meant {
+        match preference {
             EnginePreference::Any => docker.into_iter().chain(podman).collect(),
             EnginePreference::Docker => docker.into(),
             EnginePreference::Podman => podman.into(),
@@ -210,15 +194,18 @@ impl EngineHints {
     }
 }
 
-/// A file of Docker's own settings.
 fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let mut text = Vec::new();
     File::open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut text)?;
     Ok(serde_json::from_slice(&text)?)
 }
 
-fn parse_address(text: &str, why: EngineSource, is_encrypted: bool) -> Result<DiscoveredEngine, EngineError> {
-    let fault = |problem| EngineError::Address { origin: why.clone(), text: text.to_owned(), problem };
+fn parse_address(
+    text: &str,
+    source: EngineSource,
+    is_encrypted: bool,
+) -> Result<DiscoveredEngine, EngineError> {
+    let fault = |problem| EngineError::Address { origin: source.clone(), text: text.to_owned(), problem };
     let (scheme, rest) = text.trim().split_once("://").ok_or_else(|| fault(AddressProblem::Unknown))?;
     let address = match scheme {
         "unix" if Path::new(rest).is_absolute() => EngineAddress::Unix(PathBuf::from(rest)),
@@ -228,7 +215,7 @@ fn parse_address(text: &str, why: EngineSource, is_encrypted: bool) -> Result<Di
             if host.is_empty() || host.contains('/') {
                 return Err(fault(AddressProblem::Unknown));
             }
-            // The colons of an address in brackets are no ports.
+            // Colons inside brackets belong to an IPv6 address.
             let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
             EngineAddress::Tcp(if has_port { host.to_owned() } else { format!("{host}:{DEFAULT_PORT}") })
         }
@@ -238,10 +225,11 @@ fn parse_address(text: &str, why: EngineSource, is_encrypted: bool) -> Result<Di
         "fd" => return Err(fault(AddressProblem::Descriptor)),
         _ => return Err(fault(AddressProblem::Unknown)),
     };
-    Ok(DiscoveredEngine { address, source: why })
+    Ok(DiscoveredEngine { address, source })
 }
 
-/// The first socket that this user may use. If there is none, the first that others may is told of.
+/// The first socket that this user may write to. Otherwise the error names the first one that
+/// exists.
 fn first_usable_socket(sockets: Vec<PathBuf>) -> Result<PathBuf, EngineError> {
     if let Some(socket) = sockets.iter().find(|socket| access(*socket, Access::WRITE_OK).is_ok()) {
         return Ok(socket.clone());
@@ -261,15 +249,15 @@ mod tests {
     const HOST: &str = "unix:///host.sock";
     const OTHER: &str = "unix:///other.sock";
 
-    fn unix(path: &str, why: EngineSource) -> Result<DiscoveredEngine, EngineError> {
-        Ok(DiscoveredEngine { address: EngineAddress::Unix(path.into()), source: why })
+    fn unix(path: &str, source: EngineSource) -> Result<DiscoveredEngine, EngineError> {
+        Ok(DiscoveredEngine { address: EngineAddress::Unix(path.into()), source })
     }
 
-    /// A home in which Docker knows the context `far`, and uses the one that is given.
+    /// A home directory where Docker knows the context `far` and has `current` selected.
     fn home(current: Option<&str>) -> (tempfile::TempDir, EngineHints) {
         let folder = tempfile::tempdir().unwrap();
         let docker = folder.path().join(".docker");
-        // What `printf far | sha256sum` says.
+        // The output of `printf far | sha256sum`.
         let far = "512eea46ceb3921dff4363c7069d89d4964d1d9fccaa0f411851a7aa60a5c868";
         let meta = docker.join("contexts/meta").join(far);
         fs::create_dir_all(&meta).unwrap();
@@ -280,13 +268,13 @@ mod tests {
             let text = format!(r#"{{"auths":{{}},"currentContext":"{name}"}}"#);
             fs::write(docker.join("config.json"), text).unwrap();
         }
-        let clues = EngineHints {
+        let hints = EngineHints {
             docker_config: docker,
             runtime_dir: folder.path().join("run"),
             home_dir: folder.path().to_owned(),
             ..EngineHints::default()
         };
-        (folder, clues)
+        (folder, hints)
     }
 
     fn some(text: &str) -> Option<String> {
@@ -294,12 +282,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_used_in_order() {
+    fn settings_are_used_in_order() {
         let far = || EngineSource::Context("far".to_owned());
         let (_folder, none) = home(None);
         let (_folder, in_use) = home(Some("far"));
         let cases = [
-            // Everything at once.
+            // All settings at once.
             (
                 EngineHints {
                     docker_host: some(HOST),
@@ -314,7 +302,7 @@ mod tests {
                 unix("/other.sock", far()),
             ),
             (EngineHints { container_host: some(HOST), ..in_use.clone() }, unix("/other.sock", far())),
-            // The context that means none.
+            // The default context is ignored.
             (
                 EngineHints { docker_context: some("default"), container_host: some(HOST), ..in_use.clone() },
                 unix("/host.sock", EngineSource::ContainerHost),
@@ -341,42 +329,42 @@ mod tests {
                 Err(EngineError::Binary { word: "/bin/nerdctl".to_owned() }),
             ),
         ];
-        for (clues, expected) in cases {
-            assert_eq!(clues.discover(), expected, "{clues:?}");
+        for (hints, expected) in cases {
+            assert_eq!(hints.discover(), expected, "{hints:?}");
         }
     }
 
     #[test]
-    fn a_context_that_cannot_be_used_is_an_error_and_never_another_engine() {
-        let (folder, mut clues) = home(Some("near"));
-        clues.container_host = some(HOST);
-        let reason = |clues: &EngineHints| match clues.discover() {
+    fn an_unusable_context_is_an_error_and_never_another_engine() {
+        let (folder, mut hints) = home(Some("near"));
+        hints.container_host = some(HOST);
+        let reason = |hints: &EngineHints| match hints.discover() {
             Err(EngineError::Context { name, reason }) => (name, reason),
             other => panic!("{other:?}"),
         };
-        let (name, told) = reason(&clues);
+        let (name, message) = reason(&hints);
         assert_eq!(name, "near");
-        assert!(told.ends_with("meta.json: No such file or directory (os error 2)"), "{told}");
+        assert!(message.ends_with("meta.json: No such file or directory (os error 2)"), "{message}");
         fs::write(folder.path().join(".docker/config.json"), "{").unwrap();
-        assert!(reason(&clues).1.contains("config.json: EOF"), "{clues:?}");
-        // One that is there and cannot be read may say anything.
+        assert!(reason(&hints).1.contains("config.json: EOF"), "{hints:?}");
+        // A settings file that cannot be read is an error.
         fs::remove_file(folder.path().join(".docker/config.json")).unwrap();
         fs::create_dir(folder.path().join(".docker/config.json")).unwrap();
-        assert!(reason(&clues).1.contains("config.json: Is a directory"), "{clues:?}");
-        clues.docker_context = some("far");
-        assert_eq!(clues.discover(), unix("/other.sock", EngineSource::Context("far".to_owned())));
+        assert!(reason(&hints).1.contains("config.json: Is a directory"), "{hints:?}");
+        hints.docker_context = some("far");
+        assert_eq!(hints.discover(), unix("/other.sock", EngineSource::Context("far".to_owned())));
         let meta = folder.path().join(".docker/contexts/meta");
         let meta = fs::read_dir(meta).unwrap().next().unwrap().unwrap().path().join("meta.json");
         fs::write(&meta, r#"{"Endpoints":{"docker":{"Host":"tcp://far:2376"}}}"#).unwrap();
         let id = meta.parent().unwrap().file_name().unwrap().to_owned();
         fs::create_dir_all(folder.path().join(".docker/contexts/tls").join(id).join("docker")).unwrap();
-        let told = clues.discover().unwrap_err().to_string();
-        let expected = "the address of the docker context far is tcp://far:2376, and engines are not reached through TLS";
-        assert_eq!(told, expected);
+        let message = hints.discover().unwrap_err().to_string();
+        let expected = "the address of the docker context far is tcp://far:2376, but TLS is not supported";
+        assert_eq!(message, expected);
     }
 
     #[test]
-    fn addresses_are_understood_or_refused_by_kind() {
+    fn addresses_are_parsed_or_refused_by_kind() {
         let tcp = |host: &str| Ok(EngineAddress::Tcp(host.to_owned()));
         let cases = [
             ("unix:///run/x y.sock", Ok(EngineAddress::Unix("/run/x y.sock".into()))),
@@ -396,8 +384,8 @@ mod tests {
             ("gopher://x", Err(AddressProblem::Unknown)),
         ];
         for (text, expected) in cases {
-            let clues = EngineHints { docker_host: some(text), ..EngineHints::default() };
-            let found = clues.discover().map(|found| found.address).map_err(|fault| match fault {
+            let hints = EngineHints { docker_host: some(text), ..EngineHints::default() };
+            let found = hints.discover().map(|found| found.address).map_err(|fault| match fault {
                 EngineError::Address { problem, .. } => problem,
                 other => panic!("{other}"),
             });
@@ -420,8 +408,8 @@ mod tests {
     }
 
     #[test]
-    fn the_sockets_are_those_of_the_engine_that_is_meant() {
-        let clues = EngineHints {
+    fn the_default_sockets_are_those_of_the_selected_engine() {
+        let hints = EngineHints {
             runtime_dir: "/run/user/7".into(),
             home_dir: "/home/me".into(),
             ..EngineHints::default()
@@ -433,13 +421,13 @@ mod tests {
         ]
         .map(PathBuf::from);
         let podman = ["/run/podman/podman.sock", "/run/user/7/podman/podman.sock"].map(PathBuf::from);
-        assert_eq!(clues.default_sockets(EnginePreference::Docker), docker);
-        assert_eq!(clues.default_sockets(EnginePreference::Podman), podman);
-        assert_eq!(clues.default_sockets(EnginePreference::Any), [&docker[..], &podman[..]].concat());
+        assert_eq!(hints.default_sockets(EnginePreference::Docker), docker);
+        assert_eq!(hints.default_sockets(EnginePreference::Podman), podman);
+        assert_eq!(hints.default_sockets(EnginePreference::Any), [&docker[..], &podman[..]].concat());
     }
 
     #[test]
-    fn the_first_socket_that_is_there_is_taken() {
+    fn the_first_usable_socket_wins() {
         let folder = tempfile::tempdir().unwrap();
         let [one, two, three] = ["one", "two", "three"].map(|name| folder.path().join(name));
         let all = || vec![one.clone(), two.clone(), three.clone()];

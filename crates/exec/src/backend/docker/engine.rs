@@ -1,4 +1,4 @@
-//! The engine that makes containers.
+//! The connection to a container engine, and facts about it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -21,37 +21,29 @@ use tokio::net::{TcpStream, UnixStream};
 use super::engine_error::EngineError;
 use crate::Error;
 
-/// The version of the Engine API that is needed.
 pub(super) const MIN_API_VERSION: (usize, usize) = (1, 41);
-/// How long one answer may take, in seconds: an engine that removes a large layer is slow.
+/// Removing a large layer can take this long.
 const RESPONSE_TIMEOUT_SECONDS: u64 = 120;
-/// How long it may take to say that it is there.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// What an engine says of itself in its greeting is no longer than this.
 const MAX_PING_BYTES: u64 = 16 << 10;
-/// What stands behind the last header.
 const HEADERS_END: &[u8] = b"\r\n\r\n";
-/// The user that stands for all who have no number here.
+/// The uid that stands for every unmapped uid.
 const OVERFLOW_UID: u32 = 65534;
-/// This is there with the second version of control groups.
+/// Exists on hosts with cgroup version 2.
 const CGROUP_V2_FILE: &str = "/sys/fs/cgroup/cgroup.controllers";
-/// How often an engine is asked what it is.
 const INFO_ATTEMPTS: u32 = 5;
-/// The storages whose layers have a limit, or would have if the disk below were set up for it.
+/// Storage drivers that can limit a container's layer if the file system supports quotas.
 const QUOTA_STORAGE: [&str; 5] =
     ["overlay2 on xfs", "overlay on xfs", "btrfs on ", "zfs on ", "devicemapper on "];
-/// The container by which is tried whether a layer can be limited.
 const PROBE_CONTAINER: &str = "hermes-probe";
 
-/// What engines have said of themselves, by their addresses. Some take long to say it.
+/// Facts by engine address; some engines take up to a second to report them.
 static FACTS_CACHE: Mutex<BTreeMap<String, (ClientVersion, EngineFacts)>> = Mutex::new(BTreeMap::new());
 
-/// Where an engine listens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EngineAddress {
-    /// On this machine.
     Unix(PathBuf),
-    /// On another one, or as if it were, without encryption.
+    /// A plain TCP address, without TLS.
     Tcp(String),
 }
 
@@ -65,56 +57,46 @@ impl fmt::Display for EngineAddress {
 }
 
 impl EngineAddress {
-    /// What an engine there answered instead of doing what was asked.
     pub(super) fn error(&self, error: &ApiError) -> Error {
         map_api_error(self, error).into()
     }
 }
 
-/// An engine that answers.
 #[derive(Debug)]
 pub struct Engine {
-    /// What to ask.
     pub api: Docker,
-    /// What is known of it.
     pub facts: EngineFacts,
     address: EngineAddress,
 }
 
-/// What must be known of an engine to make a container.
+/// Facts about an engine that decide how a container is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct EngineFacts {
-    /// What it is.
     pub kind: EngineKind,
-    /// The user it runs as is root inside of its containers.
+    /// Root inside its containers is an unprivileged user outside.
     pub is_rootless: bool,
-    /// Users inside are others outside.
+    /// User ids inside differ from those outside.
     pub remaps_users: bool,
-    /// What it limits.
     pub enforced: EnforcedLimits,
-    /// The layer of a container can be limited. Only known once it was tried.
+    /// Whether the writable layer can be limited; found out by creating a probe container.
     pub has_disk_quota: bool,
 }
 
-/// What else an engine says of itself.
+/// Facts about an engine for `status` and `doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EngineDescription {
-    /// Its version.
     pub version: String,
-    /// The version of control groups, by which it limits.
+    /// The cgroup version.
     pub cgroup: Option<u8>,
-    /// What keeps containers from dangerous system calls.
     pub seccomp: Seccomp,
-    /// How it keeps layers, and on what.
+    /// The storage driver and its backing file system.
     pub storage: String,
 }
 
-/// The engines that are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum EngineKind {
-    /// Docker, or what says it is.
+    /// Docker, or an engine that does not identify itself as Podman.
     Docker,
-    /// Podman.
     Podman,
 }
 
@@ -127,39 +109,34 @@ impl fmt::Display for EngineKind {
     }
 }
 
-/// What an engine limits, as far as it can be told without trying.
+/// Limits that an engine enforces; `None` if the engine does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct EnforcedLimits {
-    /// Memory.
     pub memory: Option<bool>,
-    /// Processes and threads.
     pub processes: Option<bool>,
-    /// Processor time.
     pub processor: Option<bool>,
 }
 
-/// Whether dangerous system calls are refused.
+/// The engine's seccomp profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Seccomp {
-    /// They are.
     On,
-    /// The engine could, and is told not to.
+    /// Supported but turned off.
     Unconfined,
-    /// The engine cannot.
+    /// Not supported.
     Missing,
 }
 
-/// How an engine greets.
 struct PingReply {
     kind: EngineKind,
-    /// The version of the API that is spoken with it.
+    /// The API version to use.
     version: ClientVersion,
-    /// It runs as a user of this machine that is not root.
+    /// The server runs as an unprivileged user of this host.
     is_user_socket: bool,
 }
 
 impl Engine {
-    /// One that has been asked before what must be known of it, or is asked now.
+    /// Connects with cached facts, or asks for them the first time.
     pub(crate) async fn connect_cached(address: &EngineAddress) -> Result<Self, EngineError> {
         let known = lock_cache().get(&address.to_string()).copied();
         match known {
@@ -171,11 +148,11 @@ impl Engine {
         }
     }
 
-    /// Asks the engine what must be known to make a container.
+    /// Connects and asks for the facts.
     pub async fn connect(address: &EngineAddress) -> Result<Self, EngineError> {
-        let (api, greeting) = ping_and_connect(address).await?;
-        let engine = if greeting.kind == EngineKind::Podman && greeting.is_user_socket {
-            // It takes up to a second to say what it is, and here that is known.
+        let (api, ping_reply) = ping_and_connect(address).await?;
+        let engine = if ping_reply.kind == EngineKind::Podman && ping_reply.is_user_socket {
+            // Rootless Podman takes up to a second to report its facts, and they are all known.
             let limits = if Path::new(CGROUP_V2_FILE).exists() { None } else { Some(false) };
             let facts = EngineFacts {
                 kind: EngineKind::Podman,
@@ -186,24 +163,24 @@ impl Engine {
             };
             Self { api, facts, address: address.clone() }
         } else {
-            query_engine(api, &greeting, address).await?.0
+            query_engine(api, &ping_reply, address).await?.0
         };
-        lock_cache().insert(address.to_string(), (greeting.version, engine.facts));
+        lock_cache().insert(address.to_string(), (ping_reply.version, engine.facts));
         Ok(engine)
     }
 
-    /// Asks the engine everything that it says of itself.
+    /// Connects and asks for everything the engine reports about itself.
     pub async fn describe(address: &EngineAddress) -> Result<(Self, EngineDescription), EngineError> {
-        let (api, greeting) = ping_and_connect(address).await?;
-        query_engine(api, &greeting, address).await
+        let (api, ping_reply) = ping_and_connect(address).await?;
+        query_engine(api, &ping_reply, address).await
     }
 
-    /// Tries whether the layer of a container can be limited, with an image that is there.
+    /// Creates a probe container with a disk limit from any local image.
     async fn probe_disk_quota(&self) -> Result<bool, EngineError> {
         let failed = |error: ApiError| map_api_error(&self.address, &error);
         let images = self.api.list_images(None::<ListImagesOptions>).await.map_err(failed)?;
         let Some(image) = images.into_iter().next() else { return Ok(false) };
-        // One that was left behind is in the way.
+        // A probe left by a crash blocks the name.
         self.remove_probe().await?;
         let body = ContainerCreateBody {
             image: Some(image.id),
@@ -217,7 +194,7 @@ impl Engine {
         let options = CreateContainerOptionsBuilder::new().name(PROBE_CONTAINER).build();
         let has_quota = match self.api.create_container(Some(options), body).await {
             Ok(_) => true,
-            // It says that it cannot, or somebody else is trying.
+            // The engine has no quota, or another process is probing.
             Err(ApiError::DockerResponseServerError { .. }) => false,
             Err(error) => return Err(failed(error)),
         };
@@ -233,12 +210,10 @@ impl Engine {
         }
     }
 
-    /// What it answered instead of doing what was asked.
     pub(super) fn error(&self, error: &ApiError) -> EngineError {
         map_api_error(&self.address, error)
     }
 
-    /// Whether it has this image.
     pub async fn has_image(&self, image: &str) -> Result<bool, EngineError> {
         match self.api.inspect_image(image).await {
             Ok(_) => Ok(true),
@@ -251,8 +226,8 @@ impl Engine {
 async fn ping_and_connect(address: &EngineAddress) -> Result<(Docker, PingReply), EngineError> {
     let greeted = tokio::time::timeout(PING_TIMEOUT, ping(address)).await;
     let silent = || EngineError::TimedOut { address: address.clone(), timeout: PING_TIMEOUT };
-    let greeting = greeted.map_err(|_elapsed| silent())??;
-    Ok((client(address, &greeting.version)?, greeting))
+    let ping_reply = greeted.map_err(|_elapsed| silent())??;
+    Ok((client(address, &ping_reply.version)?, ping_reply))
 }
 
 fn client(address: &EngineAddress, version: &ClientVersion) -> Result<Docker, EngineError> {
@@ -269,14 +244,14 @@ fn lock_cache() -> MutexGuard<'static, BTreeMap<String, (ClientVersion, EngineFa
     FACTS_CACHE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says hello. The answer to that is quick and tells the version, so that nobody need ask for it.
+/// Sends `GET /_ping`, which answers quickly and carries the API version.
 async fn ping(address: &EngineAddress) -> Result<PingReply, EngineError> {
     let refused = |error: io::Error| EngineError::ConnectionRefused {
         address: address.clone(),
         reason: error.to_string(),
     };
     let strange = |reason: String| EngineError::NotAnEngine { address: address.clone(), reason };
-    let (said, is_of_user) = match address {
+    let (response, is_user_socket) = match address {
         EngineAddress::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(|error| match error.kind() {
                 io::ErrorKind::PermissionDenied => permission_denied(path),
@@ -290,51 +265,47 @@ async fn ping(address: &EngineAddress) -> Result<PingReply, EngineError> {
             (send_ping(TcpStream::connect(host).await.map_err(refused)?).await, false)
         }
     };
-    let said = said.map_err(refused)?;
-    let mut lines = said.lines();
+    let response = response.map_err(refused)?;
+    let mut lines = response.lines();
     let status = lines.next().unwrap_or_default();
     if !status.starts_with("HTTP/1.") {
-        return Err(strange("what it says is no HTTP".to_owned()));
+        return Err(strange("the response is not HTTP".to_owned()));
     }
     let headers: HashMap<String, &str> = lines
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim()))
         .collect();
-    let Some(spoken) = headers.get("api-version") else {
-        return Err(strange(format!("it answers with {status}")));
+    let Some(api_version) = headers.get("api-version") else {
+        return Err(strange(format!("the response is {status}")));
     };
-    let numbers =
-        spoken.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-    let Some(theirs) = numbers else {
-        return Err(strange(format!("its version is {spoken}")));
+    let numbers = api_version
+        .split_once('.')
+        .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    let Some(engine_version) = numbers else {
+        return Err(strange(format!("invalid API version {api_version}")));
     };
-    if theirs < MIN_API_VERSION {
-        return Err(EngineError::TooOld { address: address.clone(), version: (*spoken).to_owned() });
+    if engine_version < MIN_API_VERSION {
+        return Err(EngineError::TooOld { address: address.clone(), version: (*api_version).to_owned() });
     }
     let ours = (API_DEFAULT_VERSION.major_version, API_DEFAULT_VERSION.minor_version);
-    let (major_version, minor_version) = theirs.min(ours);
+    let (major_version, minor_version) = engine_version.min(ours);
     let kind =
         if headers.contains_key("libpod-api-version") { EngineKind::Podman } else { EngineKind::Docker };
-    Ok(PingReply {
-        kind,
-        version: ClientVersion { major_version, minor_version },
-        is_user_socket: is_of_user,
-    })
+    Ok(PingReply { kind, version: ClientVersion { major_version, minor_version }, is_user_socket })
 }
 
 async fn send_ping(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<String> {
     stream.write_all(b"GET /_ping HTTP/1.1\r\nHost: hermes\r\nConnection: close\r\n\r\n").await?;
-    let mut said = Vec::new();
+    let mut response = Vec::new();
     let mut answer = stream.take(MAX_PING_BYTES);
-    while !said.windows(HEADERS_END.len()).any(|part| part == HEADERS_END) {
-        if answer.read_buf(&mut said).await? == 0 {
+    while !response.windows(HEADERS_END.len()).any(|part| part == HEADERS_END) {
+        if answer.read_buf(&mut response).await? == 0 {
             break;
         }
     }
-    Ok(String::from_utf8_lossy(&said).into_owned())
+    Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
-/// That this user may not use the socket, and who may.
 pub(super) fn permission_denied(socket: &Path) -> EngineError {
     let group = std::fs::metadata(socket).ok().map(|meta| meta.gid());
     EngineError::PermissionDenied { socket: socket.to_owned(), group }
@@ -354,12 +325,11 @@ fn map_api_error(address: &EngineAddress, error: &ApiError) -> EngineError {
         },
         _ => return EngineError::Failed { address: address.clone(), reason: error.to_string() },
     };
-    // The one that comes back may be another.
+    // A restarted engine may be a different one.
     lock_cache().remove(&address.to_string());
     fault
 }
 
-/// What is at the bottom of an error.
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut bottom = error;
     while let Some(below) = bottom.source() {
@@ -370,7 +340,7 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 
 async fn query_engine(
     api: Docker,
-    greeting: &PingReply,
+    ping_reply: &PingReply,
     address: &EngineAddress,
 ) -> Result<(Engine, EngineDescription), EngineError> {
     let info = fetch_info(&api).await.map_err(|error| map_api_error(address, &error))?;
@@ -379,25 +349,25 @@ async fn query_engine(
         let guest = std::env::consts::ARCH.to_owned();
         return Err(EngineError::WrongArchitecture { engine: engine.to_owned(), guest });
     }
-    let (facts, description) = describe(greeting, info);
+    let (facts, description) = describe(ping_reply, info);
     let mut engine = Engine { api, facts, address: address.clone() };
     let may_have_quota = QUOTA_STORAGE.iter().any(|storage| description.storage.starts_with(storage));
     engine.facts.has_disk_quota = !facts.is_rootless && may_have_quota && engine.probe_disk_quota().await?;
     Ok((engine, description))
 }
 
-/// What an engine says of itself. Podman looks at all its containers for that and fails if one ends meanwhile.
+/// Podman inspects all containers for this call and fails if one ends during it, so it is retried.
 async fn fetch_info(api: &Docker) -> Result<SystemInfo, ApiError> {
     for _ in 1..INFO_ATTEMPTS {
         match api.info().await {
             Err(ApiError::DockerResponseServerError { status_code: 500, .. }) => {}
-            told => return told,
+            result => return result,
         }
     }
     api.info().await
 }
 
-/// The processor that an engine names, in the words of Rust.
+/// Maps an engine's architecture name to Rust's.
 fn rust_architecture(word: &str) -> &str {
     match word {
         "amd64" => "x86_64",
@@ -409,22 +379,23 @@ fn rust_architecture(word: &str) -> &str {
     }
 }
 
-fn describe(greeting: &PingReply, info: SystemInfo) -> (EngineFacts, EngineDescription) {
+fn describe(ping_reply: &PingReply, info: SystemInfo) -> (EngineFacts, EngineDescription) {
     let options = info.security_options.unwrap_or_default();
     let option =
         |name: &str| options.iter().find(|option| option.split(',').next() == Some(&format!("name={name}")));
-    // Podman 4.3 does not say, but the socket does.
-    let is_rootless = option("rootless").is_some() || greeting.is_user_socket;
+    // Podman 4.3 does not report rootless mode, but the owner of the socket tells.
+    let is_rootless = option("rootless").is_some() || ping_reply.is_user_socket;
     let cgroup = match info.cgroup_version {
         Some(SystemInfoCgroupVersionEnum::_1) => Some(1),
         Some(SystemInfoCgroupVersionEnum::_2) => Some(2),
         Some(SystemInfoCgroupVersionEnum::EMPTY) | None => None,
     };
-    let enforced = |said: Option<bool>| match (said, cgroup) {
+    let enforced = |response: Option<bool>| match (response, cgroup) {
         (Some(true), Some(1)) if is_rootless => Some(false),
-        // What it may limit was decided when its user logged in; Podman does not ask.
-        (Some(true), _) if is_rootless && greeting.kind == EngineKind::Podman => None,
-        (said, _) => said,
+        // Rootless Podman reports support without checking which controllers were delegated to its
+        // user.
+        (Some(true), _) if is_rootless && ping_reply.kind == EngineKind::Podman => None,
+        (response, _) => response,
     };
     let status = info.driver_status.unwrap_or_default();
     let disk = status.iter().find_map(|row| match row.as_slice() {
@@ -432,7 +403,7 @@ fn describe(greeting: &PingReply, info: SystemInfo) -> (EngineFacts, EngineDescr
         _ => None,
     });
     let facts = EngineFacts {
-        kind: greeting.kind,
+        kind: ping_reply.kind,
         is_rootless,
         remaps_users: option("userns").is_some(),
         enforced: EnforcedLimits {
@@ -459,7 +430,7 @@ fn describe(greeting: &PingReply, info: SystemInfo) -> (EngineFacts, EngineDescr
     (facts, description)
 }
 
-/// Why no container could be made.
+/// Turns a failed create or start call into an error that names the mount at fault.
 pub(super) fn explain_create_error(
     address: &EngineAddress,
     error: &ApiError,
@@ -478,14 +449,14 @@ pub(super) fn explain_create_error(
 mod tests {
     use super::*;
 
-    fn told(kind: EngineKind, is_of_user: bool, info: &str) -> (EngineFacts, EngineDescription) {
+    fn parse_info(kind: EngineKind, is_user_socket: bool, info: &str) -> (EngineFacts, EngineDescription) {
         let version = ClientVersion { major_version: 1, minor_version: 41 };
-        let greeting = PingReply { kind, version, is_user_socket: is_of_user };
-        describe(&greeting, serde_json::from_str(info).unwrap())
+        let ping_reply = PingReply { kind, version, is_user_socket };
+        describe(&ping_reply, serde_json::from_str(info).unwrap())
     }
 
     #[test]
-    fn what_engines_say_is_understood() {
+    fn engine_info_is_parsed() {
         let limits = r#""MemoryLimit": true, "PidsLimit": true, "CpuCfsQuota": false"#;
         let remapped = format!(
             r#"{{"ServerVersion": "29", "Driver": "overlay2", "DriverStatus": [["Backing Filesystem", "xfs"]],
@@ -505,19 +476,19 @@ mod tests {
             seccomp: Seccomp::Unconfined,
             storage: "overlay2 on xfs".to_owned(),
         };
-        assert_eq!(told(EngineKind::Docker, false, &remapped), (facts, description));
+        assert_eq!(parse_info(EngineKind::Docker, false, &remapped), (facts, description));
 
         let without_root = |cgroup: u8| {
             format!(r#"{{"CgroupVersion": "{cgroup}", {limits}, "SecurityOptions": ["name=rootless"]}}"#)
         };
-        let (facts, description) = told(EngineKind::Docker, false, &without_root(2));
+        let (facts, description) = parse_info(EngineKind::Docker, false, &without_root(2));
         assert!(facts.is_rootless);
         assert_eq!((facts.enforced, description.seccomp), (enforces, Seccomp::Missing));
-        // The same of Podman is no more than a hope.
+        // Podman's word on limits is unreliable without root.
         let hoped = EnforcedLimits { memory: None, processes: None, processor: Some(false) };
-        assert_eq!(told(EngineKind::Podman, true, &without_root(2)).0.enforced, hoped);
+        assert_eq!(parse_info(EngineKind::Podman, true, &without_root(2)).0.enforced, hoped);
         let nothing = EnforcedLimits { memory: Some(false), processes: Some(false), processor: Some(false) };
-        assert_eq!(told(EngineKind::Podman, true, &without_root(1)).0.enforced, nothing);
+        assert_eq!(parse_info(EngineKind::Podman, true, &without_root(1)).0.enforced, nothing);
         assert_eq!([rust_architecture("amd64"), rust_architecture("x86_64")], ["x86_64"; 2]);
     }
 }

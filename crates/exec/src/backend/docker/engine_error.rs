@@ -1,6 +1,7 @@
-//! Why there is no engine to make containers.
+//! Errors of a container engine.
 
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,157 +10,157 @@ use thiserror::Error;
 use super::discover::EngineSource;
 use super::engine::{EngineAddress, MIN_API_VERSION};
 
-/// Why an engine cannot be used.
+const START: &str = "Start it: `sudo systemctl start docker`, or for Podman `systemctl --user start podman.socket` \
+                     or `podman system service --time 0`.";
+const NAME_IT: &str = "If it listens elsewhere, set DOCKER_HOST=unix:///path/of/socket.";
+
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EngineError {
-    /// Nothing says where one is, and none is where they usually are.
-    #[error("no engine was found; there is none of {}", join_paths(searched))]
-    NotFound {
-        /// Where was looked, in this order.
-        searched: Vec<PathBuf>,
-    },
-    /// What was said is an address that cannot be used.
+    #[error("no engine found at {}", join_paths(searched))]
+    NotFound { searched: Vec<PathBuf> },
     #[error("{} is {text}, {problem}", origin.subject())]
-    Address {
-        /// Who said so.
-        origin: EngineSource,
-        /// What was said.
-        text: String,
-        /// What is wrong with it.
-        problem: AddressProblem,
-    },
-    /// The command of the engine is one that nobody knows.
-    #[error("terminal.docker_binary is {word}, which is neither docker nor podman")]
-    Binary {
-        /// What was said.
-        word: String,
-    },
-    /// The context of the docker command that was chosen is of no use.
-    #[error("the docker context {name} cannot be used: {reason}")]
-    Context {
-        /// Which one.
-        name: String,
-        /// Why.
-        reason: String,
-    },
-    /// The socket that was named is not there.
-    #[error("there is no socket {}", socket.display())]
-    SocketMissing {
-        /// Which one.
-        socket: PathBuf,
-    },
-    /// The socket is there for others.
-    #[error("{} is there, but this user may not use it", socket.display())]
+    Address { origin: EngineSource, text: String, problem: AddressProblem },
+    #[error("terminal.docker_binary is {word}; expected docker or podman")]
+    Binary { word: String },
+    #[error("the docker context {name} is unusable: {reason}")]
+    Context { name: String, reason: String },
+    #[error("no such socket: {}", socket.display())]
+    SocketMissing { socket: PathBuf },
+    #[error("permission denied: {}", socket.display())]
     PermissionDenied {
-        /// Which one.
         socket: PathBuf,
-        /// The group that may, if it can be seen.
+        /// The group that may use the socket, if it can be read.
         group: Option<u32>,
     },
-    /// Nobody listens.
-    #[error("nobody answers at {address}: {reason}")]
-    ConnectionRefused {
-        /// Where.
-        address: EngineAddress,
-        /// What the system said.
-        reason: String,
-    },
-    /// Somebody listens who says nothing.
-    #[error("{address} did not answer within {} seconds", timeout.as_secs())]
-    TimedOut {
-        /// Where.
-        address: EngineAddress,
-        /// How long it had.
-        timeout: Duration,
-    },
-    /// Whoever listens is no engine.
+    #[error("cannot connect to {address}: {reason}")]
+    ConnectionRefused { address: EngineAddress, reason: String },
+    #[error("{address} did not respond within {} seconds", timeout.as_secs())]
+    TimedOut { address: EngineAddress, timeout: Duration },
     #[error("{address} does not speak the Engine API: {reason}")]
-    NotAnEngine {
-        /// Where.
-        address: EngineAddress,
-        /// What it said.
-        reason: String,
-    },
-    /// The engine is older than what we ask of it.
-    #[error("{address} speaks version {version} of the Engine API, and {}.{} is needed", MIN_API_VERSION.0, MIN_API_VERSION.1)]
-    TooOld {
-        /// Where.
-        address: EngineAddress,
-        /// What it speaks.
-        version: String,
-    },
-    /// The engine runs programs of another processor.
-    #[error("the engine runs programs for {engine}, and the guest of this hermes is for {guest}")]
-    WrongArchitecture {
-        /// What the engine runs.
-        engine: String,
-        /// What is carried along.
-        guest: String,
-    },
-    /// The user that hermes runs as has another number inside.
-    #[error("{address} gives its containers other users, so that none of them is the one hermes runs as")]
-    UsersRemapped {
-        /// Where.
-        address: EngineAddress,
-    },
-    /// Something of this machine that the engine cannot show inside.
+    NotAnEngine { address: EngineAddress, reason: String },
+    #[error("{address} has Engine API version {version}; {}.{} or later is required", MIN_API_VERSION.0, MIN_API_VERSION.1)]
+    TooOld { address: EngineAddress, version: String },
+    #[error("the engine runs on {engine}, but this hermes was built for {guest}")]
+    WrongArchitecture { engine: String, guest: String },
+    #[error("the engine at {address} remaps user ids, so `docker_run_as_host_user` cannot be honored")]
+    UsersRemapped { address: EngineAddress },
     #[error("the engine cannot mount {}: {reason}", path.display())]
-    Mount {
-        /// What was to be mounted.
-        path: PathBuf,
-        /// What the engine said.
-        reason: String,
-    },
-    /// The engine could not do what was asked.
+    Mount { path: PathBuf, reason: String },
     #[error("{address}: {reason}")]
-    Failed {
-        /// Where.
-        address: EngineAddress,
-        /// What it said.
-        reason: String,
-    },
+    Failed { address: EngineAddress, reason: String },
 }
 
-/// What is wrong with an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressProblem {
-    /// It goes through ssh.
     Ssh,
-    /// It is encrypted.
     Tls,
-    /// It is a pipe of Windows.
     Pipe,
-    /// It is a descriptor, which only the engine itself is given.
     Descriptor,
-    /// It is nothing known.
     Unknown,
 }
 
 impl fmt::Display for AddressProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Ssh => "and engines are not reached through ssh",
-            Self::Tls => "and engines are not reached through TLS",
-            Self::Pipe => "a pipe of Windows, which is not there on this system",
-            Self::Descriptor => "which means something to an engine that is started, and to nobody else",
-            Self::Unknown => "which is no known address",
+            Self::Ssh => "but ssh is not supported",
+            Self::Tls => "but TLS is not supported",
+            Self::Pipe => "but named pipes exist only on Windows",
+            Self::Descriptor => "which only the engine itself can use",
+            Self::Unknown => "which is not a valid address",
         })
     }
 }
 
 impl EngineError {
-    /// What the engine said when it was to show these paths inside, if it was about one of them.
-    pub(super) fn from_mount_message(said: &str, sources: &[PathBuf]) -> Option<Self> {
+    /// Remedies for the user.
+    pub fn hints(&self) -> Vec<String> {
+        let hints: &[&str] = match self {
+            Self::NotFound { .. } => {
+                &[START, "Install one: `sudo apt install podman`, or the equivalent of your system.", NAME_IT]
+            }
+            Self::Address { problem, .. } => return vec![problem.remedy().to_owned()],
+            Self::Binary { .. } => &["Set terminal.docker_binary to `podman` or `docker`, or unset it."],
+            Self::Context { .. } => {
+                &["Run `docker context ls` to list contexts, or `docker context use default`."]
+            }
+            Self::SocketMissing { .. } => &[START, NAME_IT],
+            Self::PermissionDenied { group, .. } => return permission_hints(*group),
+            Self::ConnectionRefused { .. } => &[START],
+            Self::TimedOut { .. } => {
+                &["Check its log with `journalctl -u docker` or `journalctl --user -u podman`, and restart \
+                 it if it hangs."]
+            }
+            Self::NotAnEngine { .. } => &[NAME_IT],
+            Self::TooOld { .. } => &["Update it to Docker 20.10, Podman 4 or later."],
+            Self::WrongArchitecture { .. } => {
+                &["Use an engine with the same architecture, or a hermes built for the engine's."]
+            }
+            Self::UsersRemapped { .. } => {
+                &["Unset terminal.docker_run_as_host_user, or add `--userns=host` to \
+                 terminal.docker_extra_args."]
+            }
+            Self::Mount { path, .. } if path.exists() => {
+                &["The engine runs as another user, in its own file system or on another machine. Choose a \
+                 path that it can access."]
+            }
+            Self::Mount { .. } => &["Create it, or remove it from terminal.docker_volumes."],
+            Self::Failed { .. } => &[],
+        };
+        hints.iter().map(|hint| (*hint).to_owned()).collect()
+    }
+
+    /// Recognizes an engine message about one of these mount sources.
+    pub(super) fn from_mount_message(message: &str, sources: &[PathBuf]) -> Option<Self> {
         const REASONS: [&str; 3] = ["permission denied", "no such file or directory", "does not exist"];
-        let reason = REASONS.into_iter().find(|reason| said.contains(reason))?;
-        let named = sources.iter().filter(|path| said.contains(&*path.to_string_lossy()));
+        let reason = REASONS.into_iter().find(|reason| message.contains(reason))?;
+        let named = sources.iter().filter(|path| message.contains(&*path.to_string_lossy()));
         let path = named.max_by_key(|path| path.as_os_str().len())?.clone();
         let reason = match reason {
-            "permission denied" => "it may not go there",
-            _ => "it sees nothing there",
+            "permission denied" => "permission denied",
+            _ => "no such file or directory on the engine's host",
         };
         Some(Self::Mount { path, reason: reason.to_owned() })
     }
+}
+
+impl AddressProblem {
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Ssh => {
+                "Forward its socket with `ssh -nNT -L /tmp/engine.sock:/var/run/docker.sock HOST`, then \
+                 set DOCKER_HOST=unix:///tmp/engine.sock."
+            }
+            Self::Tls => {
+                "Forward its socket with `ssh -nNT -L /tmp/engine.sock:/var/run/docker.sock HOST`, then \
+                 set DOCKER_HOST=unix:///tmp/engine.sock and unset DOCKER_TLS_VERIFY."
+            }
+            Self::Pipe => "In WSL use the socket there: DOCKER_HOST=unix:///var/run/docker.sock.",
+            Self::Descriptor => "Name the socket it listens on: DOCKER_HOST=unix:///var/run/docker.sock.",
+            Self::Unknown => "Use unix:///path/of/socket or tcp://host:port.",
+        }
+    }
+}
+
+/// Remedies for a socket that another group owns.
+fn permission_hints(group: Option<u32>) -> Vec<String> {
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    let name = group.filter(|group| *group != 0).and_then(|group| {
+        let mut rows = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        rows.find_map(|row| match row.as_slice() {
+            [name, _, id, ..] if id.parse() == Ok(group) => Some((*name).to_owned()),
+            _ => None,
+        })
+    });
+    let join = match name {
+        Some(name) => format!(
+            "Join the group {name}: `sudo usermod -aG {name} $USER`, then log in again; its members are \
+             as powerful as root."
+        ),
+        None => "Only root may use it.".to_owned(),
+    };
+    let rootless = "Or use a rootless engine: `systemctl --user start podman.socket`, or rootless Docker \
+         with `dockerd-rootless-setuptool.sh install`.";
+    vec![join, rootless.to_owned()]
 }
 
 fn join_paths(paths: &[PathBuf]) -> String {
@@ -172,19 +173,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_engines_say_about_a_mount_names_the_path() {
+    fn a_mount_message_names_the_path() {
         let sources = ["/a", "/a/b", "/c"].map(PathBuf::from);
-        let said = |text: &str| EngineError::from_mount_message(text, &sources);
+        let message = |text: &str| EngineError::from_mount_message(text, &sources);
         let fault = |path: &str, reason: &str| {
             Some(EngineError::Mount { path: PathBuf::from(path), reason: reason.to_owned() })
         };
         assert_eq!(
-            said("invalid mount config for type \"bind\": bind source path does not exist: /a/b"),
-            fault("/a/b", "it sees nothing there")
+            message("invalid mount config for type \"bind\": bind source path does not exist: /a/b"),
+            fault("/a/b", "no such file or directory on the engine's host")
         );
         let podman = "make cli opts(): making volume mountpoint for volume /c: mkdir /c: permission denied";
-        assert_eq!(said(podman), fault("/c", "it may not go there"));
-        assert_eq!(said("statfs /elsewhere: no such file or directory"), None);
-        assert_eq!(said("the image /c is too large"), None);
+        assert_eq!(message(podman), fault("/c", "permission denied"));
+        assert_eq!(message("statfs /elsewhere: no such file or directory"), None);
+        assert_eq!(message("the image /c is too large"), None);
     }
 }

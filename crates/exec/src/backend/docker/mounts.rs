@@ -1,4 +1,4 @@
-//! What of the host a container sees, and where in it.
+//! Mount points of a container.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -13,14 +13,14 @@ use crate::backend::bind::{BindMount, Writable};
 use crate::{Error, ResolvedPlace};
 
 impl DockerBackend {
-    /// The kept directories of a place, each with where it is inside.
-    pub(super) fn kept_mounts(&self, plan: &ResolvedPlace) -> Vec<(PathBuf, &'static str)> {
-        let Some(kept) = self.kept_dir(plan) else { return Vec::new() };
+    /// The kept directories of a place with their paths inside.
+    pub(super) fn kept_mounts(&self, place: &ResolvedPlace) -> Vec<(PathBuf, &'static str)> {
+        let Some(kept) = self.kept_dir(place) else { return Vec::new() };
         let both = [(kept.join("home"), HOME_DIR), (kept.join("workspace"), WORKSPACE_DIR)];
         both.into_iter().filter(|(_, target)| !self.covers(target)).collect()
     }
 
-    /// Whether the owner shows something else there.
+    /// Whether the owner mounts something at this path.
     pub(super) fn covers(&self, path: &str) -> bool {
         let binds = self.binds.iter().map(|bind| &bind.target);
         let is_mounted = |target: &PathBuf| target == Path::new(path);
@@ -28,9 +28,10 @@ impl DockerBackend {
             || self.run_args.tmpfs.contains_key(path)
     }
 
-    /// Makes what is mounted upon inside of other mounts, so that it is the owner's: an engine would make it as root.
-    pub(super) fn prepare_mount_points(&self, plan: &ResolvedPlace) -> Result<(), Error> {
-        let kept = self.kept_mounts(plan).into_iter();
+    /// Creates mount points that lie inside other mounts, so that the owner owns them; the engine
+    /// would create them as root.
+    pub(super) fn prepare_mount_points(&self, place: &ResolvedPlace) -> Result<(), Error> {
+        let kept = self.kept_mounts(place).into_iter();
         let kept =
             kept.map(|(source, target)| BindMount { source, target: target.into(), writable: Writable::Yes });
         let hosts: Vec<BindMount> = kept.chain(self.binds.iter().cloned()).collect();
@@ -48,7 +49,7 @@ impl DockerBackend {
                 return Err(Error::Unavailable {
                     backend: BackendName::Docker,
                     reason: format!(
-                        "{} cannot be mounted at {}: {} is mounted read-only, and there is no {} in it",
+                        "cannot mount {} at {}: {} is read-only and has no {}",
                         source.display(),
                         target.display(),
                         host.source.display(),
@@ -61,15 +62,15 @@ impl DockerBackend {
     }
 }
 
-/// What is mounted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MountPointKind {
     File,
     Directory,
 }
 
-/// Makes a path below a mount, without following a link: whoever made that may have been a command. Says whether the
-/// engine can do the rest, which has more rights than we do and looks at links from inside.
+/// Creates a path below a mount without following symbolic links, since a command may have planted
+/// them. Returns false if the path is missing and the mount is read-only. Other failures are left
+/// to the engine, which has more rights and resolves links from inside.
 fn prepare_mount_point(host: &BindMount, below: &Path, kind: MountPointKind) -> bool {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::PATH | OFlags::CLOEXEC;
     let Ok(mut at) = openat(CWD, &host.source, flags - OFlags::NOFOLLOW, Mode::empty()) else { return true };

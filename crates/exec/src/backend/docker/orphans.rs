@@ -1,7 +1,7 @@
-//! Containers of ours that nobody knows any more.
+//! Containers of this installation that no place directory refers to.
 //!
-//! A place is known by its room, and whoever finds the room of one that is gone removes its container. But rooms are
-//! lost when the machine starts anew or a user logs out, and then only the labels tell whose a container is.
+//! The place directory of a stopped place leads to its container. Place directories are lost when
+//! the machine reboots or the user logs out; then only the labels tell whose container it is.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,38 +15,39 @@ use super::container::Container;
 use super::engine::{Engine, EngineAddress};
 use super::request::{AGENT_LABEL, CREATED_LABEL, INSTALL_LABEL, PLACE_DIR_LABEL, PLACE_LABEL};
 use super::transport::GuestTransport;
-use crate::Error;
 use crate::registry::PlaceDir;
+use crate::{Error, Installation};
 
-/// One that is younger and whose room is elsewhere may be made right now.
+/// A younger container with a place directory below another run directory may still be in creation.
 const MIN_ORPHAN_AGE: Duration = Duration::from_secs(120);
 
-/// Removes those of this installation that do not run and have no room. One that runs ends by itself when idle: it may
-/// be in use under another run directory. This is done once per process.
+/// Removes containers of this installation that do not run and have no place directory. A running
+/// container ends by itself when idle, and may be in use through another run directory. Runs once
+/// per process and engine.
 pub(super) async fn remove_orphans(
     engine: &Engine,
     address: &EngineAddress,
-    install: &str,
-    run: &Path,
+    installation: &Installation,
 ) -> Result<(), Error> {
+    let (install, run) = (&installation.install_id, &installation.run_dir);
     static DONE: Mutex<BTreeSet<(String, PathBuf)>> = Mutex::new(BTreeSet::new());
-    let whose = (address.to_string(), run.to_owned());
-    if !DONE.lock().unwrap_or_else(PoisonError::into_inner).insert(whose) {
+    let key = (address.to_string(), run.clone());
+    if !DONE.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
         return Ok(());
     }
-    let labels =
-        [(AGENT_LABEL, "1"), (INSTALL_LABEL, install)].map(|(name, value)| format!("{name}={value}"));
+    let labels = [(AGENT_LABEL, "1"), (INSTALL_LABEL, install.as_str())]
+        .map(|(name, value)| format!("{name}={value}"));
     let states = ["created", "exited"].map(str::to_owned);
     let filters = [("label".to_owned(), labels.to_vec()), ("status".to_owned(), states.to_vec())];
     let options = ListContainersOptionsBuilder::new().all(true).filters(&filters.into()).build();
     for found in engine.api.list_containers(Some(options)).await.map_err(|error| address.error(&error))? {
         let Some((name, place)) = orphan_names(&found, run) else { continue };
-        let room = PlaceDir::named(run, &place);
-        // Whoever has the lock makes or removes it; what has a room is swept away with that.
-        if room.path().exists() {
+        let dir = PlaceDir::named(run, &place);
+        // The place directory leads to the container, so the reaper removes both.
+        if dir.path().exists() {
             continue;
         }
-        let Some(lock) = room.try_lock() else { continue };
+        let Some(lock) = dir.try_lock() else { continue };
         let container = Container {
             engine: address.clone(),
             name,
@@ -62,8 +63,9 @@ pub(super) async fn remove_orphans(
     Ok(())
 }
 
-/// What a container is called and the name of its place, if nobody may be making it: the room is there before the
-/// container, so one whose room would be here and is not has nobody, and one whose room is elsewhere must be old enough.
+/// The container name and place name of an orphan. A place directory exists before its container
+/// does, so a container without one below this run directory is an orphan; one that belongs to
+/// another run directory must also be old enough.
 fn orphan_names(found: &ContainerSummary, run: &Path) -> Option<(String, String)> {
     let labels = found.labels.as_ref()?;
     let name = found.names.as_ref()?.first()?.trim_start_matches('/').to_owned();

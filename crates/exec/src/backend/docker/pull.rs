@@ -1,5 +1,7 @@
-//! Getting an image. It is a step of its own, before a container is made, so that somebody can watch it.
+//! Image pulls. A pull is a separate step before the container is created, so that callers can show
+//! its progress.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bollard::auth::DockerCredentials;
@@ -11,127 +13,161 @@ use hermes_types::Secret;
 use thiserror::Error;
 use tokio::time::timeout;
 
+use super::credentials::{CredentialsError, find_credentials};
 use super::engine::{Engine, EngineAddress};
 use crate::registry::lock_exclusive;
-use crate::{Backend, Error, ResolvedPlace, resolved_place};
+use crate::{Backend, Error, OpenPlace, ResolvedPlace, resolved_place};
 
-/// How long an engine may say nothing new. Some say nothing while they unpack.
+/// The longest time without a progress message; some engines are silent while they extract.
 const STALL_TIMEOUT: Duration = Duration::from_secs(600);
-/// More layers than an image can have; what an engine says of others is not kept.
+/// More layers than an image can have; further ones are ignored.
 const MAX_LAYERS: usize = 512;
 
-/// What a pull is allowed.
 #[derive(Debug, Clone)]
 pub struct PullOptions {
-    /// Who asks, for a registry that wants to know.
     pub credentials: Option<RegistryCredentials>,
-    /// How long all of it may take.
+    /// The time limit for the whole pull.
     pub timeout: Duration,
 }
 
-/// Who somebody is to a registry.
+/// Credentials for a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegistryCredentials {
-    /// By name.
     Password {
-        /// The name.
         user: String,
-        /// What proves it.
         password: Secret,
     },
-    /// By what the registry gave out earlier.
+    /// An identity token issued by the registry.
     Token(Secret),
 }
 
-/// An image that the engine has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineImage {
-    /// What the engine calls it.
     pub id: String,
-    /// What its registry calls it, if it came from one.
+    /// The digest in the registry, if the image came from one.
     pub digest: Option<String>,
-    /// How much it takes.
     pub bytes: u64,
-    /// The operating system and processor it is for.
+    /// Operating system and architecture.
     platform: (String, String),
 }
 
-/// How far a pull is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PullProgress {
-    /// The layers heard of so far, the image's description sometimes among them.
+    /// The layers reported so far; some engines also report the image configuration.
     pub layers: Vec<PullLayer>,
 }
 
-/// How far one layer is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullLayer {
-    /// What the engine calls it.
     pub id: String,
-    /// What is being done with it.
     pub step: LayerStep,
-    /// Bytes that are here.
     pub bytes: u64,
-    /// Bytes that there are, once that is known.
     pub total: Option<u64>,
 }
 
-/// What is being done with a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LayerStep {
-    /// Nothing yet.
     Waiting,
-    /// It comes over the network.
     Downloading,
-    /// All of it is here.
     Downloaded,
-    /// It is being unpacked.
     Extracting,
-    /// It is part of the image.
     Done,
 }
 
-/// Why an image could not be pulled.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum PullError {
-    /// No image can have this name.
-    #[error("no image can have that name")]
+    #[error("invalid image name")]
     InvalidName,
-    /// The registry does not know it.
-    #[error("its registry has no such image or tag")]
+    #[error("no such image or tag in the registry")]
     NotFound,
-    /// The registry does not give it to this caller, or does not want to say that there is none.
-    #[error("its registry gives it only to those who have logged in, or has no such image")]
+    #[error("access denied by the registry, or no such image")]
     Denied,
-    /// The engine cannot be told this secret.
-    #[error("the secret for its registry has a character that cannot be sent where it stands")]
+    #[error("the registry password cannot be encoded for the engine")]
     UnsendableSecret,
-    /// There is one, but not for this kind of machine.
-    #[error("it is not built for this kind of machine")]
+    #[error("the image does not support this platform")]
     WrongPlatform,
-    /// The engine does not get through to the registry.
-    #[error("its registry cannot be reached: {0}")]
+    #[error("cannot reach the registry: {0}")]
     Unreachable(String),
-    /// The engine has no room for it.
-    #[error("the engine has no space left on its disk")]
+    #[error("no space left on the engine's disk")]
     DiskFull,
-    /// It took too long.
-    #[error("it was not there after {} s", .0.as_secs())]
+    #[error("timed out after {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// The engine had nothing new to say for too long.
-    #[error("nothing came for {} s", .0.as_secs())]
+    #[error("no progress for {} s", .0.as_secs())]
     Stalled(Duration),
-    /// Something else, in the engine's words.
+    /// Any other message of the engine.
     #[error("{0}")]
     Other(String),
 }
 
+/// How this installation pulls images.
+#[derive(Debug, Clone)]
+pub struct PullSettings {
+    /// Docker's settings directory, which holds the registry credentials.
+    pub docker_config: PathBuf,
+    /// The time limit for a pull.
+    pub timeout: Duration,
+}
+
+impl PullSettings {
+    /// The options to pull an image. Most images are public, so a broken credential store is
+    /// returned as a warning.
+    pub async fn options_for(&self, image: &str) -> (PullOptions, Option<CredentialsError>) {
+        let found = find_credentials(&self.docker_config, registry_host(image)).await;
+        let (credentials, warning) = match found {
+            Ok(credentials) => (credentials, None),
+            Err(error) => (None, Some(error)),
+        };
+        (PullOptions { credentials, timeout: self.timeout }, warning)
+    }
+}
+
+/// Events of a pull that [`ResolvedPlace::open_with_pull`] reports.
+#[derive(Debug)]
+pub enum PullEvent<'a> {
+    Started {
+        image: &'a str,
+    },
+    /// The pull continues without credentials.
+    CredentialsUnavailable(&'a CredentialsError),
+    Progress {
+        image: &'a str,
+        progress: &'a PullProgress,
+    },
+    /// The pull ended, for better or worse.
+    Finished {
+        image: &'a str,
+        is_pulled: bool,
+    },
+}
+
 impl ResolvedPlace {
-    /// Gets the image of the place, unless the engine has it by now. Of several callers one fetches it.
+    /// Opens the place; an image that the engine does not have is pulled first.
+    pub async fn open_with_pull(
+        &self,
+        settings: &PullSettings,
+        mut on_event: impl FnMut(PullEvent<'_>),
+    ) -> Result<OpenPlace, Error> {
+        let image = match self.open().await {
+            Err(Error::ImageMissing { image }) => image,
+            opened => return opened,
+        };
+        on_event(PullEvent::Started { image: &image });
+        let (options, warning) = settings.options_for(&image).await;
+        if let Some(error) = &warning {
+            on_event(PullEvent::CredentialsUnavailable(error));
+        }
+        let progress = |progress: &PullProgress| on_event(PullEvent::Progress { image: &image, progress });
+        let pulled = self.pull_image(&options, progress).await;
+        on_event(PullEvent::Finished { image: &image, is_pulled: pulled.is_ok() });
+        pulled?;
+        self.open().await
+    }
+
+    /// Pulls the image of the place unless the engine has it. Concurrent callers wait for one pull.
     pub async fn pull_image(
         &self,
-        means: &PullOptions,
-        told: impl FnMut(&PullProgress),
+        pull_options: &PullOptions,
+        on_progress: impl FnMut(&PullProgress),
     ) -> Result<(), Error> {
         let Backend::Docker(docker) = &self.spec.backend else { return Ok(()) };
         let image = full_reference(&docker.image)?;
@@ -139,30 +175,29 @@ impl ResolvedPlace {
         let turn = lock_exclusive(&self.installation.run_dir, &format!(".pull-{name}")).await?;
         let engine = Engine::connect_cached(&docker.engine).await?;
         if find_image(&engine, &image).await?.is_none() {
-            download(&engine, &image, means, told).await?;
+            download(&engine, &image, pull_options, on_progress).await?;
         }
         turn.discard()
     }
 }
 
-/// Asks the registry for an image, also if the engine has one of that name. Gives what it had before and has now.
+/// Pulls an image even if the engine has it. Returns the image before and after.
 pub async fn refresh_image(
     address: &EngineAddress,
     image: &str,
-    means: &PullOptions,
-    told: impl FnMut(&PullProgress),
+    pull_options: &PullOptions,
+    on_progress: impl FnMut(&PullProgress),
 ) -> Result<(Option<EngineImage>, EngineImage), Error> {
     let image = full_reference(image)?;
     let engine = Engine::connect(address).await?;
     let before = find_image(&engine, &image).await?;
-    download(&engine, &image, means, told).await?;
+    download(&engine, &image, pull_options, on_progress).await?;
     let now =
         find_image(&engine, &image).await?.ok_or_else(|| Error::ImageMissing { image: image.clone() })?;
     check_platform(&image, &now)?;
     Ok((before, now))
 }
 
-/// The host of the registry that an image comes from.
 pub fn registry_host(image: &str) -> &str {
     match image.split_once('/') {
         Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => host,
@@ -170,7 +205,7 @@ pub fn registry_host(image: &str) -> &str {
     }
 }
 
-/// Makes sure that a container can be made of the image.
+/// Checks that the engine has the image and that it fits the engine's platform.
 pub(super) async fn check_image(engine: &Engine, image: &str) -> Result<(), Error> {
     let image = full_reference(image)?;
     match find_image(engine, &image).await? {
@@ -179,7 +214,6 @@ pub(super) async fn check_image(engine: &Engine, image: &str) -> Result<(), Erro
     }
 }
 
-/// The image as the engine has it, if it does.
 async fn find_image(engine: &Engine, image: &str) -> Result<Option<EngineImage>, Error> {
     let found = match engine.api.inspect_image(image).await {
         Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => return Ok(None),
@@ -197,62 +231,64 @@ async fn find_image(engine: &Engine, image: &str) -> Result<Option<EngineImage>,
     }))
 }
 
-/// What is inside must run where the guest does.
 fn check_platform(image: &str, found: &EngineImage) -> Result<(), Error> {
     let (system, processor) = &found.platform;
-    // The engine is of the same kind, or it would have been refused.
-    let wanted = match std::env::consts::ARCH {
+    // The engine has this architecture too, otherwise `query_engine` fails.
+    let expected = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         "x86" => "386",
         other => other,
     };
-    if (system.is_empty() || system == "linux") && (processor.is_empty() || processor == wanted) {
+    if (system.is_empty() || system == "linux") && (processor.is_empty() || processor == expected) {
         return Ok(());
     }
     Err(Error::WrongPlatform {
         image: image.to_owned(),
         built: format!("{system}/{processor}"),
-        wanted: format!("linux/{wanted}"),
+        wanted: format!("linux/{expected}"),
     })
 }
 
 async fn download(
     engine: &Engine,
     image: &str,
-    means: &PullOptions,
-    mut told: impl FnMut(&PullProgress),
+    pull_options: &PullOptions,
+    mut on_progress: impl FnMut(&PullProgress),
 ) -> Result<(), Error> {
-    let fault = |fault| Error::Pull { image: image.to_owned(), error: fault };
-    let credentials = means.credentials.as_ref().map(|who| auth_header(who, registry_host(image)));
-    let credentials = credentials.transpose().map_err(fault)?;
-    // An engine may begin its answer when it has heard from the registry, and not before.
-    let api = engine.api.clone().with_timeout(means.timeout.saturating_add(STALL_TIMEOUT));
+    let pull_error = |pull_error| Error::Pull { image: image.to_owned(), error: pull_error };
+    let credentials = pull_options.credentials.as_ref().map(|who| auth_header(who, registry_host(image)));
+    let credentials = credentials.transpose().map_err(pull_error)?;
+    // An engine may send no response header before the registry has answered.
+    let api = engine.api.clone().with_timeout(pull_options.timeout.saturating_add(STALL_TIMEOUT));
     let options = CreateImageOptionsBuilder::new().from_image(image).build();
-    let mut news = api.create_image(Some(options), None, credentials);
+    let mut messages = api.create_image(Some(options), None, credentials);
     let watch = async {
         let mut progress = PullProgress::default();
         loop {
-            match timeout(STALL_TIMEOUT, news.next()).await {
+            match timeout(STALL_TIMEOUT, messages.next()).await {
                 Err(_elapsed) => return Err(PullError::Stalled(STALL_TIMEOUT)),
                 Ok(None) => return Ok(()),
                 Ok(Some(Err(error))) => return Err(PullError::from_api_error(&error)),
                 Ok(Some(Ok(info))) => {
                     if progress.update(info) {
-                        told(&progress);
+                        on_progress(&progress);
                     }
                 }
             }
         }
     };
-    // Whoever goes away closes the connection, and the engine stops.
-    timeout(means.timeout, watch).await.unwrap_or(Err(PullError::TimedOut(means.timeout))).map_err(fault)
+    // Dropping the stream closes the connection, which makes the engine stop.
+    timeout(pull_options.timeout, watch)
+        .await
+        .unwrap_or(Err(PullError::TimedOut(pull_options.timeout)))
+        .map_err(pull_error)
 }
 
-/// The whole name of an image. Without a tag an engine would get all there are.
+/// The image name with a tag; without one an engine pulls every tag.
 fn full_reference(image: &str) -> Result<String, Error> {
     let known = |c: char| c.is_ascii_alphanumeric() || "._-/:@+".contains(c);
-    // The name becomes part of an address; the engine judges the rest of it.
+    // The name becomes part of a URL path; the engine checks the rest.
     let parts = image.split('/').all(|part| !part.is_empty() && !part.chars().all(|c| c == '.'));
     if !parts || !image.chars().all(known) {
         return Err(Error::Pull { image: image.to_owned(), error: PullError::InvalidName });
@@ -261,26 +297,25 @@ fn full_reference(image: &str) -> Result<String, Error> {
     Ok(if last.contains([':', '@']) { image.to_owned() } else { format!("{image}:latest") })
 }
 
-/// What the engine is told about the caller.
 fn auth_header(who: &RegistryCredentials, server: &str) -> Result<DockerCredentials, PullError> {
-    let mut told = DockerCredentials { serveraddress: Some(server.to_owned()), ..Default::default() };
+    let mut on_progress = DockerCredentials { serveraddress: Some(server.to_owned()), ..Default::default() };
     match who {
         RegistryCredentials::Password { user, password } => {
-            told.username = Some(user.clone());
-            told.password = Some(password.expose().to_owned());
+            on_progress.username = Some(user.clone());
+            on_progress.password = Some(password.expose().to_owned());
         }
-        RegistryCredentials::Token(token) => told.identitytoken = Some(token.expose().to_owned()),
+        RegistryCredentials::Token(token) => on_progress.identitytoken = Some(token.expose().to_owned()),
     }
-    let text = serde_json::to_string(&told).map_err(|error| PullError::Other(error.to_string()))?;
-    // Bollard encodes with an alphabet of which engines do not know the last two characters.
+    let text = serde_json::to_string(&on_progress).map_err(|error| PullError::Other(error.to_string()))?;
+    // Bollard encodes with the URL-safe alphabet, whose last two characters engines do not decode.
     if sextets(text.as_bytes()).any(|sextet| sextet >= 62) {
         Err(PullError::UnsendableSecret)
     } else {
-        Ok(told)
+        Ok(on_progress)
     }
 }
 
-/// The numbers that the characters of Base64 stand for.
+/// The six-bit groups that Base64 encodes.
 fn sextets(bytes: &[u8]) -> impl Iterator<Item = u8> {
     bytes.chunks(3).flat_map(|chunk| {
         let byte = |number: usize| u32::from(chunk.get(number).copied().unwrap_or_default());
@@ -290,22 +325,20 @@ fn sextets(bytes: &[u8]) -> impl Iterator<Item = u8> {
 }
 
 impl PullProgress {
-    /// How many layers are here.
     pub fn downloaded_layers(&self) -> usize {
         self.layers.iter().filter(|layer| layer.step >= LayerStep::Downloaded).count()
     }
 
-    /// How many bytes are here.
     pub fn downloaded_bytes(&self) -> u64 {
         self.layers.iter().fold(0, |sum, layer| sum.saturating_add(layer.bytes))
     }
 
-    /// How many bytes there are, as far as that is known.
+    /// The sum of the layer sizes known so far.
     pub fn total_bytes(&self) -> u64 {
         self.layers.iter().filter_map(|layer| layer.total).fold(0, u64::saturating_add)
     }
 
-    /// Takes in what an engine says, and tells whether that was news.
+    /// Applies a progress message and returns whether anything changed.
     fn update(&mut self, info: CreateImageInfo) -> bool {
         let (Some(id), Some(status)) = (info.id, info.status) else { return false };
         let step = match status.as_str() {
@@ -345,38 +378,38 @@ impl PullProgress {
 }
 
 impl PullError {
-    /// What an engine meant. It has no other words for it than these.
+    /// Classifies an engine's message; the API has no error codes for these cases.
     fn from_api_error(error: &ApiError) -> Self {
-        let said = match error {
+        let message = match error {
             ApiError::DockerResponseServerError { message, .. } => message,
             ApiError::DockerStreamError { error } => error,
             other => return Self::Other(other.to_string()),
         };
-        let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
-        if says(&["invalid reference format", "must be lowercase"]) {
+        let mentions = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        if mentions(&["invalid reference format", "must be lowercase"]) {
             Self::InvalidName
-        } else if says(&["no space left on device"]) {
+        } else if mentions(&["no space left on device"]) {
             Self::DiskFull
-        } else if says(&[
+        } else if mentions(&[
             "no matching manifest for", "no image found in manifest list for",
             "no image found in image index for",
         ]) {
             Self::WrongPlatform
-        } else if says(&[
+        } else if mentions(&[
             "pull access denied", "no basic auth credentials", "authentication required",
             "access to the resource is denied",
         ]) {
             Self::Denied
-        } else if says(&["manifest unknown", "name unknown", "repository name not known to registry"]) {
+        } else if mentions(&["manifest unknown", "name unknown", "repository name not known to registry"]) {
             Self::NotFound
-        } else if says(&[
+        } else if mentions(&[
             "connection refused", "no such host", "network is unreachable", "no route to host",
             "i/o timeout", "TLS handshake timeout", "Client.Timeout exceeded", "context deadline exceeded",
             "server misbehaving", "emporary failure in name resolution", "x509:",
         ]) {
-            Self::Unreachable(said.clone())
+            Self::Unreachable(message.clone())
         } else {
-            Self::Other(said.clone())
+            Self::Other(message.clone())
         }
     }
 }
@@ -398,10 +431,10 @@ mod tests {
     }
 
     #[test]
-    fn what_an_engine_says_becomes_the_state_of_each_layer() {
+    fn progress_messages_update_each_layer() {
         let mut progress = PullProgress::default();
-        let said = [
-            // Neither of these is about a layer.
+        let message = [
+            // Messages that are not about a layer.
             (info(Some("v1"), "Pulling from t/one", None), false),
             (info(None, "Digest: sha256:0", None), false),
             (info(Some("a"), "Pulling fs layer", None), true),
@@ -410,7 +443,7 @@ mod tests {
             (info(Some("a"), "Downloading", Some((5, 20))), true),
             (info(Some("c"), "Downloading", Some((9, -1))), true),
         ];
-        for (number, (info, is_news)) in said.into_iter().enumerate() {
+        for (number, (info, is_news)) in message.into_iter().enumerate() {
             assert_eq!(progress.update(info), is_news, "{number}");
         }
         let layer = |id: &str, step, bytes, total| PullLayer { id: id.to_owned(), step, bytes, total };
@@ -420,7 +453,7 @@ mod tests {
             (progress.downloaded_layers(), progress.downloaded_bytes(), progress.total_bytes()),
             (1, 14, 20)
         );
-        // How far the unpacking is counts no bytes twice.
+        // Extraction progress does not count bytes twice.
         progress.update(info(Some("a"), "Download complete", None));
         progress.update(info(Some("a"), "Extracting", Some((1, 20))));
         assert_eq!(progress.layers, [layer("a", LayerStep::Extracting, 20, Some(20)), b.clone(), c.clone()]);
@@ -429,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_without_end_is_not_remembered_without_end() {
+    fn the_number_of_layers_is_bounded() {
         let mut progress = PullProgress::default();
         for number in 0..2 * MAX_LAYERS {
             progress.update(info(Some(&number.to_string()), "Waiting", None));
@@ -442,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_a_tag_and_nothing_that_could_be_another_request() {
+    fn an_image_name_gets_a_tag_and_cannot_change_the_request() {
         let cases = [
             ("bash", Some("bash:latest")),
             ("r.example:5000/bash", Some("r.example:5000/bash:latest")),
@@ -457,8 +490,8 @@ mod tests {
             ("/a", None),
             ("a\nb", None),
         ];
-        for (image, wanted) in cases {
-            assert_eq!(full_reference(image).ok().as_deref(), wanted, "{image}");
+        for (image, expected) in cases {
+            assert_eq!(full_reference(image).ok().as_deref(), expected, "{image}");
         }
         let hosts = [
             ("bash", "docker.io"),
@@ -473,8 +506,9 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_both_engines_are_understood() {
-        // As dockerd 20.10 and Podman 4.3 have them; those of a full disk and of Docker Hub are in their binaries.
+    fn messages_of_both_engines_are_classified() {
+        // Messages of dockerd 20.10 and Podman 4.3; those for a full disk and Docker Hub come from
+        // their binaries.
         let cases = [
             ("manifest for h/t/one:no not found: manifest unknown: manifest unknown", PullError::NotFound),
             (
@@ -505,26 +539,27 @@ mod tests {
             ),
             ("something else", PullError::Other("something else".to_owned())),
         ];
-        for (said, wanted) in cases {
-            let stream = ApiError::DockerStreamError { error: said.to_owned() };
-            let answer = ApiError::DockerResponseServerError { status_code: 500, message: said.to_owned() };
+        for (message, expected) in cases {
+            let stream = ApiError::DockerStreamError { error: message.to_owned() };
+            let answer =
+                ApiError::DockerResponseServerError { status_code: 500, message: message.to_owned() };
             assert_eq!(
                 [PullError::from_api_error(&stream), PullError::from_api_error(&answer)],
-                [wanted.clone(), wanted],
-                "{said}"
+                [expected.clone(), expected],
+                "{message}"
             );
         }
     }
 
     #[test]
-    fn a_password_that_would_not_arrive_is_not_sent() {
+    fn a_password_that_cannot_be_encoded_is_not_sent() {
         let header = |password: &str| {
             let who =
                 RegistryCredentials::Password { user: "user".to_owned(), password: Secret::new(password) };
-            super::auth_header(&who, "r.example").map(|told| told.password)
+            super::auth_header(&who, "r.example").map(|on_progress| on_progress.password)
         };
         assert_eq!(header("hunter2"), Ok(Some("hunter2".to_owned())));
-        // Of three neighbors one stands where it cannot be.
+        // One of three neighboring positions is not encodable.
         let sent = ["?", "a?", "aa?"].map(|password| header(password).is_ok());
         assert_eq!(sent.iter().filter(|is_ok| !**is_ok).count(), 1, "{sent:?}");
         assert_eq!(header("ÿÿÿ"), Err(PullError::UnsendableSecret));

@@ -1,4 +1,4 @@
-//! The request that makes a container. Whoever wants one, it is made here, so that it is the same for all.
+//! The create request of a container. Every caller gets the same request.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,29 +12,28 @@ use hermes_types::Network;
 use super::engine::{EngineFacts, EngineKind};
 use super::transport::{FileOwner, GuestTransport};
 use super::{ContainerUser, DockerBackend, EngineVolume, HOME_DIR, RunAs, WORKSPACE_DIR};
-use crate::ResolvedPlace;
 use crate::backend::bind::Writable;
 use crate::registry::{PlaceDir, SOCKET_NAME};
+use crate::{Error, ResolvedPlace};
 
-/// Where things of hermes are inside.
+/// Paths of Hermes inside the container.
 pub(super) const HERMES_DIR: &str = "/.hermes";
 pub(super) const GUEST_PATH: &str = "/.hermes/guest";
 pub(super) const RUN_DIR: &str = "/.hermes/run";
 
-/// Labels: that it is ours, of which installation, when it was made, and the name of the place.
 pub(super) const AGENT_LABEL: &str = "hermes-agent";
 pub(super) const INSTALL_LABEL: &str = "hermes-install";
 pub(super) const CREATED_LABEL: &str = "hermes-created";
 pub(super) const PLACE_LABEL: &str = "hermes-place";
-/// The label with its room.
 pub(super) const PLACE_DIR_LABEL: &str = "hermes-room";
 
-/// Rights that a shell as root needs to be of use: files of others, and their owners.
+/// Capabilities that root needs to work with files of other users.
 const ROOT_CAPABILITIES: [&str; 3] = ["DAC_OVERRIDE", "CHOWN", "FOWNER"];
-/// Rights to become another user, which nobody needs who is not root.
+/// Capabilities to switch users, of use to root only.
 const CHANGE_USER_CAPABILITIES: [&str; 2] = ["SETUID", "SETGID"];
 
-/// What is in memory: where, how, and how many bytes if nothing else is said. The last three only where nothing is kept.
+/// Each tmpfs: path, options and default size in bytes. The last three are used only when no files
+/// are kept.
 const TMPFS_DIRS: [(&str, &str, u64); 6] = [
     ("/tmp", "rw,nosuid,exec", 512 << 20),
     ("/var/tmp", "rw,noexec,nosuid", 256 << 20),
@@ -44,26 +43,25 @@ const TMPFS_DIRS: [(&str, &str, u64); 6] = [
     (WORKSPACE_DIR, "rw,exec", 10 << 30),
 ];
 
-/// Those of them that belong to whoever commands run as.
+/// Directories that belong to the user commands run as.
 const USER_DIRS: [&str; 3] = [HOME_DIR, "/home", WORKSPACE_DIR];
 
-/// What the container of a place is called.
-pub(super) fn container_name(plan: &ResolvedPlace) -> String {
-    // "hermes-" and the first eight digits; the label has all of them.
-    plan.name().chars().take("hermes-".len() + 8).collect()
+pub(super) fn container_name(place: &ResolvedPlace) -> String {
+    // "hermes-" and the first eight digits; the label has the full name.
+    place.name().chars().take("hermes-".len() + 8).collect()
 }
 
-/// The volumes of a place whose engine shares no directory with us: its home and its workspace.
-pub(super) fn volume_names(plan: &ResolvedPlace) -> Vec<String> {
-    ["home", "workspace"].map(|name| format!("{}-{name}", plan.name())).to_vec()
+/// The volumes for home and workspace on an engine that shares no directory with the host.
+pub(super) fn volume_names(place: &ResolvedPlace) -> Vec<String> {
+    ["home", "workspace"].map(|name| format!("{}-{name}", place.name())).to_vec()
 }
 
 impl DockerBackend {
-    /// The user of this machine whom commands run as, if they do not run as the image says.
+    /// The host user that commands run as; `None` leaves the choice to the image.
     pub(super) fn host_owner(&self, facts: &EngineFacts) -> Option<FileOwner> {
         match self.user {
             RunAs::Image => None,
-            // With an engine of that user, who is meant is root inside.
+            // Root inside a rootless engine is the user that owns the engine.
             RunAs::Host if facts.is_rootless => Some(FileOwner::default()),
             RunAs::Host => Some(FileOwner {
                 uid: rustix::process::getuid().as_raw(),
@@ -72,41 +70,40 @@ impl DockerBackend {
         }
     }
 
-    /// Whom commands run as, unless that is left to the image.
     pub(super) fn requested_user(&self, facts: &EngineFacts) -> Option<String> {
         let owner = || self.host_owner(facts).map(|owner| format!("{}:{}", owner.uid, owner.gid));
         self.run_args.user.clone().or_else(owner)
     }
 
-    /// The request for the container of a place, whose guest listens in the directory `inside` of the host.
+    /// Builds the create request. The guest listens in the host directory `inside`.
     pub(super) fn build_request(
         &self,
-        plan: &ResolvedPlace,
+        place: &ResolvedPlace,
         facts: &EngineFacts,
-        inmate: &ContainerUser,
+        container_user: &ContainerUser,
         guest: &Path,
         inside: &Path,
     ) -> ContainerCreateBody {
         let user = self.requested_user(facts);
         let root = |user: &str| matches!(user.split(':').next(), Some("0" | "root"));
         let changes = self.run_args.user.as_deref().map_or(user.is_none(), root);
-        let rights = match (facts.kind, inmate) {
-            // They would be that user's at once; Docker keeps them for root.
+        let rights = match (facts.kind, container_user) {
+            // Podman grants them to that user immediately; Docker keeps them for root.
             (EngineKind::Podman, ContainerUser::Number { .. } | ContainerUser::Name) => Vec::new(),
             _ if changes => [&ROOT_CAPABILITIES[..], &CHANGE_USER_CAPABILITIES].concat(),
             _ => ROOT_CAPABILITIES.to_vec(),
         };
         let words = ["serve", "--foreground", "--socket", &format!("{RUN_DIR}/{SOCKET_NAME}"), "--idle"];
-        let idle = plan.spec.lifetime.as_secs().to_string();
+        let idle = place.spec.lifetime.as_secs().to_string();
         let limits = &self.limits;
         let bytes = |number: Option<u64>| number.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
         let storage = limits.disk.map(|disk| HashMap::from([("size".to_owned(), disk.to_string())]));
-        let mut mounts = self.mounts(plan, guest, inside);
-        mounts.extend(self.tmpfs_volumes(facts.kind, inmate));
+        let mut mounts = self.mounts(place, guest, inside);
+        mounts.extend(self.tmpfs_volumes(facts.kind, container_user));
         let host_config = HostConfig {
             mounts: Some(mounts),
             binds: Some(self.volumes.iter().map(bind_string).collect()),
-            tmpfs: Some(self.tmpfs_mounts(facts.kind, inmate)),
+            tmpfs: Some(self.tmpfs_mounts(facts.kind, container_user)),
             cap_drop: Some(vec!["ALL".to_owned()]),
             cap_add: Some(rights.into_iter().map(str::to_owned).collect()),
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
@@ -118,7 +115,7 @@ impl DockerBackend {
             network_mode: Some(
                 match self.network {
                     Network::Full => "bridge",
-                    // The proxy needs no more than the loopback that every container has.
+                    // The proxy needs only the loopback interface that every container has.
                     Network::None | Network::Proxy => "none",
                 }
                 .to_owned(),
@@ -133,9 +130,9 @@ impl DockerBackend {
             env: Some(vec![format!("HOME={HOME_DIR}")]),
             user,
             working_dir: Some("/".to_owned()),
-            // An image may name one that means nothing to the guest.
+            // The image may name a signal that the guest ignores.
             stop_signal: Some("SIGTERM".to_owned()),
-            labels: Some(labels(plan)),
+            labels: Some(labels(place)),
             host_config: Some(host_config),
             ..ContainerCreateBody::default()
         };
@@ -143,48 +140,47 @@ impl DockerBackend {
         body
     }
 
-    fn mounts(&self, plan: &ResolvedPlace, guest: &Path, inside: &Path) -> Vec<Mount> {
+    fn mounts(&self, place: &ResolvedPlace, guest: &Path, inside: &Path) -> Vec<Mount> {
         if GuestTransport::for_address(&self.engine) == GuestTransport::EngineExec {
-            return self.remote_mounts(plan);
+            return self.remote_mounts(place);
         }
         let mut mounts =
             vec![bind_mount(guest, GUEST_PATH, Writable::No), bind_mount(inside, RUN_DIR, Writable::Yes)];
-        for (source, target) in self.kept_mounts(plan) {
+        for (source, target) in self.kept_mounts(place) {
             mounts.push(bind_mount(&source, target, Writable::Yes));
         }
         for bind in &self.binds {
             mounts.push(bind_mount(&bind.source, &bind.target.to_string_lossy(), bind.writable));
         }
-        // What holds another one comes before it.
+        // Parents are mounted before their children.
         let depth = |mount: &Mount| mount.target.as_deref().map_or(0, |target| target.split('/').count());
         mounts.sort_by_key(depth);
         mounts
     }
 
-    /// What is mounted where no directory can be.
-    fn remote_mounts(&self, plan: &ResolvedPlace) -> Vec<Mount> {
+    /// Mounts for an engine that shares no directory with the host.
+    fn remote_mounts(&self, place: &ResolvedPlace) -> Vec<Mount> {
         let named = |(volume, target): (String, &str)| Mount {
             target: Some(target.to_owned()),
             source: Some(volume),
             typ: Some(MountType::VOLUME),
             volume_options: Some(MountVolumeOptions {
-                labels: Some(labels(plan)),
+                labels: Some(labels(place)),
                 ..MountVolumeOptions::default()
             }),
             ..Mount::default()
         };
-        let volumes = if self.files.is_some() { volume_names(plan) } else { Vec::new() };
-        // One without a name ends with the container. The layer may be read-only.
+        let volumes = if self.files.is_some() { volume_names(place) } else { Vec::new() };
+        // An anonymous volume is removed with the container; the layer itself may be read-only.
         let ours =
             Mount { target: Some(HERMES_DIR.to_owned()), typ: Some(MountType::VOLUME), ..Mount::default() };
         volumes.into_iter().zip([HOME_DIR, WORKSPACE_DIR]).map(named).chain([ours]).collect()
     }
 
-    /// What is in memory and ends with the container.
-    fn tmpfs_mounts(&self, engine: EngineKind, inmate: &ContainerUser) -> HashMap<String, String> {
-        // Whoever is not root could not write there otherwise: what is in the image has the mode that it has there,
-        // whatever is asked for. Podman has an option that gives it to the user, and knows who that is.
-        let owner = match (engine, inmate) {
+    fn tmpfs_mounts(&self, engine: EngineKind, container_user: &ContainerUser) -> HashMap<String, String> {
+        // A user other than root cannot write to these directories otherwise: they keep the mode
+        // they have in the image. Podman's `U` option gives them to the user.
+        let owner = match (engine, container_user) {
             (_, ContainerUser::Root) | (EngineKind::Docker, ContainerUser::Name) => String::new(),
             (EngineKind::Docker, ContainerUser::Number { uid, gid: None }) => format!(",uid={uid}"),
             (EngineKind::Docker, ContainerUser::Number { uid, gid: Some(gid) }) => {
@@ -193,7 +189,9 @@ impl DockerBackend {
             (EngineKind::Podman, ContainerUser::Number { .. } | ContainerUser::Name) => ",U".to_owned(),
         };
         let elsewhere = |path: &str| {
-            USER_DIRS.contains(&path) && engine == EngineKind::Docker && *inmate == ContainerUser::Name
+            USER_DIRS.contains(&path)
+                && engine == EngineKind::Docker
+                && *container_user == ContainerUser::Name
         };
         let there = self.tmpfs_dirs().filter(|(path, ..)| !elsewhere(path));
         there
@@ -204,9 +202,10 @@ impl DockerBackend {
             .collect()
     }
 
-    /// The same for a user of whom Docker is told only a name: the mode of a volume is its own.
-    fn tmpfs_volumes(&self, engine: EngineKind, inmate: &ContainerUser) -> Vec<Mount> {
-        if (engine, inmate) != (EngineKind::Docker, &ContainerUser::Name) {
+    /// Docker cannot set the owner of a tmpfs for a user it knows only by name, so these are
+    /// volumes with a mode.
+    fn tmpfs_volumes(&self, engine: EngineKind, container_user: &ContainerUser) -> Vec<Mount> {
+        if (engine, container_user) != (EngineKind::Docker, &ContainerUser::Name) {
             return Vec::new();
         }
         let own = self.tmpfs_dirs().filter(|(path, ..)| USER_DIRS.contains(path));
@@ -231,7 +230,7 @@ impl DockerBackend {
         own.map(volume).collect()
     }
 
-    /// What is in memory: where, how, and how many bytes.
+    /// Path, options and size in bytes of each tmpfs.
     fn tmpfs_dirs(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         let kept = |path: &str| self.files.is_some() && USER_DIRS.contains(&path);
         TMPFS_DIRS.into_iter().filter(move |(path, ..)| !kept(path) && !self.covers(path)).map(
@@ -251,14 +250,14 @@ fn bind_mount(source: &Path, target: &str, writable: Writable) -> Mount {
     }
 }
 
-/// A mount as `docker run` writes it.
+/// A mount in the syntax of `docker run --volume`.
 fn bind_string(volume: &EngineVolume) -> String {
     let access = if volume.writable == Writable::No { "ro" } else { "rw" };
     let options: Vec<&str> = [access].into_iter().chain(volume.options.iter().map(String::as_str)).collect();
     format!("{}:{}:{}", volume.source, volume.target.display(), options.join(","))
 }
 
-/// The request for a container that removes what is in a directory of the host and ends.
+/// The request for a container that empties a host directory and exits.
 pub(super) fn cleaner_request(
     image: &str,
     place: &str,
@@ -293,26 +292,25 @@ pub(super) fn cleaner_request(
     }
 }
 
-/// A request as it is shown: the same for the same request.
-pub(super) fn to_sorted_json(body: &ContainerCreateBody) -> serde_json::Value {
-    let mut shown = serde_json::to_value(body).unwrap_or_default();
-    shown.sort_all_objects();
-    shown
+/// The request as JSON with sorted keys.
+pub(super) fn to_sorted_json(body: &ContainerCreateBody) -> Result<serde_json::Value, Error> {
+    let mut json = serde_json::to_value(body)?;
+    json.sort_all_objects();
+    Ok(json)
 }
 
-/// What tells our containers from others, and from each other.
-fn labels(plan: &ResolvedPlace) -> HashMap<String, String> {
+fn labels(place: &ResolvedPlace) -> HashMap<String, String> {
     let now =
         std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
     [
         (AGENT_LABEL, "1".to_owned()),
-        (INSTALL_LABEL, plan.installation.install_id.clone()),
-        (PLACE_LABEL, plan.name()),
-        (PLACE_DIR_LABEL, PlaceDir::for_place(plan).path().display().to_string()),
-        ("hermes-session", plan.session_hash()),
-        ("hermes-digest", plan.id().as_str().to_owned()),
+        (INSTALL_LABEL, place.installation.install_id.clone()),
+        (PLACE_LABEL, place.name()),
+        (PLACE_DIR_LABEL, PlaceDir::for_place(place).path().display().to_string()),
+        ("hermes-session", place.session_hash()),
+        ("hermes-digest", place.id().as_str().to_owned()),
         (CREATED_LABEL, now.as_secs().to_string()),
-        ("hermes-lifetime", plan.spec.lifetime.as_secs().to_string()),
+        ("hermes-lifetime", place.spec.lifetime.as_secs().to_string()),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
@@ -361,8 +359,8 @@ mod tests {
         }
     }
 
-    /// What the engine is asked for, as it is shown.
-    fn asked(docker: &DockerBackend, facts: &EngineFacts) -> Value {
+    /// The create request as JSON.
+    fn request_json(docker: &DockerBackend, facts: &EngineFacts) -> Value {
         let path = || PathBuf::from("/h");
         let host = Installation {
             install_id: "i".to_owned(),
@@ -379,18 +377,19 @@ mod tests {
             init: Vec::new(),
             lifetime: Duration::from_secs(1),
         };
-        let plan = ResolvedPlace::new(host, spec, SessionKey::new("s"));
-        let inmate = ContainerUser::parse(&docker.requested_user(facts).unwrap_or_default());
-        let asked = docker.build_request(&plan, facts, &inmate, Path::new("/guest"), Path::new("/inside"));
-        let asked = to_sorted_json(&asked);
-        assert!(!asked.to_string().contains("hunter2"), "{asked}");
-        // Whatever an image says, this is what a guest understands.
-        assert_eq!(asked["StopSignal"], "SIGTERM");
-        asked
+        let place = ResolvedPlace::new(host, spec, SessionKey::new("s")).unwrap();
+        let container_user = ContainerUser::parse(&docker.requested_user(facts).unwrap_or_default());
+        let request_json =
+            docker.build_request(&place, facts, &container_user, Path::new("/guest"), Path::new("/inside"));
+        let request_json = to_sorted_json(&request_json).unwrap();
+        assert!(!request_json.to_string().contains("hunter2"), "{request_json}");
+        // The guest handles this signal, whatever the image says.
+        assert_eq!(request_json["StopSignal"], "SIGTERM");
+        request_json
     }
 
     #[test]
-    fn a_limit_that_the_engine_cannot_enforce_is_told_and_one_that_would_stop_it_is_left_out() {
+    fn an_unenforceable_limit_is_reported_and_left_out_if_it_would_fail() {
         let mut docker = docker(&[]);
         assert_eq!(docker.unenforced_limits(&facts(false)), Vec::<String>::new());
         docker.limits = ContainerLimits {
@@ -402,11 +401,11 @@ mod tests {
             ..ContainerLimits::default()
         };
         assert_eq!(docker.unenforced_limits(&facts(true)), Vec::<String>::new());
-        let told = ["disk", "memory", "processes"];
-        let told = told.map(|what| format!("the engine cannot limit the {what} of a container"));
-        assert_eq!(docker.unenforced_limits(&facts(false)), told);
+        let expected = ["disk", "memory", "processes"];
+        let expected = expected.map(|what| format!("the engine cannot limit the {what} of a container"));
+        assert_eq!(docker.unenforced_limits(&facts(false)), expected);
         let of = |facts: &EngineFacts| {
-            let host = asked(&docker, facts)["HostConfig"].take();
+            let host = request_json(&docker, facts)["HostConfig"].take();
             let keys = ["NanoCpus", "Memory", "PidsLimit", "ShmSize", "StorageOpt"];
             keys.map(|key| host.get(key).cloned().unwrap_or_default())
         };
@@ -416,11 +415,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_memory_has_its_size_and_gives_way_to_what_is_mounted() {
+    fn a_tmpfs_has_its_size_and_yields_to_mounts() {
         let mut docker = docker(&["--tmpfs=/run:size=1m"]);
         docker.files = Some("/kept".into());
         let targets = |docker: &DockerBackend| {
-            let mounts = asked(docker, &facts(true))["HostConfig"]["Mounts"].take();
+            let mounts = request_json(docker, &facts(true))["HostConfig"]["Mounts"].take();
             let targets =
                 mounts.as_array().unwrap().iter().map(|mount| mount["Target"].as_str().unwrap().to_owned());
             targets.filter(|target| !target.starts_with(HERMES_DIR)).collect::<Vec<_>>()
@@ -431,7 +430,7 @@ mod tests {
         docker.run_args.tmpfs.remove("/workspace");
         docker.files = None;
         docker.limits.scratch = [("/tmp".to_owned(), 1 << 20), (HOME_DIR.to_owned(), 2 << 20)].into();
-        let of = |docker: &DockerBackend| asked(docker, &facts(true))["HostConfig"]["Tmpfs"].take();
+        let of = |docker: &DockerBackend| request_json(docker, &facts(true))["HostConfig"]["Tmpfs"].take();
         let mut expected = json!({
             "/tmp": "rw,nosuid,exec,size=1048576",
             "/var/tmp": "rw,noexec,nosuid,size=268435456",
@@ -452,11 +451,14 @@ mod tests {
     }
 
     #[test]
-    fn only_root_can_become_another_user() {
+    fn only_root_can_switch_users() {
         let changes = |docker: &DockerBackend| {
-            let asked = asked(docker, &facts(true));
-            let rights = asked["HostConfig"]["CapAdd"].as_array().unwrap();
-            (asked["User"].clone(), rights.contains(&json!("SETUID")) && rights.contains(&json!("SETGID")))
+            let request_json = request_json(docker, &facts(true));
+            let rights = request_json["HostConfig"]["CapAdd"].as_array().unwrap();
+            (
+                request_json["User"].clone(),
+                rights.contains(&json!("SETUID")) && rights.contains(&json!("SETGID")),
+            )
         };
         assert_eq!(changes(&docker(&[])), (Value::Null, true));
         assert_eq!(changes(&docker(&["--user=root:staff"])), (json!("root:staff"), true));
@@ -467,9 +469,9 @@ mod tests {
     }
 
     #[test]
-    fn a_privileged_container_is_asked_for_as_such_and_counts_as_the_host() {
+    fn a_privileged_container_has_host_reach() {
         let docker = docker(&["--privileged", "--network=host", "--pid=host"]);
-        let host = asked(&docker, &facts(true))["HostConfig"].take();
+        let host = request_json(&docker, &facts(true))["HostConfig"].take();
         assert_eq!(
             ["Privileged", "NetworkMode", "PidMode"].map(|key| host[key].clone()),
             [json!(true), json!("host"), json!("host")]

@@ -1,7 +1,10 @@
-//! What the owner asked for besides, in the words of `docker run`.
+//! Options of `docker run` from `terminal.docker_extra_args`.
 //!
-//! Each option is read into the field of the request that it means, or refused. Nothing is passed on as text, so
-//! that what a container can reach is known before it is made.
+//! Each option is parsed into the request field that it sets, or refused. Nothing is passed on as
+//! text, so the reach of a container is known before it is created.
+//!
+//! Clap does not replace this parser: a value may follow its option after a space in the same list
+//! item, an error names the item and the expected form, and almost every value needs its own check.
 
 mod apply;
 pub mod value;
@@ -16,95 +19,68 @@ use serde::{Deserialize, Serialize};
 use super::ContainerLimits;
 use value::{Device, Gpus, MountArg, Port, Ulimit, parse_scaled, parse_size};
 
-/// Rights that reach nothing outside of the container's own namespaces.
+/// Capabilities that have no effect outside the container's own namespaces.
 const HARMLESS_CAPABILITIES: [&str; 19] = [
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "IPC_LOCK", "KILL", "LEASE", "MKNOD",
     "NET_ADMIN", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_RAW", "SETFCAP", "SETGID", "SETPCAP", "SETUID",
     "SYS_CHROOT", "SYS_NICE",
 ];
 
-/// Options with a known meaning.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunArgs {
-    /// `--cap-add`.
     pub cap_add: Vec<String>,
-    /// `--cap-drop`.
     pub cap_drop: Vec<String>,
-    /// `--device`.
     pub devices: Vec<Device>,
-    /// `--gpus`.
     pub gpus: Option<Gpus>,
-    /// `--privileged`.
     pub is_privileged: bool,
-    /// `--security-opt`.
     pub security: Vec<String>,
-    /// `--network`.
     pub network: Option<String>,
-    /// `--publish`.
     pub ports: Vec<Port>,
-    /// `--pid`.
     pub pid: Option<String>,
-    /// `--ipc`.
     pub ipc: Option<String>,
-    /// `--uts`.
     pub uts: Option<String>,
-    /// `--userns`.
     pub userns: Option<String>,
-    /// `--user`.
     pub user: Option<String>,
-    /// `--group-add`.
     pub groups: Vec<String>,
-    /// `--hostname`.
     pub hostname: Option<String>,
-    /// `--add-host`.
     pub hosts: Vec<String>,
-    /// `--dns`.
     pub dns: Vec<IpAddr>,
-    /// `--label`.
     pub labels: BTreeMap<String, String>,
-    /// `--tmpfs`.
     pub tmpfs: BTreeMap<String, String>,
-    /// `--read-only`.
     pub is_read_only: bool,
-    /// `--runtime`.
     pub runtime: Option<String>,
-    /// `--sysctl`.
     pub sysctls: BTreeMap<String, String>,
-    /// `--ulimit`.
     pub ulimits: Vec<Ulimit>,
-    /// `--cpuset-cpus`.
     pub cpuset: Option<String>,
-    /// `--memory-swap`, in bytes, -1 for no limit.
+    /// Bytes; -1 is unlimited.
     pub memory_swap: Option<i64>,
-    /// `--memory`, in bytes, 0 for no limit. This one and those below are for whoever makes the settings.
+    /// Bytes; 0 is unlimited. This field and those below override other settings and are not part
+    /// of the request.
     #[serde(skip)]
     pub memory: Option<u64>,
-    /// `--cpus`, in thousandths, 0 for no limit.
+    /// Thousandths of a processor; 0 is unlimited.
     #[serde(skip)]
     pub millicpus: Option<u32>,
-    /// `--pids-limit`, 0 for no limit.
+    /// 0 is unlimited.
     #[serde(skip)]
     pub processes: Option<u32>,
-    /// `--shm-size`, in bytes.
     #[serde(skip)]
     pub shm: Option<u64>,
-    /// `--volume` and `--mount`.
+    /// From `--volume` and `--mount`.
     #[serde(skip)]
     pub volumes: Vec<Volume>,
-    /// `--env`, for the session and not for the container, whose settings anybody can read.
+    /// From `--env`. Set for the session only, since any engine user can read the container's
+    /// settings.
     #[serde(skip)]
     pub env: Vec<(EnvName, String)>,
 }
 
-/// An option that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunArgError {
-    /// Which of the items.
+    /// The index of the list item.
     pub item: usize,
-    /// What could stand there.
     pub expected: String,
-    /// What stands there.
     pub found: String,
 }
 
@@ -114,17 +90,16 @@ impl fmt::Display for RunArgError {
     }
 }
 
-/// Something that an option opens.
+/// An option that gives commands more reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunArgExposure {
-    /// The option, as `docker run` writes it.
+    /// The option as `docker run` spells it.
     pub option: String,
-    /// What commands can hurt through it.
     pub reach: Reach,
 }
 
 impl RunArgs {
-    /// Reads options. A value may follow its option after `=`, after a space or as the next item.
+    /// Parses options. A value may follow its option after `=`, after a space or as the next item.
     pub fn parse(items: &[String]) -> Result<Self, RunArgError> {
         let mut extra = Self::default();
         let mut rest = items.iter();
@@ -156,7 +131,7 @@ impl RunArgs {
             }
             "--privileged" => self.is_privileged = word.flag()?,
             "--read-only" => self.is_read_only = word.flag()?,
-            // The guest is the first process and reaps.
+            // The guest is the first process and reaps children.
             "--init" => drop(word.flag()?),
             "--security-opt" => {
                 let expected = "seccomp=unconfined, apparmor=PROFILE, label=… or no-new-privileges";
@@ -238,7 +213,7 @@ impl RunArgs {
         Ok(())
     }
 
-    /// Puts the limits among them in the place of others.
+    /// Overrides limits with those from the options.
     pub fn apply_limits(&self, limits: &mut ContainerLimits) {
         if let Some(memory) = self.memory {
             limits.memory = (memory > 0).then_some(memory);
@@ -252,8 +227,8 @@ impl RunArgs {
         limits.shm = self.shm.or(limits.shm);
     }
 
-    /// What they open. What a graphics processor or a port that is published reaches is nothing of the owner's files or
-    /// programs, but the owner should see it.
+    /// Options that open up the container. GPUs and published ports do not reach the owner's files
+    /// or programs, but are listed.
     pub fn exposures(&self) -> Vec<RunArgExposure> {
         let joins = |mode: &str| mode == "host" || mode.starts_with("container:");
         let of_host = |option: String| RunArgExposure { option, reach: Reach::Host };
@@ -284,13 +259,12 @@ impl RunArgs {
         openings
     }
 
-    /// Whether a command could hurt the host through one of them.
     pub fn reaches_host(&self) -> bool {
         self.exposures().iter().any(|opening| opening.reach == Reach::Host)
     }
 }
 
-/// One option while it is read.
+/// One option while it is parsed.
 struct ArgReader<'a, 'b> {
     item: usize,
     name: &'a str,
@@ -315,7 +289,6 @@ impl<'a> ArgReader<'a, '_> {
         Err(RunArgError { item: self.item, expected: format!("`{name}` with {expected}"), found })
     }
 
-    /// An option that is there or not.
     fn flag(&self) -> Result<bool, RunArgError> {
         let name = self.name;
         match self.inline.map(str::trim) {
@@ -329,7 +302,7 @@ impl<'a> ArgReader<'a, '_> {
         }
     }
 
-    /// A variable with its value, which is told to nobody.
+    /// A variable with its value; errors do not show the value.
     fn variable(&mut self) -> Result<(EnvName, String), RunArgError> {
         let (item, expected) =
             (self.item, "a variable as NAME=VALUE (docker_forward_env forwards those of yours)".to_owned());
@@ -350,14 +323,14 @@ impl<'a> ArgReader<'a, '_> {
             }
             None => RunArgError {
                 item,
-                expected: "options of `docker run` with a known meaning".to_owned(),
+                expected: "a supported option of `docker run`".to_owned(),
                 found: format!("`{name}`"),
             },
         }
     }
 }
 
-/// An option and what follows it in the same item.
+/// Splits an item into the option and the value in the same item.
 fn split_option(text: &str) -> (&str, Option<&str>) {
     if let Some((name, value)) = text.split_once(|sign: char| sign == '=' || sign.is_whitespace()) {
         return (name, Some(value));
@@ -370,32 +343,32 @@ fn split_option(text: &str) -> (&str, Option<&str>) {
     short.unwrap_or((text, None))
 }
 
-/// Why an option of `docker run` is not for the owner to give, if that is so.
+/// The reason why Hermes controls an option itself.
 fn refusal_reason(name: &str) -> Option<&'static str> {
     Some(match name {
-        "--name" => "the place gives the container its name",
-        "--entrypoint" => "the guest is what starts",
-        "--rm" => "a container that ends is always removed",
-        "--restart" => "a container that ends is made again when it is needed",
-        "--detach" | "-d" => "a container always runs by itself",
+        "--name" => "Hermes names the container",
+        "--entrypoint" => "the container starts the guest",
+        "--rm" => "a stopped container is always removed",
+        "--restart" => "a stopped container is recreated when it is needed",
+        "--detach" | "-d" => "a container always runs detached",
         "--interactive" | "-i" | "--tty" | "-t" | "-it" | "-ti" | "-dit" | "-itd" => {
-            "`hermes shell` gives a terminal"
+            "use `hermes shell` for a terminal"
         }
-        "--workdir" | "-w" => "terminal.cwd says where a session starts",
-        "--env-file" => "docker_env and docker_forward_env give variables",
-        "--storage-opt" => "terminal.container_disk limits the disk",
-        "--pull" | "--platform" => "the image that is there is used",
+        "--workdir" | "-w" => "use terminal.cwd",
+        "--env-file" => "use docker_env or docker_forward_env",
+        "--storage-opt" => "use terminal.container_disk",
+        "--pull" | "--platform" => "the local image is used",
         _ => return None,
     })
 }
 
-/// A mode of a namespace: one of these words, or another container.
+/// One of `words`, or the namespace of another container.
 fn parse_namespace(text: &str, words: &[&str]) -> Option<String> {
     let known = words.contains(&text) || text.strip_prefix("container:").is_some_and(value::is_name);
     known.then(|| text.to_owned())
 }
 
-/// An option about security. That there are no new privileges is said anyway.
+/// Parses `--security-opt`. `no-new-privileges` is always set, so it needs no entry.
 fn parse_security(text: &str) -> Option<Option<String>> {
     let (name, value) = text.split_once(['=', ':']).unwrap_or((text, ""));
     match (name, value) {
@@ -408,7 +381,7 @@ fn parse_security(text: &str) -> Option<Option<String>> {
 }
 
 fn is_unconfined(security: &str) -> bool {
-    // A label of another type or user may be one that nothing is kept from.
+    // Another SELinux type or user may be an unconfined one.
     security.ends_with("=unconfined")
         || (security.starts_with("label=") && !security.starts_with("label=level:"))
 }

@@ -1,7 +1,8 @@
-//! Hermes in a container itself: what a path there is to the engine.
+//! Host paths for Hermes inside a container.
 //!
-//! An engine looks for what it mounts on its own machine. Where it is the one that made the container of hermes, it
-//! knows what of that machine is where in it; an engine that knows no such container sees what hermes sees.
+//! An engine resolves mount sources on its own host. If it also created the container that Hermes
+//! runs in, the mounts of that container tell where a path is on the host. An engine that does not
+//! know this container sees the same paths as Hermes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +14,11 @@ use hermes_types::BackendName;
 use super::engine::Engine;
 use crate::Error;
 
-/// Files that engines mount into every container from a directory with its id in its name.
+/// Files that engines mount into every container, from a directory named after the container id.
 const ENGINE_MOUNTED_FILES: [&str; 4] =
     ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/run/.containerenv"];
 
-/// Writes every path of the host in a request as the engine sees it.
+/// Rewrites every host path in a request as the engine sees it.
 pub(super) async fn translate_paths(engine: &Engine, body: &mut ContainerCreateBody) -> Result<(), Error> {
     let Some(own) = OwnContainer::find(engine).await? else { return Ok(()) };
     let Some(host) = &mut body.host_config else { return Ok(()) };
@@ -33,7 +34,7 @@ pub(super) async fn translate_paths(engine: &Engine, body: &mut ContainerCreateB
     Ok(())
 }
 
-/// The container of hermes.
+/// The container that Hermes runs in.
 struct OwnContainer {
     id: String,
     mounts: Vec<MountPoint>,
@@ -47,20 +48,19 @@ impl OwnContainer {
             Ok(found) => Ok(Some(Self { id, mounts: found.mounts.unwrap_or_default() })),
             Err(ApiError::DockerResponseServerError { status_code: 404, .. }) => Ok(None),
             Err(error) => {
-                let reason = format!("it does not say what the container of hermes is: {error}");
+                let reason = format!("cannot inspect the container that hermes runs in: {error}");
                 Err(Error::Unavailable { backend: BackendName::Docker, reason })
             }
         }
     }
 
-    /// What the engine calls this path.
     fn engine_path(&self, path: &str) -> Result<String, Error> {
         let real = resolve_existing(Path::new(path));
         let around = self.mounts.iter().filter_map(|mount| {
             let below = real.strip_prefix(mount.destination.as_deref()?).ok()?;
             Some((below, mount))
         });
-        // The mount that it is on is the one with the least of the path below it.
+        // The deepest mount contains the path.
         let on = around.min_by_key(|(below, _)| below.components().count());
         let source = on.and_then(|(below, mount)| {
             let is_memory = mount.typ.as_deref() == Some("tmpfs");
@@ -69,13 +69,13 @@ impl OwnContainer {
         });
         let unseen =
             || Error::PathNotVisible { path: real.clone(), container: self.id.chars().take(12).collect() };
-        // Joined with nothing, a path ends in a slash, which a file does not like.
+        // Joining an empty path leaves a trailing slash, which is invalid for a file.
         let source: PathBuf = source.ok_or_else(unseen)?.components().collect();
         Ok(source.to_string_lossy().into_owned())
     }
 }
 
-/// A path without links, as far as it is there already.
+/// Resolves symbolic links in the part of the path that exists.
 fn resolve_existing(path: &Path) -> PathBuf {
     let there = path.ancestors().find_map(|there| {
         let rest = path.strip_prefix(there).ok()?;
@@ -84,7 +84,7 @@ fn resolve_existing(path: &Path) -> PathBuf {
     there.unwrap_or_else(|| path.to_owned())
 }
 
-/// The id of the container that this process is in, by what is mounted in it.
+/// The id of the container that this process runs in, found in its mount table.
 fn own_container_id(table: &str) -> Option<String> {
     let is_id = |part: &&str| part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     table.lines().find_map(|line| {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_container_is_known_by_the_files_that_engines_mount_in_it() {
+    fn the_own_container_id_is_found_in_the_mount_table() {
         let id = "0123456789abcdef".repeat(4);
         let line =
             |root: &str, target: &str| format!("30 20 8:1 {root} {target} rw,relatime - ext4 /dev/sda1 rw\n");
@@ -111,14 +111,14 @@ mod tests {
         for root in [docker, podman] {
             let table = line("/", "/") + &line(&root, "/etc/hostname");
             assert_eq!(own_container_id(&table), Some(id.clone()), "{root}");
-            // The containers of a machine are in its own table as well, but not there.
+            // The host's own mount table lists its containers, but at other paths.
             assert_eq!(own_container_id(&line(&root, "/mnt")), None);
         }
         assert_eq!(own_container_id(&line("/", "/")), None);
     }
 
     #[test]
-    fn a_path_is_where_its_mount_is_from_or_nowhere() {
+    fn a_path_is_translated_through_its_mount() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().canonicalize().unwrap();
         fs::create_dir_all(top.join("home/inner/deep")).unwrap();

@@ -1,10 +1,9 @@
-//! The body of a request, passed on as it comes and not a byte further.
+//! The request body, forwarded as it arrives and not a byte further.
 
 use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// How a body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyFraming {
     None,
@@ -12,10 +11,10 @@ pub(super) enum BodyFraming {
     Chunked,
 }
 
-/// The longest line that says how long a chunk is, and all lines after the last one together.
+/// The limit for a chunk size line, and for all trailers together.
 const MAX_LINE_BYTES: usize = 16 * 1024;
 
-/// Passes a body on. Chunks keep their size; extensions and trailers, which nobody needs to keep, are left out.
+/// Forwards a body. Chunks keep their size; extensions and trailers are dropped.
 pub(super) async fn copy<R, W>(body: BodyFraming, from: &mut R, to: &mut W) -> io::Result<()>
 where
     R: AsyncBufRead + Unpin,
@@ -49,7 +48,7 @@ where
     to.flush().await
 }
 
-/// Whether what went wrong is in what the client sent.
+/// Whether the client sent an invalid body.
 pub(super) fn is_client_error(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
@@ -63,7 +62,7 @@ where
     if copied == length { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// A line without its end.
+/// Reads a line without its end.
 async fn line<R: AsyncBufRead + Unpin>(from: &mut R, longest: usize) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     from.take(longest as u64).read_until(b'\n', &mut line).await?;

@@ -1,13 +1,12 @@
-//! The head of a request, read strictly: what two readers could take differently is refused.
+//! The request head, parsed strictly: a head that two parsers could read differently is refused.
 
 use thiserror::Error;
 
 use super::body::BodyFraming;
 
-/// A request and where it goes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ProxyRequest {
-    /// As it was written, without brackets taken off or escapes read.
+    /// The host as the client wrote it, brackets and escapes included.
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) kind: RequestKind,
@@ -15,20 +14,17 @@ pub(super) struct ProxyRequest {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
-    /// A tunnel.
     Connect,
-    /// A request to send on.
     Forward(ForwardRequest),
 }
 
-/// What is sent on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ForwardRequest {
     method: Vec<u8>,
     path: Vec<u8>,
     version: HttpVersion,
     authority: String,
-    /// Without those that are about the connection, the host or the length.
+    /// Without hop-by-hop headers, `Host` and headers about the length.
     fields: Vec<(Vec<u8>, Vec<u8>)>,
     pub(super) body: BodyFraming,
 }
@@ -39,26 +35,25 @@ enum HttpVersion {
     Http11,
 }
 
-/// Why a request is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum RequestError {
-    #[error("this is a proxy, and that is no request to one")]
+    #[error("not a proxy request")]
     InvalidRequestLine,
-    #[error("only http: addresses are sent on; others need CONNECT")]
+    #[error("only http: URLs are forwarded; use CONNECT for others")]
     UnsupportedScheme,
-    #[error("the address cannot be read")]
+    #[error("invalid host or port")]
     InvalidAuthority,
-    #[error("a header line cannot be read")]
+    #[error("invalid header")]
     InvalidHeader,
-    #[error("the length of the request is not clear")]
+    #[error("ambiguous request length")]
     AmbiguousLength,
-    #[error("only chunked transfer coding is known")]
+    #[error("only chunked transfer coding is supported")]
     UnsupportedCoding,
     #[error("the request is too long")]
     TooLong,
-    #[error("the request took too long")]
+    #[error("the request timed out")]
     TimedOut,
-    #[error("only HTTP/1.0 and HTTP/1.1 are spoken here")]
+    #[error("only HTTP/1.0 and HTTP/1.1 are supported")]
     UnsupportedVersion,
 }
 
@@ -79,16 +74,9 @@ impl RequestError {
 }
 
 impl ProxyRequest {
-    /// Reads a head, its empty line included.
+    /// Parses a head including its empty line.
     pub(super) fn parse(head: &[u8]) -> Result<Self, RequestError> {
-        let text = head.strip_suffix(b"\r\n").ok_or(RequestError::InvalidHeader)?;
-        let mut lines = text.split_inclusive(|byte| *byte == b'\n').map(|line| {
-            let line = line.strip_suffix(b"\r\n").ok_or(RequestError::InvalidHeader)?;
-            line.iter().all(|byte| is_text(*byte)).then_some(line).ok_or(RequestError::InvalidHeader)
-        });
-        let (method, target, version) =
-            parse_request_line(lines.next().ok_or(RequestError::InvalidRequestLine)??)?;
-        let fields = lines.map(|line| parse_header(line?)).collect::<Result<Vec<_>, RequestError>>()?;
+        let ParsedHead { method, target, version, headers: fields } = parse_head(head)?;
         if method == b"CONNECT" {
             let (host, port) = parse_authority(target)?;
             let port = port.ok_or(RequestError::InvalidAuthority)?;
@@ -119,7 +107,7 @@ impl ProxyRequest {
 }
 
 impl ForwardRequest {
-    /// The head that the server gets.
+    /// The head for the server.
     pub(super) fn head(&self) -> Vec<u8> {
         let version: &[u8] = match self.version {
             HttpVersion::Http10 => b"HTTP/1.0",
@@ -146,7 +134,6 @@ impl ForwardRequest {
     }
 }
 
-/// Whether a header is for the next station only and not for the end.
 pub(super) fn is_hop_by_hop(name: &[u8]) -> bool {
     const NAMES: [&str; 6] = [
         "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization",
@@ -155,33 +142,55 @@ pub(super) fn is_hop_by_hop(name: &[u8]) -> bool {
     NAMES.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-fn parse_request_line(line: &[u8]) -> Result<(&[u8], &[u8], HttpVersion), RequestError> {
-    let mut words = line.split(|byte| *byte == b' ');
-    let (Some(method), Some(target), Some(version), None) =
-        (words.next(), words.next(), words.next(), words.next())
-    else {
+struct ParsedHead<'a> {
+    method: &'a [u8],
+    target: &'a [u8],
+    version: HttpVersion,
+    headers: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Parses the head with `httparse`, after refusing what it tolerates: line ends without a carriage
+/// return, empty lines at the start and control characters.
+fn parse_head(head: &[u8]) -> Result<ParsedHead<'_>, RequestError> {
+    let text = head.strip_suffix(b"\r\n").ok_or(RequestError::InvalidHeader)?;
+    let lines: Vec<&[u8]> = text
+        .split_inclusive(|byte| *byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r\n").filter(|line| line.iter().all(|byte| is_text(*byte))))
+        .collect::<Option<_>>()
+        .ok_or(RequestError::InvalidHeader)?;
+    let words: Vec<&[u8]> = match lines.first() {
+        Some(line) if !line.is_empty() => line.split(|byte| *byte == b' ').collect(),
+        _ => return Err(RequestError::InvalidRequestLine),
+    };
+    let mut headers = vec![httparse::EMPTY_HEADER; lines.len()];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(head) {
+        Ok(httparse::Status::Complete(length)) if length == head.len() => {}
+        Err(httparse::Error::Version) if words.len() == 3 && words.iter().last().is_some_and(is_http) => {
+            return Err(RequestError::UnsupportedVersion);
+        }
+        Err(httparse::Error::Token | httparse::Error::Version) => {
+            return Err(RequestError::InvalidRequestLine);
+        }
+        Ok(_) | Err(_) => return Err(RequestError::InvalidHeader),
+    }
+    let (Some(method), Some(target)) = (request.method, request.path) else {
         return Err(RequestError::InvalidRequestLine);
     };
-    if !is_token(method) || target.is_empty() || target.contains(&b'\t') {
-        return Err(RequestError::InvalidRequestLine);
-    }
-    match version {
-        b"HTTP/1.1" => Ok((method, target, HttpVersion::Http11)),
-        b"HTTP/1.0" => Ok((method, target, HttpVersion::Http10)),
-        _ if version.starts_with(b"HTTP/") => Err(RequestError::UnsupportedVersion),
-        _ => Err(RequestError::InvalidRequestLine),
-    }
+    let version = if request.version == Some(0) { HttpVersion::Http10 } else { HttpVersion::Http11 };
+    let headers = request
+        .headers
+        .iter()
+        .map(|header| (header.name.as_bytes().to_vec(), header.value.trim_ascii().to_vec()))
+        .collect();
+    Ok(ParsedHead { method: method.as_bytes(), target: target.as_bytes(), version, headers })
 }
 
-fn parse_header(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), RequestError> {
-    let colon = line.iter().position(|byte| *byte == b':').ok_or(RequestError::InvalidHeader)?;
-    let (name, value) = line.split_at_checked(colon).ok_or(RequestError::InvalidHeader)?;
-    let value = value.strip_prefix(b":").unwrap_or_default().trim_ascii();
-    // A line that goes on from the one before begins with a blank, which no name has.
-    is_token(name).then(|| (name.to_vec(), value.to_vec())).ok_or(RequestError::InvalidHeader)
+fn is_http(word: &&[u8]) -> bool {
+    word.starts_with(b"HTTP/")
 }
 
-/// A host and perhaps a port. Who is asking is not part of it.
+/// A host with an optional port; user information is refused.
 fn parse_authority(bytes: &[u8]) -> Result<(String, Option<u16>), RequestError> {
     let text = std::str::from_utf8(bytes).map_err(|_| RequestError::InvalidAuthority)?;
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -208,7 +217,7 @@ fn parse_authority(bytes: &[u8]) -> Result<(String, Option<u16>), RequestError> 
     Ok((host, Some(number.filter(|number| *number != 0).ok_or(RequestError::InvalidAuthority)?)))
 }
 
-/// How much follows. Two ways to say it in one request are a trick.
+/// The length of the body. A request that states it twice is an attack.
 fn body_framing(fields: &[(Vec<u8>, Vec<u8>)], version: HttpVersion) -> Result<BodyFraming, RequestError> {
     let all = |wanted: &str| -> Vec<&[u8]> {
         let found = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(wanted.as_bytes()));
@@ -218,7 +227,7 @@ fn body_framing(fields: &[(Vec<u8>, Vec<u8>)], version: HttpVersion) -> Result<B
         ([], []) => Ok(BodyFraming::None),
         ([digits], []) => {
             let digits = std::str::from_utf8(digits).map_err(|_| RequestError::AmbiguousLength)?;
-            // The standard parser takes a plus sign.
+            // The standard parser accepts a plus sign.
             let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
             is_number
                 .then(|| digits.parse().ok())
@@ -234,7 +243,7 @@ fn body_framing(fields: &[(Vec<u8>, Vec<u8>)], version: HttpVersion) -> Result<B
     }
 }
 
-/// Leaves out what is about the connection, by its own name or named by `Connection`, and what is written anew.
+/// Drops hop-by-hop headers, those named by `Connection`, and those that are rewritten.
 fn end_to_end_headers(fields: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
     const ANEW: [&str; 4] = ["host", "content-length", "transfer-encoding", "te"];
     let connection = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"connection"));
@@ -249,9 +258,4 @@ fn end_to_end_headers(fields: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)
 
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
-}
-
-fn is_token(bytes: &[u8]) -> bool {
-    let is_one = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    !bytes.is_empty() && bytes.iter().all(is_one)
 }

@@ -10,7 +10,7 @@ fn parse(head: &str) -> Result<ProxyRequest, RequestError> {
     ProxyRequest::parse(head.as_bytes())
 }
 
-/// Where a request goes and what the server gets of its head.
+/// The target of a request and the head that the server gets.
 fn sent_on(head: &str) -> (String, u16, String, BodyFraming) {
     let request = parse(head).unwrap();
     let RequestKind::Forward(plain) = request.kind else { panic!("a tunnel") };
@@ -18,7 +18,7 @@ fn sent_on(head: &str) -> (String, u16, String, BodyFraming) {
 }
 
 #[test]
-fn a_request_is_written_anew_without_what_is_about_the_connection() {
+fn a_request_is_rewritten_without_hop_by_hop_headers() {
     let (host, port, head, body) = sent_on(
         "POST http://Example.com:8080/a?b HTTP/1.1\r\nHost: other.example\r\nProxy-Connection: keep-alive\r\n\
          Proxy-Authorization: Basic eA==\r\nConnection: x-mine, content-length\r\nX-Mine: 1\r\nTE: trailers\r\n\
@@ -61,7 +61,7 @@ fn a_tunnel_needs_a_host_and_a_port() {
 }
 
 #[test]
-fn what_two_readers_could_take_differently_is_refused() {
+fn an_ambiguous_request_is_refused() {
     let with = |fields: &str| parse(&format!("POST http://a.example/ HTTP/1.1\r\n{fields}\r\n"));
     for (fields, expected) in [
         ("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", RequestError::AmbiguousLength),
@@ -104,7 +104,7 @@ fn what_two_readers_could_take_differently_is_refused() {
     assert_eq!(parse(old), Err(RequestError::AmbiguousLength));
 }
 
-/// What comes back from the whole proxy.
+/// The response of the whole proxy.
 async fn answered(request: &[u8]) -> String {
     let (mut client, inner) = duplex(2 * MAX_HEAD_BYTES);
     let served = tokio::spawn(proxy::serve_connection(inner));
@@ -116,7 +116,7 @@ async fn answered(request: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn a_refusal_says_what_and_why() {
+async fn a_refusal_names_the_host_and_the_reason() {
     assert_eq!(
         answered(b"CONNECT 0x7f.1:22 HTTP/1.1\r\n\r\n").await,
         "HTTP/1.1 403 Refused by hermes: loopback\r\nContent-Type: text/plain; charset=utf-8\r\n\
@@ -131,7 +131,7 @@ async fn a_refusal_says_what_and_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_drips_its_request_is_left_after_a_while() {
+async fn a_slow_client_is_dropped_at_the_timeout() {
     let (mut client, inner) = duplex(1024);
     let started = Instant::now();
     let served = tokio::spawn(proxy::serve_connection(inner));
@@ -152,7 +152,7 @@ async fn a_client_that_drips_its_request_is_left_after_a_while() {
     served.await.unwrap();
 }
 
-/// A client's end, a server that takes one connection, and the head that was asked for.
+/// A client, the server's connection, and the task that forwards the request.
 async fn one_request(head: &str) -> (DuplexStream, TcpStream, tokio::task::JoinHandle<io::Result<()>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to_server = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -162,7 +162,7 @@ async fn one_request(head: &str) -> (DuplexStream, TcpStream, tokio::task::JoinH
     (client, server, tokio::spawn(forward(BufReader::new(inner), to_server, plain)))
 }
 
-/// Reads what came until it ends like this.
+/// Reads until the input ends with these bytes.
 async fn read_to(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();
     while !all.ends_with(end) {
@@ -174,7 +174,7 @@ async fn read_to(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn bodies_pass_byte_for_byte_and_nothing_after_them_does() {
+async fn bodies_pass_unchanged_and_nothing_after_them() {
     let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     let plain = format!("POST http://a.example/ HTTP/1.1\r\nContent-Length: {}\r\n\r\n", bytes.len());
     let chunked = "POST http://a.example/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -221,7 +221,7 @@ async fn bodies_pass_byte_for_byte_and_nothing_after_them_does() {
 }
 
 #[tokio::test]
-async fn a_request_that_breaks_off_never_reaches_its_end_at_the_server() {
+async fn a_truncated_request_never_looks_complete_to_the_server() {
     let head = "POST http://a.example/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
     for wrong in
         ["5\r\nabcdeXX", "x\r\n", "5\nabcde\r\n", "11111111111111111\r\n", "-1\r\n", "\r\n", "5\r\nab"]
@@ -231,20 +231,20 @@ async fn a_request_that_breaks_off_never_reaches_its_end_at_the_server() {
         client.shutdown().await.unwrap();
         task.await.unwrap().unwrap_err();
         let mut got = Vec::new();
-        // A reset is as good an end.
+        // A reset is an end too.
         drop(server.read_to_end(&mut got).await);
         assert!(!got.ends_with(b"0\r\n\r\n"), "{wrong:?}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_a_bad_gateway() {
+async fn a_silent_server_is_a_bad_gateway() {
     let (mut client, mut server, task) = one_request("GET http://a.example/ HTTP/1.1\r\n\r\n").await;
     read_to(&mut server, b"\r\n\r\n").await;
     drop(server);
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 502 No answer from the server\r\n"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 502 No response from the server\r\n"), "{answer}");
     drop(task.await);
 }
 
@@ -272,7 +272,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
     #[test]
-    fn whatever_is_sent_the_server_gets_one_clean_head(head in mutated()) {
+    fn the_server_always_gets_one_clean_head(head in mutated()) {
         let Ok(ProxyRequest { host, kind: RequestKind::Forward(plain), .. }) = ProxyRequest::parse(&head) else { return Ok(()) };
         let written = plain.head();
         let text = written.strip_suffix(b"\r\n\r\n").unwrap();

@@ -1,4 +1,4 @@
-//! From options to the fields of the request.
+//! Applies options to the create request.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,7 +10,6 @@ use super::RunArgs;
 use super::value::Gpus;
 
 impl RunArgs {
-    /// Adds what they ask for to a request.
     pub(in crate::backend::docker) fn apply(&self, body: &mut ContainerCreateBody) {
         body.hostname.clone_from(&self.hostname);
         let exposed: BTreeSet<_> = self.ports.iter().map(|port| port.inside.clone()).collect();
@@ -23,7 +22,7 @@ impl RunArgs {
     fn apply_to_host(&self, host: &mut HostConfig) {
         let all = |right: &String| right == "ALL";
         if self.cap_add.iter().any(all) {
-            // Podman refuses to drop and to add all of them.
+            // Podman refuses to drop and add all capabilities at once.
             host.cap_add = Some(vec!["ALL".to_owned()]);
             host.cap_drop = list(self.cap_drop.iter().filter(|right| !all(right)).cloned());
         } else {
@@ -81,7 +80,7 @@ impl RunArgs {
 
 fn device_request(gpus: &Gpus) -> DeviceRequest {
     let (count, device_ids) = match gpus {
-        // What the engine takes for all of them.
+        // The API's value for all GPUs.
         Gpus::All => (Some(-1), None),
         Gpus::Count(count) => (Some(i64::from(*count)), None),
         Gpus::Devices(ids) => (None, Some(ids.clone())),
@@ -90,7 +89,7 @@ fn device_request(gpus: &Gpus) -> DeviceRequest {
     DeviceRequest { count, device_ids, capabilities, ..DeviceRequest::default() }
 }
 
-/// A list, unless it is empty: what nobody asked for is not in the request.
+/// The items, or `None` for an empty list, which leaves the field out of the request.
 fn list<T>(items: impl Iterator<Item = T>) -> Option<Vec<T>> {
     let items: Vec<T> = items.collect();
     (!items.is_empty()).then_some(items)

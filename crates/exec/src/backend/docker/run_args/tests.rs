@@ -24,7 +24,7 @@ fn texts(words: &[&str]) -> Option<Vec<String>> {
 }
 
 #[test]
-fn a_value_follows_its_option_in_every_way_that_docker_knows() {
+fn a_value_may_follow_its_option_in_every_docker_syntax() {
     let expected = parse(&["--publish=8080:80"]);
     assert_eq!(expected.ports.len(), 1);
     for words in [
@@ -148,7 +148,7 @@ fn every_option_has_its_field_in_the_request() {
 }
 
 #[test]
-fn all_rights_are_asked_for_without_dropping_them_first() {
+fn adding_all_capabilities_drops_none_first() {
     let rights = |words: &[&str]| {
         let host_config = HostConfig {
             cap_drop: texts(&["ALL"]),
@@ -167,7 +167,7 @@ fn all_rights_are_asked_for_without_dropping_them_first() {
 }
 
 #[test]
-fn limits_take_the_place_of_those_in_the_settings() {
+fn limits_override_those_of_the_settings() {
     let set = ContainerLimits {
         millicpus: Some(1000),
         memory: Some(1),
@@ -215,7 +215,7 @@ fn mounts_become_volumes_and_variables_stay_out_of_the_record() {
 }
 
 #[test]
-fn a_path_in_memory_is_known_however_it_is_written() {
+fn spellings_of_a_tmpfs_path_are_normalized() {
     let expected = parse(&["--tmpfs=/workspace/x:size=8m"]);
     for words in
         ["--tmpfs=//workspace/./x/:size=8m", "--mount=type=tmpfs,dst=/workspace//x,tmpfs-size=8388608"]
@@ -226,7 +226,7 @@ fn a_path_in_memory_is_known_however_it_is_written() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_by_name() {
+fn invalid_options_are_refused_by_name() {
     let cases = [
         (
             &["--init", "--frobnicate"][..],
@@ -300,7 +300,7 @@ fn what_cannot_be_meant_is_refused_by_name() {
 }
 
 #[test]
-fn what_gives_the_host_away_is_known_and_what_does_not_is_shown_only() {
+fn options_with_host_reach_are_distinguished_from_those_without() {
     for option in [
         "--privileged", "--network host", "--network container:other", "--pid host", "--pid container:other",
         "--ipc host", "--uts host", "--userns host", "--device /dev/fuse", "--cap-add ALL",

@@ -1,4 +1,4 @@
-//! The values of options, as `docker run` writes them.
+//! Values of `docker run` options.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use hermes_types::{Volume, VolumeSource};
 use serde::{Deserialize, Serialize};
 
-/// Every right that Linux tells apart.
+/// All Linux capabilities.
 const CAPABILITIES: [&str; 41] = [
     "AUDIT_CONTROL", "AUDIT_READ", "AUDIT_WRITE", "BLOCK_SUSPEND", "BPF", "CHECKPOINT_RESTORE", "CHOWN",
     "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "IPC_LOCK", "IPC_OWNER", "KILL", "LEASE",
@@ -22,17 +22,13 @@ const ULIMITS: [&str; 15] = [
     "rtprio", "rttime", "sigpending", "stack",
 ];
 
-/// Where the files of hermes are inside, which nothing may cover.
+/// The directory of Hermes inside the container; no mount may cover it.
 const HERMES_DIR: &str = "/.hermes";
 
-/// Graphics processors of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Gpus {
-    /// Every one.
     All,
-    /// So many, whichever.
     Count(u32),
-    /// These.
     Devices(Vec<String>),
 }
 
@@ -63,14 +59,11 @@ impl fmt::Display for Gpus {
     }
 }
 
-/// A device of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// Its path on the host.
     pub source: String,
-    /// Its path inside.
     pub target: String,
-    /// Some of `rwm`: read, write, make the node.
+    /// Some of `rwm`: read, write, create the node.
     pub rights: String,
 }
 
@@ -91,14 +84,10 @@ impl Device {
     }
 }
 
-/// A limit on each process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ulimit {
-    /// Of what.
     pub name: String,
-    /// What holds.
     pub soft: i64,
-    /// Up to where a process may raise it.
     pub hard: i64,
 }
 
@@ -112,14 +101,14 @@ impl Ulimit {
     }
 }
 
-/// A port of the container that is a port of the host too.
+/// A published port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
-    /// Which address of the host; all of them without one.
+    /// The host address; `None` means all.
     pub address: Option<IpAddr>,
-    /// The port there; any without one.
+    /// The host port; `None` means any.
     pub outside: Option<u16>,
-    /// The port inside, with its protocol, as in `80/tcp`.
+    /// The container port with its protocol, such as `80/tcp`.
     pub inside: String,
 }
 
@@ -155,7 +144,7 @@ impl fmt::Display for Port {
     }
 }
 
-/// Bytes: `512m`, `1.5g`, `64k`, `1048576`.
+/// Parses bytes such as `512m`, `1.5g`, `64k` or `1048576`.
 pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let number = text.trim_end_matches(|end: char| end.is_ascii_alphabetic());
@@ -170,7 +159,6 @@ pub fn parse_size(text: &str) -> Option<u64> {
     parse_scaled(number, unit)
 }
 
-/// The same as text.
 pub fn format_size(bytes: u64) -> String {
     let units = [(40, "t"), (30, "g"), (20, "m"), (10, "k")];
     let fits = |(shift, _): &(u32, &str)| bytes > 0 && bytes.is_multiple_of(1 << shift);
@@ -180,7 +168,7 @@ pub fn format_size(bytes: u64) -> String {
         .map_or(bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
 }
 
-/// A number that may have a fraction, in so many parts of one, rounded up.
+/// Parses a decimal number in units of `1/unit`, rounded up.
 pub(super) fn parse_scaled(text: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.len() <= 15 && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -193,26 +181,24 @@ pub(super) fn parse_scaled(text: &str, unit: u64) -> Option<u64> {
     u64::try_from(all.div_ceil(parts)).ok()
 }
 
-/// A right by its name, in capitals and without `CAP_`.
+/// A capability in upper case without `CAP_`.
 pub(super) fn parse_capability(text: &str) -> Option<String> {
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("CAP_").unwrap_or(&name);
     (name == "ALL" || CAPABILITIES.contains(&name)).then(|| name.to_owned())
 }
 
-/// A network by the word of the engine.
 pub(super) fn parse_network(text: &str) -> Option<String> {
     let name = text.strip_prefix("container:").unwrap_or(text);
     is_name(name).then(|| text.to_owned())
 }
 
-/// Something that an engine knows by name.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
 }
 
-/// `name:address`, and as newer versions have it, `name=address`.
+/// `name:address`, or the newer form `name=address`.
 pub(super) fn parse_host(text: &str) -> Option<String> {
     let (name, address) = text.split_once('=').or_else(|| text.split_once(':'))?;
     let address = address.trim_start_matches('[').trim_end_matches(']');
@@ -235,24 +221,21 @@ pub(super) fn parse_volume(text: &str) -> Option<Volume> {
 pub(super) fn parse_tmpfs(text: &str) -> Option<(String, String)> {
     let (path, options) = text.split_once(':').unwrap_or((text, ""));
     let parts = path.strip_prefix('/')?.split('/').filter(|part| !["", "."].contains(part));
-    // As the engine writes it, for two ways to write the same are one mount too many.
+    // Normalized as the engine does it, so that two spellings of one path are one mount.
     let path: String = parts.clone().flat_map(|part| ["/", part]).collect();
     let climbs = parts.clone().any(|part| part == "..");
     (!path.is_empty() && !climbs && is_outside_hermes_dir(&path)).then(|| (path, options.to_owned()))
 }
 
-/// Whether nothing of ours is there.
 fn is_outside_hermes_dir(path: &str) -> bool {
     path.strip_prefix(HERMES_DIR).is_none_or(|rest| !rest.is_empty() && !rest.starts_with('/'))
 }
 
-/// What `--mount` puts inside.
 pub(super) enum MountArg {
     Volume(Volume),
     Tmpfs(String, String),
 }
 
-/// `type=…,source=…,target=…` and so on.
 pub(super) fn parse_mount(text: &str) -> Option<MountArg> {
     let (mut kind, mut source, mut target) = ("volume", "", "");
     let (mut options, mut memory) = (Vec::new(), Vec::new());
@@ -269,7 +252,7 @@ pub(super) fn parse_mount(text: &str) -> Option<MountArg> {
             _ => return None,
         }
     }
-    // What stands in one field here would be two of a volume.
+    // A colon would split the field in the volume syntax.
     if source.contains(':') || target.contains(':') {
         return None;
     }
@@ -291,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_docker_writes_them_and_shown_so() {
+    fn sizes_round_trip_in_docker_syntax() {
         let cases = [
             ("0", 0),
             ("1048576", 1 << 20),
@@ -315,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_shown_as_it_was_written() {
+    fn a_port_round_trips() {
         for text in
             ["80/tcp", "8080:80/tcp", "127.0.0.1:8080:53/udp", "127.0.0.1::80/tcp", "[::1]:8080:80/tcp"]
         {
@@ -328,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn gpus_are_shown_as_they_were_written() {
+    fn gpus_round_trip() {
         for text in ["all", "2", "device=0,GPU-3a"] {
             assert_eq!(text.parse::<Gpus>().map(|gpus| gpus.to_string()).as_deref(), Ok(text));
         }

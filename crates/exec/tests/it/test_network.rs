@@ -18,17 +18,17 @@ use std::time::Duration;
 use hermes_exec::{Backend, Installation, OpenPlace, OutputMode, ResolvedPlace, SandboxBackend, Spec};
 use hermes_types::{Network, SessionKey, Work};
 
-use crate::bed::{permit, wish};
+use crate::fixture::{permit, run_options};
 use crate::session::text;
 
 /// Set for the process that is in the namespaces.
 const INSIDE: &str = "HERMES_TEST_WORLD";
 
-/// What the services say that must not be reached.
+/// The content of services that must not be reached.
 pub(crate) const SECRET: &str = "secret";
 
 /// Everything but the test.
-pub(crate) struct World {
+pub(crate) struct TestNetwork {
     folder: tempfile::TempDir,
     internet: Child,
     /// The internet ends with this.
@@ -39,11 +39,11 @@ pub(crate) struct World {
 
 /// Runs the body of the named test in a world of its own, in another process.
 #[expect(clippy::disallowed_methods, reason = "the test starts itself again, elsewhere")]
-pub(crate) fn alone(test: &str, body: impl AsyncFnOnce(&World)) {
+pub(crate) fn in_test_network(test: &str, body: impl AsyncFnOnce(&TestNetwork)) {
     if std::env::var_os(INSIDE).is_some() {
-        let world = World::make();
+        let test_network = TestNetwork::make();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        runtime.block_on(body(&world));
+        runtime.block_on(body(&test_network));
         return;
     }
     let mut command = Command::new("unshare");
@@ -57,7 +57,7 @@ pub(crate) fn alone(test: &str, body: impl AsyncFnOnce(&World)) {
     assert!(output.status.success() && said.contains("1 passed"), "{said}\n{errors}");
 }
 
-impl World {
+impl TestNetwork {
     #[expect(clippy::disallowed_methods, reason = "a world is made by programs")]
     fn make() -> Self {
         let folder = tempfile::Builder::new().prefix("world-").tempdir().unwrap();
@@ -91,7 +91,7 @@ impl World {
         self.folder.path()
     }
 
-    /// What a command of this machine, unconfined, says.
+    /// The output of an unconfined command of this machine.
     #[expect(clippy::disallowed_methods, reason = "the control of every attack")]
     pub(crate) fn free(&self, command: &str) -> (i32, String) {
         let output = Command::new("bash").args(["-c", command]).current_dir(self.path()).output().unwrap();
@@ -104,10 +104,7 @@ impl World {
         self.intrusions.swap(0, Ordering::SeqCst)
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the programs of whoever runs the test are what is tested with"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the test uses the programs of its user")]
     fn plan(&self, session: &str) -> ResolvedPlace {
         let host = Installation {
             install_id: "test".to_owned(),
@@ -134,17 +131,17 @@ impl World {
             init: Vec::new(),
             lifetime: Duration::from_secs(5),
         };
-        ResolvedPlace::new(host, spec, SessionKey::new(session))
+        ResolvedPlace::new(host, spec, SessionKey::new(session)).unwrap()
     }
 
     /// A jail whose only way out is the proxy.
-    pub(crate) async fn jail(&self) -> Jailed {
+    pub(crate) async fn jail(&self) -> JailedPlace {
         let plan = self.plan("s");
-        Jailed { sandbox: plan.open().await.unwrap(), plan }
+        JailedPlace { sandbox: plan.open().await.unwrap(), plan }
     }
 }
 
-impl Drop for World {
+impl Drop for TestNetwork {
     fn drop(&mut self) {
         // It may have ended by itself.
         drop(self.internet.kill());
@@ -153,18 +150,24 @@ impl Drop for World {
 }
 
 /// A place in which the attacker sits.
-pub(crate) struct Jailed {
+pub(crate) struct JailedPlace {
     pub(crate) plan: ResolvedPlace,
     pub(crate) sandbox: OpenPlace,
 }
 
-impl Jailed {
-    /// What a command in the jail says.
+impl JailedPlace {
+    /// The output of a command in the jail.
     pub(crate) async fn run(&self, command: &str) -> (i32, String) {
         let work = Work::Shell(command.to_owned());
         let permit = permit(&self.plan, "s", work, &self.sandbox.cwd().await.unwrap());
-        let outcome =
-            self.sandbox.start_command(permit, wish(OutputMode::AtEnd)).await.unwrap().wait().await.unwrap();
+        let outcome = self
+            .sandbox
+            .start_command(permit, run_options(OutputMode::AtEnd))
+            .await
+            .unwrap()
+            .wait()
+            .await
+            .unwrap();
         (outcome.code, text(&outcome))
     }
 

@@ -12,15 +12,15 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
 use tokio::task::JoinHandle;
 
-use crate::session::{Ground, text};
+use crate::session::{TestEnv, text};
 
-/// Passes on what is said to an engine.
-pub(crate) struct Far {
+/// A relay to an engine.
+pub(crate) struct TcpEngine {
     pub(crate) address: EngineAddress,
     task: JoinHandle<()>,
 }
 
-impl Far {
+impl TcpEngine {
     pub(crate) async fn new(socket: PathBuf) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = EngineAddress::Tcp(listener.local_addr().unwrap().to_string());
@@ -38,16 +38,16 @@ impl Far {
     }
 }
 
-impl Drop for Far {
+impl Drop for TcpEngine {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-pub(crate) async fn one_on_another_machine_is_a_place_like_any_other(ground: &Ground) {
-    let peer = ground.peer.clone().unwrap();
-    let far = Far::new(peer.socket.clone()).await;
-    let open = async || ground.open_with("s", |docker| docker.engine = far.address.clone()).await;
+pub(crate) async fn a_remote_engine_behaves_like_a_local_one(test_env: &TestEnv) {
+    let peer = test_env.peer.clone().unwrap();
+    let remote = TcpEngine::new(peer.socket.clone()).await;
+    let open = async || test_env.open_with("s", |docker| docker.engine = remote.address.clone()).await;
     let s = open().await;
     assert_eq!(s.out("export A=1; cd /tmp; echo kept >/workspace/file; pwd").await, "/tmp\n");
     s.background("sleep 100").await;
@@ -56,10 +56,10 @@ pub(crate) async fn one_on_another_machine_is_a_place_like_any_other(ground: &Gr
     let s = open().await;
     assert_eq!(s.out("echo $A $PWD; cat /workspace/file").await, "1 /tmp\nkept\n");
     assert_eq!(s.processes().await.list().await.unwrap().len(), 1);
-    let found = ground.places().list().await.unwrap();
+    let found = test_env.places().list().await.unwrap();
     assert_eq!(found.len(), 1);
     found[0].end().await.unwrap();
-    assert_eq!(ground.containers().await, Vec::<String>::new());
+    assert_eq!(test_env.containers().await, Vec::<String>::new());
     // Its files are volumes of the engine, and outlive it.
     let again = s.run("cat /workspace/file").await;
     assert_eq!((text(&again).as_str(), again.state_loss), ("kept\n", StateLoss::Yes));
@@ -70,17 +70,17 @@ pub(crate) async fn one_on_another_machine_is_a_place_like_any_other(ground: &Gr
     assert_eq!(left.count(), 0);
 }
 
-pub(crate) async fn whoever_commands_run_as_has_a_guest_on_another_machine(ground: &Ground) {
-    let far = Far::new(ground.peer.clone().unwrap().socket).await;
+pub(crate) async fn every_user_has_a_guest_on_a_remote_engine(test_env: &TestEnv) {
+    let remote = TcpEngine::new(test_env.peer.clone().unwrap().socket).await;
     let volumes = async || {
-        let api = ground.peer.clone().unwrap().engine().await.api;
+        let api = test_env.peer.clone().unwrap().engine().await.api;
         let listed = api.list_volumes(None::<ListVolumesOptions>).await.unwrap().volumes.unwrap_or_default();
         listed.into_iter().map(|volume| volume.name).collect::<BTreeSet<_>>()
     };
     for (option, uid) in [("--user=1000", "1000\n"), ("--user=nobody", "65534\n"), ("--user=0", "0\n")] {
-        let s = ground
+        let s = test_env
             .open_with("s", |docker| {
-                docker.engine = far.address.clone();
+                docker.engine = remote.address.clone();
                 *docker.run_args = RunArgs::parse(&[option.to_owned()]).unwrap();
                 docker.files = None;
             })
@@ -88,23 +88,23 @@ pub(crate) async fn whoever_commands_run_as_has_a_guest_on_another_machine(groun
         assert_eq!(s.out("echo x >~/x; echo y >/workspace/y; id -u").await, uid);
         let mine = s.out("cat /proc/self/mountinfo").await;
         s.sandbox.remove().await.unwrap();
-        // What it was on has no name but its own, and is gone.
+        // The anonymous volume is gone; only the named ones remain.
         let left = volumes().await;
         let left: Vec<_> = left.iter().filter(|name| mine.contains(name.as_str())).collect();
         assert_eq!(left, Vec::<&String>::new(), "{mine}");
     }
 }
 
-pub(crate) async fn what_an_engine_on_another_machine_cannot_show_is_refused(ground: &Ground) {
-    let far = Far::new(ground.peer.clone().unwrap().socket).await;
-    let source = ground.folder.join("work");
+pub(crate) async fn host_mounts_on_a_remote_engine_are_refused(test_env: &TestEnv) {
+    let remote = TcpEngine::new(test_env.peer.clone().unwrap().socket).await;
+    let source = test_env.folder.join("work");
     let (path, target) = (source.display().to_string(), PathBuf::from("/x"));
     let bind = BindMount { source: source.clone(), target: target.clone(), writable: Writable::No };
     let options = vec!["z".to_owned()];
     let volume = EngineVolume { source: path.clone(), target, writable: Writable::No, options };
     for (binds, volumes) in [(vec![bind], Vec::new()), (Vec::new(), vec![volume])] {
-        let plan = ground.plan_with("s", |docker| {
-            docker.engine = far.address.clone();
+        let plan = test_env.plan_with("s", |docker| {
+            docker.engine = remote.address.clone();
             (docker.binds, docker.volumes) = (binds, volumes);
         });
         let error = plan.open().await.unwrap_err();
@@ -112,5 +112,5 @@ pub(crate) async fn what_an_engine_on_another_machine_cannot_show_is_refused(gro
         let shown = error.to_string();
         assert!(shown.contains(&path), "{shown}");
     }
-    assert_eq!(ground.containers().await, Vec::<String>::new());
+    assert_eq!(test_env.containers().await, Vec::<String>::new());
 }

@@ -1,4 +1,4 @@
-//! Containers that are ready before anybody asks for one, and those that nobody knows any more.
+//! Warm containers and orphaned containers.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,71 +8,71 @@ use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder};
 use hermes_exec::StateLoss;
 
-use crate::session::{Ground, text};
+use crate::session::{TestEnv, text};
 
-pub(crate) async fn a_new_session_gets_a_container_that_was_ready_and_nobody_elses(ground: &Ground) {
-    let plan = ground.plan_with("s", |docker| docker.warm_count = 2);
+pub(crate) async fn a_new_session_gets_an_unused_warm_container(test_env: &TestEnv) {
+    let plan = test_env.plan_with("s", |docker| docker.warm_count = 2);
     // Those who fill it at the same time make no more than are wanted.
     let (one, other) = tokio::join!(plan.fill_warm_pool(), plan.fill_warm_pool());
     one.and(other).unwrap();
-    let ready = ground.containers().await;
-    assert_eq!(ready.len(), 2);
-    let listed = ground.places().list().await.unwrap();
+    let warm = test_env.containers().await;
+    assert_eq!(warm.len(), 2);
+    let listed = test_env.places().list().await.unwrap();
     assert!(listed.iter().all(|found| found.record.is_warm()), "{listed:?}");
     let mut sessions = Vec::new();
     for key in ["a", "b"] {
-        let s = ground.open_with(key, |docker| docker.warm_count = 2).await;
+        let s = test_env.open_with(key, |docker| docker.warm_count = 2).await;
         let first = s.run(&format!("ls /workspace; echo {key} >/workspace/mine; export K={key}")).await;
         assert_eq!((text(&first).as_str(), first.state_loss), ("", StateLoss::No));
         sessions.push(s);
     }
-    assert_eq!(ground.containers().await, ready);
+    assert_eq!(test_env.containers().await, warm);
     // A place is the session's own from then on: files, state, name and end.
     for (s, key) in sessions.iter().zip(["a", "b"]) {
-        let kept = ground.places().kept_dirs[0].join(s.plan.name());
+        let kept = test_env.places().kept_dirs[0].join(s.plan.name());
         assert_eq!(fs::read_to_string(kept.join("workspace/mine")).unwrap(), format!("{key}\n"));
-        let again = ground.open_with(key, |docker| docker.warm_count = 2).await;
+        let again = test_env.open_with(key, |docker| docker.warm_count = 2).await;
         assert_eq!(again.out("echo $K; cat /workspace/mine").await, format!("{key}\n{key}\n"));
-        let found = ground.places().find(&s.plan.name()).await.unwrap();
+        let found = test_env.places().find(&s.plan.name()).await.unwrap();
         assert_eq!(found[0].record.session, key);
     }
     // With none left, one is made as ever; and one that has its files wakes with them.
-    let third = ground.open_with("c", |docker| docker.warm_count = 2).await;
-    assert_eq!(ground.containers().await.len(), 3);
+    let third = test_env.open_with("c", |docker| docker.warm_count = 2).await;
+    assert_eq!(test_env.containers().await.len(), 3);
     third.plan.fill_warm_pool().await.unwrap();
-    assert_eq!(ground.containers().await.len(), 5);
-    let found = ground.places().find(&sessions[0].plan.name()).await.unwrap();
+    assert_eq!(test_env.containers().await.len(), 5);
+    let found = test_env.places().find(&sessions[0].plan.name()).await.unwrap();
     found[0].end().await.unwrap();
-    assert_eq!(ground.containers().await.len(), 4);
+    assert_eq!(test_env.containers().await.len(), 4);
     let woken = sessions[0].run("cat /workspace/mine").await;
     assert_eq!((text(&woken).as_str(), woken.state_loss), ("a\n", StateLoss::Yes));
 }
 
-pub(crate) async fn one_that_is_not_as_wanted_or_was_used_is_handed_to_nobody(ground: &Ground) {
-    let plan = ground.plan_with("s", |docker| docker.warm_count = 1);
+pub(crate) async fn a_warm_container_with_other_settings_or_prior_use_is_not_handed_over(test_env: &TestEnv) {
+    let plan = test_env.plan_with("s", |docker| docker.warm_count = 1);
     plan.fill_warm_pool().await.unwrap();
-    let ready = ground.containers().await;
-    let other = ground
+    let warm = test_env.containers().await;
+    let other = test_env
         .open_with("s", |docker| {
             docker.warm_count = 1;
             docker.limits.processes = Some(500);
         })
         .await;
     assert_eq!(other.out("echo fine").await, "fine\n");
-    assert!(ground.containers().await.iter().any(|name| !ready.contains(name)));
-    // Whoever knows what its session is called may have been there.
-    let session = ground.places().list().await.unwrap();
+    assert!(test_env.containers().await.iter().any(|name| !warm.contains(name)));
+    // A client that knows the name of its session may have used it.
+    let session = test_env.places().list().await.unwrap();
     let session = session.into_iter().find(|found| found.record.is_warm()).unwrap().record.session;
-    let intruder = ground.open_with(&session, |docker| docker.warm_count = 1).await;
+    let intruder = test_env.open_with(&session, |docker| docker.warm_count = 1).await;
     intruder.out("echo trap >/root/.bashrc").await;
-    let s = ground.open_with("t", |docker| docker.warm_count = 1).await;
+    let s = test_env.open_with("t", |docker| docker.warm_count = 1).await;
     assert_eq!(s.out("ls -A /root").await, "");
 }
 
-pub(crate) async fn those_that_nobody_knows_are_removed_and_no_others(ground: &Ground) {
-    let api = ground.peer.as_ref().unwrap().engine().await.api;
+pub(crate) async fn only_orphaned_containers_are_removed(test_env: &TestEnv) {
+    let api = test_env.peer.as_ref().unwrap().engine().await.api;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
-    let install = ground.host().install_id;
+    let install = test_env.host().install_id;
     let unique = format!("{:x}", std::process::id());
     let create = async |name: &str, install: &str, made: u64| {
         let labels = [
@@ -82,7 +82,7 @@ pub(crate) async fn those_that_nobody_knows_are_removed_and_no_others(ground: &G
             ("hermes-created", &made.to_string()),
         ];
         let body = ContainerCreateBody {
-            image: Some(ground.peer.clone().unwrap().image),
+            image: Some(test_env.peer.clone().unwrap().image),
             labels: Some(HashMap::from(labels.map(|(name, value)| (name.to_owned(), value.to_owned())))),
             cmd: Some(vec!["true".to_owned()]),
             ..ContainerCreateBody::default()
@@ -94,7 +94,7 @@ pub(crate) async fn those_that_nobody_knows_are_removed_and_no_others(ground: &G
     let orphan = create(&format!("hermes-orphan-{unique}"), &install, now - 1000).await;
     let young = create(&format!("hermes-young-{unique}"), &install, now).await;
     let foreign = create(&format!("hermes-foreign-{unique}"), "another", now - 1000).await;
-    let s = ground.open_with("s", |docker| docker.remove_orphans = true).await;
+    let s = test_env.open_with("s", |docker| docker.remove_orphans = true).await;
     assert_eq!(s.out("echo fine").await, "fine\n");
     assert!(api.inspect_container(&orphan, None).await.is_err());
     for kept in [young, foreign] {

@@ -1,4 +1,4 @@
-//! How a test gets places of one backend, and so does another hermes that it starts.
+//! Creates places of one backend, for the tests and for other processes that they start.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use hermes_types::{
 pub(crate) struct Peer {
     pub(crate) socket: PathBuf,
     pub(crate) image: String,
-    /// What is asked for besides, in the words of `docker run`.
+    /// Options of `docker run`.
     pub(crate) options: Vec<String>,
 }
 
 /// Where places of one backend are made, apart from all others.
 #[derive(Debug, Clone)]
-pub(crate) struct Bed {
+pub(crate) struct Fixture {
     pub(crate) backend: BackendName,
     /// Where containers are made, and of what.
     pub(crate) peer: Option<Peer>,
@@ -35,15 +35,15 @@ pub(crate) struct Bed {
     pub(crate) cache: PathBuf,
     /// The program that makes jails.
     pub(crate) helper: PathBuf,
-    /// The home of whoever owns this machine.
+    /// The home directory of the owner.
     pub(crate) owner: PathBuf,
     /// How long a place may be idle.
     pub(crate) lifetime: Duration,
 }
 
-impl Bed {
+impl Fixture {
     pub(crate) fn plan(&self, session: &str) -> ResolvedPlace {
-        ResolvedPlace::new(self.host(), self.spec(), SessionKey::new(session))
+        ResolvedPlace::new(self.host(), self.spec(), SessionKey::new(session)).unwrap()
     }
 
     pub(crate) fn host(&self) -> Installation {
@@ -119,7 +119,7 @@ pub(crate) fn permit(plan: &ResolvedPlace, session: &str, work: Work, cwd: &str)
     }
 }
 
-/// What a gate says to the owner at a terminal.
+/// The gate's verdict for the owner at a terminal.
 pub(crate) fn judge(gate: &Gate, plan: &ResolvedPlace, session: &str, job: Job) -> Verdict {
     let owner = Person::new("cli");
     let origin = Origin {
@@ -133,8 +133,8 @@ pub(crate) fn judge(gate: &Gate, plan: &ResolvedPlace, session: &str, job: Job) 
     gate.judge(job, &origin, moment)
 }
 
-/// What most commands are started with.
-pub(crate) fn wish(attention: OutputMode) -> RunOptions {
+/// Default options for a command.
+pub(crate) fn run_options(attention: OutputMode) -> RunOptions {
     RunOptions {
         timeout: Some(Duration::from_secs(60)),
         at_deadline: AtDeadline::Kill,

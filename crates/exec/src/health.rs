@@ -1,0 +1,151 @@
+//! Whether a backend can be used on this machine, and what it confines.
+
+mod docker;
+mod sandbox;
+
+use hermes_types::BackendName;
+use serde::Serialize;
+
+use crate::backend::docker::engine_error::EngineError;
+use crate::{BindMount, Error};
+
+pub use docker::EngineSummary;
+
+#[derive(Debug)]
+pub struct BackendHealth {
+    pub backend: BackendName,
+    pub usability: Usability,
+    pub confinement: Confinement,
+    /// The engine, for a backend that uses one.
+    pub engine: Option<EngineSummary>,
+}
+
+#[derive(Debug)]
+pub enum Usability {
+    Usable,
+    Unusable(BackendProblem),
+    /// The backend was not checked, for this reason.
+    Unknown(&'static str),
+}
+
+/// The reason why a backend cannot be used, and the remedy.
+#[derive(Debug)]
+pub struct BackendProblem {
+    pub what: String,
+    pub remedy: String,
+}
+
+/// What a backend keeps commands from.
+#[derive(Debug, Serialize)]
+pub struct Confinement {
+    pub files: Guarantee,
+    pub network: Guarantee,
+    pub processes: Guarantee,
+    pub syscalls: Guarantee,
+    pub resources: Guarantee,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Guarantee {
+    pub state: GuaranteeState,
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum GuaranteeState {
+    #[serde(rename = "held")]
+    Held,
+    #[serde(rename = "not held")]
+    NotHeld,
+    #[serde(rename = "unknown")]
+    Unknown,
+}
+
+impl BackendHealth {
+    fn new(backend: BackendName, usability: Usability, confinement: Confinement) -> Self {
+        Self { backend, usability, confinement, engine: None }
+    }
+
+    pub fn local() -> Self {
+        let confinement =
+            Confinement::all(GuaranteeState::NotHeld, "commands run as you; the gate asks first");
+        Self::new(BackendName::Local, Usability::Usable, confinement)
+    }
+
+    /// A backend that nothing is configured to use is not probed.
+    pub fn not_probed(backend: BackendName) -> Self {
+        let reason = "not looked at, because nothing is set to run there";
+        let confinement = Confinement::all(GuaranteeState::Unknown, reason);
+        Self::new(backend, Usability::Unknown(reason), confinement)
+    }
+
+    pub fn unsupported(backend: BackendName) -> Self {
+        let problem = BackendProblem {
+            what: "not part of this version".to_owned(),
+            remedy: "choose `docker`, `sandbox` or `local`; until then commands for it are not run"
+                .to_owned(),
+        };
+        let confinement = Confinement::all(GuaranteeState::Unknown, "not part of this version");
+        Self::new(backend, Usability::Unusable(problem), confinement)
+    }
+
+    /// A backend that cannot be used; `missing` says what there is to probe.
+    fn unusable(backend: BackendName, problem: BackendProblem, missing: &str) -> Self {
+        let confinement = Confinement::all(GuaranteeState::Unknown, missing);
+        Self::new(backend, Usability::Unusable(problem), confinement)
+    }
+
+    pub fn is_usable(&self) -> bool {
+        matches!(self.usability, Usability::Usable)
+    }
+}
+
+impl From<&EngineError> for BackendProblem {
+    fn from(error: &EngineError) -> Self {
+        Self { what: error.to_string(), remedy: error.hints().join(" ") }
+    }
+}
+
+impl From<Error> for BackendProblem {
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::Engine(error) => Self::from(error),
+            other => Self { what: other.to_string(), remedy: String::new() },
+        }
+    }
+}
+
+impl Confinement {
+    fn all(state: GuaranteeState, reason: &str) -> Self {
+        let guarantee = Guarantee { state, reason: Some(reason.to_owned()) };
+        Self {
+            files: guarantee.clone(),
+            network: guarantee.clone(),
+            processes: guarantee.clone(),
+            syscalls: guarantee.clone(),
+            resources: guarantee,
+        }
+    }
+
+    /// All guarantees with their names.
+    pub fn rows(&self) -> [(&'static str, &Guarantee); 5] {
+        [
+            ("files", &self.files),
+            ("network", &self.network),
+            ("processes", &self.processes),
+            ("syscalls", &self.syscalls),
+            ("resources", &self.resources),
+        ]
+    }
+}
+
+/// A missing mount source prevents every place.
+fn check_mounts(binds: &[BindMount]) -> Result<(), BackendProblem> {
+    match binds.iter().find(|bind| !bind.source.exists()) {
+        None => Ok(()),
+        Some(bind) => Err(BackendProblem {
+            what: format!("{} is to be mounted and is not there", bind.source.display()),
+            remedy: "make it, or take it out of terminal.docker_volumes".to_owned(),
+        }),
+    }
+}

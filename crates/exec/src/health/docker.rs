@@ -1,0 +1,235 @@
+//! The health of a container engine.
+
+use std::fmt;
+
+use hermes_types::{BackendName, Network, Reach};
+use serde::Serialize;
+
+use super::{BackendHealth, BackendProblem, Confinement, Guarantee, GuaranteeState, Usability, check_mounts};
+use crate::DockerBackend;
+use crate::backend::docker::ContainerLimits;
+use crate::backend::docker::discover::EngineSource;
+use crate::backend::docker::engine::{Engine, EngineAddress, EngineDescription, EngineFacts, Seccomp};
+use crate::backend::docker::engine_error::EngineError;
+
+/// An engine as `status` and `doctor` show it.
+#[derive(Debug, Serialize)]
+pub struct EngineSummary {
+    pub address: String,
+    /// The setting that names the address.
+    #[serde(rename = "why")]
+    pub source: String,
+    pub kind: String,
+    pub version: String,
+    pub rootless: bool,
+    pub remaps_users: bool,
+    pub cgroup: Option<u8>,
+    pub storage: String,
+    pub disk_quota: bool,
+    pub image: String,
+    pub image_present: bool,
+}
+
+impl fmt::Display for EngineSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rootless = if self.rootless { ", without root" } else { "" };
+        write!(f, "{} {}{rootless}, at {} ({})", self.kind, self.version, self.address, self.source)
+    }
+}
+
+impl BackendHealth {
+    /// Asks the engine about itself. No container is created.
+    pub async fn of_docker(settings: Result<(&DockerBackend, &EngineSource), BackendProblem>) -> Self {
+        let backend = BackendName::Docker;
+        let result = match settings {
+            Ok((settings, source)) => ask_engine(settings, source).await,
+            Err(problem) => Err(problem),
+        };
+        match result {
+            Err(problem) => Self::unusable(backend, problem, "there is no engine to ask"),
+            Ok((confinement, summary)) => {
+                Self { engine: Some(summary), ..Self::new(backend, Usability::Usable, confinement) }
+            }
+        }
+    }
+}
+
+async fn ask_engine(
+    settings: &DockerBackend,
+    source: &EngineSource,
+) -> Result<(Confinement, EngineSummary), BackendProblem> {
+    if let EngineAddress::Unix(_) = settings.engine {
+        check_mounts(&settings.binds)?;
+    }
+    let ask = async {
+        let (engine, description) = Engine::describe(&settings.engine).await?;
+        let image_present = engine.has_image(&settings.image).await?;
+        Ok::<_, EngineError>((engine.facts, description, image_present))
+    };
+    let (facts, description, image_present) = ask.await.map_err(|error| BackendProblem::from(&error))?;
+    let summary = EngineSummary {
+        address: settings.engine.to_string(),
+        source: source.to_string(),
+        kind: facts.kind.to_string(),
+        version: description.version.clone(),
+        rootless: facts.is_rootless,
+        remaps_users: facts.remaps_users,
+        cgroup: description.cgroup,
+        storage: description.storage.clone(),
+        disk_quota: facts.has_disk_quota,
+        image: settings.image.clone(),
+        image_present,
+    };
+    Ok((confinement(settings, &facts, &description), summary))
+}
+
+fn confinement(
+    settings: &DockerBackend,
+    facts: &EngineFacts,
+    description: &EngineDescription,
+) -> Confinement {
+    let guarantee = |state, reason: &str| Guarantee { state, reason: Some(reason.to_owned()) };
+    let held = |reason: &str| guarantee(GuaranteeState::Held, reason);
+    let not_held = |reason: &str| guarantee(GuaranteeState::NotHeld, reason);
+    let files = match settings.reach() {
+        Reach::Host => not_held("what is mounted or added gives this machine away"),
+        Reach::Directories(_) => held("those of its image, and what is mounted"),
+        Reach::Nothing => held("those of its image; nothing of this machine is written"),
+    };
+    let network = match settings.network {
+        Network::None => held("nothing but a loopback of its own"),
+        Network::Proxy => held("public hosts through a proxy, nothing of this machine"),
+        Network::Full => not_held("terminal.network is full: all that this machine reaches"),
+    };
+    let syscalls = match description.seccomp {
+        Seccomp::On => held("the engine's seccomp profile; no privilege gained"),
+        Seccomp::Unconfined => not_held("the engine is set to a seccomp profile that allows all"),
+        Seccomp::Missing => not_held("the engine has no seccomp"),
+    };
+    // Such an argument may share the host's processes.
+    let processes = if settings.run_args.reaches_host() {
+        guarantee(GuaranteeState::Unknown, "terminal.docker_extra_args may share them")
+    } else {
+        held("sees and signals only its own")
+    };
+    Confinement {
+        files,
+        network,
+        processes,
+        syscalls,
+        resources: resources(&settings.limits, facts, description),
+    }
+}
+
+/// A limit holds if it is configured and the engine enforces it.
+fn resources(limits: &ContainerLimits, facts: &EngineFacts, description: &EngineDescription) -> Guarantee {
+    let rows = [
+        ("memory", limits.memory.is_some(), facts.enforced.memory, "terminal.container_memory"),
+        ("processes", limits.processes.is_some(), facts.enforced.processes, "terminal"),
+        ("processor time", limits.millicpus.is_some(), facts.enforced.processor, "terminal.container_cpu"),
+    ];
+    let (mut open, mut doubtful, mut held) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, is_set, enforced, key) in rows {
+        match (is_set, enforced) {
+            (false, _) => open.push(format!("{name} ({key} sets no limit)")),
+            (true, Some(true)) => held.push(name),
+            (true, Some(false)) => open.push(format!("{name} (this engine cannot)")),
+            (true, None) => doubtful.push(name),
+        }
+    }
+    let disk = match (limits.disk, facts.has_disk_quota) {
+        (Some(_), true) => "disk is limited",
+        (Some(_), false) => "disk is not limited: the engine's storage has no quota",
+        (None, _) => "disk is not limited",
+    };
+    if !open.is_empty() {
+        let why = if facts.is_rootless && description.cgroup == Some(1) {
+            "; without root it takes cgroup version 2"
+        } else {
+            ""
+        };
+        let reason = format!("not limited: {}{why}; {disk}", open.join(", "));
+        return Guarantee { state: GuaranteeState::NotHeld, reason: Some(reason) };
+    }
+    if !doubtful.is_empty() {
+        let what = doubtful.join(", ");
+        let reason = format!("{what}: an engine without root limits what was delegated to it; {disk}");
+        return Guarantee { state: GuaranteeState::Unknown, reason: Some(reason) };
+    }
+    Guarantee { state: GuaranteeState::Held, reason: Some(format!("{}; {disk}", held.join(", "))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::backend::docker::engine::{EnforcedLimits, EngineKind};
+
+    use super::*;
+
+    fn enforcing(enforced: Option<bool>) -> EngineFacts {
+        EngineFacts {
+            kind: EngineKind::Podman,
+            is_rootless: true,
+            remaps_users: false,
+            enforced: EnforcedLimits { memory: enforced, processes: Some(true), processor: enforced },
+            has_disk_quota: false,
+        }
+    }
+
+    fn described(cgroup: u8) -> EngineDescription {
+        EngineDescription {
+            version: "4".to_owned(),
+            cgroup: Some(cgroup),
+            seccomp: Seccomp::On,
+            storage: "overlay on xfs".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_limit_holds_if_it_is_set_and_enforced() {
+        let all = ContainerLimits {
+            millicpus: Some(1),
+            memory: Some(1),
+            disk: Some(1),
+            processes: Some(1),
+            ..ContainerLimits::default()
+        };
+        let report = |limits: &ContainerLimits, facts: &EngineFacts, description: &EngineDescription| {
+            let guarantee = resources(limits, facts, description);
+            (guarantee.state, guarantee.reason.unwrap())
+        };
+        let no_quota = "disk is not limited: the engine's storage has no quota";
+        assert_eq!(
+            report(&all, &enforcing(Some(true)), &described(2)),
+            (GuaranteeState::Held, format!("memory, processes, processor time; {no_quota}"))
+        );
+        assert_eq!(
+            report(&all, &EngineFacts { has_disk_quota: true, ..enforcing(Some(true)) }, &described(2)),
+            (GuaranteeState::Held, "memory, processes, processor time; disk is limited".to_owned())
+        );
+        assert_eq!(
+            report(
+                &ContainerLimits { memory: None, disk: None, ..all.clone() },
+                &enforcing(None),
+                &described(2)
+            ),
+            (
+                GuaranteeState::NotHeld,
+                "not limited: memory (terminal.container_memory sets no limit); disk is not limited"
+                    .to_owned()
+            )
+        );
+        assert_eq!(
+            report(&all, &enforcing(Some(false)), &described(1)),
+            (
+                GuaranteeState::NotHeld,
+                format!(
+                    "not limited: memory (this engine cannot), processor time (this engine cannot); without root \
+                     it takes cgroup version 2; {no_quota}"
+                )
+            )
+        );
+        let (state, reason) = report(&all, &enforcing(None), &described(2));
+        assert_eq!(state, GuaranteeState::Unknown);
+        assert!(reason.starts_with("memory, processor time: an engine without root"), "{reason}");
+    }
+}

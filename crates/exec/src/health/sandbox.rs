@@ -1,0 +1,179 @@
+//! The health of the built-in jail.
+
+use hermes_sandbox::probe::{Probe, Verdict};
+use hermes_sandbox::{Launcher, Limits};
+use hermes_types::{BackendName, Network};
+
+use super::{BackendHealth, BackendProblem, Confinement, Guarantee, GuaranteeState, Usability, check_mounts};
+use crate::SandboxBackend;
+
+impl BackendHealth {
+    /// Probes the jail. Nothing is left behind. Blocks.
+    pub fn of_sandbox(settings: Result<&SandboxBackend, BackendProblem>) -> Self {
+        let backend = BackendName::Sandbox;
+        let probed = settings.and_then(|settings| {
+            check_mounts(&settings.binds)?;
+            let probe = Launcher::program(&settings.helper).probe();
+            probe.map(|probe| (settings, probe)).map_err(|error| BackendProblem::split(&error.to_string()))
+        });
+        match probed {
+            Err(problem) => Self::unusable(backend, problem, "there is no jail to try it in"),
+            Ok((settings, probe)) => {
+                let usability = leak(&probe).map_or(Usability::Usable, Usability::Unusable);
+                Self::new(backend, usability, Confinement::of_jail(settings, probe))
+            }
+        }
+    }
+}
+
+/// A jail that does not hold is as bad as none. Missing resource limits are only reported.
+fn leak(probe: &Probe) -> Option<BackendProblem> {
+    let parts = [
+        ("files", &probe.files),
+        ("network", &probe.network),
+        ("processes", &probe.processes),
+        ("system calls", &probe.syscalls),
+    ];
+    parts.into_iter().find_map(|(name, verdict)| match verdict {
+        Verdict::Held => None,
+        Verdict::NotHeld(reason) | Verdict::Unknown(reason) => Some(BackendProblem {
+            what: format!("its jail does not hold: {name}: {reason}"),
+            remedy: "do not use it on this machine, and report this to the maintainers".to_owned(),
+        }),
+    })
+}
+
+impl BackendProblem {
+    /// The jail's errors have the remedy after a semicolon.
+    fn split(message: &str) -> Self {
+        let (what, remedy) = message
+            .split_once("; ")
+            .unwrap_or((message, "run hermes where user namespaces, Landlock and seccomp are allowed"));
+        Self { what: what.to_owned(), remedy: remedy.to_owned() }
+    }
+}
+
+impl Confinement {
+    fn of_jail(settings: &SandboxBackend, probe: Probe) -> Self {
+        let files = "reads all but secrets and other homes; writes its own";
+        let network = match settings.network {
+            Network::None => Guarantee::from_verdict(probe.network, "nothing but a loopback of its own"),
+            Network::Proxy => Guarantee::from_verdict(
+                probe.network,
+                "public hosts through a proxy, nothing of this machine",
+            ),
+            Network::Full => Guarantee {
+                state: GuaranteeState::NotHeld,
+                reason: Some("terminal.network is full: this machine and all it reaches".to_owned()),
+            },
+        };
+        Self {
+            files: Guarantee::from_verdict(probe.files, files),
+            network,
+            processes: Guarantee::from_verdict(probe.processes, "sees and signals only its own"),
+            syscalls: Guarantee::from_verdict(
+                probe.syscalls,
+                "dangerous ones are refused; no privilege left or gained",
+            ),
+            resources: resources(&settings.limits, probe.resources),
+        }
+    }
+}
+
+/// A limit that is not configured does not hold, whatever this machine supports.
+fn resources(limits: &Limits, probed: Verdict) -> Guarantee {
+    let unset: Vec<&str> = [
+        (limits.memory.is_none(), "memory (terminal.container_memory is 0)"),
+        (limits.processes.is_none(), "processes"),
+        (limits.millicpus.is_none(), "processor time (terminal.container_cpu is 0)"),
+    ]
+    .into_iter()
+    .filter_map(|(unset, name)| unset.then_some(name))
+    .collect();
+    let guarantee = Guarantee::from_verdict(probed, "memory, processes, processor time; disk is not limited");
+    if unset.is_empty() || guarantee.state == GuaranteeState::Unknown {
+        return guarantee;
+    }
+    let mut reasons = vec![format!("no limit is set for {}", unset.join(" and "))];
+    reasons.extend(guarantee.reason.filter(|_| guarantee.state == GuaranteeState::NotHeld));
+    Guarantee { state: GuaranteeState::NotHeld, reason: Some(reasons.join("; ")) }
+}
+
+impl Guarantee {
+    fn from_verdict(verdict: Verdict, meaning: &str) -> Self {
+        let (state, reason) = match verdict {
+            Verdict::Held => (GuaranteeState::Held, meaning.to_owned()),
+            Verdict::NotHeld(reason) => (GuaranteeState::NotHeld, reason),
+            Verdict::Unknown(reason) => (GuaranteeState::Unknown, reason),
+        };
+        Self { state, reason: Some(reason) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_is_not_set_does_not_hold() {
+        let limits =
+            |memory, millicpus| Limits { memory, millicpus, processes: Some(1), ..Limits::default() };
+        let report = |limits: &Limits, probed| {
+            let guarantee = resources(limits, probed);
+            (guarantee.state, guarantee.reason.unwrap())
+        };
+        let not = || Verdict::NotHeld("processes: no cgroup".to_owned());
+        assert_eq!(
+            report(&limits(Some(1), Some(1)), Verdict::Held),
+            (GuaranteeState::Held, "memory, processes, processor time; disk is not limited".to_owned())
+        );
+        assert_eq!(
+            report(&limits(None, Some(1)), Verdict::Held),
+            (
+                GuaranteeState::NotHeld,
+                "no limit is set for memory (terminal.container_memory is 0)".to_owned()
+            )
+        );
+        assert_eq!(
+            report(&limits(Some(1), None), not()),
+            (
+                GuaranteeState::NotHeld,
+                "no limit is set for processor time (terminal.container_cpu is 0); processes: no cgroup"
+                    .to_owned()
+            )
+        );
+        let unknown = Verdict::Unknown("the probe broke off".to_owned());
+        assert_eq!(
+            report(&limits(None, None), unknown),
+            (GuaranteeState::Unknown, "the probe broke off".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_leaking_jail_is_a_problem_and_missing_limits_are_not() {
+        let held = || Probe {
+            files: Verdict::Held,
+            network: Verdict::Held,
+            processes: Verdict::Held,
+            syscalls: Verdict::Held,
+            resources: Verdict::NotHeld("memory: no cgroup".to_owned()),
+        };
+        assert!(leak(&held()).is_none());
+        let leaking = Probe { files: Verdict::NotHeld("could write outside".to_owned()), ..held() };
+        assert_eq!(leak(&leaking).unwrap().what, "its jail does not hold: files: could write outside");
+        let unknown = Probe { syscalls: Verdict::Unknown("the probe broke off".to_owned()), ..held() };
+        assert_eq!(leak(&unknown).unwrap().what, "its jail does not hold: system calls: the probe broke off");
+    }
+
+    #[test]
+    fn an_error_is_split_into_problem_and_remedy() {
+        let problem = BackendProblem::split(&hermes_sandbox::Missing::UserNamespaceCount.to_string());
+        assert_eq!(
+            (problem.what.as_str(), problem.remedy.as_str()),
+            (
+                "user namespaces are used up or switched off (user.max_user_namespaces)",
+                "as root: sysctl -w user.max_user_namespaces=15000"
+            )
+        );
+    }
+}
