@@ -4,12 +4,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use hermes_agent::{SessionConfig, TurnEvent};
 use hermes_types::text::is_hidden;
 use hermes_types::{Person, SessionKey, Timestamp};
 use serde_json::{Value, json};
+
+use crate::lock::lock;
 
 /// The audit log: who asked for what, which tools ran where, and who approved them. A write error
 /// is only logged, so that a full disk does not end a conversation. Event and field names are a
@@ -28,7 +30,7 @@ impl AuditLog {
         let mut line =
             escape_hidden(&json!({ "at": Timestamp::now(), "what": what, "about": about }).to_string());
         line.push('\n');
-        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.0);
         if let Err(error) = file.write_all(line.as_bytes()) {
             tracing::warn!(%error, "cannot write audit log");
         }

@@ -1,10 +1,11 @@
 //! `/background` tasks. Each runs in its own session.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use hermes_types::SessionKey;
 use tokio_util::sync::CancellationToken;
 
+use crate::lock::lock;
 use crate::session_key::parent_session;
 
 pub(crate) const MAX_TASKS_PER_SESSION: usize = 8;
@@ -24,21 +25,17 @@ impl BackgroundTasks {
     pub(crate) fn register(&self, key: &SessionKey, title: String) -> Option<BackgroundTask> {
         parent_session(key)?;
         let task = BackgroundTask { key: key.clone(), title, stop: CancellationToken::new() };
-        self.tasks().push(task.clone());
+        lock(&self.0).push(task.clone());
         Some(task)
     }
 
     pub(crate) fn remove(&self, key: &SessionKey) {
-        self.tasks().retain(|task| task.key != *key);
+        lock(&self.0).retain(|task| task.key != *key);
     }
 
     /// The running background tasks of a chat session.
     pub(crate) fn tasks_of(&self, chat: &SessionKey) -> Vec<BackgroundTask> {
         let is_here = |task: &&BackgroundTask| parent_session(&task.key).as_ref() == Some(chat);
-        self.tasks().iter().filter(is_here).cloned().collect()
-    }
-
-    fn tasks(&self) -> MutexGuard<'_, Vec<BackgroundTask>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).iter().filter(is_here).cloned().collect()
     }
 }

@@ -19,7 +19,9 @@ use crate::message::{
 pub trait Channel: Send + Sync + fmt::Debug {
     fn platform(&self) -> Platform;
 
-    fn capabilities(&self) -> Capabilities;
+    fn capabilities(&self) -> Capabilities {
+        self.platform().capabilities()
+    }
 
     /// Stays connected until `stop` is cancelled, and submits inbound events to `sink`. Reconnects
     /// on its own; returns an error only if retrying cannot help.

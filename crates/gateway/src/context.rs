@@ -1,7 +1,7 @@
 //! What the sessions of a channel share, and the table of running sessions.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use hermes_store::{Answer, Choice, LetterId, Store, TurnId};
 use hermes_types::{Person, SessionKey, Timestamp};
@@ -17,6 +17,7 @@ use crate::channel::Channel;
 use crate::command::ChatCommand;
 use crate::gateway::GatewaySettings;
 use crate::host::SessionHost;
+use crate::lock::lock;
 use crate::media_cache::MediaCache;
 use crate::message::{Chat, InboundMessage};
 use crate::outbox::OutboxWorker;
@@ -85,7 +86,7 @@ impl GatewayContext {
     /// Sends input to a session, whose task is started if needed.
     pub(crate) fn dispatch(self: &Arc<Self>, key: &SessionKey, input: SessionInput) {
         let rejected = {
-            let mut sessions = self.sessions();
+            let mut sessions = lock(&self.sessions);
             // Shutting down: the message stays in the inbox for the next start.
             if self.tasks.is_closed() {
                 return;
@@ -112,7 +113,7 @@ impl GatewayContext {
 
     /// Removes a session unless input arrived in the meantime.
     pub(crate) fn remove_session(&self, key: &SessionKey, mailbox: &mpsc::Receiver<SessionInput>) -> bool {
-        let mut sessions = self.sessions();
+        let mut sessions = lock(&self.sessions);
         let is_idle = mailbox.is_empty();
         if is_idle {
             sessions.remove(key);
@@ -124,11 +125,7 @@ impl GatewayContext {
     /// Accepts no more input; sessions end after their current turn.
     pub(crate) fn close_sessions(&self) {
         self.tasks.close();
-        self.sessions().clear();
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, mpsc::Sender<SessionInput>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sessions).clear();
     }
 
     /// Spawns work that shutdown waits for.

@@ -22,6 +22,7 @@ mod context;
 mod error;
 mod gateway;
 mod host;
+mod lock;
 mod media;
 mod media_cache;
 mod message;

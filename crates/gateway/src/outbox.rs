@@ -2,7 +2,7 @@
 //! known.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_store::{Delivery, Fate, LetterId, NewPart, Outgoing, Store};
@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::channel::{Channel, DeliveryCheck, OutboundMessage, Reaction, SendError};
 use crate::gateway::STORE_RETRY_INTERVAL;
+use crate::lock::lock;
 use crate::media_cache;
 use crate::message::{Chat, InboundMessage};
 use crate::session;
@@ -103,26 +104,22 @@ impl OutboxWorker {
     /// Sets the message that gets a failure reaction if the reply cannot be delivered: text would
     /// not arrive either.
     pub(crate) fn set_active_reply(&self, key: &SessionKey, message: &InboundMessage) {
-        self.active_replies()
+        lock(&self.active_replies)
             .insert(key.clone(), ActiveReply { message: message.clone(), has_failed: false });
     }
 
     /// Whether a part of the last reply could not be delivered.
     pub(crate) fn has_failed_delivery(&self, key: &SessionKey) -> bool {
-        self.active_replies().get(key).is_some_and(|answering| answering.has_failed)
+        lock(&self.active_replies).get(key).is_some_and(|answering| answering.has_failed)
     }
 
     pub(crate) fn clear_active_reply(&self, key: &SessionKey) {
-        self.active_replies().remove(key);
-    }
-
-    fn active_replies(&self) -> MutexGuard<'_, HashMap<SessionKey, ActiveReply>> {
-        self.active_replies.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.active_replies).remove(key);
     }
 
     /// Sets the failure reaction on the answered message.
     fn mark_reply_failed(&self, key: &SessionKey) {
-        let message = self.active_replies().get_mut(key).map(|answering| {
+        let message = lock(&self.active_replies).get_mut(key).map(|answering| {
             answering.has_failed = true;
             answering.message.clone()
         });

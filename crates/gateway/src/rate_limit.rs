@@ -2,10 +2,12 @@
 //! backlog that arrives at once was not written at once.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use hermes_types::{Person, Timestamp};
+
+use crate::lock::lock;
 
 /// At most this many people are tracked; the longest idle are evicted.
 const MAX_TRACKED_PEOPLE: usize = 10_000;
@@ -60,7 +62,7 @@ impl RateLimiter {
         if self.limit.per_minute == 0 {
             return Ok(());
         }
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = lock(&self.buckets);
         let (tokens, was_told) = match buckets.get_mut(person) {
             None => (self.capacity(), false),
             // The state of the bucket at that time is unknown.

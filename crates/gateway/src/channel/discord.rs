@@ -32,7 +32,7 @@ mod transport;
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
@@ -43,6 +43,7 @@ use crate::channel::{
     BoxFuture, Capabilities, Channel, ChannelSink, DeliveryCheck, FatalError, FetchError, LengthUnit,
     OutboundMessage, Reaction, SendError,
 };
+use crate::lock::lock;
 use crate::message::{Attachment, Chat, ContextMessage, InboundMessage, InteractionToken, Platform};
 use channels::ChannelCache;
 pub use proxy::DiscordProxy;
@@ -195,17 +196,9 @@ fn new_cache<K: Hash + Eq, V>(capacity: usize) -> LruCache<K, V> {
     LruCache::new(NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN))
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Channel for Discord {
     fn platform(&self) -> Platform {
         Platform::Discord
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        CAPABILITIES
     }
 
     fn run<'a>(

@@ -13,9 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::access::{AccessSettings, PlatformAccess};
-use crate::channel::{
-    BoxFuture, Capabilities, DeliveryCheck, FetchError, OutboundMessage, Reaction, SendError,
-};
+use crate::channel::{BoxFuture, DeliveryCheck, FetchError, OutboundMessage, Reaction, SendError};
 use crate::error::Error;
 use crate::host::SessionRequest;
 use crate::message::{Attachment, Chat, ChatKind, InteractionToken, Platform, Sender};
@@ -37,10 +35,6 @@ struct DeadChannel {
 impl Channel for DeadChannel {
     fn platform(&self) -> Platform {
         Platform::Discord
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Platform::Discord.capabilities()
     }
 
     fn run<'a>(

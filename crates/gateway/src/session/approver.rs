@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::{Answer, Approver, BoxFuture, Clarification, Question};
@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::{SessionInput, format};
 use crate::channel::{ButtonStyle, Capabilities, MessageButton, OutboundMessage};
 use crate::context::GatewayContext;
+use crate::lock::lock;
 use crate::message::Chat;
 use crate::session_key::parent_session;
 use crate::split::split_message;
@@ -68,7 +69,7 @@ impl ChatApprover {
 
     /// Asks the sender of this input from now on.
     pub(super) fn set_target(&self, input: &SessionInput) {
-        let mut target = self.target();
+        let mut target = lock(&self.target);
         target.chat = input.message.chat.clone();
         target.person = Some(input.person.clone());
     }
@@ -80,7 +81,7 @@ impl ChatApprover {
 
     /// The clarification that this input answers, if there is one.
     pub(super) fn take_clarification(&self, input: &SessionInput) -> Option<oneshot::Sender<String>> {
-        let mut target = self.target();
+        let mut target = lock(&self.target);
         if target.person.as_ref() != Some(&input.person) {
             return None;
         }
@@ -115,10 +116,6 @@ impl ChatApprover {
         *key == self.key || parent_session(key).as_ref() == Some(&self.key)
     }
 
-    fn target(&self) -> MutexGuard<'_, AskTarget> {
-        self.target.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Splits a text, leaving space for the outcome.
     fn split_text(&self, text: &str) -> Vec<String> {
         let capabilities = self.context.channel.capabilities();
@@ -144,7 +141,7 @@ impl Approver for ChatApprover {
         Box::pin(async move {
             let _waits = WaitGuard::start(&self.waiting);
             let id = question.id().as_str();
-            let chat = self.target().chat.id.clone();
+            let chat = lock(&self.target).chat.id.clone();
             // Show the whole question; the buttons are below its last message.
             let mut pieces = self.split_text(&question_text(question));
             let text = pieces.pop().unwrap_or_default();
@@ -186,7 +183,7 @@ impl Approver for ChatApprover {
             let _waits = WaitGuard::start(&self.waiting);
             let (answer, answered) = oneshot::channel();
             let chat = {
-                let mut target = self.target();
+                let mut target = lock(&self.target);
                 target.clarification = Some(answer);
                 target.chat.id.clone()
             };

@@ -8,7 +8,7 @@
 mod renderer;
 mod status;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::{StopReason, TurnEvent};
@@ -24,6 +24,7 @@ use super::format;
 use crate::background::BackgroundTask;
 use crate::channel::OutboundMessage;
 use crate::context::GatewayContext;
+use crate::lock::lock;
 use crate::message::InboundMessage;
 use crate::no_reply::may_become_no_reply;
 use crate::split::split_message;
@@ -269,8 +270,4 @@ fn message_key(turn: TurnId, step: u32, number: usize) -> String {
 
 fn status_key(turn: TurnId) -> String {
     format!("live:{}:work", turn.number())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

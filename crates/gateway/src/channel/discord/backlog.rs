@@ -23,16 +23,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 use twilight_model::id::Id;
-use twilight_model::id::marker::{ChannelMarker, GuildMarker};
+use twilight_model::id::marker::{ChannelMarker, GuildMarker, MessageMarker};
 use twilight_model::util::Timestamp;
 
 use super::channels::ChannelInfo;
 use super::inbound::{candidate, parse_payload};
 use super::outbound::{CLOCK_SKEW, created_at, is_snowflake, snowflake};
-use super::payload::MessagePayload;
+use super::payload::{MemberPayload, MessagePayload, WithId};
 use super::rest::{ApiError, ApiRequest};
 use super::rules::{BotContext, ChannelKind, MessageDecision, evaluate_message, is_listening_in};
-use super::{Bookmark, DiscordAccount, lock};
+use super::{Bookmark, DiscordAccount};
+use crate::lock::lock;
 use crate::message::Sender;
 
 const PAGE_SIZE: usize = 100;
@@ -143,12 +144,6 @@ struct ArchivedThread {
 #[derive(Debug, Deserialize)]
 struct ThreadMetadata {
     archive_timestamp: Timestamp,
-}
-
-#[derive(Debug, Deserialize)]
-struct MemberRoles {
-    #[serde(default)]
-    roles: Vec<String>,
 }
 
 impl Backlog {
@@ -463,12 +458,6 @@ fn snowflake_span(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or_default() << 22
 }
 
-/// The part of a message that has to be readable.
-#[derive(Debug, Deserialize)]
-struct MessageIdOnly {
-    id: Id<ChannelMarker>,
-}
-
 impl DiscordAccount {
     /// One page of the messages after `since`.
     async fn fetch_missed(&self, channel: Id<ChannelMarker>, since: u64) -> HistoryPage {
@@ -500,7 +489,8 @@ impl DiscordAccount {
         let Some(known) = self.channel_info(channel).await else {
             return end(Remaining::Later(RETRY_INTERVAL));
         };
-        let numbers = found.iter().filter_map(|json| serde_json::from_str::<MessageIdOnly>(json.get()).ok());
+        let numbers =
+            found.iter().filter_map(|json| serde_json::from_str::<WithId<MessageMarker>>(json.get()).ok());
         let reached = numbers.map(|numbered| numbered.id.get()).max().unwrap_or_default();
         // If no id of a page is readable, the next page would be the same.
         let left =
@@ -609,8 +599,8 @@ impl DiscordAccount {
             return Some(roles);
         }
         let call = ApiRequest::get(format!("guilds/{guild}/members/{user}"));
-        let roles = match self.rest.fetch_with_retry::<MemberRoles>(&call).await {
-            Ok(member) => member.roles,
+        let roles = match self.rest.fetch_with_retry::<MemberPayload>(&call).await {
+            Ok(member) => member.roles(),
             // Not a member.
             Err(ApiError::Rejected { .. }) => Vec::new(),
             Err(error) => {

@@ -7,7 +7,7 @@ use twilight_model::channel::ChannelType;
 use twilight_model::id::Id;
 use twilight_model::id::marker::{ChannelMarker, GuildMarker, MessageMarker};
 
-use super::payload::lenient_list;
+use super::payload::{WithId, lenient_list};
 use super::rules::{ChannelKind, ChannelRef};
 
 /// The cache is cleared when it reaches this size.
@@ -59,11 +59,6 @@ impl GuildCreate {
     }
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct DeletedChannel {
-    id: Id<ChannelMarker>,
-}
-
 impl ChannelCache {
     pub(super) fn get(&self, id: Id<ChannelMarker>) -> Option<&ChannelInfo> {
         self.0.get(&id)
@@ -82,8 +77,8 @@ impl ChannelCache {
         }
     }
 
-    pub(super) fn remove(&mut self, gone: &DeletedChannel) {
-        self.0.remove(&gone.id);
+    pub(super) fn remove(&mut self, deleted: &WithId<ChannelMarker>) {
+        self.0.remove(&deleted.id);
     }
 }
 

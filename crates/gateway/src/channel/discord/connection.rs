@@ -17,8 +17,9 @@ use super::inbound::{self, DispatchEvent, parse_payload};
 use super::payload::{InteractionPayload, MessagePayload, ReadyPayload};
 use super::socket::{self, GatewaySocket, SocketEvent};
 use super::transport::ConnectError;
-use super::{Bookmark, BotIdentity, DiscordAccount, lock, rest};
+use super::{Bookmark, BotIdentity, DiscordAccount, rest};
 use crate::channel::{ChannelHealth, ChannelSink, FatalError};
+use crate::lock::lock;
 
 const INTENTS: Intents = Intents::GUILDS
     .union(Intents::GUILD_MESSAGES)

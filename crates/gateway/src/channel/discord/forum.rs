@@ -9,8 +9,9 @@ use super::channels::ChannelInfo;
 use super::outbound::AUTO_ARCHIVE_MINUTES;
 use super::payload::CreatedObject;
 use super::rest::{ApiError, ApiRequest};
-use super::{DiscordAccount, lock, text};
+use super::{DiscordAccount, text};
 use crate::channel::OutboundMessage;
+use crate::lock::lock;
 
 #[derive(Debug, Deserialize)]
 struct ActiveThreads {

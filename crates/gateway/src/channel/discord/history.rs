@@ -3,12 +3,13 @@
 use serde_json::value::RawValue;
 use twilight_model::channel::message::MessageType;
 
+use super::DiscordAccount;
 use super::inbound::{parse_payload, sender_of};
 use super::payload::MessagePayload;
 use super::rest::ApiRequest;
 use super::rules::{ChannelKind, ChannelRef, requires_mention};
-use super::{DiscordAccount, lock};
 use crate::access::BotPolicy;
+use crate::lock::lock;
 use crate::message::{ChatKind, ContextMessage, InboundMessage};
 
 const MAX_CONTEXT_MESSAGES: u64 = 100;

@@ -27,8 +27,9 @@ use super::rules::{
     BotContext, CandidateMessage, ChannelKind, ChannelRef, Mention, MessageDecision, evaluate_message,
     is_listening_in,
 };
-use super::{Bookmark, DiscordAccount, lock, slash_commands};
+use super::{Bookmark, DiscordAccount, slash_commands};
 use crate::channel::{ChannelSink, Inbound, InboundEvent};
+use crate::lock::lock;
 use crate::message::{
     Attachment, ButtonPress, ChatKind, InboundMessage, InteractionToken as Answerable, Quote, ReplyTarget,
     Sender,

@@ -12,12 +12,13 @@ use twilight_model::channel::message::{AllowedMentions, MentionType, MessageFlag
 use twilight_model::id::Id;
 use twilight_model::id::marker::ChannelMarker;
 
+use super::DiscordAccount;
 use super::channels::ChannelInfo;
 use super::payload::{CreatedObject, MessagePayload};
 use super::rest::{ApiError, ApiRequest};
 use super::settings::ReplyMode;
-use super::{DiscordAccount, lock};
 use crate::channel::{self, AttachmentFile, DeliveryCheck, OutboundMessage, Reaction, SendError};
+use crate::lock::lock;
 use crate::message::{Chat, ChatKind, InboundMessage, InteractionToken, Platform};
 
 const MAX_MESSAGE_CHARS: usize = 2000;

@@ -5,7 +5,7 @@
 //! returned instead of waited for.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use hermes_agent::http::tls;
@@ -23,6 +23,7 @@ use super::rate_limits::{LimitHeaders, RateLimits, Route};
 use super::settings::DiscordSettings;
 use super::transport::{DiscordTransport, TIMED_OUT, describe_proxy_failure};
 use crate::channel::SendError;
+use crate::lock::lock;
 
 const DEFAULT_API_BASE: &str = "https://discord.com/api/v10";
 /// Longer waits for a rate limit are returned as an error.
@@ -242,7 +243,7 @@ impl RestClient {
     }
 
     fn update_limits(&self, route: &Route, notice: &LimitHeaders) {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner).update(route, notice, Instant::now());
+        lock(&self.limits).update(route, notice, Instant::now());
     }
 
     /// Waits until the rate limit allows the request, if that is soon.
@@ -250,7 +251,7 @@ impl RestClient {
         let give_up = Instant::now() + MAX_LIMIT_WAIT;
         loop {
             let now = Instant::now();
-            let answer = self.limits.lock().unwrap_or_else(PoisonError::into_inner).reserve(route, now);
+            let answer = lock(&self.limits).reserve(route, now);
             match answer {
                 Ok(()) => return Ok(()),
                 Err(wait) if now + wait > give_up => {

@@ -10,8 +10,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::status::format_duration;
-use super::{Finality, LiveReply, PartialReply, lock, message_key, status_key};
+use super::{Finality, LiveReply, PartialReply, message_key, status_key};
 use crate::channel::{OutboundMessage, SendError};
+use crate::lock::lock;
 use crate::media;
 use crate::no_reply::{is_no_reply, may_become_no_reply};
 use crate::split::{split_draft, split_message};
