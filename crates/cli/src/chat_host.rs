@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hermes_agent::{ModelConfig, SessionConfig, SystemPrompt};
 use hermes_exec::{Audience, ListedPlace, PlaceState, Reaper, Tree};
 use hermes_gateway::{
-    BoxFuture, Chat, ChatKind, Error, Platform, SessionHost, SessionRequest, is_shared_session,
+    BoxFuture, Chat, ChatKind, Error, Platform, SessionHost, SessionRequest, is_shared_session, service,
 };
 use hermes_model::Client;
 use hermes_store::Store;
@@ -16,7 +16,6 @@ use crate::Context;
 use crate::ask::owner;
 use crate::backends::{self, Usable};
 use crate::command::config::refuse_managed;
-use crate::command::gateway::anew;
 use hermes_config::change;
 use hermes_config::failure::{Failure, Kind};
 use hermes_config::keys::{Config, PlaceScope};
@@ -88,14 +87,6 @@ impl ChatHouse {
             preferred: Mutex::default(),
             restart: Notify::new(),
         })
-    }
-
-    /// As [`close`], unless something runs there.
-    pub(crate) async fn close_if_idle(&self, key: &SessionKey) -> Result<(), String> {
-        match is_busy(&places_of(&self.context, &self.config, key).await?).await {
-            true => Err("something runs in its place".to_owned()),
-            false => close(&self.context, &self.config, &self.store, key).await,
-        }
     }
 
     /// Why nobody could be answered now, if so. The model may come later.
@@ -208,10 +199,20 @@ impl SessionHost for ChatHouse {
     }
 
     fn request_restart(&self, room: &Chat, message: &str) -> Result<(), Error> {
-        anew::note(self.context.home.path(), room, message)
+        service::request_restart(self.context.home.path(), room, message)
             .map_err(|error| Error::Host(error.to_string()))?;
         self.restart.notify_one();
         Ok(())
+    }
+
+    fn remove_idle_sandbox<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let places = places_of(&self.context, &self.config, key).await.map_err(Error::Host)?;
+            if is_busy(&places).await {
+                return Err(Error::Host("a process runs in its environment".to_owned()));
+            }
+            close(&self.context, &self.config, &self.store, key).await.map_err(Error::Host)
+        })
     }
 
     fn remove_sandbox<'a>(&'a self, key: &'a SessionKey, room: &'a Chat) -> BoxFuture<'a, Result<(), Error>> {

@@ -31,6 +31,8 @@ pub enum Error {
     RemoveSandbox(Box<Self>),
     #[error("cannot write to the database")]
     NotRecorded,
+    #[error(transparent)]
+    Io(#[from] io::Error),
     #[error("cannot save it: {0}")]
     SaveFile(io::Error),
     #[error("too large: {size} bytes, the limit is {limit}")]

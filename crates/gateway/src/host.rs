@@ -46,4 +46,7 @@ pub trait SessionHost: Send + Sync + fmt::Debug {
 
     /// Removes the session's environment and its files.
     fn remove_sandbox<'a>(&'a self, key: &'a SessionKey, chat: &'a Chat) -> BoxFuture<'a, Result<(), Error>>;
+
+    /// Removes the session's environment unless processes run in it.
+    fn remove_idle_sandbox<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, Result<(), Error>>;
 }

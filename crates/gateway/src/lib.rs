@@ -31,6 +31,7 @@ mod outbox;
 mod rate_limit;
 mod reset;
 mod router;
+pub mod service;
 mod session;
 mod session_key;
 mod split;

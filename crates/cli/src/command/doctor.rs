@@ -171,7 +171,7 @@ fn check_gateway(context: &Context) -> Vec<Finding> {
         Finding {
             check: name,
             state,
-            detail: format!("{word} {}", gateway::state::in_words(health)),
+            detail: format!("{word} {}", gateway::health::format_health(health)),
             remedy: None,
         }
     };

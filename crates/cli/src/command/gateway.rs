@@ -1,27 +1,21 @@
-//! `hermes gateway`: chats, served by one process.
+//! `hermes gateway`: serves chats in one process.
 
-pub(crate) mod anew;
-pub(crate) mod state;
+pub(crate) mod health;
+mod restart;
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use hermes_gateway::service::{self, Service};
 use hermes_gateway::{
-    AuditLog, BusyPolicy, Channel, ChannelHealth, Gateway, GatewaySettings, MediaSettings, Platform,
-    RateLimit, ResetPolicy, SessionHost, StreamingOptions,
+    BusyPolicy, GatewaySettings, MediaSettings, RateLimit, ResetPolicy, SessionHost, StreamingOptions,
 };
-use hermes_store::Store;
-use hermes_types::Timestamp;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use crate::Context;
 use crate::args::GatewayAction;
@@ -34,55 +28,43 @@ use hermes_config::keys::{BusyInput, Config, ResetMode};
 use hermes_config::resolve;
 use hermes_config::resolve::chat::{self, Account};
 use hermes_config::resolve::gateway::{backend, sharing, warning};
-use state::State;
 
-/// Held as long as a gateway serves this home.
-const LOCK: &str = "gateway.lock";
-/// How long a gateway that was killed may take to be gone.
-const GONE: Duration = Duration::from_secs(1);
-/// How often conversations of long ago are removed.
-const DAY: Duration = Duration::from_secs(86_400);
-/// How often it is looked whether it is.
-const LOOK: Duration = Duration::from_millis(20);
-/// What happened, by whom.
-const AUDIT: &str = "audit.jsonl";
+const SECONDS_PER_DAY: u64 = 86_400;
 
 pub(crate) fn run(action: GatewayAction, context: &Context) -> Result<ExitCode, Failure> {
     match action {
         GatewayAction::Run => {
             let config = settings(context)?;
             chat_host::check(context, config)?;
-            anew::adopt();
+            restart::reap_inherited();
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
             let ended = runtime.block_on(serve(context, config));
             runtime.shutdown_background();
             match ended? {
-                Ending::Over => Ok(ExitCode::SUCCESS),
-                Ending::Anew => Err(anew::start().into()),
+                ServeEnd::Stop => Ok(ExitCode::SUCCESS),
+                ServeEnd::Restart => Err(restart::exec_self().into()),
             }
         }
         GatewayAction::Status => status(context),
     }
 }
 
-/// What comes after a gateway.
+/// What happens after the gateway has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    /// Nothing.
-    Over,
-    /// The next one.
-    Anew,
+enum ServeEnd {
+    Stop,
+    Restart,
 }
 
-async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
-    // What is told before all is ready is heard as well.
+async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> {
+    // Install signal handlers first, so that no signal is lost during startup.
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut again = signal(SignalKind::user_defined1())?;
+    let mut restart = signal(SignalKind::user_defined1())?;
     let home = context.home.path();
     make_home(home)?;
-    let _lock = only_one(&home.join(LOCK), "a gateway already serves this home").await?;
+    let _lock = locked(service::lock_home(home).await?, "a gateway already serves this home")?;
     if let Some(warning) = warning(config) {
         context.screen.warn(&warning);
     }
@@ -94,135 +76,73 @@ async fn serve(context: &Context, config: &Config) -> Result<Ending, Failure> {
     }
     let mut locks = Vec::new();
     for account in &accounts {
-        locks
-            .push(only_one(&account_lock(context, account)?, "this bot is served by another gateway").await?);
+        let lock = service::try_lock(&account_lock(context, account)?).await?;
+        locks.push(locked(lock, "this bot is served by another gateway")?);
     }
     let store = resolve::store::open(context).await?;
-    anew::tell(home, &store).await?;
-    let logs = home.join("logs");
-    fs::create_dir_all(&logs)?;
-    let audit = AuditLog::open(&logs.join(AUDIT))?;
+    service::announce_restart(home, &store)
+        .await
+        .map_err(|error| Failure::new(Kind::Failed, error.to_string()))?;
     let own = Context { config: context.reloaded(), screen: context.screen };
-    let house = Arc::new(ChatHouse::new(Arc::new(own), config.clone(), store.clone())?);
-    if let Some(Failure { message, hints, .. }) = house.trouble() {
+    let host = Arc::new(ChatHouse::new(Arc::new(own), config.clone(), store.clone())?);
+    if let Some(Failure { message, hints, .. }) = host.trouble() {
         tracing::warn!("chats cannot be answered yet: {message}; {}", hints.join("; "));
     }
-    let stop = CancellationToken::new();
-    let mut state = State::new(home.to_owned());
-    let mut channels = JoinSet::new();
+    let mut service = Service::new(home, store.clone(), Arc::clone(&host) as Arc<dyn SessionHost>)?;
     for account in accounts {
-        let (platform, people) = (account.platform(), account.people(config, &store));
-        let rules = rules(config, home, account.showing(config));
-        let channel: Arc<dyn Channel> = account.channel(&store).await?;
-        let (health, watched) = watch::channel(ChannelHealth::Connecting);
-        state.watch(platform, watched);
-        let house = Arc::clone(&house) as Arc<dyn SessionHost>;
-        let gateway = Gateway::new(store.clone(), channel, house, people, audit.clone(), rules);
-        let stop = stop.clone();
-        channels.spawn(async move { (platform, gateway.run(health, stop).await) });
+        let access = account.people(config, &store);
+        let settings = gateway_settings(config, home, account.showing(config));
+        service.start(account.channel(&store).await?, access, settings);
     }
-    let reaper = house.reap()?;
-    let pruning = config.sessions.auto_prune.then(|| {
-        let kept = config.sessions.retention_days.saturating_mul(DAY.as_secs());
-        tokio::spawn(prune_daily(Arc::clone(&house), store.clone(), kept))
-    });
+    let reaper = host.reap()?;
+    if config.sessions.auto_prune {
+        let retention = config.sessions.retention_days.saturating_mul(SECONDS_PER_DAY);
+        service.prune_sessions(Duration::from_secs(retention));
+    }
     tracing::info!("serving chats; commands run on {}", backend(config));
-    let mut unfit = None;
-    let mut ending = Ending::Over;
+    let mut failure = None;
+    let mut end = ServeEnd::Stop;
     loop {
-        let order = tokio::select! {
-            _ = term.recv() => Some(Ending::Over),
-            _ = interrupt.recv() => Some(Ending::Over),
-            _ = again.recv() => Some(Ending::Anew),
-            () = house.restarted() => Some(Ending::Anew),
-            () = state.changed() => {
-                state.tell();
-                None
-            }
-            ended = channels.join_next() => match ended {
+        let requested = tokio::select! {
+            _ = term.recv() => ServeEnd::Stop,
+            _ = interrupt.recv() => ServeEnd::Stop,
+            _ = restart.recv() => ServeEnd::Restart,
+            () = host.restarted() => ServeEnd::Restart,
+            ended = service.next_end() => match ended {
                 None => break,
-                Some(Ok((platform, Err(why)))) => {
-                    let failure = Failure::new(Kind::Unavailable, format!("{}: {why}", platform.as_str()));
-                    unfit = Some(failure.hint(why.hint));
-                    None
-                }
+                Some(Ok(())) => continue,
                 Some(Err(error)) => {
-                    unfit = Some(Failure::new(Kind::Failed, format!("a channel ended by a mistake: {error}")));
-                    None
+                    failure = Some(Failure::new(Kind::Unavailable, error.reason).hint(error.hint));
+                    continue;
                 }
-                Some(Ok(_)) => None,
             },
         };
-        match order {
-            Some(Ending::Over) if stop.is_cancelled() && ending == Ending::Over => {
-                tracing::info!("ended at once; what was under way goes on with the next start");
-                state.remove();
-                return Ok(Ending::Over);
-            }
-            Some(order) => {
-                // Whoever wants it to end is not overruled by somebody who wants it to begin anew.
-                ending = if stop.is_cancelled() && ending == Ending::Over { ending } else { order };
-                tracing::info!(
-                    "ending: what is under way is finished first; Ctrl-C or SIGTERM again ends it now"
-                );
-                stop.cancel();
-            }
-            None => {}
+        let is_stopping = service.is_stopping() && end == ServeEnd::Stop;
+        if is_stopping && requested == ServeEnd::Stop {
+            tracing::info!("stopped at once; the next start resumes running replies");
+            service.finish();
+            return Ok(ServeEnd::Stop);
         }
+        // A restart does not override a stop.
+        end = if is_stopping { end } else { requested };
+        tracing::info!("stopping after running replies have finished; Ctrl-C or SIGTERM again stops at once");
+        service.stop();
     }
-    // The last word of a platform may have come with its end.
-    state.tell();
-    state.remove();
-    if let Some(pruning) = pruning {
-        pruning.abort();
-    }
+    service.finish();
     if let Err(error) = reaper.finish().await {
-        tracing::warn!(%error, "leftovers of places could not be removed");
+        tracing::warn!(%error, "cannot remove leftovers of environments");
     }
     store.close().await;
-    match unfit {
-        Some(failure) => Err(failure),
-        None => Ok(ending),
-    }
+    failure.map_or(Ok(end), Err)
 }
 
-/// Removes conversations that nobody went on with for so many seconds, with their places.
-async fn prune_daily(house: Arc<ChatHouse>, store: Store, kept: u64) {
-    loop {
-        let now = Timestamp::now();
-        let before = Timestamp::from_seconds(now.seconds().saturating_sub(kept));
-        match prune(&house, &store, before, now).await {
-            Ok(removed) => tracing::info!(removed, "conversations of long ago are removed"),
-            Err(error) => tracing::warn!(%error, "conversations of long ago cannot be removed"),
-        }
-        tokio::time::sleep(DAY).await;
-    }
+/// The lock, or the error if another process holds it.
+fn locked(lock: Option<File>, message: &str) -> Result<File, Failure> {
+    let hint = "`hermes gateway status` shows it; stop it before you start another one";
+    lock.ok_or_else(|| Failure::new(Kind::Unavailable, message).hint(hint))
 }
 
-async fn prune(
-    house: &ChatHouse,
-    store: &Store,
-    before: Timestamp,
-    now: Timestamp,
-) -> Result<usize, hermes_store::Error> {
-    for session in store.idle(before).await? {
-        // The place of a chat is that of its current conversation; others may be shared by several.
-        let current = store.current(&session.key).await?;
-        let is_current = current.is_some_and(|current| current.id == session.id && current.touched < before);
-        if is_current
-            && Platform::from_name(&session.source).is_some()
-            && let Err(why) = house.close_if_idle(&session.key).await
-        {
-            tracing::warn!(session = session.id.as_str(), why, "a conversation of long ago stays");
-            continue;
-        }
-        store.retire(&session.id, before, now).await?;
-    }
-    Ok(store.prune(before).await?.sessions)
-}
-
-/// When conversations that nobody went on with are over.
-fn reset(config: &Config) -> ResetPolicy {
+fn reset_policy(config: &Config) -> ResetPolicy {
     let chosen = &config.session_reset;
     let idle = Duration::from_secs(chosen.idle_minutes.saturating_mul(60));
     let (is_daily, is_idle) = match chosen.mode {
@@ -238,8 +158,7 @@ fn reset(config: &Config) -> ResetPolicy {
     }
 }
 
-/// How a gateway behaves.
-fn rules(config: &Config, home: &Path, showing: StreamingOptions) -> GatewaySettings {
+fn gateway_settings(config: &Config, home: &Path, streaming: StreamingOptions) -> GatewaySettings {
     GatewaySettings {
         scope: sharing(config),
         busy: match config.display.busy_input_mode {
@@ -251,8 +170,8 @@ fn rules(config: &Config, home: &Path, showing: StreamingOptions) -> GatewaySett
             per_minute: u32::try_from(config.gateway.messages_per_minute).unwrap_or(u32::MAX),
             burst: u32::try_from(config.gateway.message_burst).unwrap_or(u32::MAX),
         },
-        reset: reset(config),
-        streaming: showing,
+        reset: reset_policy(config),
+        streaming,
         media: MediaSettings {
             extra_roots: config.gateway.media_delivery_allow_dirs.clone(),
             home: home.to_owned(),
@@ -260,25 +179,7 @@ fn rules(config: &Config, home: &Path, showing: StreamingOptions) -> GatewaySett
     }
 }
 
-/// Takes a lock that one process can have. It is free again when that process is gone, however it ended, and with it what it
-/// had just begun to start.
-async fn only_one(path: &Path, taken: &str) -> Result<File, Failure> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-    let begun = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < GONE => tokio::time::sleep(LOOK).await,
-            Err(TryLockError::WouldBlock) => {
-                return Err(Failure::new(Kind::Unavailable, taken)
-                    .hint("`hermes gateway status` shows it; end it before you start another one"));
-            }
-            Err(TryLockError::Error(error)) => return Err(error.into()),
-        }
-    }
-}
-
-/// The lock of an account, the same for every home of this user: a bot answers once.
+/// The lock file of an account, shared by all homes of this user so that a bot answers once.
 fn account_lock(context: &Context, account: &Account) -> Result<PathBuf, Failure> {
     let state = match context.variable("XDG_STATE_HOME") {
         Some(state) => PathBuf::from(state),
@@ -291,17 +192,12 @@ fn account_lock(context: &Context, account: &Account) -> Result<PathBuf, Failure
     Ok(folder.join(format!("{}-{hash}.lock", account.platform().as_str())))
 }
 
-/// Whether a gateway serves this home, and how its platforms are.
+/// The state of the gateway of this home.
 pub(crate) fn facts(context: &Context) -> Value {
-    let home = context.home.path();
-    let is_running = match File::open(home.join(LOCK)) {
-        Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
-        Err(_) => false,
-    };
-    state::facts(home, is_running)
+    service::read_state(context.home.path())
 }
 
-/// How the platforms are that a gateway of this home serves now.
+/// The state of each platform that the gateway serves.
 pub(crate) fn platforms(context: &Context) -> Map<String, Value> {
     match facts(context)["platforms"].take() {
         Value::Object(platforms) => platforms,
@@ -315,7 +211,7 @@ fn status(context: &Context) -> Result<ExitCode, Failure> {
     if context.screen.format == Format::Json {
         context.screen.json(&facts)?;
     } else {
-        context.screen.text(&state::text(&facts))?;
+        context.screen.text(&health::format_state(&facts))?;
     }
     Ok(if is_running { ExitCode::SUCCESS } else { Kind::Unavailable.code() })
 }

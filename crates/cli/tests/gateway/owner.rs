@@ -126,9 +126,9 @@ async fn a_second_signal_stops_without_waiting() {
         listed["processes"].as_array().is_some_and(|processes| !processes.is_empty())
     });
     kill_process(env.pid(), Signal::INT).unwrap();
-    eventually("it says what it waits for", || env.log().contains("what is under way is finished first"));
+    eventually("it says what it waits for", || env.log().contains("stopping after running replies"));
     assert_eq!(env.stop(), Some(0));
-    assert!(env.log().contains("ended at once"), "{}", env.log());
+    assert!(env.log().contains("stopped at once"), "{}", env.log());
     // The turn is resumed.
     env.start().await;
     assert_eq!(env.wait_for_replies(dm, 1).await, ["echo: work"]);
@@ -221,7 +221,7 @@ async fn an_old_conversation_is_pruned_with_its_environment() {
     env.start().await;
     // A running process is not stopped by the reset.
     eventually("one is gone", || left(&env) == (1, 1));
-    eventually("it is told", || env.log().contains("conversations of long ago are removed"));
+    eventually("it is told", || env.log().contains("old conversations removed"));
     assert_eq!(left(&env), (1, 1));
     env.close().await;
 }

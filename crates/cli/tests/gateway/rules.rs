@@ -270,7 +270,7 @@ async fn an_admin_can_restart_the_gateway_and_is_notified() {
     let before = env.server.look(|world| world.identified + world.resumed);
     let message = env.server.say(env.ann, ann, "/restart");
     let said = env.wait_for_replies(ann, 3).await.split_off(1);
-    assert_eq!(said, ["Restarting as soon as running replies have finished.", "back again"]);
+    assert_eq!(said, ["Restarting as soon as running replies have finished.", "Restarted."]);
     assert_eq!(env.wait_for_replies(bob, 2).await[1], "at last", "what was under way has ended before");
     env.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await.unwrap();
     env.server.replay(message);

@@ -126,7 +126,7 @@ async fn a_stalled_handshake_blocks_nothing() {
     env.wait_for_message(dm, "the last answer", |seen| seen.text == "echo: once").await;
     let mut heard = env.replies(dm);
     heard.sort();
-    assert_eq!(heard, ["echo: begin\n\nhello", "echo: once", "interrupted", "Stopped."]);
+    assert_eq!(heard, ["Stopped.", "echo: begin\n\nhello", "echo: once", "interrupted"]);
     // No reply at startup, either.
     assert_eq!(env.stop(), Some(0), "{}", env.log());
     front.behave(Manner::Silent);

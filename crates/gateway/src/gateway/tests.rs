@@ -160,6 +160,10 @@ impl SessionHost for FailingHost {
     fn remove_sandbox<'a>(&'a self, _: &'a SessionKey, _: &'a Chat) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async { Ok(()) })
     }
+
+    fn remove_idle_sandbox<'a>(&'a self, _: &'a SessionKey) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 fn message(message: &str) -> InboundMessage {

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Context;
-use crate::command::gateway::state;
+use crate::command::gateway::health::format_health;
 use crate::holes::Hole;
 use crate::screen::{Screen, Tone};
 use hermes_config::layers::Source;
@@ -83,7 +83,7 @@ impl Page {
         }
         for (platform, health) in gateway["platforms"].as_object().into_iter().flatten() {
             let tone = if health["state"] == "up" { Tone::Good } else { Tone::Doubtful };
-            self.toned(tone, &format!("  {platform}"), &visible(&state::in_words(health)));
+            self.toned(tone, &format!("  {platform}"), &visible(&format_health(health)));
         }
         self.model(&facts["model"]);
     }
