@@ -1,11 +1,13 @@
-//! The calls of one answer, as many at once as do not notice each other.
+//! Plans the calls of one reply: checks them, and groups those that can run in parallel.
 
 use hermes_types::{Arguments, Call, ToolSpec};
 use serde_json::{Map, Value};
 
 use crate::{Effects, Tool};
 
-/// A call that can be made.
+const MAX_PARALLEL_CALLS: usize = 8;
+
+/// A call that can run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ReadyCall {
     pub(crate) call: Call,
@@ -14,31 +16,29 @@ pub(crate) struct ReadyCall {
     pub(crate) effects: Effects,
 }
 
-/// A call and what can be done about it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PlannedCall {
-    /// It can be made.
     Ready(Box<ReadyCall>),
-    /// It cannot, and the model hears why.
+    /// It cannot run, for this reason.
     Invalid(Call, String),
 }
 
 impl PlannedCall {
-    /// Reads a call: the name is mended, and the arguments become what the tool expects.
+    /// Repairs the name of a call and coerces its arguments to the schema of the tool.
     pub(crate) fn new(call: &Call, specs: &[ToolSpec]) -> Self {
-        let wrong = |why: String| Self::Invalid(call.clone(), why);
+        let invalid = |reason: String| Self::Invalid(call.clone(), reason);
         let known = || specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ");
         let Some(name) = hermes_model::repair_name(&call.name, specs) else {
-            return wrong(format!("there is no tool {}; there are: {}", call.name, known()));
+            return invalid(format!("there is no tool {}; available: {}", call.name, known()));
         };
         let (Some(tool), Some(spec)) = (Tool::from_name(&name), specs.iter().find(|spec| spec.name == name))
         else {
-            return wrong(format!("the tool {name} is not there any more; there are: {}", known()));
+            return invalid(format!("the tool {name} is no longer available; available: {}", known()));
         };
         match &call.arguments {
-            Arguments::Broken { why, .. } => {
-                wrong(format!("the arguments could not be read, so nothing was done: {why}; call it again"))
-            }
+            Arguments::Broken { why, .. } => invalid(format!(
+                "the arguments could not be parsed, so nothing was done: {why}; call it again"
+            )),
             Arguments::Object(given) => {
                 let arguments = hermes_model::coerce(given.clone(), &spec.parameters);
                 let effects = tool.effects(&arguments);
@@ -62,7 +62,7 @@ impl PlannedCall {
     }
 }
 
-/// Parts calls into groups, one after the other, so that all of a group can be made at once. The order stays.
+/// Splits calls, in their order, into groups whose calls can run in parallel.
 pub(crate) fn group_calls(calls: Vec<PlannedCall>) -> Vec<Vec<PlannedCall>> {
     let mut groups: Vec<Vec<PlannedCall>> = Vec::new();
     for call in calls {
@@ -79,9 +79,6 @@ pub(crate) fn group_calls(calls: Vec<PlannedCall>) -> Vec<Vec<PlannedCall>> {
     groups
 }
 
-/// The most calls that are under way at once.
-const MAX_PARALLEL_CALLS: usize = 8;
-
 #[cfg(test)]
 mod tests {
     use hermes_types::CallId;
@@ -95,25 +92,25 @@ mod tests {
     }
 
     #[test]
-    fn what_may_notice_each_other_is_done_in_turn() {
+    fn calls_that_may_interfere_run_one_after_the_other() {
         let specs: Vec<_> = Tool::ALL.into_iter().map(Tool::spec).collect();
         let calls = [("terminal", "a"), ("terminal", "b"), ("todo", "x"), ("terminal", "c")];
-        let wanted =
+        let planned =
             calls.map(|(name, text)| PlannedCall::new(&call(name, json!({"command": text})), &specs));
-        let sizes: Vec<_> = group_calls(wanted.to_vec()).iter().map(Vec::len).collect();
+        let sizes: Vec<_> = group_calls(planned.to_vec()).iter().map(Vec::len).collect();
         assert_eq!(sizes, [1, 1, 1, 1]);
     }
 
     #[test]
-    fn a_call_is_mended_or_told_what_is_wrong_with_it() {
+    fn a_call_is_repaired_or_rejected_with_a_reason() {
         let specs = [Tool::Terminal.spec()];
-        let mended = PlannedCall::new(&call("Terminal", json!({"command": "ls", "timeout": "5"})), &specs);
-        let PlannedCall::Ready(ready) = mended else { panic!("{mended:?}") };
+        let repaired = PlannedCall::new(&call("Terminal", json!({"command": "ls", "timeout": "5"})), &specs);
+        let PlannedCall::Ready(ready) = repaired else { panic!("{repaired:?}") };
         assert_eq!((ready.tool, &ready.arguments["timeout"]), (Tool::Terminal, &json!(5)));
         let unknown = PlannedCall::new(&call("fly_to_the_moon", json!({})), &specs);
-        assert!(matches!(unknown, PlannedCall::Invalid(_, why) if why.contains("there are: terminal")));
+        assert!(matches!(unknown, PlannedCall::Invalid(_, reason) if reason.contains("available: terminal")));
         let broken = Arguments::Broken { text: "{".to_owned(), why: "it is cut off".to_owned() };
         let broken = PlannedCall::new(&Call { arguments: broken, ..call("terminal", json!({})) }, &specs);
-        assert!(matches!(broken, PlannedCall::Invalid(_, why) if why.contains("it is cut off")));
+        assert!(matches!(broken, PlannedCall::Invalid(_, reason) if reason.contains("it is cut off")));
     }
 }

@@ -1,13 +1,14 @@
-//! The one way to the web for tools.
+//! The only way to the web for tools.
 //!
-//! Whoever asks for a page is a model that reads pages written by strangers, so no address is believed: a host is resolved
-//! once, every address found must be public, and the connection is made to one of those. A redirect is followed by
-//! hand and begins all over. Size and time are bounded while the answer comes, after it is unpacked.
+//! The requests come from a model that reads pages written by strangers, so no URL is trusted: a
+//! host is resolved once, every address found must be public, and the connection goes to one of
+//! those. Each redirect is checked in the same way. Size and time are limited while the body
+//! arrives, after decompression.
 //!
 //! | limit | value |
 //! |---|---|
 //! | redirects | 5 |
-//! | bytes of a page, unpacked | 5 MiB; the rest is left out |
+//! | decompressed bytes of a page | 5 MiB; the rest is dropped |
 //! | time for everything | 30 s |
 
 use std::fmt;
@@ -22,94 +23,48 @@ pub use hermes_model::tls;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Client, Response, Url, redirect};
 use rustls::{ClientConfig, RootCertStore};
-use thiserror::Error;
 
+use crate::Error;
 use crate::approver::BoxFuture;
 
-const MAX_REDIRECTS: usize = 5;
+pub(crate) const MAX_REDIRECTS: usize = 5;
 const MAX_URL_BYTES: usize = 8_000;
 
-/// Gives the addresses of a host that may be connected to, or says why there are none.
+/// Resolves a host to the addresses that a client may connect to.
 pub type ResolveHost =
     Arc<dyn Fn(String) -> BoxFuture<'static, Result<Vec<IpAddr>, HostError>> + Send + Sync>;
 
-/// How much a page may take.
+/// Limits of one fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FetchLimits {
-    /// For everything, redirects included.
+    /// For the whole fetch, redirects included.
     pub timeout: Duration,
-    /// Of what is kept of a page.
+    /// Of the decompressed body.
     pub max_bytes: usize,
 }
 
-/// Fetches pages.
+/// Fetches pages of the public web.
 pub struct WebClient {
     resolve: ResolveHost,
     limits: FetchLimits,
     tls: OnceLock<Result<ClientConfig, String>>,
 }
 
-/// A page that was fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchedPage {
-    /// Where it was in the end.
+    /// The final URL, after redirects.
     pub url: Url,
-    /// What the server said of it.
     pub status: u16,
-    /// What it is, as the server says.
     pub content_type: String,
-    /// Its bytes.
     pub body: Vec<u8>,
-    /// Whether these are all.
     pub extent: PageExtent,
 }
 
-/// Whether all of a page is there.
+/// Whether the body is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageExtent {
-    /// All of it.
     Whole,
-    /// Its beginning.
     Partial,
-}
-
-/// Why there is no page.
-#[derive(Debug, Error)]
-pub enum WebError {
-    /// It is no address.
-    #[error("not an address of the web: {0}")]
-    InvalidUrl(String),
-    /// The host may not be reached, or cannot be.
-    #[error("{host} {reason}")]
-    Host {
-        /// Which one.
-        host: String,
-        /// Why.
-        reason: HostError,
-    },
-    /// It was sent from one address to the next.
-    #[error("more than {MAX_REDIRECTS} redirects")]
-    TooManyRedirects,
-    /// It took too long.
-    #[error("the page did not come within {} seconds", .0.as_secs())]
-    Timeout(Duration),
-    /// The connection failed.
-    #[error("{host} cannot be talked to: {reason}")]
-    Connection {
-        /// The host.
-        host: String,
-        /// What lies beneath.
-        reason: String,
-    },
-    /// It is packed in a way we did not ask for.
-    #[error("the page is packed as {0}, which was not asked for")]
-    ContentEncoding(String),
-    /// It cannot be unpacked.
-    #[error("the page cannot be unpacked: {0}")]
-    Decompression(std::io::Error),
-    /// This machine cannot make safe connections.
-    #[error("{0}")]
-    Tls(String),
 }
 
 impl fmt::Debug for WebClient {
@@ -119,7 +74,7 @@ impl fmt::Debug for WebClient {
 }
 
 impl Default for WebClient {
-    /// Reaches public hosts and nothing else.
+    /// Connects to public hosts only.
     fn default() -> Self {
         let reach: ResolveHost = Arc::new(|host| Box::pin(async move { proxy::resolve_public(&host).await }));
         Self::new(reach, FetchLimits { timeout: Duration::from_secs(30), max_bytes: 5 << 20 })
@@ -127,20 +82,18 @@ impl Default for WebClient {
 }
 
 impl WebClient {
-    /// Reaches what it is told to reach.
     pub fn new(reach: ResolveHost, bounds: FetchLimits) -> Self {
         Self { resolve: reach, limits: bounds, tls: OnceLock::new() }
     }
 
-    /// Fetches a page.
-    pub async fn fetch(&self, address: &str) -> Result<FetchedPage, WebError> {
+    pub async fn fetch(&self, address: &str) -> Result<FetchedPage, Error> {
         let time = self.limits.timeout;
         tokio::time::timeout(time, self.follow_redirects(address))
             .await
-            .map_err(|_elapsed| WebError::Timeout(time))?
+            .map_err(|_elapsed| Error::FetchTimeout(time))?
     }
 
-    async fn follow_redirects(&self, address: &str) -> Result<FetchedPage, WebError> {
+    async fn follow_redirects(&self, address: &str) -> Result<FetchedPage, Error> {
         let mut url = parse_url(address)?;
         for _ in 0..=MAX_REDIRECTS {
             let response = self.send_request(&url).await?;
@@ -149,13 +102,13 @@ impl WebClient {
                 None => return self.read_body(url, response).await,
             }
         }
-        Err(WebError::TooManyRedirects)
+        Err(Error::TooManyRedirects)
     }
 
-    async fn send_request(&self, url: &Url) -> Result<Response, WebError> {
+    async fn send_request(&self, url: &Url) -> Result<Response, Error> {
         let host = url.host_str().unwrap_or_default().to_owned();
         let found = (self.resolve)(host.clone()).await;
-        let found = found.map_err(|why| WebError::Host { host: host.clone(), reason: why })?;
+        let found = found.map_err(|reason| Error::Host { host: host.clone(), reason })?;
         let port = url.port_or_known_default().unwrap_or(80);
         let addresses: Vec<SocketAddr> =
             found.into_iter().map(|address| SocketAddr::new(address, port)).collect();
@@ -167,15 +120,15 @@ impl WebClient {
         request.send().await.map_err(|error| connection_error(&host, error))
     }
 
-    /// A client that knows no other addresses for the host than those that were checked.
-    fn client(&self, url: &Url, host: &str, addresses: &[SocketAddr]) -> Result<Client, WebError> {
+    /// A client that knows only the checked addresses of the host.
+    fn client(&self, url: &Url, host: &str, addresses: &[SocketAddr]) -> Result<Client, Error> {
         let config = match url.scheme() {
             "https" => self.tls.get_or_init(|| tls::client(tls::roots()?)).clone(),
-            // Reading the certificates takes longer than all the rest.
+            // Loading the certificates takes longer than everything else.
             _ => tls::client(RootCertStore::empty()),
         };
         Client::builder()
-            .tls_backend_preconfigured(config.map_err(WebError::Tls)?)
+            .tls_backend_preconfigured(config.map_err(Error::Tls)?)
             .resolve_to_addrs(host, addresses)
             .redirect(redirect::Policy::none())
             .user_agent(concat!("hermes/", env!("CARGO_PKG_VERSION")))
@@ -184,58 +137,56 @@ impl WebClient {
             .map_err(|error| connection_error(host, error))
     }
 
-    async fn read_body(&self, url: Url, mut response: Response) -> Result<FetchedPage, WebError> {
+    async fn read_body(&self, url: Url, mut response: Response) -> Result<FetchedPage, Error> {
         let host = url.host_str().unwrap_or_default().to_owned();
         let status = response.status().as_u16();
         let content_type = header_value(response.headers(), CONTENT_TYPE.as_str());
-        let mut unpacked =
+        let mut body =
             match header_value(response.headers(), CONTENT_ENCODING.as_str()).to_ascii_lowercase().as_str() {
                 "" | "identity" => BodyDecoder::Plain(CappedBuffer::new(self.limits.max_bytes)),
                 "gzip" | "x-gzip" => {
                     BodyDecoder::Gzip(Box::new(MultiGzDecoder::new(CappedBuffer::new(self.limits.max_bytes))))
                 }
-                other => return Err(WebError::ContentEncoding(other.to_owned())),
+                other => return Err(Error::ContentEncoding(other.to_owned())),
             };
         while let Some(chunk) = response.chunk().await.map_err(|error| connection_error(&host, error))? {
-            unpacked.push(&chunk)?;
-            if unpacked.capped().is_full() {
+            body.push(&chunk)?;
+            if body.capped().is_full() {
                 break;
             }
         }
-        let CappedBuffer { bytes, overflowed, .. } = unpacked.finish()?;
+        let CappedBuffer { bytes, overflowed, .. } = body.finish()?;
         let extent = if overflowed { PageExtent::Partial } else { PageExtent::Whole };
         Ok(FetchedPage { url, status, content_type, body: bytes, extent })
     }
 }
 
-/// An address of the web without anything that has no business there.
-fn parse_url(address: &str) -> Result<Url, WebError> {
-    let wrong = |why: &str| Err(WebError::InvalidUrl(why.to_owned()));
+fn parse_url(address: &str) -> Result<Url, Error> {
     let address = address.trim();
     if address.len() > MAX_URL_BYTES {
-        return wrong("it is too long");
+        return Err(Error::InvalidUrl("too long".to_owned()));
     }
-    let url = Url::parse(address).map_err(|error| WebError::InvalidUrl(error.to_string()))?;
+    let url = Url::parse(address).map_err(|error| Error::InvalidUrl(error.to_string()))?;
     check_url(url)
 }
 
-fn check_url(mut url: Url) -> Result<Url, WebError> {
-    let wrong = |why: String| Err(WebError::InvalidUrl(why));
+fn check_url(mut url: Url) -> Result<Url, Error> {
+    let invalid = |reason: String| Err(Error::InvalidUrl(reason));
     if !matches!(url.scheme(), "http" | "https") {
-        return wrong(format!("only http and https are fetched, not {}", url.scheme()));
+        return invalid(format!("only http and https are supported, not {}", url.scheme()));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return wrong("a name or password in it would be sent to the host; leave it out".to_owned());
+        return invalid("it contains a user name or password, which would be sent to the host".to_owned());
     }
     if url.host_str().is_none_or(str::is_empty) {
-        return wrong("it has no host".to_owned());
+        return invalid("it has no host".to_owned());
     }
     url.set_fragment(None);
     Ok(url)
 }
 
-/// Where a server sends us, if it does.
-fn redirect_target(url: &Url, response: &Response) -> Result<Option<Url>, WebError> {
+/// The target of a redirect.
+fn redirect_target(url: &Url, response: &Response) -> Result<Option<Url>, Error> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = header_value(response.headers(), LOCATION.as_str());
     if !is_redirect || location.is_empty() {
@@ -243,7 +194,7 @@ fn redirect_target(url: &Url, response: &Response) -> Result<Option<Url>, WebErr
     }
     let other = url
         .join(&location)
-        .map_err(|error| WebError::InvalidUrl(format!("a redirect to {location}: {error}")))?;
+        .map_err(|error| Error::InvalidUrl(format!("a redirect to {location}: {error}")))?;
     check_url(other).map(Some)
 }
 
@@ -252,13 +203,12 @@ fn header_value(headers: &HeaderMap, name: &str) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// What is wrong with a connection, without the address it was made for.
-fn connection_error(host: &str, error: reqwest::Error) -> WebError {
+/// Leaves out the URL, which may contain secrets.
+fn connection_error(host: &str, error: reqwest::Error) -> Error {
     let error = error.without_url();
-    WebError::Connection { host: host.to_owned(), reason: tls::why(&error) }
+    Error::Connection { host: host.to_owned(), reason: tls::why(&error) }
 }
 
-/// Bytes up to a limit.
 struct CappedBuffer {
     bytes: Vec<u8>,
     max_bytes: usize,
@@ -277,10 +227,10 @@ impl CappedBuffer {
 
 impl Write for CappedBuffer {
     fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
-        let room = self.max_bytes.saturating_sub(self.bytes.len());
-        self.bytes.extend(data.iter().take(room));
-        self.overflowed |= data.len() > room;
-        // What does not fit is dropped as it is unpacked, so that a small answer cannot become a large one.
+        let free = self.max_bytes.saturating_sub(self.bytes.len());
+        self.bytes.extend(data.iter().take(free));
+        self.overflowed |= data.len() > free;
+        // Failing here stops the decoder, so that a small body cannot expand to a large one.
         if self.overflowed { Err(std::io::Error::other("full")) } else { Ok(data.len()) }
     }
 
@@ -289,21 +239,21 @@ impl Write for CappedBuffer {
     }
 }
 
-/// A body as it comes.
+/// Decodes a body while it arrives.
 enum BodyDecoder {
     Plain(CappedBuffer),
     Gzip(Box<MultiGzDecoder<CappedBuffer>>),
 }
 
 impl BodyDecoder {
-    fn push(&mut self, data: &[u8]) -> Result<(), WebError> {
+    fn push(&mut self, data: &[u8]) -> Result<(), Error> {
         let pushed = match self {
             Self::Plain(capped) => capped.write_all(data),
             Self::Gzip(decoder) => decoder.write_all(data),
         };
         match pushed {
             Err(_full) if self.capped().is_full() => Ok(()),
-            pushed => pushed.map_err(WebError::Decompression),
+            pushed => pushed.map_err(Error::Decompression),
         }
     }
 
@@ -314,14 +264,14 @@ impl BodyDecoder {
         }
     }
 
-    fn finish(self) -> Result<CappedBuffer, WebError> {
+    fn finish(self) -> Result<CappedBuffer, Error> {
         match self {
             Self::Plain(capped) => Ok(capped),
             Self::Gzip(mut decoder) => {
                 let finished = decoder.try_finish();
                 let capped = std::mem::replace(decoder.get_mut(), CappedBuffer::new(0));
                 match finished {
-                    Err(error) if !capped.is_full() => Err(WebError::Decompression(error)),
+                    Err(error) if !capped.is_full() => Err(Error::Decompression(error)),
                     _ => Ok(capped),
                 }
             }

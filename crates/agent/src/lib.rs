@@ -1,15 +1,21 @@
 //! The turn loop and its tools.
 //!
-//! A model asks for tools by name; [`Tool`] is the closed list of them, with what each may touch. [`Hands`] are what a
-//! session does them with: its place, the gate in front of it, and the people who can be asked. Whatever a tool does
-//! in the place it does with a permit that [`Hands::permit`] got from the gate, so that no tool can forget to ask.
+//! A model asks for tools by name; [`Tool`] is the closed list of them, with the effects of each.
+//! A [`ToolContext`] is the context in which the tools of one session run: its execution
+//! environment, its limits and its [`Approvals`].
 //!
-//! *Where to start reading.* [`hands`] for the way from a tool call to a permit, [`tool`] for the list of tools, and one
-//! file below it for each, [`http`] for the one way to the web.
+//! *Invariant.* A tool acts on the environment only with a permit, and a permit comes only from
+//! [`Approvals`], so no tool can skip the gate.
+//!
+//! *Where to start reading.* [`turn`] for the loop, [`approvals`] for the way from a job to a permit,
+//! [`tool`] for the list of tools with one file each, [`tool_support`] for the parts they share,
+//! [`http`] for the only way to the web.
 
+pub mod approvals;
 pub mod approver;
 mod call_plan;
 pub mod conversation;
+mod error;
 pub mod http;
 mod loop_guard;
 mod preview;
@@ -17,18 +23,29 @@ mod process_events;
 pub mod prompt;
 pub mod tool;
 pub mod tool_context;
+pub mod tool_support;
 mod turn;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use approvals::{Approval, Approvals, Denied, QuestionPolicy};
 pub use approver::{Approver, BoxFuture, Clarification};
 pub use conversation::{
-    Conversation, Error, ModelConfig, PendingSteer, ReplyFn, ReplySink, StopReason, TurnControl, TurnEvent,
+    Conversation, ModelConfig, PendingSteer, ReplyFn, ReplySink, StopReason, TurnControl, TurnEvent,
     TurnObserver, TurnResult, UserInput,
 };
+pub use error::Error;
 pub use hermes_model::{Album, Unkept};
 pub use hermes_policy::{Answer, Question};
 pub use http::WebClient;
 pub use loop_guard::{LoopGuardConfig, RepeatLimits};
 pub use prompt::{SystemPrompt, SystemPromptInput};
 pub use tool::execute_code::{CodeExecutionConfig, CodeMode};
-pub use tool::{CallContext, Effects, ExportPolicy, IMPORT_DIR, Tool, ToolResult, TransferError, TurnRef};
-pub use tool_context::{Denied, PullAuth, QuestionPolicy, SessionConfig, ToolContext, ToolLimits};
+pub use tool::{CallContext, Effects, Tool, ToolResult, TurnRef};
+pub use tool_context::{PullAuth, SessionConfig, ToolContext, ToolLimits};
+pub use tool_support::transfer::{ExportPolicy, IMPORT_DIR};
+
+/// Locks a mutex whose data stays valid when a holder panics.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

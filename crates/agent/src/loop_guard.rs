@@ -1,31 +1,29 @@
-//! Notices when a model goes round in circles.
+//! Detects a model that repeats the same calls without progress.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Map, Value};
 
-/// After how many repeats something is said, and after how many the turn ends.
+use crate::ToolResult;
+
+/// When the model is warned, and when the turn ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoopGuardConfig {
-    /// Whether the model is warned.
     pub warn: bool,
-    /// Whether the turn ends when it goes on.
     pub stop: bool,
-    /// When it is warned.
     pub warn_after: RepeatLimits,
-    /// When the turn ends.
     pub stop_after: RepeatLimits,
 }
 
-/// How often each kind of repeat may be.
+/// How often each kind of repetition may occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepeatLimits {
-    /// The same call that failed before.
+    /// The same call fails.
     pub same_failure: u32,
-    /// Any call of a tool that failed before, without one that worked in between.
+    /// Calls of the same tool fail, with no success between them.
     pub tool_failure: u32,
-    /// The same call with the same result.
+    /// The same call succeeds with the same result.
     pub same_result: u32,
 }
 
@@ -40,7 +38,7 @@ impl Default for LoopGuardConfig {
     }
 }
 
-/// What was called in one turn, and how it went.
+/// The calls of one turn and their outcomes.
 #[derive(Debug, Default)]
 pub(crate) struct LoopGuard {
     failed_calls: HashMap<u64, u32>,
@@ -48,79 +46,67 @@ pub(crate) struct LoopGuard {
     results: HashMap<u64, u32>,
 }
 
-/// What is to be done about a repeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LoopAction {
     Continue,
-    /// The model hears this.
+    /// Shown to the model.
     Warn(String),
-    /// The turn ends.
     Stop(String),
 }
 
 impl LoopGuard {
-    /// Notes how a call went.
     pub(crate) fn record_call(
         &mut self,
-        rules: &LoopGuardConfig,
+        config: &LoopGuardConfig,
         tool: &str,
         arguments: &Map<String, Value>,
-        answer: &Value,
-        worked: bool,
+        result: &ToolResult,
     ) -> LoopAction {
         let call = hash(&(tool, canonical_json(arguments)));
-        if worked {
+        if result.succeeded {
             self.failed_calls.remove(&call);
             self.failed_tools.remove(tool);
-            let result = hash(&(call, answer.to_string()));
-            let times = increment(&mut self.results, result);
-            return action_for(
-                rules,
-                times,
-                |repeats| repeats.same_result,
-                || {
-                    format!(
-                        "the same call gave the same result {times} times; use what you have, or do something else"
-                    )
-                },
-            );
+            let times = increment(&mut self.results, hash(&(call, result.content.to_string())));
+            return config.action(times, |limits| limits.same_result, || {
+                format!("the same call gave the same result {times} times; use what you have, or do something else")
+            });
         }
-        let (same, any) =
-            (increment(&mut self.failed_calls, call), increment(&mut self.failed_tools, tool.to_owned()));
-        let said = action_for(
-            rules,
+        let same = increment(&mut self.failed_calls, call);
+        let any = increment(&mut self.failed_tools, tool.to_owned());
+        let action = config.action(
             same,
-            |repeats| repeats.same_failure,
+            |limits| limits.same_failure,
             || {
                 format!(
                     "this very call has failed {same} times; change something about it, or do something else"
                 )
             },
         );
-        match said {
-            LoopAction::Continue => action_for(
-                rules,
-                any,
-                |repeats| repeats.tool_failure,
-                || format!("{tool} has failed {any} times in a row; find out why before you go on"),
-            ),
-            said => said,
+        if action != LoopAction::Continue {
+            return action;
         }
+        config.action(
+            any,
+            |limits| limits.tool_failure,
+            || format!("{tool} has failed {any} times in a row; find out why before you go on"),
+        )
     }
 }
 
-fn action_for(
-    rules: &LoopGuardConfig,
-    times: u32,
-    which: impl Fn(&RepeatLimits) -> u32,
-    text: impl FnOnce() -> String,
-) -> LoopAction {
-    if rules.stop && times >= which(&rules.stop_after) {
-        LoopAction::Stop(text())
-    } else if rules.warn && times >= which(&rules.warn_after) {
-        LoopAction::Warn(text())
-    } else {
-        LoopAction::Continue
+impl LoopGuardConfig {
+    fn action(
+        &self,
+        times: u32,
+        limit: impl Fn(&RepeatLimits) -> u32,
+        text: impl FnOnce() -> String,
+    ) -> LoopAction {
+        if self.stop && times >= limit(&self.stop_after) {
+            LoopAction::Stop(text())
+        } else if self.warn && times >= limit(&self.warn_after) {
+            LoopAction::Warn(text())
+        } else {
+            LoopAction::Continue
+        }
     }
 }
 
@@ -136,7 +122,7 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The arguments with their names in order, so that the same call is the same text.
+/// The arguments with sorted names, so that equal calls have equal text.
 fn canonical_json(arguments: &Map<String, Value>) -> String {
     let mut value = Value::Object(arguments.clone());
     value.sort_all_objects();
@@ -149,49 +135,47 @@ mod tests {
 
     use super::*;
 
+    fn arguments(command: &str) -> Map<String, Value> {
+        json!({"command": command, "timeout": 1}).as_object().unwrap().clone()
+    }
+
     #[test]
-    fn repeats_are_remarked_upon_and_end_the_turn_only_if_wanted() {
-        let arguments = |text: &str| json!({"command": text, "timeout": 1}).as_object().unwrap().clone();
-        let turned = json!({"timeout": 1, "command": "a"}).as_object().unwrap().clone();
+    fn repeats_cause_a_warning_and_end_the_turn_only_if_configured() {
+        let (failure, success) = (ToolResult::error("x"), ToolResult::success(json!({})));
+        let reordered = json!({"timeout": 1, "command": "a"}).as_object().unwrap().clone();
         let mut guard = LoopGuard::default();
-        let rules = LoopGuardConfig::default();
-        let mut fail = |arguments: &Map<String, Value>| {
-            guard.record_call(&rules, "terminal", arguments, &json!({"error": "x"}), false)
-        };
+        let config = LoopGuardConfig::default();
+        let mut fail =
+            |arguments: &Map<String, Value>| guard.record_call(&config, "terminal", arguments, &failure);
         assert_eq!(fail(&arguments("a")), LoopAction::Continue);
-        assert!(matches!(fail(&turned), LoopAction::Warn(text) if text.contains("this very call")));
+        assert!(matches!(fail(&reordered), LoopAction::Warn(text) if text.contains("this very call")));
         assert!(matches!(fail(&arguments("b")), LoopAction::Warn(text) if text.contains("in a row")));
         for _ in 0..10 {
             assert!(matches!(fail(&arguments("a")), LoopAction::Warn(_)));
         }
-        assert_eq!(
-            guard.record_call(&rules, "terminal", &arguments("c"), &json!({}), true),
-            LoopAction::Continue
-        );
-        assert_eq!(
-            guard.record_call(&rules, "terminal", &arguments("d"), &json!({}), false),
-            LoopAction::Continue
-        );
-        let strict = LoopGuardConfig { stop: true, ..rules };
+        for (command, result) in [("c", &success), ("d", &failure)] {
+            let action = guard.record_call(&config, "terminal", &arguments(command), result);
+            assert_eq!(action, LoopAction::Continue);
+        }
+        let strict = LoopGuardConfig { stop: true, ..config };
         let mut guard = LoopGuard::default();
-        let ends = (1..10).find(|_| {
-            matches!(guard.record_call(&strict, "t", &arguments("a"), &json!({}), false), LoopAction::Stop(_))
+        let end = (1..10).find(|_| {
+            matches!(guard.record_call(&strict, "t", &arguments("a"), &failure), LoopAction::Stop(_))
         });
-        assert_eq!(ends, Some(5));
+        assert_eq!(end, Some(5));
     }
 
     #[test]
-    fn looking_again_is_fine_when_something_else_is_seen() {
+    fn the_same_call_may_repeat_while_its_result_changes() {
         let mut guard = LoopGuard::default();
-        let rules = LoopGuardConfig::default();
-        let none = Map::new();
+        let config = LoopGuardConfig::default();
+        let mut read = |number: u32| {
+            let result = ToolResult::success(json!({"content": number}));
+            guard.record_call(&config, "read_file", &Map::new(), &result)
+        };
         for number in 0..10 {
-            let seen = guard.record_call(&rules, "read_file", &none, &json!({"content": number}), true);
-            assert_eq!(seen, LoopAction::Continue);
+            assert_eq!(read(number), LoopAction::Continue);
         }
-        assert!(matches!(
-            guard.record_call(&rules, "read_file", &none, &json!({"content": 3}), true),
-            LoopAction::Warn(_)
-        ));
+        assert!(matches!(read(3), LoopAction::Warn(_)));
     }
 }

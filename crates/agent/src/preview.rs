@@ -1,4 +1,4 @@
-//! One line about a call, for people who watch.
+//! One-line previews of calls and results, for people who watch a turn.
 
 use hermes_policy::redact::Redactor;
 use hermes_policy::visible::visible;
@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 use crate::Tool;
 
 const MAX_PREVIEW_CHARS: usize = 80;
-/// How much of a line is looked at for secrets, so that none is cut before it is known.
+/// Secrets are redacted in this many characters before the line is cut: half a secret would not be
+/// recognized.
 const MAX_SCANNED_CHARS: usize = 4_000;
-/// What a call is about, by the names of arguments: the first that is there.
+/// Arguments that name the subject of a call; the first present one is shown.
 const SUBJECTS: [&str; 9] =
     ["command", "path", "pattern", "url", "question", "action", "session_id", "code", "patch"];
-/// What an answer says, by the names of its fields: the first that is there and says anything.
+/// Fields that summarize a result; the first non-empty one is shown.
 const RESULTS: [&str; 6] = ["error", "output", "content", "summary", "diff", "status"];
 
-/// What is to be done.
 pub(crate) fn call_preview(tool: Tool, arguments: &Map<String, Value>, redactor: &Redactor) -> String {
     let subject = SUBJECTS.iter().find_map(|name| arguments.get(*name)?.as_str());
     let subject: String =
@@ -23,17 +23,16 @@ pub(crate) fn call_preview(tool: Tool, arguments: &Map<String, Value>, redactor:
     first_line(&redactor.text(&subject))
 }
 
-/// What came of it.
-pub(crate) fn result_preview(answer: &Value) -> String {
-    let said = RESULTS.iter().find_map(|name| match answer.get(*name)? {
+pub(crate) fn result_preview(content: &Value) -> String {
+    let text = RESULTS.iter().find_map(|name| match content.get(*name)? {
         Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
-        Value::Object(_) | Value::Array(_) => Some(answer.get(*name)?.to_string()),
+        Value::Object(_) | Value::Array(_) => Some(content.get(*name)?.to_string()),
         _ => None,
     });
-    first_line(&said.unwrap_or_default())
+    first_line(&text.unwrap_or_default())
 }
 
-/// The first line that has anything, cut short, with nothing in it that moves a cursor.
+/// The first non-blank line, cut short, with control characters escaped.
 fn first_line(text: &str) -> String {
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     let mut shown: String = first.chars().take(MAX_PREVIEW_CHARS).collect();

@@ -1,8 +1,8 @@
-//! What background processes of a session have to tell, each thing once.
+//! Notices about background processes of a session, each delivered once.
 //!
-//! A place keeps notices of all its processes; a session hears of those that it started itself and asked to be told
-//! about. While a turn is under way they come with the next result of a tool, otherwise whoever sits at the door waits
-//! for them, see [`Hands::notice`].
+//! An environment keeps notices of all its processes; a session subscribes to those that it started
+//! itself. During a turn they come with the next tool result; otherwise the front end waits for them,
+//! see [`ToolContext::next_process_event`].
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,81 +15,73 @@ use hermes_types::{Arguments, Message};
 use serde_json::Value;
 
 use crate::tool::process::{clean_output, tail_text};
-use crate::tool::truncate_chars;
-use crate::tool_context::lock;
-use crate::{Tool, ToolContext};
+use crate::tool_support::text::truncate_chars;
+use crate::{Tool, ToolContext, lock};
 
-/// How long no other line of a process is told after one.
+/// After a reported line, other lines of the same process are suppressed for this long.
 const LINE_INTERVAL: Duration = Duration::from_secs(15);
-/// After so many such times in a row with more lines, its lines are told no more.
+/// After this many intervals in a row with suppressed lines, no more lines are reported.
 const MAX_STRIKES: u32 = 3;
-/// Characters of output in one notice.
 const MAX_OUTPUT_CHARS: usize = 2_000;
-/// Characters of the command in one notice.
 const MAX_COMMAND_CHARS: usize = 200;
-/// Notices that are told at once. The others are told next.
+/// More notices wait for the next delivery.
 const MAX_EVENTS_AT_ONCE: usize = 8;
 
-/// The field of a tool's answer that notices come with.
+/// The field of a tool result that contains notices.
 pub(crate) const NOTICE_FIELD: &str = "notice";
-/// How every notice begins.
 const NOTICE_PREFIX: &str = "[IMPORTANT: Background process ";
 
-/// What is told of a process.
+/// The events of a process that a session subscribes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotifyOn {
-    /// Its end.
     Exit,
-    /// Lines of its output.
+    /// Lines of output that match a pattern.
     Output,
 }
 
-/// What a session waits for.
+/// The subscriptions of a session and the stream of notices.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessEvents {
     subscriptions: Mutex<Subscriptions>,
-    /// They come through this once a place is there.
+    /// None until the environment is open.
     stream: tokio::sync::Mutex<Option<Stream>>,
 }
 
 #[derive(Debug, Default)]
 struct Subscriptions {
     processes: BTreeMap<ProcessId, Subscription>,
-    /// Whether something is awaited that the stream may have told already.
-    is_new: bool,
-    /// What was told before hermes was restarted.
+    /// Whether the stream may already have passed notices of a new subscription.
+    is_stale: bool,
+    /// Notices that the history already contains.
     reported_before: Vec<String>,
 }
 
-/// A process that something is told of.
 #[derive(Debug)]
 struct Subscription {
     command: String,
     notify_on: NotifyOn,
-    /// The first notice that was not looked at.
+    /// Number of the first notice that was not handled.
     next_number: u64,
-    /// When a line was last told.
     last_reported: Option<Instant>,
-    /// Lines that were not told since.
+    /// Lines suppressed since then.
     suppressed: u64,
     strikes: u32,
 }
 
-/// What becomes of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineAction {
-    /// It is told, and that so many before it were not.
+    /// Report it, and how many lines before it were suppressed.
     Report(u64),
     Suppress,
-    /// No more lines are told.
+    /// Report no more lines of this process.
     Mute,
 }
 
 impl Subscription {
-    fn new(command: &str, tells: NotifyOn) -> Self {
+    fn new(command: &str, notify_on: NotifyOn) -> Self {
         Self {
             command: command.to_owned(),
-            notify_on: tells,
+            notify_on,
             next_number: 0,
             last_reported: None,
             suppressed: 0,
@@ -97,9 +89,9 @@ impl Subscription {
         }
     }
 
-    /// A line came, and so many besides that the place left out.
+    /// Handles a matching line; the environment itself dropped `left_out` lines before it.
     fn on_line(&mut self, left_out: u64, now: Instant) -> LineAction {
-        let is_early = self.last_reported.is_some_and(|told| now.duration_since(told) < LINE_INTERVAL);
+        let is_early = self.last_reported.is_some_and(|last| now.duration_since(last) < LINE_INTERVAL);
         let dropped = left_out.saturating_add(u64::from(is_early));
         if self.suppressed == 0 && dropped > 0 {
             self.strikes += 1;
@@ -121,20 +113,20 @@ impl Subscription {
 }
 
 impl ToolContext {
-    /// Waits until a background process has something to tell, and gives it in the words for the model: whoever gets
-    /// them must say them. Nothing ever comes when nothing is awaited. Can be cancelled without losing anything.
+    /// Waits for the next notices about background processes. The caller must deliver the text.
+    /// Never returns without subscriptions. Cancelling loses nothing.
     pub async fn next_process_event(&self) -> String {
         let mut stream = self.process_events.stream.lock().await;
         while let Some(open) = stream.as_mut() {
-            let told = match open.next().await {
+            let text = match open.next().await {
                 Ok(notice) => self.format_event(&notice),
                 Err(error) => {
-                    tracing::debug!(%error, "notices of background processes come no more");
+                    tracing::debug!(%error, "process notice stream ended");
                     *stream = None;
                     None
                 }
             };
-            if let Some(first) = told {
+            if let Some(first) = text {
                 let more = self.drain_stream(&mut stream, MAX_EVENTS_AT_ONCE - 1);
                 return [vec![first], more].concat().join("\n\n");
             }
@@ -143,47 +135,46 @@ impl ToolContext {
         std::future::pending().await
     }
 
-    /// Whether [`Hands::notice`] may give something.
+    /// Whether [`ToolContext::next_process_event`] may return.
     pub fn has_subscriptions(&self) -> bool {
         self.has_open_place() && !lock(&self.process_events.subscriptions).processes.is_empty()
     }
 
-    /// What background processes have told so far. Can be cancelled without losing anything.
+    /// Notices that have arrived. Cancelling loses nothing.
     pub(crate) async fn take_process_events(&self) -> Option<String> {
         if !self.has_subscriptions() {
             return None;
         }
-        // Whoever waits for it tells it.
+        // A caller of `next_process_event` that waits for the stream delivers the notices.
         let mut stream = self.process_events.stream.try_lock().ok()?;
-        if std::mem::take(&mut lock(&self.process_events.subscriptions).is_new) {
+        if std::mem::take(&mut lock(&self.process_events.subscriptions).is_stale) {
             *stream = None;
         }
         if stream.is_none() {
             *stream = match self.open_stream().await {
                 Ok(stream) => stream,
                 Err(error) => {
-                    tracing::debug!(%error, "notices of background processes cannot be heard");
+                    tracing::debug!(%error, "cannot open the process notice stream");
                     None
                 }
             };
         }
-        let told = self.drain_stream(&mut stream, MAX_EVENTS_AT_ONCE);
-        (!told.is_empty()).then(|| told.join("\n\n"))
+        let notices = self.drain_stream(&mut stream, MAX_EVENTS_AT_ONCE);
+        (!notices.is_empty()).then(|| notices.join("\n\n"))
     }
 
-    /// What is told of a process from now on.
-    pub(crate) fn subscribe(&self, process: ProcessId, command: &str, tells: NotifyOn) {
-        let mut awaited = lock(&self.process_events.subscriptions);
-        awaited.processes.insert(process, Subscription::new(command, tells));
-        awaited.is_new = true;
+    pub(crate) fn subscribe(&self, process: ProcessId, command: &str, notify_on: NotifyOn) {
+        let mut subscriptions = lock(&self.process_events.subscriptions);
+        subscriptions.processes.insert(process, Subscription::new(command, notify_on));
+        subscriptions.is_stale = true;
     }
 
-    /// The model has seen the end of a process, so nobody has to tell it.
+    /// Ends a subscription, because the model has seen the end of the process.
     pub(crate) fn unsubscribe(&self, process: ProcessId) {
         lock(&self.process_events.subscriptions).processes.remove(&process);
     }
 
-    /// Awaits what a conversation waited for when it was left, and tells nothing that was told in it.
+    /// Restores the subscriptions of a stored conversation, without notices that it contains.
     pub(crate) fn restore_subscriptions(&self, history: &[Message]) {
         let calls: BTreeMap<_, _> =
             history.iter().flat_map(Message::calls).map(|call| (call.id.as_str(), call)).collect();
@@ -192,21 +183,21 @@ impl ToolContext {
                 self.restore_reported(text);
             }
             let Message::Tool { call, name, text } = message else { continue };
-            let Ok(answer) = serde_json::from_str::<Value>(text) else { continue };
-            if let Some(told) = answer.get(NOTICE_FIELD).and_then(Value::as_str) {
-                self.restore_reported(told);
+            let Ok(result) = serde_json::from_str::<Value>(text) else { continue };
+            if let Some(text) = result.get(NOTICE_FIELD).and_then(Value::as_str) {
+                self.restore_reported(text);
             }
-            let Some(process) = self.process_in_place(&answer) else { continue };
-            if name == Tool::Process.name() && answer.get("exit_code").is_some_and(Value::is_number) {
+            let Some(process) = self.process_in_place(&result) else { continue };
+            if name == Tool::Process.name() && result.get("exit_code").is_some_and(Value::is_number) {
                 self.unsubscribe(process);
             } else if name == Tool::Terminal.name()
-                && let Some(tells) = requested_notification(&answer)
+                && let Some(notify_on) = requested_notification(&result)
             {
                 let command = calls.get(call.as_str()).and_then(|call| match &call.arguments {
                     Arguments::Object(given) => given.get("command")?.as_str(),
                     Arguments::Broken { .. } => None,
                 });
-                self.subscribe(process, command.unwrap_or_default(), tells);
+                self.subscribe(process, command.unwrap_or_default(), notify_on);
             }
         }
     }
@@ -217,37 +208,36 @@ impl ToolContext {
         }
     }
 
-    /// The process that an answer names, if it is one of this place.
-    fn process_in_place(&self, answer: &Value) -> Option<ProcessId> {
-        let handle: ProcessHandle = answer.get("session_id")?.as_str()?.parse().ok()?;
-        let place = self.config().place.id();
-        (ProcessHandle::new(place, handle.process) == handle).then_some(handle.process)
+    /// The process that a result names, if it runs in this environment.
+    fn process_in_place(&self, result: &Value) -> Option<ProcessId> {
+        let handle: ProcessHandle = result.get("session_id")?.as_str()?.parse().ok()?;
+        let place_id = self.config().place.id();
+        (ProcessHandle::new(place_id, handle.process) == handle).then_some(handle.process)
     }
 
     async fn open_stream(&self) -> Result<Option<Stream>, Error> {
-        let Some(sandbox) = self.opened_place() else { return Ok(None) };
-        Ok(Some(sandbox.processes().await?.notices(0).await?))
+        let Some(place) = self.opened_place() else { return Ok(None) };
+        Ok(Some(place.processes().await?.notices(0).await?))
     }
 
-    /// What has come and is worth telling.
-    fn drain_stream(&self, stream: &mut Option<Stream>, most: usize) -> Vec<String> {
-        let mut told = Vec::new();
-        while told.len() < most
+    fn drain_stream(&self, stream: &mut Option<Stream>, max: usize) -> Vec<String> {
+        let mut notices = Vec::new();
+        while notices.len() < max
             && let Some(open) = stream
         {
             match open.next().now_or_never() {
                 None => break,
-                Some(Ok(notice)) => told.extend(self.format_event(&notice)),
+                Some(Ok(notice)) => notices.extend(self.format_event(&notice)),
                 Some(Err(_gone)) => *stream = None,
             }
         }
-        told
+        notices
     }
 
-    /// A notice in the words for the model; none if it is nothing to tell.
+    /// The text of a notice for the model; none if there is nothing to report.
     fn format_event(&self, notice: &Notice) -> Option<String> {
-        let mut awaited = lock(&self.process_events.subscriptions);
-        let process = awaited.processes.get_mut(&notice.process)?;
+        let mut subscriptions = lock(&self.process_events.subscriptions);
+        let process = subscriptions.processes.get_mut(&notice.process)?;
         if notice.number < process.next_number {
             return None;
         }
@@ -257,9 +247,9 @@ impl ToolContext {
         let command = truncate_chars(&command, MAX_COMMAND_CHARS);
         let text = match &notice.what {
             Happening::Ended(ended) => {
-                let tells = process.notify_on;
-                awaited.processes.remove(&notice.process);
-                if tells != NotifyOn::Exit {
+                let notify_on = process.notify_on;
+                subscriptions.processes.remove(&notice.process);
+                if notify_on != NotifyOn::Exit {
                     return None;
                 }
                 let output = tail_text(self, &ended.tail, ended.total, MAX_OUTPUT_CHARS);
@@ -272,16 +262,16 @@ impl ToolContext {
             Happening::Matched { line, unreported } => match process.on_line(*unreported, Instant::now()) {
                 LineAction::Suppress => return None,
                 LineAction::Mute => format!(
-                    "{NOTICE_PREFIX}{handle} has too many lines with a watched word, so no more of them are told; its end \
-                     is.\nCommand: {command}]"
+                    "{NOTICE_PREFIX}{handle} has too many lines with a watched word; no more lines are reported, only its \
+                     end.\nCommand: {command}]"
                 ),
-                LineAction::Report(untold) => {
+                LineAction::Report(suppressed) => {
                     let line = clean_output(self, &String::from_utf8_lossy(line));
                     let line = truncate_chars(&line, MAX_OUTPUT_CHARS);
-                    let more = if untold == 0 {
+                    let more = if suppressed == 0 {
                         String::new()
                     } else {
-                        format!("\n({untold} lines before it were not told)")
+                        format!("\n({suppressed} lines before it were not reported)")
                     };
                     format!(
                         "{NOTICE_PREFIX}{handle} has a line with a watched word.\nCommand: {command}\nLine:\n{line}{more}]"
@@ -289,17 +279,17 @@ impl ToolContext {
                 }
             },
         };
-        let is_old = awaited.reported_before.iter().any(|told| told.contains(&text));
-        (!is_old).then_some(text)
+        let is_reported = subscriptions.reported_before.iter().any(|reported| reported.contains(&text));
+        (!is_reported).then_some(text)
     }
 }
 
-/// What a call of `terminal` asked to be told, by its answer.
-fn requested_notification(answer: &Value) -> Option<NotifyOn> {
-    if answer.get("notify_on_complete").is_some_and(|asked| asked == true) {
+/// The notification that a call of `terminal` requested, by its result.
+fn requested_notification(result: &Value) -> Option<NotifyOn> {
+    if result.get("notify_on_complete").is_some_and(|requested| requested == true) {
         return Some(NotifyOn::Exit);
     }
-    answer.get("watch_patterns").is_some_and(Value::is_array).then_some(NotifyOn::Output)
+    result.get("watch_patterns").is_some_and(Value::is_array).then_some(NotifyOn::Output)
 }
 
 #[cfg(test)]
@@ -307,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_is_told_at_a_time_and_a_flood_ends_it() {
+    fn lines_are_reported_one_per_interval_and_a_flood_mutes_them() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut process = Subscription::new("serve", NotifyOn::Output);
@@ -318,7 +308,7 @@ mod tests {
             (15, 0, LineAction::Report(5)),
             (16, 0, LineAction::Suppress),
             (30, 2, LineAction::Report(3)),
-            // A quiet time makes up for the noise before it.
+            // A quiet interval resets the strikes.
             (60, 0, LineAction::Report(0)),
             (61, 0, LineAction::Suppress),
             (75, 0, LineAction::Report(1)),

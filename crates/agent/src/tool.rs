@@ -1,29 +1,22 @@
-//! The tools a model can call.
+//! The tools a model can call, one file each.
 //!
-//! What a tool is called, what it takes and what it answers are those of the Python program, so that prompts, skills and
-//! habits carry over.
+//! Names, parameters and results are those of the Python program, so that prompts, skills and habits
+//! carry over.
 
-pub(crate) mod ansi;
 mod clarify;
 pub mod execute_code;
-pub(crate) mod file_state;
-mod files;
 mod patch;
 pub(crate) mod process;
 mod read_file;
 mod search_files;
-pub mod terminal;
-mod text;
-pub mod todo;
-mod transfer;
-pub(crate) mod truncate;
+mod terminal;
+pub(crate) mod todo;
 mod web_fetch;
 mod write_file;
 
 use std::borrow::Cow;
 use std::fmt;
 
-use hermes_exec::Error;
 use hermes_policy::redact::Redactor;
 use hermes_store::{SessionId, TurnId};
 use hermes_types::{CallId, ToolSpec};
@@ -31,93 +24,80 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-pub use transfer::{ExportPolicy, IMPORT_DIR, TransferError};
+use crate::tool_support::truncate;
+use crate::{Denied, Error, ToolContext, TurnObserver};
 
-use crate::{Denied, ToolContext, TurnObserver};
-
-/// Every tool there is.
+/// Every tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Tool {
-    /// Runs a command.
     Terminal,
-    /// Looks after commands in the background.
+    /// Manages background commands.
     Process,
-    /// Reads a file.
     ReadFile,
-    /// Writes a file.
     WriteFile,
-    /// Changes files.
     Patch,
-    /// Searches files.
     SearchFiles,
-    /// Fetches a page of the web.
     WebFetch,
     /// Runs a Python program that can call tools.
     ExecuteCode,
-    /// Keeps a list of what is to be done.
     Todo,
-    /// Asks the person.
     Clarify,
 }
 
-/// What a call touches. Calls that touch nothing in common may run at the same time.
+/// The parts of the environment that a call touches. Calls that touch nothing in common may run in
+/// parallel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effects {
-    /// It looks, at no file of the place that others could change, or does not care.
+    /// It changes nothing and depends on nothing that another call changes.
     None,
-    /// It reads this path of the place, and what is below.
+    /// It reads this path and everything below.
     Reads(String),
-    /// It changes this path of the place.
+    /// It changes this path.
     Writes(String),
-    /// It may do anything in the place.
+    /// It may do anything in the environment.
     Everything,
-    /// It takes a person's attention, so that it is alone.
+    /// It runs alone, because it takes the attention of a person.
     Exclusive,
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
-    /// What the model is told, an object.
+    /// The JSON object that the model sees.
     pub content: Value,
-    /// Whether it worked, as far as people are shown.
+    /// Shown to people; the model reads `content`.
     pub succeeded: bool,
-    /// Whether the turn is over.
     pub ends_turn: bool,
 }
 
-/// One call, on its way.
+/// One running call.
 #[derive(Clone, Copy)]
 pub struct CallContext<'a> {
-    /// Which call it is.
     pub call_id: &'a CallId,
-    /// Ends it early. What it has done so far is told.
+    /// Stops the call early. The result says how far it came.
     pub stop: &'a CancellationToken,
-    /// The turn it belongs to, if it belongs to one.
+    /// None for a call outside of a turn.
     pub turn: Option<&'a TurnRef>,
-    /// Who is told how far it is.
     pub observer: TurnObserver<'a>,
 }
 
 impl fmt::Debug for CallContext<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scene").field("call", self.call_id).finish_non_exhaustive()
+        f.debug_struct("CallContext").field("call_id", self.call_id).finish_non_exhaustive()
     }
 }
 
-/// The turn of a session.
+/// The turn that a call belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnRef {
-    /// The session.
     pub session: SessionId,
-    /// The turn.
     pub id: TurnId,
-    /// Whether it began before hermes was restarted, so that the call may have asked somebody already.
+    /// Whether the turn began before a restart, so that the call may have asked a question already.
     pub is_resumed: bool,
 }
 
 impl Tool {
-    /// All of them, in the order in which a model sees them.
+    /// All tools, in the order in which a model sees them.
     pub const ALL: [Self; 10] = [
         Self::Terminal,
         Self::Process,
@@ -131,7 +111,6 @@ impl Tool {
         Self::Clarify,
     ];
 
-    /// What it is called.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Terminal => "terminal",
@@ -147,12 +126,11 @@ impl Tool {
         }
     }
 
-    /// The tool with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    /// What a model is told about it.
+    /// The description and schema that the model sees.
     pub fn spec(self) -> ToolSpec {
         let (description, parameters) = match self {
             Self::Terminal => terminal::spec(),
@@ -169,7 +147,6 @@ impl Tool {
         ToolSpec { name: self.name().to_owned(), description: description.to_owned(), parameters }
     }
 
-    /// What a call with these arguments touches.
     pub fn effects(self, arguments: &Map<String, Value>) -> Effects {
         let path =
             |default: &str| arguments.get("path").and_then(Value::as_str).unwrap_or(default).to_owned();
@@ -178,7 +155,7 @@ impl Tool {
             Self::Terminal | Self::Process | Self::ExecuteCode => Effects::Everything,
             Self::ReadFile => Effects::Reads(path("")),
             Self::SearchFiles => Effects::Reads(path(".")),
-            // A patch of its own format names its files itself.
+            // A patch in the multi-file format names its files itself.
             Self::Patch if arguments.contains_key("patch") => Effects::Everything,
             Self::WriteFile | Self::Patch => Effects::Writes(path("")),
             Self::WebFetch => Effects::None,
@@ -188,7 +165,7 @@ impl Tool {
 }
 
 impl Effects {
-    /// Whether two calls can be under way at once without one noticing the other.
+    /// Whether two calls can run at once without one seeing effects of the other.
     pub fn is_parallel_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Exclusive, _) | (_, Self::Exclusive) => false,
@@ -202,8 +179,8 @@ impl Effects {
     }
 }
 
-/// Whether two paths lead to files of which neither is above the other, by their words alone. Where the words do not say
-/// it, they may not be.
+/// Whether neither path is at or above the other, judged by their text. When the text cannot tell,
+/// the answer is no.
 fn are_disjoint(one: &str, other: &str) -> bool {
     let (Some((root, one)), Some((other_root, other))) = (path_components(one), path_components(other))
     else {
@@ -213,7 +190,7 @@ fn are_disjoint(one: &str, other: &str) -> bool {
     root == other_root && !is_within(&one, &other) && !is_within(&other, &one)
 }
 
-/// The names in a path, and whether it begins at the root; none for one that leads to an unknown directory first.
+/// Whether a path is absolute, and its components; none if it starts in an unknown directory.
 fn path_components(path: &str) -> Option<(bool, Vec<&str>)> {
     let is_absolute = path.starts_with('/');
     let mut names = Vec::new();
@@ -229,87 +206,71 @@ fn path_components(path: &str) -> Option<(bool, Vec<&str>)> {
     Some((is_absolute, names))
 }
 
-/// Why a tool got nothing of the place.
-#[derive(Debug)]
-pub(crate) enum CallError {
-    /// It may not.
-    Denied(Denied),
-    /// Something is wrong with the place.
-    Exec(Error),
-    /// Somebody stopped it.
-    Interrupted,
-}
-
-impl From<CallError> for ToolResult {
-    fn from(stopped: CallError) -> Self {
-        match stopped {
-            CallError::Denied(no) => Self::denied(&no),
-            CallError::Exec(error) => Self::error(error),
-            CallError::Interrupted => Self::error("interrupted"),
+impl From<Error> for ToolResult {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Denied(denied) => Self::denied(&denied),
+            error => Self::error(error),
         }
     }
 }
 
 impl ToolResult {
-    /// An answer that shows what was done.
     pub fn success(answer: Value) -> Self {
         Self { content: answer, succeeded: true, ends_turn: false }
     }
 
-    /// An answer about something that did not work.
     pub fn failure(answer: Value) -> Self {
         Self { content: answer, succeeded: false, ends_turn: false }
     }
 
-    /// An answer that only says what went wrong.
-    pub fn error(what: impl std::fmt::Display) -> Self {
-        Self::failure(json!({"error": what.to_string()}))
+    /// A failure that has nothing but an error message.
+    pub fn error(message: impl fmt::Display) -> Self {
+        Self::failure(json!({"error": message.to_string()}))
     }
 
-    /// Whether it was not allowed.
     pub fn is_denied(&self) -> bool {
         self.content.get("status").is_some_and(|status| status == "blocked")
     }
 
-    /// An answer to what was not allowed.
-    pub fn denied(no: &Denied) -> Self {
-        let answer = json!({"status": "blocked", "error": format!("not allowed: {no}")});
-        Self { content: answer, succeeded: false, ends_turn: matches!(no, Denied::EndOfTurn(_)) }
+    pub fn denied(denied: &Denied) -> Self {
+        let content = json!({"status": "blocked", "error": format!("not allowed: {denied}")});
+        Self { content, succeeded: false, ends_turn: matches!(denied, Denied::EndOfTurn(_)) }
     }
 }
 
 impl ToolContext {
-    /// Does what a model asked for. Whatever goes wrong is told to the model.
+    /// Runs a call of the model. Every failure becomes a result that the model reads.
     pub async fn call_tool(
         &self,
         tool: Tool,
         arguments: Map<String, Value>,
-        scene: CallContext<'_>,
+        call: CallContext<'_>,
     ) -> ToolResult {
-        let mut done = match tool {
-            Tool::Terminal => terminal::call(self, arguments, scene).await,
-            Tool::Process => process::call(self, arguments, scene).await,
-            Tool::ReadFile => read_file::call(self, arguments, scene).await,
-            Tool::WriteFile => write_file::call(self, arguments, scene).await,
-            Tool::Patch => patch::call(self, arguments, scene).await,
-            Tool::SearchFiles => search_files::call(self, arguments, scene).await,
-            Tool::WebFetch => web_fetch::call(self, arguments, scene).await,
-            Tool::ExecuteCode => execute_code::call(self, arguments, scene).await,
+        let mut result = match tool {
+            Tool::Terminal => terminal::call(self, arguments, call).await,
+            Tool::Process => process::call(self, arguments, call).await,
+            Tool::ReadFile => read_file::call(self, arguments, call).await,
+            Tool::WriteFile => write_file::call(self, arguments, call).await,
+            Tool::Patch => patch::call(self, arguments, call).await,
+            Tool::SearchFiles => search_files::call(self, arguments, call).await,
+            Tool::WebFetch => web_fetch::call(self, arguments, call).await,
+            Tool::ExecuteCode => execute_code::call(self, arguments, call).await,
             Tool::Todo => todo::call(self, arguments),
-            Tool::Clarify => clarify::call(self, arguments, scene).await,
+            Tool::Clarify => clarify::call(self, arguments, call).await,
         };
-        redact_value(&mut done.content, &self.config().redactor);
-        // A part of a file that was asked for is not put into another file.
+        redact_value(&mut result.content, &self.config().redactor);
+        // read_file pages its own output; copying it to another file would not help.
         if tool != Tool::ReadFile {
-            truncate::truncate_result(self, &mut done, scene).await;
+            truncate::truncate_result(self, &mut result, call).await;
         }
-        done
+        result
     }
 }
 
-/// Takes the secrets out of every text in an answer. Names are ours.
-fn redact_value(answer: &mut Value, redactor: &Redactor) {
-    match answer {
+/// Removes secrets from every string value. Field names are ours.
+fn redact_value(value: &mut Value, redactor: &Redactor) {
+    match value {
         Value::String(text) => {
             if let Cow::Owned(clean) = redactor.text(text) {
                 *text = clean;
@@ -321,18 +282,10 @@ fn redact_value(answer: &mut Value, redactor: &Redactor) {
     }
 }
 
-/// The arguments of a tool, or what is wrong with them.
+/// Parses the arguments of a call; the error is the result for the model.
 pub(crate) fn parse_arguments<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, ToolResult> {
     serde_json::from_value(Value::Object(arguments))
         .map_err(|error| ToolResult::error(format!("arguments: {error}")))
-}
-
-/// The beginning of a text, so many characters of it.
-pub(crate) fn truncate_chars(text: &str, most: usize) -> &str {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => text.get(..end).unwrap_or(text),
-        None => text,
-    }
 }
 
 #[cfg(test)]
@@ -340,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_agree_unless_one_may_notice_the_other() {
+    fn calls_are_parallel_unless_their_paths_overlap() {
         use Effects::{Everything, Exclusive, None};
         let reads = |path: &str| Effects::Reads(path.to_owned());
         let writes = |path: &str| Effects::Writes(path.to_owned());
@@ -367,9 +320,9 @@ mod tests {
             (reads("."), writes("b"), false),
             (writes("a//b/"), reads("a/b/c"), false),
         ];
-        for (one, other, agree) in cases {
-            assert_eq!(one.is_parallel_with(&other), agree, "{one:?} {other:?}");
-            assert_eq!(other.is_parallel_with(&one), agree, "{other:?} {one:?}");
+        for (one, other, parallel) in cases {
+            assert_eq!(one.is_parallel_with(&other), parallel, "{one:?} {other:?}");
+            assert_eq!(other.is_parallel_with(&one), parallel, "{other:?} {one:?}");
         }
     }
 

@@ -1,33 +1,33 @@
-//! One turn: a model is asked, its tools are called, until there is an answer.
+//! One turn: ask the model, run its tool calls, repeat until there is a reply.
 //!
-//! Whatever the model or a tool says is kept before anything happens because of it, so that a turn whose process was
-//! killed goes on after its last step, see [`Conversation::carry_on`].
+//! Every reply and every tool result is stored before anything happens because of it, so that a turn
+//! whose process was killed continues after its last step, see [`Conversation::resume_turn`].
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use hermes_model::{Event as Heard, Finish, Prompt, Reply};
-use hermes_store::{Cost, Entry, LetterId, OpenTurn, QuestionState, Spent, Step, TurnId};
-use hermes_types::{Call, CallId, Message, Part, Timestamp, ToolSpec, Usage};
-use serde_json::{Value, json};
+use hermes_model::{Event as ModelEvent, Finish, Prompt, Reply};
+use hermes_store::{Cost, Entry, LetterId, OpenTurn, QuestionState, Spent, Step};
+use hermes_types::{Arguments, Call, CallId, Message, Part, Timestamp, ToolSpec, Usage};
+use serde_json::{Map, Value, json};
 
 use crate::call_plan::{PlannedCall, ReadyCall, group_calls};
 use crate::conversation::{
-    Conversation, Error, StopReason, TurnControl, TurnEvent, TurnObserver, TurnResult, UserInput,
+    Conversation, StopReason, TurnControl, TurnEvent, TurnObserver, TurnResult, UserInput,
 };
 use crate::loop_guard::{LoopAction, LoopGuard};
-use crate::tool::truncate;
-use crate::{CallContext, Effects, ToolResult, TurnRef, preview, process_events};
+use crate::tool_support::truncate;
+use crate::{CallContext, Effects, Error, Tool, ToolResult, TurnRef, lock, preview, process_events};
 
-/// How long tools may take to tell what they have done when somebody ends the turn.
+/// How long stopped tools may take to return what they have done.
 const STOP_GRACE: Duration = Duration::from_millis(300);
-/// How often an answer that was cut off is continued.
+/// How often a reply that was cut off is continued.
 const MAX_CONTINUATIONS: u32 = 3;
-/// How often a model that said nothing is asked again.
+/// How often the model is asked again after an empty reply.
 const MAX_NUDGES: u32 = 2;
-/// How often in a row a model may call only what cannot be called.
+/// How many replies in a row may contain only invalid calls.
 const MAX_INVALID_ROUNDS: u32 = 3;
 
 const CONTINUE_PROMPT: &str =
@@ -38,443 +38,472 @@ const SMALLER_STEPS_PROMPT: &str = "Your last message was cut off before its too
 const SUMMARY_PROMPT: &str = "You have used up what one turn allows, and can call no more tools. Say what was done, what you \
     found, and what is left to do.";
 
-/// A turn under way.
+/// A running turn.
 struct TurnRunner<'a> {
     conversation: &'a mut Conversation,
     turn: TurnRef,
     control: &'a TurnControl,
     observer: TurnObserver<'a>,
     guard: LoopGuard,
-    /// What the next request says behind the history, and nobody keeps.
+    retries: Retries,
+    /// Messages that only the next request contains and the store does not.
     ephemeral: Vec<Message>,
-    /// What was said of an answer that was cut off.
+    /// The part of a reply that came before it was cut off.
     partial: String,
-    /// What was spent and is not kept yet.
+    /// Spending that the next step stores.
     spent: Vec<Spent>,
-    /// Letters that the model is told of by what is kept next.
+    /// Messages that the model sees with the next stored step.
     acked_messages: Vec<LetterId>,
-    /// How many steps of the turn were kept.
     persisted_steps: u32,
     model_calls: u32,
-    /// Requests that do not count: those for scripts, which do the work of many.
+    /// Requests that do not count: a script does the work of many calls.
     refunded_calls: u32,
     usage: Usage,
     cost: Option<f64>,
 }
 
-/// What came of asking the model.
+/// How often the model was asked to repair a reply.
+#[derive(Debug, Default)]
+struct Retries {
+    cut_off_calls: u32,
+    continuations: u32,
+    nudges: u32,
+    invalid_rounds: u32,
+}
+
+/// The outcome of a request to the model.
 enum ModelOutcome {
     Reply(Reply),
-    /// Somebody ended it, after these words.
+    /// A person stopped it after this text.
     Interrupted(String),
     Failed(hermes_model::Error),
 }
 
-/// Whether a turn goes on.
 enum NextStep {
     Continue,
     End(StopReason, String),
 }
 
+/// A call that has returned.
+struct FinishedCall {
+    call: Call,
+    tool: Tool,
+    arguments: Map<String, Value>,
+    result: ToolResult,
+    elapsed: Duration,
+}
+
 impl Conversation {
-    /// Has what a person says answered.
+    /// Runs a turn for a message of the user.
     pub async fn run_turn(
         &mut self,
-        saying: impl Into<UserInput>,
+        input: impl Into<UserInput>,
         control: &TurnControl,
-        watch: TurnObserver<'_>,
+        observer: TurnObserver<'_>,
     ) -> Result<TurnResult, Error> {
-        let UserInput { text, images } = saying.into();
+        let UserInput { text, images } = input.into();
         let (message, at) = (Message::User { text, images }, Timestamp::now());
         let opening = vec![Entry::new(message.clone(), at)];
-        let turn = self.store.open_turn(&self.id, opening, control.reply_sink.messages.clone(), at).await?;
+        let id = self.store.open_turn(&self.id, opening, control.reply_sink.messages.clone(), at).await?;
         self.history.push(message);
-        self.context.begin_turn();
-        self.turn_runner((turn, 0), false, control, watch).run().await
+        self.context.approvals().begin_turn();
+        let turn = TurnRef { session: self.id.clone(), id, is_resumed: false };
+        TurnRunner::new(self, turn, 0, control, observer).run().await
     }
 
-    /// Goes on with a turn that another process began and could not end; none if there is no such turn.
+    /// Continues a turn that another process began and could not end; none if there is none.
     pub async fn resume_turn(
         &mut self,
         control: &TurnControl,
-        watch: TurnObserver<'_>,
+        observer: TurnObserver<'_>,
     ) -> Result<Option<TurnResult>, Error> {
         let Some(open) = self.store.turn(&self.id).await? else { return Ok(None) };
         let OpenTurn { id, steps, .. } = self.store.take_over(open.id).await?;
-        self.context.begin_turn();
-        let mut turn = self.turn_runner((id, steps), true, control, watch);
-        Ok(Some(match turn.resume().await? {
-            NextStep::Continue => turn.run().await?,
-            NextStep::End(exit, text) => turn.finish(exit, text).await?,
+        self.context.approvals().begin_turn();
+        let turn = TurnRef { session: self.id.clone(), id, is_resumed: true };
+        let mut runner = TurnRunner::new(self, turn, steps, control, observer);
+        Ok(Some(match runner.resume().await? {
+            NextStep::Continue => runner.run().await?,
+            NextStep::End(reason, text) => runner.finish(reason, text).await?,
         }))
     }
+}
 
-    fn turn_runner<'a>(
-        &'a mut self,
-        (turn, kept): (TurnId, u32),
-        resumed: bool,
+impl<'a> TurnRunner<'a> {
+    fn new(
+        conversation: &'a mut Conversation,
+        turn: TurnRef,
+        persisted_steps: u32,
         control: &'a TurnControl,
-        watch: TurnObserver<'a>,
-    ) -> TurnRunner<'a> {
-        let occasion = TurnRef { session: self.id.clone(), id: turn, is_resumed: resumed };
-        TurnRunner {
-            conversation: self,
-            turn: occasion,
+        observer: TurnObserver<'a>,
+    ) -> Self {
+        Self {
+            conversation,
+            turn,
             control,
-            observer: watch,
+            observer,
             guard: LoopGuard::default(),
+            retries: Retries::default(),
             ephemeral: Vec::new(),
             partial: String::new(),
             spent: Vec::new(),
             acked_messages: Vec::new(),
-            persisted_steps: kept,
+            persisted_steps,
             model_calls: 0,
             refunded_calls: 0,
             usage: Usage::default(),
             cost: None,
         }
     }
-}
 
-impl TurnRunner<'_> {
     async fn run(mut self) -> Result<TurnResult, Error> {
-        let (mut cut, mut continued, mut nudged, mut confused) = (0, 0, 0, 0);
         loop {
             self.spill_results().await?;
-            if self.model_calls.saturating_sub(self.refunded_calls) >= self.conversation.model.max_model_calls
-            {
+            let counted_calls = self.model_calls.saturating_sub(self.refunded_calls);
+            if counted_calls >= self.conversation.model.max_model_calls {
                 return self.summarize().await;
             }
             let tools = Arc::clone(&self.conversation.prompt.tools);
-            let asked = self.ask_model(&tools).await;
-            let reply = match asked {
-                ModelOutcome::Reply(reply) => reply,
-                ModelOutcome::Failed(error) => {
-                    return self.finish(StopReason::Failed(error), String::new()).await;
-                }
-                ModelOutcome::Interrupted(shown) => {
-                    if !shown.is_empty() {
-                        self.persist(assistant_message(shown.clone()), None).await?;
+            let next = match self.ask_model(&tools).await {
+                ModelOutcome::Reply(reply) => self.handle_reply(reply).await?,
+                ModelOutcome::Failed(error) => NextStep::End(StopReason::Failed(error), String::new()),
+                ModelOutcome::Interrupted(text) => {
+                    if !text.is_empty() {
+                        self.persist(assistant_message(text.clone()), None).await?;
                     }
-                    return self.finish(StopReason::Interrupted, shown).await;
+                    NextStep::End(StopReason::Interrupted, text)
                 }
             };
-            let text = reply.message().text();
-            let calls: Vec<Call> = reply.message().calls().cloned().collect();
-            let is_cut = matches!(reply.finish, Finish::Length | Finish::Dropped(_));
-            let is_broken = |call: &Call| matches!(call.arguments, hermes_types::Arguments::Broken { .. });
-            if is_cut && calls.iter().any(is_broken) {
-                // What was cut off is never run, nor is what came before it in the same breath.
-                cut += 1;
-                if cut > 1 {
-                    return self.finish(StopReason::Truncated, text).await;
-                }
-                let words = Some(assistant_message(text)).filter(|message| !message.text().is_empty());
-                self.ephemeral = words.into_iter().chain([user_message(SMALLER_STEPS_PROMPT)]).collect();
-                continue;
+            if let NextStep::End(reason, text) = next {
+                return self.finish(reason, text).await;
             }
-            if let Finish::Filtered(why) = &reply.finish {
-                let why = why.clone();
-                if !text.is_empty() {
-                    self.persist(assistant_message(text.clone()), Some(&reply)).await?;
-                }
-                return self.finish(StopReason::Refused(why), text).await;
-            }
-            if !calls.is_empty() {
-                self.partial.clear();
-                self.persist(reply.message(), Some(&reply)).await?;
-                let wanted: Vec<_> = calls
-                    .iter()
-                    .map(|call| PlannedCall::new(call, &self.conversation.prompt.tools))
-                    .collect();
-                if wanted.iter().all(|wanted| matches!(wanted, PlannedCall::Invalid(..))) {
-                    confused += 1;
-                } else {
-                    (cut, nudged, confused) = (0, 0, 0);
-                }
-                if wanted.iter().all(|wanted| wanted.call().name == "execute_code") {
-                    self.refunded_calls += 1;
-                }
-                match self.run_groups(group_calls(wanted), &[]).await? {
-                    NextStep::Continue if confused >= MAX_INVALID_ROUNDS => {
-                        return self.finish(StopReason::InvalidCalls, text).await;
-                    }
-                    NextStep::Continue => continue,
-                    NextStep::End(exit, _) => return self.finish(exit, text).await,
-                }
-            }
-            if is_cut && !text.is_empty() && continued < MAX_CONTINUATIONS {
-                continued += 1;
-                self.partial.push_str(&text);
-                self.ephemeral = vec![assistant_message(self.partial.clone()), user_message(CONTINUE_PROMPT)];
-                continue;
-            }
-            if text.trim().is_empty() && self.partial.is_empty() {
-                nudged += 1;
-                if nudged > MAX_NUDGES {
-                    return self.finish(StopReason::EmptyReply, String::new()).await;
-                }
-                self.ephemeral = vec![user_message(NUDGE_PROMPT)];
-                continue;
-            }
-            let message = joined_message(&self.partial, &reply);
-            let answer = message.text();
-            self.persist(message, Some(&reply)).await?;
-            let exit = if is_cut { StopReason::Truncated } else { StopReason::Answered };
-            return self.finish(exit, answer).await;
         }
     }
 
-    /// Asks the model, and tells what comes.
+    /// Runs the calls of a reply, repairs a reply that cannot be used, or ends the turn.
+    async fn handle_reply(&mut self, reply: Reply) -> Result<NextStep, Error> {
+        let text = reply.message().text();
+        let calls: Vec<Call> = reply.message().calls().cloned().collect();
+        let is_cut_off = matches!(reply.finish, Finish::Length | Finish::Dropped(_));
+        let is_broken = |call: &Call| matches!(call.arguments, Arguments::Broken { .. });
+        if is_cut_off && calls.iter().any(is_broken) {
+            return Ok(self.retry_cut_off_calls(text));
+        }
+        if let Finish::Filtered(reason) = &reply.finish {
+            if !text.is_empty() {
+                self.persist(assistant_message(text.clone()), Some(&reply)).await?;
+            }
+            return Ok(NextStep::End(StopReason::Refused(reason.clone()), text));
+        }
+        if !calls.is_empty() {
+            return self.handle_calls(&reply, &calls, text).await;
+        }
+        if is_cut_off && !text.is_empty() && self.retries.continuations < MAX_CONTINUATIONS {
+            self.retries.continuations += 1;
+            self.partial.push_str(&text);
+            self.ephemeral = vec![assistant_message(self.partial.clone()), Message::user(CONTINUE_PROMPT)];
+            return Ok(NextStep::Continue);
+        }
+        if text.trim().is_empty() && self.partial.is_empty() {
+            self.retries.nudges += 1;
+            if self.retries.nudges > MAX_NUDGES {
+                return Ok(NextStep::End(StopReason::EmptyReply, String::new()));
+            }
+            self.ephemeral = vec![Message::user(NUDGE_PROMPT)];
+            return Ok(NextStep::Continue);
+        }
+        let message = joined_message(&self.partial, &reply);
+        let text = message.text();
+        self.persist(message, Some(&reply)).await?;
+        let reason = if is_cut_off { StopReason::Truncated } else { StopReason::Answered };
+        Ok(NextStep::End(reason, text))
+    }
+
+    /// Runs none of the calls of a reply that was cut off, and asks once for smaller steps.
+    fn retry_cut_off_calls(&mut self, text: String) -> NextStep {
+        self.retries.cut_off_calls += 1;
+        if self.retries.cut_off_calls > 1 {
+            return NextStep::End(StopReason::Truncated, text);
+        }
+        self.ephemeral.clear();
+        if !text.is_empty() {
+            self.ephemeral.push(assistant_message(text));
+        }
+        self.ephemeral.push(Message::user(SMALLER_STEPS_PROMPT));
+        NextStep::Continue
+    }
+
+    async fn handle_calls(&mut self, reply: &Reply, calls: &[Call], text: String) -> Result<NextStep, Error> {
+        self.partial.clear();
+        self.persist(reply.message(), Some(reply)).await?;
+        let planned: Vec<_> =
+            calls.iter().map(|call| PlannedCall::new(call, &self.conversation.prompt.tools)).collect();
+        if planned.iter().all(|call| matches!(call, PlannedCall::Invalid(..))) {
+            self.retries.invalid_rounds += 1;
+        } else {
+            self.retries = Retries { continuations: self.retries.continuations, ..Retries::default() };
+        }
+        if planned.iter().all(|planned| planned.call().name == Tool::ExecuteCode.name()) {
+            self.refunded_calls += 1;
+        }
+        Ok(match self.run_groups(group_calls(planned), &[]).await? {
+            Some(reason) => NextStep::End(reason, text),
+            None if self.retries.invalid_rounds >= MAX_INVALID_ROUNDS => {
+                NextStep::End(StopReason::InvalidCalls, text)
+            }
+            None => NextStep::Continue,
+        })
+    }
+
+    /// Sends one request to the model and reports what arrives.
     async fn ask_model(&mut self, tools: &[ToolSpec]) -> ModelOutcome {
         self.announce_reply(0, self.partial.clone());
-        let history = self.conversation.history.len();
+        let history_len = self.conversation.history.len();
         self.conversation.history.append(&mut self.ephemeral);
         let shown = Mutex::new(self.partial.clone());
-        let watch = self.observer;
-        let mut hear = |heard: Heard| match heard {
-            Heard::Text(text) => {
-                shown.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
-                watch(TurnEvent::Text(text));
+        let observer = self.observer;
+        let mut on_event = |event: ModelEvent| match event {
+            ModelEvent::Text(text) => {
+                lock(&shown).push_str(&text);
+                observer(TurnEvent::Text(text));
             }
-            Heard::Reasoning(text) => watch(TurnEvent::Reasoning(text)),
-            Heard::Call { .. } => {}
-            Heard::Retrying { why, wait, .. } => watch(TurnEvent::Retrying { reason: why, delay: wait }),
-            Heard::Fallback { from, to } => watch(TurnEvent::Fallback { from, to }),
+            ModelEvent::Reasoning(text) => observer(TurnEvent::Reasoning(text)),
+            ModelEvent::Call { .. } => {}
+            ModelEvent::Retrying { why, wait, .. } => {
+                observer(TurnEvent::Retrying { reason: why, delay: wait })
+            }
+            ModelEvent::Fallback { from, to } => observer(TurnEvent::Fallback { from, to }),
         };
         self.model_calls += 1;
-        let mind = &self.conversation.model;
+        let model = &self.conversation.model;
         let prompt = Prompt {
             system: &self.conversation.prompt.text,
             tools,
             messages: &self.conversation.history,
-            max_output: mind.max_output,
-            effort: mind.effort,
+            max_output: model.max_output,
+            effort: model.effort,
             session: self.conversation.id.as_str(),
-            sight: &mind.image_mode,
+            sight: &model.image_mode,
         };
         let reply = tokio::select! {
             biased;
             () = self.control.stop.cancelled() => None,
-            reply = mind.client.complete(&mind.endpoints, &prompt, &mut hear) => Some(reply),
+            reply = model.client.complete(&model.endpoints, &prompt, &mut on_event) => Some(reply),
         };
-        self.conversation.history.truncate(history);
+        self.conversation.history.truncate(history_len);
         match reply {
-            None => ModelOutcome::Interrupted(shown.into_inner().unwrap_or_else(PoisonError::into_inner)),
+            None => ModelOutcome::Interrupted(std::mem::take(&mut lock(&shown))),
             Some(Err(error)) => ModelOutcome::Failed(error),
             Some(Ok(reply)) => {
-                self.usage = self.usage.plus(reply.usage);
-                if let Some(cost) = reply.cost {
-                    self.cost = Some(self.cost.unwrap_or_default() + cost);
-                }
-                self.spent.push(Spent {
-                    provider: reply.provider.clone(),
-                    model: reply.model.clone(),
-                    purpose: "turn".to_owned(),
-                    usage: reply.usage,
-                    cost: reply.cost.map_or(Cost::Unknown, |dollars| Cost::Actual(micro_dollars(dollars))),
-                    at: Timestamp::now(),
-                });
+                self.record_spending(&reply);
                 ModelOutcome::Reply(reply)
             }
         }
     }
 
-    /// Tells that an answer follows or, after a restart, which one was kept so many steps ago.
-    fn announce_reply(&self, ago: u32, so_far: String) {
-        let step = self.persisted_steps.saturating_sub(ago);
-        (self.observer)(TurnEvent::ReplyStarted { turn: self.turn.id, step, partial: so_far });
+    fn record_spending(&mut self, reply: &Reply) {
+        self.usage = self.usage.plus(reply.usage);
+        if let Some(cost) = reply.cost {
+            self.cost = Some(self.cost.unwrap_or_default() + cost);
+        }
+        self.spent.push(Spent {
+            provider: reply.provider.clone(),
+            model: reply.model.clone(),
+            purpose: "turn".to_owned(),
+            usage: reply.usage,
+            cost: reply.cost.map_or(Cost::Unknown, |dollars| Cost::Actual(micro_dollars(dollars))),
+            at: Timestamp::now(),
+        });
     }
 
-    /// Makes calls, a group after the other. Those that have a result already are left out.
+    /// Reports that a reply starts or, after a restart, the reply stored `steps_ago`.
+    fn announce_reply(&self, steps_ago: u32, partial: String) {
+        let step = self.persisted_steps.saturating_sub(steps_ago);
+        (self.observer)(TurnEvent::ReplyStarted { turn: self.turn.id, step, partial });
+    }
+
+    /// Runs groups of calls one after the other, without those that already have a result. Returns
+    /// the reason if the turn is over.
     async fn run_groups(
         &mut self,
         groups: Vec<Vec<PlannedCall>>,
         answered: &[CallId],
-    ) -> Result<NextStep, Error> {
-        let mut end = None;
+    ) -> Result<Option<StopReason>, Error> {
+        let mut stop_reason = None;
         for group in groups {
             let group: Vec<_> =
-                group.into_iter().filter(|wanted| !answered.contains(&wanted.call().id)).collect();
-            if end.is_none() && self.control.stop.is_cancelled() {
-                end = Some(StopReason::Interrupted);
+                group.into_iter().filter(|planned| !answered.contains(&planned.call().id)).collect();
+            if stop_reason.is_none() && self.control.stop.is_cancelled() {
+                stop_reason = Some(StopReason::Interrupted);
             }
-            if end.is_some() {
-                for wanted in group {
-                    self.persist_result(wanted.call(), &ToolResult::error("cancelled before it began"))
-                        .await?;
-                }
+            if stop_reason.is_none() {
+                stop_reason = self.run_calls(group).await?;
                 continue;
             }
-            end = self.run_calls(group).await?;
-        }
-        if end.is_none() && self.control.stop.is_cancelled() {
-            end = Some(StopReason::Interrupted);
-        }
-        Ok(end.map_or(NextStep::Continue, |exit| NextStep::End(exit, String::new())))
-    }
-
-    /// Makes the calls of a group at once. Gives the reason if the turn is over.
-    async fn run_calls(&mut self, group: Vec<PlannedCall>) -> Result<Option<StopReason>, Error> {
-        let (hands, occasion, stop) =
-            (self.conversation.context.clone(), self.turn.clone(), self.control.stop.clone());
-        let watch = self.observer;
-        let mut under_way: Vec<Call> = Vec::new();
-        let mut running = FuturesUnordered::new();
-        let mut end = None;
-        for wanted in group {
-            match wanted {
-                PlannedCall::Invalid(call, why) => {
-                    self.persist_result(&call, &ToolResult::error(why)).await?
-                }
-                PlannedCall::Ready(ready) => {
-                    (self.observer)(TurnEvent::ToolStarted {
-                        call: ready.call.id.clone(),
-                        tool: ready.tool.name().to_owned(),
-                        preview: preview::call_preview(
-                            ready.tool,
-                            &ready.arguments,
-                            &hands.config().redactor,
-                        ),
-                    });
-                    under_way.push(ready.call.clone());
-                    let (hands, occasion, stop) = (&hands, &occasion, &stop);
-                    running.push(async move {
-                        let ReadyCall { call, tool, arguments, .. } = *ready;
-                        let began = Instant::now();
-                        let scene =
-                            CallContext { call_id: &call.id, stop, turn: Some(occasion), observer: watch };
-                        let done = hands.call_tool(tool, arguments.clone(), scene).await;
-                        (call, tool, arguments, done, began.elapsed())
-                    });
-                }
+            for planned in group {
+                self.persist_result(planned.call(), &ToolResult::error("cancelled before it began")).await?;
             }
         }
-        let give_up = async {
+        if stop_reason.is_none() && self.control.stop.is_cancelled() {
+            stop_reason = Some(StopReason::Interrupted);
+        }
+        Ok(stop_reason)
+    }
+
+    /// Runs the calls of one group in parallel. Returns the reason if the turn is over.
+    async fn run_calls(&mut self, group: Vec<PlannedCall>) -> Result<Option<StopReason>, Error> {
+        let context = Arc::clone(&self.conversation.context);
+        let (turn, stop, observer) = (self.turn.clone(), self.control.stop.clone(), self.observer);
+        let mut pending: Vec<Call> = Vec::new();
+        let mut running = FuturesUnordered::new();
+        for planned in group {
+            let ready = match planned {
+                PlannedCall::Ready(ready) => ready,
+                PlannedCall::Invalid(call, reason) => {
+                    self.persist_result(&call, &ToolResult::error(reason)).await?;
+                    continue;
+                }
+            };
+            observer(TurnEvent::ToolStarted {
+                call: ready.call.id.clone(),
+                tool: ready.tool.name().to_owned(),
+                preview: preview::call_preview(ready.tool, &ready.arguments, &context.config().redactor),
+            });
+            pending.push(ready.call.clone());
+            let (context, turn, stop) = (&context, &turn, &stop);
+            running.push(async move {
+                let ReadyCall { call, tool, arguments, .. } = *ready;
+                let started = Instant::now();
+                let call_context = CallContext { call_id: &call.id, stop, turn: Some(turn), observer };
+                let result = context.call_tool(tool, arguments.clone(), call_context).await;
+                FinishedCall { call, tool, arguments, result, elapsed: started.elapsed() }
+            });
+        }
+        let grace_over = async {
             stop.cancelled().await;
             tokio::time::sleep(STOP_GRACE).await;
         };
-        tokio::pin!(give_up);
+        tokio::pin!(grace_over);
+        let mut stop_reason = None;
         loop {
-            let (call, tool, arguments, mut done, took) = tokio::select! {
+            let finished = tokio::select! {
                 next = running.next() => match next {
-                    Some(next) => next,
+                    Some(finished) => finished,
                     None => break,
                 },
-                () = &mut give_up => break,
+                () = &mut grace_over => break,
             };
-            under_way.retain(|other| other.id != call.id);
-            if done.ends_turn {
-                end = Some(StopReason::Denied);
-            }
-            match self.guard.record_call(
-                &self.conversation.model.loop_guard,
-                tool.name(),
-                &arguments,
-                &done.content,
-                done.succeeded,
-            ) {
-                LoopAction::Continue => {}
-                LoopAction::Warn(text) => add_note(&mut done, "warning", text),
-                LoopAction::Stop(text) => {
-                    add_note(&mut done, "warning", text.clone());
-                    end = Some(StopReason::Loop(text));
-                }
-            }
-            if let Some(untold) = self.control.take_pending_steer() {
-                add_note(&mut done, "user_says", untold.text);
-                self.acked_messages.extend(untold.messages);
-            }
-            let noticed = tokio::select! {
-                biased;
-                () = stop.cancelled() => None,
-                noticed = hands.take_process_events() => noticed,
-            };
-            if let Some(words) = noticed {
-                add_note(&mut done, process_events::NOTICE_FIELD, words);
-            }
-            (self.observer)(TurnEvent::ToolFinished {
-                call: call.id.clone(),
-                tool: tool.name().to_owned(),
-                succeeded: done.succeeded,
-                elapsed: took,
-                preview: preview::result_preview(&done.content),
-            });
-            self.persist_result(&call, &done).await?;
+            pending.retain(|other| other.id != finished.call.id);
+            stop_reason = self.finish_call(finished).await?.or(stop_reason);
         }
-        // Whatever did not end in time is dropped, and all it started is killed.
+        // Dropping a call kills everything that it started.
         drop(running);
-        for call in under_way {
-            self.persist_result(&call, &ToolResult::error("interrupted; what it had started was ended"))
-                .await?;
+        for call in pending {
+            let result = ToolResult::error("interrupted; everything it had started was ended");
+            self.persist_result(&call, &result).await?;
         }
-        Ok(end)
+        Ok(stop_reason)
     }
 
-    /// Goes on where another process was killed: with the calls of the last answer that have no result.
+    /// Adds notes to the result of a call and stores it. Returns the reason if the turn is over.
+    async fn finish_call(&mut self, finished: FinishedCall) -> Result<Option<StopReason>, Error> {
+        let FinishedCall { call, tool, arguments, mut result, elapsed } = finished;
+        let mut stop_reason = result.ends_turn.then_some(StopReason::Denied);
+        let rules = &self.conversation.model.loop_guard;
+        match self.guard.record_call(rules, tool.name(), &arguments, &result) {
+            LoopAction::Continue => {}
+            LoopAction::Warn(text) => add_note(&mut result, "warning", text),
+            LoopAction::Stop(text) => {
+                add_note(&mut result, "warning", text.clone());
+                stop_reason = Some(StopReason::Loop(text));
+            }
+        }
+        if let Some(steer) = self.control.take_pending_steer() {
+            add_note(&mut result, "user_says", steer.text);
+            self.acked_messages.extend(steer.messages);
+        }
+        let events = tokio::select! {
+            biased;
+            () = self.control.stop.cancelled() => None,
+            events = self.conversation.context.take_process_events() => events,
+        };
+        if let Some(text) = events {
+            add_note(&mut result, process_events::NOTICE_FIELD, text);
+        }
+        (self.observer)(TurnEvent::ToolFinished {
+            call: call.id.clone(),
+            tool: tool.name().to_owned(),
+            succeeded: result.succeeded,
+            elapsed,
+            preview: preview::result_preview(&result.content),
+        });
+        self.persist_result(&call, &result).await?;
+        Ok(stop_reason)
+    }
+
+    /// Continues where another process was killed: with the calls of the last reply that have no
+    /// result.
     async fn resume(&mut self) -> Result<NextStep, Error> {
         let open = self.conversation.store.open_calls(&self.conversation.id).await?;
         if open.is_empty() {
-            // It may have been answered and not closed.
-            let answer = match self.conversation.history.last() {
-                Some(answer @ Message::Assistant { .. }) => answer.text(),
+            // The reply may be stored and the turn not closed.
+            let text = match self.conversation.history.last() {
+                Some(reply @ Message::Assistant { .. }) => reply.text(),
                 _ => return Ok(NextStep::Continue),
             };
-            self.announce_reply(1, answer.clone());
-            return Ok(NextStep::End(StopReason::Answered, answer));
+            self.announce_reply(1, text.clone());
+            return Ok(NextStep::End(StopReason::Answered, text));
         }
-        let last = self
-            .conversation
-            .history
-            .iter()
-            .rev()
-            .find(|message| matches!(message, Message::Assistant { .. }));
-        let all: Vec<Call> = last.into_iter().flat_map(Message::calls).cloned().collect();
+        let is_reply = |message: &&Message| matches!(message, Message::Assistant { .. });
+        let reply = self.conversation.history.iter().rev().find(is_reply);
+        let calls: Vec<Call> = reply.into_iter().flat_map(Message::calls).cloned().collect();
         let mut answered: Vec<CallId> =
-            all.iter().filter(|call| !open.contains(call)).map(|call| call.id.clone()).collect();
-        // It was kept, and so was each result after it.
-        let ago = u32::try_from(answered.len()).unwrap_or(u32::MAX).saturating_add(1);
-        self.announce_reply(ago, last.map(Message::text).unwrap_or_default());
-        let wanted = all.iter().map(|call| PlannedCall::new(call, &self.conversation.prompt.tools)).collect();
-        let groups = group_calls(wanted);
-        let is_open = |wanted: &&PlannedCall| !answered.contains(&wanted.call().id);
-        // Groups come one after the other, so only calls of the first that is not done can have begun.
-        let doubtful: Vec<Call> = groups
+            calls.iter().filter(|call| !open.contains(call)).map(|call| call.id.clone()).collect();
+        // The reply is one stored step, and so is each result after it.
+        let steps_ago = u32::try_from(answered.len()).unwrap_or(u32::MAX).saturating_add(1);
+        self.announce_reply(steps_ago, reply.map(Message::text).unwrap_or_default());
+        let planned = calls.iter().map(|call| PlannedCall::new(call, &self.conversation.prompt.tools));
+        let groups = group_calls(planned.collect());
+        let is_open = |planned: &&PlannedCall| !answered.contains(&planned.call().id);
+        // Groups run one after the other, so only calls of the first unfinished one can have begun.
+        let maybe_run: Vec<Call> = groups
             .iter()
-            .find(|group| group.iter().any(|wanted| is_open(&wanted)))
+            .find(|group| group.iter().any(|planned| is_open(&planned)))
             .into_iter()
             .flatten()
             .filter(is_open)
-            .filter(|wanted| matches!(wanted, PlannedCall::Ready(ready) if has_side_effects(&ready.effects)))
-            .map(|wanted| wanted.call().clone())
+            .filter(
+                |planned| matches!(planned, PlannedCall::Ready(ready) if has_side_effects(&ready.effects)),
+            )
+            .map(|planned| planned.call().clone())
             .collect();
-        for call in doubtful {
+        for call in maybe_run {
             if !self.has_pending_question(&call).await? {
-                let done = ToolResult::error(
-                    "hermes was stopped while this was under way: it may have run, in part or not at all. Look before \
+                let result = ToolResult::error(
+                    "hermes was stopped while this was running: it may have run, in part or not at all. Look before \
                      you do it again",
                 );
-                self.persist_result(&call, &done).await?;
+                self.persist_result(&call, &result).await?;
                 answered.push(call.id);
             }
         }
-        self.run_groups(groups, &answered).await
+        let stop_reason = self.run_groups(groups, &answered).await?;
+        Ok(stop_reason.map_or(NextStep::Continue, |reason| NextStep::End(reason, String::new())))
     }
 
-    /// Whether a call has asked somebody and has not gone on since.
+    /// Whether a call asked a question and has not gone on since.
     async fn has_pending_question(&self, call: &Call) -> Result<bool, Error> {
         let questions = self.conversation.store.questions_of(&self.conversation.id).await?;
         let last = questions.iter().rev().find(|question| question.call.as_ref() == Some(&call.id));
         Ok(last.is_some_and(|question| match &question.state {
-            QuestionState::Open => true,
             QuestionState::Answered(_) => !question.is_used,
-            QuestionState::Expired | QuestionState::Withdrawn => true,
+            QuestionState::Open | QuestionState::Expired | QuestionState::Withdrawn => true,
         }))
     }
 
-    /// Lets the model say what was done, when it may be asked no more.
+    /// Asks for a summary without tools when the limit of requests is reached.
     async fn summarize(mut self) -> Result<TurnResult, Error> {
-        self.ephemeral = vec![user_message(SUMMARY_PROMPT)];
+        self.ephemeral = vec![Message::user(SUMMARY_PROMPT)];
         let text = match self.ask_model(&[]).await {
             ModelOutcome::Reply(reply) => {
                 let text = reply.message().text();
@@ -483,42 +512,50 @@ impl TurnRunner<'_> {
                 }
                 text
             }
-            ModelOutcome::Interrupted(shown) => return self.finish(StopReason::Interrupted, shown).await,
+            ModelOutcome::Interrupted(text) => return self.finish(StopReason::Interrupted, text).await,
             ModelOutcome::Failed(_) => String::new(),
         };
         self.finish(StopReason::BudgetExhausted, text).await
     }
 
-    /// Keeps what a tool answered, and only then believes it.
-    async fn persist_result(&mut self, call: &Call, done: &ToolResult) -> Result<(), Error> {
-        let message =
-            Message::Tool { call: call.id.clone(), name: call.name.clone(), text: done.content.to_string() };
+    async fn persist_result(&mut self, call: &Call, result: &ToolResult) -> Result<(), Error> {
+        let message = Message::Tool {
+            call: call.id.clone(),
+            name: call.name.clone(),
+            text: result.content.to_string(),
+        };
         self.persist(message, None).await
     }
 
-    /// Puts what tools answered to the last message into files where all of it is too long together.
+    /// Spills the longest results of the last message to files until the batch fits its budget.
     async fn spill_results(&mut self) -> Result<(), Error> {
-        let answers = self.conversation.history.iter().rev().map_while(|message| match message {
+        let results = self.conversation.history.iter().rev().map_while(|message| match message {
             Message::Tool { call, text, .. } => Some((call.clone(), text.clone())),
             Message::User { .. } | Message::Assistant { .. } => None,
         });
-        let answers: Vec<_> = answers.collect();
-        let Some((last, _)) = answers.first().cloned() else { return Ok(()) };
-        let (stop, occasion, watch) = (&self.control.stop, Some(&self.turn), self.observer);
-        let scene = CallContext { call_id: &last, stop, turn: occasion, observer: watch };
-        for (id, shorter) in truncate::truncate_results(&self.conversation.context, answers, scene).await {
+        let results: Vec<_> = results.collect();
+        let Some((last, _)) = results.first().cloned() else { return Ok(()) };
+        let call_context = CallContext {
+            call_id: &last,
+            stop: &self.control.stop,
+            turn: Some(&self.turn),
+            observer: self.observer,
+        };
+        let spilled = truncate::truncate_results(&self.conversation.context, results, call_context).await;
+        for (id, shorter) in spilled {
             self.conversation.store.replace_answer(&self.conversation.id, &id, &shorter).await?;
-            let told = self.conversation.history.iter_mut().rev().find_map(|message| match message {
+            let stored = self.conversation.history.iter_mut().rev().find_map(|message| match message {
                 Message::Tool { call, text, .. } if *call == id => Some(text),
                 _ => None,
             });
-            if let Some(text) = told {
+            if let Some(text) = stored {
                 *text = shorter;
             }
         }
         Ok(())
     }
 
+    /// Stores one message as a step of the turn, then adds it to the history.
     async fn persist(&mut self, message: Message, reply: Option<&Reply>) -> Result<(), Error> {
         let entry = Entry {
             message: message.clone(),
@@ -526,33 +563,30 @@ impl TurnRunner<'_> {
             finish: reply.map(|reply| finish_as_str(&reply.finish).to_owned()),
             usage: reply.map(|reply| reply.usage),
         };
-        let (spent, letters) = (std::mem::take(&mut self.spent), std::mem::take(&mut self.acked_messages));
-        self.conversation
-            .store
-            .append(&self.conversation.id, Step { entries: vec![entry], spent, letters })
-            .await?;
+        let step = Step {
+            entries: vec![entry],
+            spent: std::mem::take(&mut self.spent),
+            letters: std::mem::take(&mut self.acked_messages),
+        };
+        self.conversation.store.append(&self.conversation.id, step).await?;
         self.persisted_steps += 1;
         self.conversation.history.push(message);
         Ok(())
     }
 
-    async fn finish(mut self, exit: StopReason, text: String) -> Result<TurnResult, Error> {
+    async fn finish(mut self, reason: StopReason, text: String) -> Result<TurnResult, Error> {
         for spent in std::mem::take(&mut self.spent) {
             self.conversation.store.spend(&self.conversation.id, spent).await?;
         }
         let parts = match &self.control.reply_sink.reply {
-            Some(reply) => reply(&exit, &text).await,
+            Some(reply) => reply(&reason, &text).await,
             None => Vec::new(),
         };
-        self.conversation.store.close_turn(self.turn.id, exit.as_str(), parts, Timestamp::now()).await?;
-        tracing::info!(
-            session = self.conversation.id.as_str(),
-            exit = exit.as_str(),
-            asked = self.model_calls,
-            "turn ended"
-        );
+        self.conversation.store.close_turn(self.turn.id, reason.as_str(), parts, Timestamp::now()).await?;
+        let session = self.conversation.id.as_str();
+        tracing::info!(session, reason = reason.as_str(), model_calls = self.model_calls, "turn ended");
         Ok(TurnResult {
-            stop_reason: exit,
+            stop_reason: reason,
             text,
             model_calls: self.model_calls,
             usage: self.usage,
@@ -566,34 +600,30 @@ fn assistant_message(text: String) -> Message {
     Message::Assistant { parts: vec![Part::Text { text }] }
 }
 
-fn user_message(text: &str) -> Message {
-    Message::user(text)
-}
-
-/// An answer with what was said of it before it was cut off.
-fn joined_message(begun: &str, reply: &Reply) -> Message {
+/// A reply together with the part that came before it was cut off.
+fn joined_message(partial: &str, reply: &Reply) -> Message {
     let mut parts = reply.parts.clone();
-    if !begun.is_empty() {
+    if !partial.is_empty() {
         match parts.iter_mut().find_map(|part| match part {
             Part::Text { text } => Some(text),
             Part::Reasoning(_) | Part::Call(_) => None,
         }) {
-            Some(text) => text.insert_str(0, begun),
-            None => parts.push(Part::Text { text: begun.to_owned() }),
+            Some(text) => text.insert_str(0, partial),
+            None => parts.push(Part::Text { text: partial.to_owned() }),
         }
     }
     Message::Assistant { parts }
 }
 
-/// Tells the model something beside the answer of a tool.
-fn add_note(done: &mut ToolResult, name: &str, text: String) {
-    match &mut done.content {
+/// Adds a field to a result.
+fn add_note(result: &mut ToolResult, name: &str, text: String) {
+    match &mut result.content {
         Value::Object(fields) => drop(fields.insert(name.to_owned(), json!(text))),
-        answer => *answer = json!({"answer": answer.take(), name: text}),
+        content => *content = json!({"answer": content.take(), name: text}),
     }
 }
 
-/// Whether a call that was made twice would do something twice.
+/// Whether running a call twice would do something twice.
 fn has_side_effects(effects: &Effects) -> bool {
     match effects {
         Effects::Writes(_) | Effects::Everything => true,

@@ -1,15 +1,14 @@
-//! Putting a job to the gate, and the gate's question to whoever is there.
+//! The terminal front end of approvals: asks for a permit and reports a refusal.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use hermes_agent::tool::CallContext;
-use hermes_agent::{Approver, Denied, ToolContext};
-use hermes_exec::ResolvedPlace;
+use hermes_agent::approvals::{Approvals, Denied, judge_by_rules};
+use hermes_agent::{Approver, CallContext};
 use hermes_policy::visible::visible;
-use hermes_policy::{Answer, Choice, Moment, Permit, Question, Refusal, Verdict};
-use hermes_types::{Attendance, CallId, EntryPoint, Job, Origin, Person, Place, SessionKey, Timestamp};
+use hermes_policy::{Permit, Question, Refusal, Verdict};
+use hermes_types::{Attendance, CallId, EntryPoint, Job, Origin, Person, Place, SessionKey};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -19,21 +18,20 @@ use crate::screen::{Format, Screen, Tone};
 use crate::stage::Stage;
 use hermes_config::failure::{Failure, Kind};
 use hermes_config::keys::Config;
-use hermes_config::resolve::agent::{self, Stock, Visitor};
-use hermes_config::resolve::{self, random};
+use hermes_config::resolve;
 
 /// Who answers a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consent {
-    /// It is answered already, with yes.
+    /// The command line says yes.
     Given,
-    /// Whoever sits at the terminal.
+    /// The person at the terminal.
     Ask,
-    /// Nobody: the input is something else.
+    /// No person, because the input is used for something else.
     Nobody,
 }
 
-/// A no, and the question it answers where there was one.
+/// A refusal, and the question that was asked, if any.
 #[derive(Debug)]
 pub(crate) struct Refused {
     reason: String,
@@ -42,7 +40,6 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// A no without a question.
     fn unasked(refusal: &Refusal) -> Self {
         let rules = match refusal {
             Refusal::Floor(found) | Refusal::Unattended(found) => {
@@ -58,22 +55,21 @@ impl Refused {
     }
 }
 
-/// A question of which nothing is left but what is said about a no.
-struct Asked {
+/// The facts about a question that a refusal reports.
+struct AskedQuestion {
     rules: Vec<String>,
     id: String,
 }
 
-impl Asked {
-    fn of(question: &Question) -> Self {
+impl AskedQuestion {
+    fn new(question: &Question) -> Self {
         let rules = question.matches().iter().map(|found| found.id.to_owned()).collect();
         Self { rules, id: question.id().as_str().to_owned() }
     }
 
-    /// A no that somebody said.
     fn refused(self, refusal: &Refusal) -> Refused {
         let reason = match refusal {
-            // On this door it can only have been the owner.
+            // On the command line only the owner answers.
             Refusal::Person { reason: None, .. } => "you said no".to_owned(),
             Refusal::Person { reason: Some(reason), .. } if reason == NO_TERMINAL => {
                 format!("it has to be asked about: {reason}")
@@ -85,106 +81,59 @@ impl Asked {
     }
 }
 
-/// Why a question is answered with no where nobody can be asked.
+/// The reason for a refusal when no person can be asked.
 pub(crate) const NO_TERMINAL: &str = "there is no terminal to ask on; `--yes` says yes";
 
-/// Asks the gate, and whoever is there.
-pub(crate) fn ask(
+/// The decision about a job.
+pub(crate) enum Decision {
+    Allowed(Permit),
+    Refused(Refused),
+    /// The person interrupted the question.
+    Interrupted,
+}
+
+/// Asks the gate and, if it wants a yes, the approvers: the person at this terminal or one elsewhere. A
+/// job that needs no question needs no store either.
+pub(crate) async fn approve(
     context: &Context,
     config: &Config,
     place: Place,
     session: &SessionKey,
     job: Job,
     consent: Consent,
-) -> Result<Result<Permit, Refused>, Failure> {
-    let question = match judge(config, place, session, job)? {
-        Verdict::Allow(permit) => return Ok(Ok(permit)),
-        Verdict::Deny(refusal) => return Ok(Err(Refused::unasked(&refusal))),
-        Verdict::Ask(question) => question,
-    };
-    let choice = match consent {
-        Consent::Given => Choice::Once,
-        Consent::Ask if io::stdin().is_terminal() && io::stderr().is_terminal() => put(context, &question)?,
-        Consent::Ask | Consent::Nobody => {
-            if context.screen.format == Format::Text {
-                reasons(context.screen, &question);
-            }
-            Choice::Deny(Some(NO_TERMINAL.to_owned()))
-        }
-    };
-    let asked = Asked::of(&question);
-    let answer = Answer { question: question.id().clone(), by: owner(), at: Timestamp::now(), choice };
-    Ok(question.answered(answer).map_err(|refusal| asked.refused(&refusal)))
-}
-
-fn judge(config: &Config, place: Place, session: &SessionKey, job: Job) -> Result<Verdict, Failure> {
+) -> Result<Decision, Failure> {
+    let failure = |denied: Denied| Failure::new(Kind::Failed, denied.to_string());
+    let gate = Arc::new(resolve::gate(config));
     let person = owner();
     let attendance = Attendance::Attended(vec![person.clone()]);
-    let origin = Origin { attendance, person, entry_point: EntryPoint::Cli, session: session.clone(), place };
-    Ok(resolve::gate(config).judge(job, &origin, Moment { now: Timestamp::now(), seed: random()? }))
-}
-
-/// What came of a question that is kept.
-pub(crate) enum Answered {
-    /// It may run.
-    Yes(Permit),
-    /// It may not.
-    No(Refused),
-    /// Whoever was asked has interrupted it.
-    Left,
-}
-
-/// Asks the gate, and as tools do whoever is there or elsewhere: what was allowed to happen again counts, and the
-/// question is kept. What needs no question does not need the store either.
-pub(crate) async fn ask_anywhere(
-    context: &Context,
-    config: &Config,
-    plan: &ResolvedPlace,
-    job: Job,
-    consent: Consent,
-) -> Result<Answered, Failure> {
-    match judge(config, plan.place(), plan.session(), job.clone())? {
-        Verdict::Allow(permit) => return Ok(Answered::Yes(permit)),
+    let entry_point = EntryPoint::Cli;
+    let origin = Origin { person, entry_point, session: session.clone(), attendance, place };
+    match judge_by_rules(&gate, job.clone(), &origin).map_err(failure)? {
+        Verdict::Allow(permit) => return Ok(Decision::Allowed(permit)),
         verdict if verdict.yields_to_grants() => {}
-        Verdict::Deny(refusal) => return Ok(Answered::No(Refused::unasked(&refusal))),
+        Verdict::Deny(refusal) => return Ok(Decision::Refused(Refused::unasked(&refusal))),
         Verdict::Ask(_) => {}
     }
     let desk = Arc::new(Desk::new(context.screen, Arc::new(Stage::plain(context.screen)), consent));
-    let attendance = Attendance::Attended(vec![owner()]);
-    let visitor = Visitor {
-        person: owner(),
-        door: EntryPoint::Cli,
-        attendance,
-        ask: Arc::clone(&desk) as Arc<dyn Approver>,
-    };
     let store = resolve::store::open(context).await?;
-    let hands =
-        ToolContext::new(agent::setup(&Stock::new(context, config), config, plan.clone(), visitor, store));
-    let fault = |no: Denied| Failure::new(Kind::Failed, no.to_string());
-    let question = match hands.judge(job).await.map_err(fault)? {
-        Verdict::Allow(permit) => return Ok(Answered::Yes(permit)),
-        Verdict::Deny(refusal) => return Ok(Answered::No(Refused::unasked(&refusal))),
+    let approvals = Approvals::new(gate, origin, store, Arc::clone(&desk) as Arc<dyn Approver>);
+    let question = match approvals.judge(job).await.map_err(failure)? {
+        Verdict::Allow(permit) => return Ok(Decision::Allowed(permit)),
+        Verdict::Deny(refusal) => return Ok(Decision::Refused(Refused::unasked(&refusal))),
         Verdict::Ask(question) => question,
     };
-    let asked = Asked::of(&question);
-    let (call, stop) = (CallId::new(asked.id.clone()), CancellationToken::new());
-    let scene = CallContext { call_id: &call, stop: &stop, turn: None, observer: &|_event| {} };
-    match desk.attend(hands.ask(*question, scene), &stop).await? {
-        Ok(permit) => Ok(Answered::Yes(permit)),
-        Err(Denied::Refused(Refusal::Expired)) if stop.is_cancelled() => Ok(Answered::Left),
-        Err(Denied::Refused(refusal)) => Ok(Answered::No(asked.refused(&refusal))),
-        Err(no) => Err(fault(no)),
+    let asked = AskedQuestion::new(&question);
+    let (call_id, stop) = (CallId::new(asked.id.clone()), CancellationToken::new());
+    let call = CallContext { call_id: &call_id, stop: &stop, turn: None, observer: &|_event| {} };
+    match desk.attend(approvals.ask(*question, call), &stop).await? {
+        Ok(approval) => Ok(Decision::Allowed(approval.permit)),
+        Err(Denied::Refused(Refusal::Expired)) if stop.is_cancelled() => Ok(Decision::Interrupted),
+        Err(Denied::Refused(refusal)) => Ok(Decision::Refused(asked.refused(&refusal))),
+        Err(denied) => Err(failure(denied)),
     }
 }
 
-/// Shows a question and reads the answer; anything but a clear yes is a no.
-fn put(context: &Context, question: &Question) -> Result<Choice, Failure> {
-    context.screen.aside(&question.shown().plain());
-    reasons(context.screen, question);
-    Ok(if confirm(context, "run it? [y/N]")? { Choice::Once } else { Choice::Deny(None) })
-}
-
-/// Says why there is a question.
+/// Prints the reasons for a question.
 pub(crate) fn reasons(screen: Screen, question: &Question) {
     let mark = screen.paint(Tone::Doubtful, "!");
     for found in question.matches() {
@@ -200,7 +149,7 @@ pub(crate) fn confirm(context: &Context, prompt: &str) -> Result<bool, Failure> 
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Says no, and why.
+/// Prints a refusal.
 pub(crate) fn refuse(context: &Context, refused: &Refused) -> Result<ExitCode, Failure> {
     let reason = &refused.reason;
     match context.screen.format {
@@ -215,7 +164,7 @@ pub(crate) fn refuse(context: &Context, refused: &Refused) -> Result<ExitCode, F
     Ok(Kind::Refused.code())
 }
 
-/// Whoever sits at this terminal.
+/// The person at this terminal.
 pub(crate) fn owner() -> Person {
     Person::new("cli")
 }

@@ -2,8 +2,6 @@
 
 use std::io;
 
-use hermes_agent::TransferError;
-
 use crate::channel::FetchError;
 
 /// Why the gateway cannot do something. The text is shown in chats.
@@ -49,8 +47,6 @@ pub enum Error {
     CopyFile(io::Error),
     #[error("the file is empty")]
     EmptyFile,
-    #[error(transparent)]
-    Transfer(#[from] TransferError),
     #[error("{0}")]
     InvalidProxy(String),
 }

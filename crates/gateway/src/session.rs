@@ -579,8 +579,8 @@ impl ChatSession {
                 tools
             }
         };
-        tools.set_actor(input.person.clone(), attendance);
-        tools.set_question_policy(self.context.approvals.mode(&self.key));
+        tools.approvals().set_actor(input.person.clone(), attendance);
+        tools.approvals().set_question_policy(self.context.approvals.mode(&self.key));
         if self.conversation.is_some() {
             return Ok(());
         }

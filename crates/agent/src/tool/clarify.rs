@@ -1,4 +1,4 @@
-//! `clarify`: a question to the person behind the door.
+//! `clarify`: asks the user a question.
 
 use hermes_types::Attendance;
 use serde::Deserialize;
@@ -28,7 +28,7 @@ pub(super) fn spec() -> (&'static str, Value) {
                 "type": "array",
                 "items": {"type": "string"},
                 "maxItems": MAX_CHOICES,
-                "description": "What can be chosen.",
+                "description": "The choices.",
             },
         },
         "required": ["question"],
@@ -37,13 +37,13 @@ pub(super) fn spec() -> (&'static str, Value) {
 }
 
 pub(super) async fn call(
-    hands: &ToolContext,
-    given: Map<String, Value>,
-    scene: CallContext<'_>,
+    context: &ToolContext,
+    arguments: Map<String, Value>,
+    call: CallContext<'_>,
 ) -> ToolResult {
-    let given: ClarifyArguments = match parse_arguments(given) {
+    let given: ClarifyArguments = match parse_arguments(arguments) {
         Ok(given) => given,
-        Err(wrong) => return wrong,
+        Err(invalid) => return invalid,
     };
     let trimmed = |text: String| text.trim().to_owned();
     let question = trimmed(given.question);
@@ -55,18 +55,20 @@ pub(super) async fn call(
     if question.len() + choices.iter().map(String::len).sum::<usize>() > MAX_QUESTION_BYTES {
         return ToolResult::error(format!("question and choices are longer than {MAX_QUESTION_BYTES} bytes"));
     }
-    if hands.config().attendance == Attendance::Unattended {
-        return ToolResult::error("nobody is there to answer; decide by yourself and say what you assumed");
+    if context.config().attendance == Attendance::Unattended {
+        return ToolResult::error(
+            "no person is there to answer; decide by yourself and say what you assumed",
+        );
     }
-    let asked = Clarification { question, choices };
+    let clarification = Clarification { question, choices };
     let answer = tokio::select! {
-        answer = hands.config().approver.clarify(&asked) => answer,
-        () = scene.stop.cancelled() => return ToolResult::error("interrupted before there was an answer"),
+        answer = context.config().approver.clarify(&clarification) => answer,
+        () = call.stop.cancelled() => return ToolResult::error("interrupted before an answer came"),
     };
     match answer {
         Some(answer) => ToolResult::success(json!({
-            "question": asked.question, "choices_offered": asked.choices, "user_response": answer.trim(),
+            "question": clarification.question, "choices_offered": clarification.choices, "user_response": answer.trim(),
         })),
-        None => ToolResult::error("nobody answered; decide by yourself and say what you assumed"),
+        None => ToolResult::error("no answer came; decide by yourself and say what you assumed"),
     }
 }

@@ -1,10 +1,10 @@
-//! `patch`: changes in files, by the text that is there or in a format for several files at once.
+//! `patch`: changes files, by replacing a text or by a patch of several files.
 
 mod format;
 mod matching;
 mod multi_file;
 
-use hermes_exec::Error;
+use hermes_exec::Error as ExecError;
 use hermes_exec::files::{Digest, Edit, Expect, FileFault, Occurrences, Parents, Part, Write};
 use hermes_policy::redact::PLACEHOLDER;
 use hermes_types::FileAccess;
@@ -13,21 +13,18 @@ use serde_bytes::ByteBuf;
 use serde_json::{Map, Value, json};
 use similar::TextDiff;
 
-use super::files::{self, FileOutcome, PlaceFiles, check_path};
-use super::read_file::{is_binary, missing_file_result};
-use super::text::{DecodedText, TextStyle, display_text, lint};
+use super::read_file::missing_file_result;
 use super::{CallContext, ToolResult, parse_arguments};
-use crate::ToolContext;
-use crate::tool_context::lock;
+use crate::tool_support::files::{FileOutcome, PlaceFiles, check_path, describe_error, is_missing};
+use crate::tool_support::text::{DecodedText, TextStyle, display_text, is_binary, lint};
+use crate::{ToolContext, lock};
 use matching::{MatchStrategy, Occurrence, Replacement};
 
-/// The largest file that is changed.
 const MAX_FILE_BYTES: usize = 16 << 20;
-/// Failures of edits of one file in a row, after which other advice is given.
+/// Failed edits of one file in a row after which the advice changes.
 const FAILURES_BEFORE_ADVICE: u32 = 3;
-/// Lines around a change in a diff.
 const DIFF_CONTEXT_LINES: usize = 3;
-/// How long the search for the shortest diff may take.
+/// Limits the search for the shortest diff.
 const DIFF_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(300);
 
 #[derive(Deserialize)]
@@ -49,18 +46,18 @@ enum PatchMode {
 }
 
 pub(super) fn spec() -> (&'static str, Value) {
-    let description = "Change files. mode=replace: replace old_string by new_string in one file; old_string must be \
-        there once, with enough text around it, or use replace_all. Small differences in white space are forgiven. \
+    let description = "Change files. mode=replace: replace old_string by new_string in one file; old_string must \
+        occur once, with enough text around it, or use replace_all. Small differences in white space are forgiven. \
         mode=patch: several files at once, in the format `*** Begin Patch`, `*** Update File: path` with @@ and lines \
         that begin with a blank, - or +, `*** Add File: path`, `*** Delete File: path`, `*** Move File: from -> to`, \
-        `*** End Patch`; all of it is done or nothing. Gives a diff.";
+        `*** End Patch`; all of it is applied or nothing. Returns a diff.";
     let parameters = json!({
         "type": "object",
         "properties": {
             "mode": {"type": "string", "enum": ["replace", "patch"], "default": "replace"},
             "path": {"type": "string", "description": "The file, for replace."},
-            "old_string": {"type": "string", "description": "The text that is there, for replace."},
-            "new_string": {"type": "string", "description": "The text that is to be there, for replace; may be empty."},
+            "old_string": {"type": "string", "description": "The current text, for replace."},
+            "new_string": {"type": "string", "description": "The new text, for replace; may be empty."},
             "replace_all": {"type": "boolean", "description": "Replace every occurrence.", "default": false},
             "patch": {"type": "string", "description": "The patch, for patch."},
         },
@@ -70,24 +67,24 @@ pub(super) fn spec() -> (&'static str, Value) {
 }
 
 pub(super) async fn call(
-    hands: &ToolContext,
-    given: Map<String, Value>,
-    scene: CallContext<'_>,
+    context: &ToolContext,
+    arguments: Map<String, Value>,
+    call: CallContext<'_>,
 ) -> ToolResult {
-    let given: PatchArguments = match parse_arguments(given) {
+    let given: PatchArguments = match parse_arguments(arguments) {
         Ok(given) => given,
-        Err(wrong) => return wrong,
+        Err(invalid) => return invalid,
     };
     let mode =
         given.mode.unwrap_or(if given.patch.is_some() { PatchMode::Patch } else { PatchMode::Replace });
     let result = match mode {
-        PatchMode::Replace => replace(hands, given, scene).await,
+        PatchMode::Replace => replace(context, given, call).await,
         PatchMode::Patch => {
-            multi_file::apply_patch(hands, given.patch.as_deref().unwrap_or_default(), scene).await
+            multi_file::apply_patch(context, given.patch.as_deref().unwrap_or_default(), call).await
         }
     };
     match result {
-        Ok(done) | Err(done) => done,
+        Ok(result) | Err(result) => result,
     }
 }
 
@@ -99,135 +96,139 @@ struct OriginalFile {
 }
 
 impl OriginalFile {
-    fn new(path: &str, bytes: &[u8], digest: Option<Digest>, real: String) -> Result<Self, ToolResult> {
+    fn new(path: &str, bytes: &[u8], digest: Option<Digest>, real_path: String) -> Result<Self, ToolResult> {
         if is_binary(bytes) {
             return Err(ToolResult::error(format!("{path} is not a text file")));
         }
         match (DecodedText::new(bytes), digest) {
-            (Some(decoded), Some(digest)) => Ok(Self { decoded, digest, real_path: real }),
-            _ => {
-                Err(ToolResult::error(format!("{path} has characters that cannot be told from broken ones")))
-            }
+            (Some(decoded), Some(digest)) => Ok(Self { decoded, digest, real_path }),
+            _ => Err(ToolResult::error(format!("{path} contains characters that patch cannot preserve"))),
         }
     }
 }
 
+/// The replacement that the model asks for.
+struct TextEdit {
+    old: String,
+    new: String,
+    occurrence: Occurrence,
+}
+
+impl TextEdit {
+    /// The same edit for the guest, which replaces exact matches only.
+    fn to_exact(&self, style: TextStyle) -> Edit {
+        let occurrences = match self.occurrence {
+            Occurrence::Single => Occurrences::One,
+            Occurrence::All => Occurrences::All,
+        };
+        let bytes = |text: &str| ByteBuf::from(style.encode_part(text));
+        Edit { old: bytes(&self.old), new: bytes(&self.new), occurrences }
+    }
+}
+
 async fn replace(
-    hands: &ToolContext,
+    context: &ToolContext,
     given: PatchArguments,
-    scene: CallContext<'_>,
+    call: CallContext<'_>,
 ) -> Result<ToolResult, ToolResult> {
     let (Some(path), Some(old), Some(new)) = (given.path, given.old_string, given.new_string) else {
         return Err(ToolResult::error("mode=replace needs `path`, `old_string` and `new_string`"));
     };
     let path = check_path(&path)?;
-    let wanted = if given.replace_all { Occurrence::All } else { Occurrence::Single };
-    if new.matches(PLACEHOLDER).count() > old.matches(PLACEHOLDER).count() {
+    let occurrence = if given.replace_all { Occurrence::All } else { Occurrence::Single };
+    let mut edit = TextEdit { old, new, occurrence };
+    if edit.new.matches(PLACEHOLDER).count() > edit.old.matches(PLACEHOLDER).count() {
         return Err(ToolResult::error(format!(
-            "`new_string` has `{PLACEHOLDER}` in it, which stands for a secret that you were not shown; leave those lines out"
+            "`new_string` contains `{PLACEHOLDER}`, which stands for a secret that you were not shown; leave those lines out"
         )));
     }
-    let shelf = PlaceFiles::open(hands, scene.observer).await.map_err(ToolResult::from)?;
-    let look =
-        |permit| async { shelf.files.read(permit, Part::Whole).await?.read_to_end(MAX_FILE_BYTES).await };
-    let Some(FileOutcome { result: got, real_path: real }) = shelf.if_unasked(path, look).await else {
-        return replace_unread(&shelf, path, &old, &new, wanted, scene).await;
+    let files = PlaceFiles::open(context, call.observer).await?;
+    let read =
+        |permit| async { files.files.read(permit, Part::Whole).await?.read_to_end(MAX_FILE_BYTES).await };
+    let Some(FileOutcome { result, real_path }) = files.if_unasked(path, read).await else {
+        return replace_unread(&files, path, &edit, call).await;
     };
-    let (bytes, end) = match got {
+    let (bytes, end) = match result {
         Ok(read) => read,
-        Err(error) if files::is_missing(&error) => return Err(missing_file_result(&shelf, path).await),
-        Err(Error::TooLarge(_)) => return replace_unread(&shelf, path, &old, &new, wanted, scene).await,
-        Err(error) => return Err(ToolResult::error(files::describe_error(path, &error))),
+        Err(error) if is_missing(&error) => return Err(missing_file_result(&files, path).await),
+        Err(ExecError::TooLarge(_)) => return replace_unread(&files, path, &edit, call).await,
+        Err(error) => return Err(ToolResult::error(describe_error(path, &error))),
     };
-    let original = OriginalFile::new(path, &bytes, end.whole.map(|whole| whole.digest), real)?;
-    // Where lines end alike, how the model ends them does not matter.
-    let is_mixed = original.decoded.text.contains('\r');
-    let ended = |text: String| if is_mixed { text } else { text.replace("\r\n", "\n") };
-    let (old, new) = (ended(old), ended(new));
-    let changed = {
-        let (text, old, new) = (original.decoded.text.clone(), old.clone(), new.clone());
-        // The forgiving ways of finding a text take their time.
-        let find = move || matching::replace(&text, &old, &new, wanted);
+    let original = OriginalFile::new(path, &bytes, end.whole.map(|whole| whole.digest), real_path)?;
+    if !original.decoded.text.contains('\r') {
+        // The line ends of the file are uniform, so those of the model do not matter.
+        edit.old = edit.old.replace("\r\n", "\n");
+        edit.new = edit.new.replace("\r\n", "\n");
+    }
+    let found = {
+        let (text, old, new) = (original.decoded.text.clone(), edit.old.clone(), edit.new.clone());
+        // Approximate matching of a large file takes long.
+        let find = move || matching::replace(&text, &old, &new, occurrence);
         tokio::task::spawn_blocking(find).await.map_err(ToolResult::error)?
     };
-    let change = match changed {
-        Ok(change) => change,
-        Err(why) => return Err(replace_failure(hands, path, &old, &why)),
-    };
-    write_change(&shelf, path, &original, &change, (&old, &new, wanted), scene).await?;
-    lock(&hands.file_state).clear_failed_edits(path);
-    let after = original.decoded.style.encode(&change.content);
-    lock(&hands.file_state).record_digest(&original.real_path, sha256(&after));
-    let mut answer = json!({
+    let replacement = found.map_err(|reason| replace_failure(context, path, &edit.old, &reason))?;
+    write_replacement(&files, path, &original, &replacement, &edit, call).await?;
+    let after = original.decoded.style.encode(&replacement.content);
+    let mut file_state = lock(&context.file_state);
+    file_state.clear_failed_edits(path);
+    file_state.record_digest(&original.real_path, sha256(&after));
+    let mut result = json!({
         "success": true,
-        "diff": unified_diff(path, &original.decoded.text, &change.content),
+        "diff": unified_diff(path, &original.decoded.text, &replacement.content),
         "files_modified": [original.real_path],
-        "replacements": change.count,
+        "replacements": replacement.count,
     });
-    if change.strategy != MatchStrategy::Exact {
-        answer["strategy"] = json!(change.strategy.as_str());
-        answer["hint"] =
-            json!("`old_string` was not there exactly; see in the diff whether the right text was changed");
+    if replacement.strategy != MatchStrategy::Exact {
+        result["strategy"] = json!(replacement.strategy.as_str());
+        result["hint"] =
+            json!("`old_string` had no exact match; check in the diff that the right text was changed");
     }
-    if let Some(lint) = lint(path, &change.content) {
-        answer["lint"] = lint;
+    if let Some(lint) = lint(path, &replacement.content) {
+        result["lint"] = lint;
     }
-    Ok(ToolResult::success(answer))
+    Ok(ToolResult::success(result))
 }
 
-/// Brings a change to the file, if it is still what it was.
-async fn write_change(
-    shelf: &PlaceFiles<'_>,
+/// Writes a replacement, unless the file has changed since it was read.
+async fn write_replacement(
+    files: &PlaceFiles<'_>,
     path: &str,
     original: &OriginalFile,
-    change: &Replacement,
-    (old, new, wanted): (&str, &str, Occurrence),
-    scene: CallContext<'_>,
+    replacement: &Replacement,
+    edit: &TextEdit,
+    call: CallContext<'_>,
 ) -> Result<(), ToolResult> {
     let style = original.decoded.style;
-    let bytes = style.encode(&change.content);
-    let exact = change.strategy == MatchStrategy::Exact;
-    let act = |permit| async {
-        if exact {
-            // Only what changes travels.
-            let (_, written) = shelf.files.patch(permit, vec![exact_edit(style, old, new, wanted)]).await?;
+    let bytes = style.encode(&replacement.content);
+    let write = |permit| async {
+        if replacement.strategy == MatchStrategy::Exact {
+            // Sends only the edit instead of the whole file.
+            let (_, written) = files.files.patch(permit, vec![edit.to_exact(style)]).await?;
             return Ok(written);
         }
-        let how = Write { expect: Expect::Content(original.digest), parents: Parents::Require };
+        let options = Write { expect: Expect::Content(original.digest), parents: Parents::Require };
         let mut content = bytes.as_slice();
-        shelf.files.write(permit, &mut content, how).await
+        files.files.write(permit, &mut content, options).await
     };
-    let touched = shelf.with_permit(FileAccess::Write, path, scene, act).await.map_err(ToolResult::from)?;
-    match touched.result {
+    match files.with_permit(FileAccess::Write, path, call, write).await?.result {
         Ok(_written) => Ok(()),
-        Err(Error::FileFailed(FileFault::NoMatch { .. } | FileFault::Ambiguous { .. })) => {
-            Err(ToolResult::error(files::describe_error(path, &Error::FileFailed(FileFault::Changed))))
+        Err(ExecError::FileFailed(FileFault::NoMatch { .. } | FileFault::Ambiguous { .. })) => {
+            Err(ToolResult::error(describe_error(path, &ExecError::FileFailed(FileFault::Changed))))
         }
-        Err(error) => Err(ToolResult::error(files::describe_error(path, &error))),
+        Err(error) => Err(ToolResult::error(describe_error(path, &error))),
     }
 }
 
-fn exact_edit(style: TextStyle, old: &str, new: &str, wanted: Occurrence) -> Edit {
-    let occurrences = match wanted {
-        Occurrence::Single => Occurrences::One,
-        Occurrence::All => Occurrences::All,
-    };
-    let bytes = |text: &str| ByteBuf::from(style.encode_part(text));
-    Edit { old: bytes(old), new: bytes(new), occurrences }
-}
-
-/// Changes a file that may not be read without a question, or that is too large: exactly, and without a look at it.
+/// Replaces exact matches in a file without reading it, because it is too large or because reading it
+/// would need a question.
 async fn replace_unread(
-    shelf: &PlaceFiles<'_>,
+    files: &PlaceFiles<'_>,
     path: &str,
-    old: &str,
-    new: &str,
-    wanted: Occurrence,
-    scene: CallContext<'_>,
+    edit: &TextEdit,
+    call: CallContext<'_>,
 ) -> Result<ToolResult, ToolResult> {
-    let act = |permit| shelf.files.patch(permit, vec![exact_edit(TextStyle::default(), old, new, wanted)]);
-    let touched = shelf.with_permit(FileAccess::Write, path, scene, act).await.map_err(ToolResult::from)?;
-    match touched.result {
+    let patch = |permit| files.files.patch(permit, vec![edit.to_exact(TextStyle::default())]);
+    match files.with_permit(FileAccess::Write, path, call, patch).await?.result {
         Ok((counts, written)) => Ok(ToolResult::success(json!({
             "success": true,
             "diff": Value::Null,
@@ -235,29 +236,28 @@ async fn replace_unread(
             "replacements": counts.first(),
             "note": "the file was not read, so there is no diff",
         }))),
-        Err(error) if files::is_missing(&error) => Err(missing_file_result(shelf, path).await),
-        Err(error) => Err(ToolResult::error(files::describe_error(path, &error))),
+        Err(error) if is_missing(&error) => Err(missing_file_result(files, path).await),
+        Err(error) => Err(ToolResult::error(describe_error(path, &error))),
     }
 }
 
-/// Says why a text could not be replaced, more plainly each time.
-fn replace_failure(hands: &ToolContext, path: &str, old: &str, why: &str) -> ToolResult {
-    let mut answer = json!({"success": false, "error": format!("{path}: {}", display_text(why))});
+/// The result for a text that could not be replaced. Repeated failures get more advice.
+fn replace_failure(context: &ToolContext, path: &str, old: &str, reason: &str) -> ToolResult {
+    let mut result = json!({"success": false, "error": format!("{path}: {}", display_text(reason))});
     if old.contains(PLACEHOLDER) {
-        answer["hint"] = json!(format!(
+        result["hint"] = json!(format!(
             "`{PLACEHOLDER}` stands for a secret that you were not shown and is not in the file; leave that line out"
         ));
     }
-    if lock(&hands.file_state).record_failed_edit(path) >= FAILURES_BEFORE_ADVICE {
-        answer["hint"] = json!(
+    if lock(&context.file_state).record_failed_edit(path) >= FAILURES_BEFORE_ADVICE {
+        result["hint"] = json!(
             "this has failed several times in a row: read the part of the file again and copy the text from there, \
              without the line numbers, or write the whole file"
         );
     }
-    ToolResult::failure(answer)
+    ToolResult::failure(result)
 }
 
-/// What changes, as others show it.
 fn unified_diff(path: &str, before: &str, after: &str) -> String {
     let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(before, after);
     let (a, b) = (format!("a/{path}"), format!("b/{path}"));

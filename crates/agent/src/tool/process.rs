@@ -1,4 +1,4 @@
-//! `process`: what runs in the background of the session's place.
+//! `process`: background commands of the session.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,20 +7,20 @@ use hermes_types::{Job, Work};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{CallContext, CallError, ToolResult, ansi, parse_arguments, truncate_chars};
+use super::{CallContext, ToolResult, parse_arguments};
 use crate::ToolContext;
+use crate::tool_support::ansi;
+use crate::tool_support::text::truncate_chars;
 
-/// Characters of output that each action shows.
 const LIST_PREVIEW_CHARS: usize = 200;
 const POLL_PREVIEW_CHARS: usize = 1_000;
 const WAIT_OUTPUT_CHARS: usize = 2_000;
-/// Lines that `log` gives, and the most it gives.
 const DEFAULT_LOG_LINES: u64 = 200;
 const MAX_LOG_LINES: u64 = 5_000;
-/// Bytes of output that are fetched at once, and the most that are looked at to count lines.
 const OUTPUT_PAGE_BYTES: u32 = 256 * 1024;
+/// `log` counts lines within the last bytes of an output.
 const MAX_LOG_BYTES: u64 = 64 << 20;
-/// How long one question to the guest may wait; a longer wait is several.
+/// One request to the guest; a longer wait is several requests.
 const MAX_GUEST_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]
@@ -48,8 +48,8 @@ enum ProcessAction {
 }
 
 pub(super) fn spec() -> (&'static str, Value) {
-    let description = "Look after background commands that `terminal` started: list them; poll for what is new; log \
-        gives their output by lines; wait until one ends; kill one with all it started; write or submit (with Enter) \
+    let description = "Look after background commands that `terminal` started: list them; poll for new output; log \
+        returns their output by lines; wait until one ends; kill one with everything it started; write or submit (with Enter) \
         to its input; close its input.";
     let parameters = json!({
         "type": "object",
@@ -58,8 +58,8 @@ pub(super) fn spec() -> (&'static str, Value) {
                 "type": "string",
                 "enum": ["list", "poll", "log", "wait", "kill", "write", "submit", "close"],
             },
-            "session_id": {"type": "string", "description": "The id that `terminal` gave; not for list."},
-            "data": {"type": "string", "description": "What to type, for write and submit."},
+            "session_id": {"type": "string", "description": "The id that `terminal` returned; not for list."},
+            "data": {"type": "string", "description": "The input, for write and submit."},
             "timeout": {"type": "integer", "description": "Seconds that wait waits.", "minimum": 1},
             "offset": {"type": "integer", "description": "The first line for log; 0 gives the last ones.", "default": 0},
             "limit": {"type": "integer", "description": "Lines for log.", "default": DEFAULT_LOG_LINES, "minimum": 1},
@@ -69,102 +69,102 @@ pub(super) fn spec() -> (&'static str, Value) {
     (description, parameters)
 }
 
-/// Whether a call only looks.
+/// Whether a call changes nothing.
 pub(super) fn is_read_only(arguments: &Map<String, Value>) -> bool {
     let action = arguments.get("action").and_then(Value::as_str).unwrap_or_default();
     matches!(action, "list" | "poll" | "log" | "wait")
 }
 
 pub(super) async fn call(
-    hands: &ToolContext,
-    given: Map<String, Value>,
-    scene: CallContext<'_>,
+    context: &ToolContext,
+    arguments: Map<String, Value>,
+    call: CallContext<'_>,
 ) -> ToolResult {
-    match run_action(hands, given, scene).await {
-        Ok(done) | Err(done) => done,
+    match run_action(context, arguments, call).await {
+        Ok(result) | Err(result) => result,
     }
 }
 
 async fn run_action(
-    hands: &ToolContext,
-    given: Map<String, Value>,
-    scene: CallContext<'_>,
+    context: &ToolContext,
+    arguments: Map<String, Value>,
+    call: CallContext<'_>,
 ) -> Result<ToolResult, ToolResult> {
-    let given: ProcessArguments = parse_arguments(given)?;
-    let sandbox = hands.open_place(scene.observer).await.map_err(ToolResult::error)?;
-    let processes = sandbox.processes().await.map_err(ToolResult::error)?;
+    let given: ProcessArguments = parse_arguments(arguments)?;
+    let place = context.open_place(call.observer).await.map_err(ToolResult::error)?;
+    let processes = place.processes().await.map_err(ToolResult::error)?;
     let views = processes.list().await.map_err(ToolResult::error)?;
     if given.action == ProcessAction::List {
-        let listed: Vec<Value> =
-            views.iter().map(|view| process_json(hands, view, LIST_PREVIEW_CHARS)).collect();
-        return Ok(ToolResult::success(json!({"processes": listed})));
+        let processes: Vec<Value> =
+            views.iter().map(|view| process_json(context, view, LIST_PREVIEW_CHARS)).collect();
+        return Ok(ToolResult::success(json!({"processes": processes})));
     }
-    let view = find_process(hands, &views, &given.session_id)?;
-    let one = TargetProcess { context: hands, processes, view };
+    let view = find_process(context, &views, &given.session_id)?;
+    let target = TargetProcess { context, processes, view };
     match given.action {
         ProcessAction::List | ProcessAction::Poll => {
-            one.mark_end_seen(&one.view);
-            Ok(ToolResult::success(process_json(hands, &one.view, POLL_PREVIEW_CHARS)))
+            target.mark_end_seen(&target.view);
+            Ok(ToolResult::success(process_json(context, &target.view, POLL_PREVIEW_CHARS)))
         }
-        ProcessAction::Log => one.log(given.offset.unwrap_or(0), given.limit).await,
-        ProcessAction::Wait => one.wait(given.timeout, scene).await,
-        ProcessAction::Kill => one.kill().await,
-        ProcessAction::Write => one.write(given.data.unwrap_or_default(), scene).await,
-        ProcessAction::Submit => one.write(format!("{}\n", given.data.unwrap_or_default()), scene).await,
-        ProcessAction::Close => one.close().await,
+        ProcessAction::Log => target.log(given.offset.unwrap_or(0), given.limit).await,
+        ProcessAction::Wait => target.wait(given.timeout, call).await,
+        ProcessAction::Kill => target.kill().await,
+        ProcessAction::Write => target.write(given.data.unwrap_or_default(), call).await,
+        ProcessAction::Submit => target.write(format!("{}\n", given.data.unwrap_or_default()), call).await,
+        ProcessAction::Close => target.close().await,
     }
 }
 
-/// The process that is meant: by its id, a beginning of it that only one has, or its number.
-fn find_process(hands: &ToolContext, views: &[ProcessView], id: &Value) -> Result<ProcessView, ToolResult> {
-    let wanted = match id {
+/// Finds a process by its id, a unique prefix of it, or its pid.
+fn find_process(context: &ToolContext, views: &[ProcessView], id: &Value) -> Result<ProcessView, ToolResult> {
+    let id = match id {
         Value::String(text) => text.trim().to_owned(),
         Value::Number(number) => number.to_string(),
         _ => String::new(),
     };
-    if wanted.is_empty() {
+    if id.is_empty() {
         return Err(ToolResult::error("`session_id` is missing; action=list shows the ids"));
     }
-    let found: Vec<&ProcessView> = match wanted.parse::<u32>() {
+    let found: Vec<&ProcessView> = match id.parse::<u32>() {
         Ok(pid) => views.iter().filter(|view| view.process.pid == pid).collect(),
         Err(_no_number) => {
-            views.iter().filter(|view| process_handle(hands, view).starts_with(&wanted)).collect()
+            views.iter().filter(|view| process_handle(context, view).starts_with(&id)).collect()
         }
     };
-    // A whole id may be the beginning of another.
-    let exact = found.iter().find(|view| process_handle(hands, view) == wanted);
+    // A whole id may be the prefix of another.
+    let exact = found.iter().find(|view| process_handle(context, view) == id);
     match (exact, found.as_slice()) {
         (Some(view), _) | (None, [view]) => Ok((*view).clone()),
         (None, []) => Err(ToolResult::failure(json!({
             "status": "not_found",
-            "session_id": wanted,
-            "error": "no such process in this place; it may have been forgotten half an hour after its end. action=list \
-                      shows what there is",
+            "session_id": id,
+            "error": "no such process in this environment; an ended one is removed after half an hour. action=list \
+                      shows the others",
         }))),
-        (None, several) => Err(ToolResult::error(format!("{} processes begin with {wanted}", several.len()))),
+        (None, several) => Err(ToolResult::error(format!("{} processes begin with {id}", several.len()))),
     }
 }
 
-fn process_handle(hands: &ToolContext, view: &ProcessView) -> String {
-    ProcessHandle::new(hands.config().place.id(), view.process).to_string()
+fn process_handle(context: &ToolContext, view: &ProcessView) -> String {
+    ProcessHandle::new(context.config().place.id(), view.process).to_string()
 }
 
 fn is_running(view: &ProcessView) -> bool {
     view.ended.is_none() || view.tree == Tree::Alive
 }
 
-fn process_json(hands: &ToolContext, view: &ProcessView, most: usize) -> Value {
+fn process_json(context: &ToolContext, view: &ProcessView, max_chars: usize) -> Value {
     let started = SystemTime::now().checked_sub(view.age);
     let started = started.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
-    let mut facts = json!({
-        "session_id": process_handle(hands, view),
+    let mut json = json!({
+        "session_id": process_handle(context, view),
         "command": truncate_chars(&String::from_utf8_lossy(&view.command), LIST_PREVIEW_CHARS),
         "cwd": String::from_utf8_lossy(&view.cwd),
         "pid": view.process.pid,
         "started_at": started.map(|at| at.as_secs()),
         "uptime_seconds": view.age.as_secs(),
         "status": if is_running(view) { "running" } else { "exited" },
-        "output_preview": tail_text(hands, &view.last, view.total, most),
+        "output_preview": tail_text(context, &view.last, view.total, max_chars),
         "output_bytes": view.total,
     });
     if let Some(ended) = &view.ended {
@@ -174,30 +174,31 @@ fn process_json(hands: &ToolContext, view: &ProcessView, most: usize) -> Value {
             Cause::Deadline => ("killed", Some("deadline")),
             Cause::BadDirectory => ("failed_start", Some("failed_start")),
         };
-        facts["exit_code"] = json!(ended.code);
-        facts["completion_reason"] = json!(reason);
+        json["exit_code"] = json!(ended.code);
+        json["completion_reason"] = json!(reason);
         if let Some(source) = source {
-            facts["termination_source"] = json!(source);
+            json["termination_source"] = json!(source);
         }
     }
-    facts
+    json
 }
 
-/// The end of an output of so many bytes. Secrets are taken out before it is cut, since half of one would not be recognized.
-pub(crate) fn tail_text(hands: &ToolContext, last: &[u8], total: u64, most: usize) -> String {
+/// The last characters of an output of `total` bytes. Secrets are removed before the cut: half a secret
+/// would not be recognized.
+pub(crate) fn tail_text(context: &ToolContext, last: &[u8], total: u64, max_chars: usize) -> String {
     let is_cut = total > last.len() as u64;
     let text = String::from_utf8_lossy(last);
     let whole = text.split_once('\n').filter(|_| is_cut).map_or(&*text, |(_half, whole)| whole);
-    let text = clean_output(hands, whole);
-    text.chars().skip(text.chars().count().saturating_sub(most)).collect()
+    let text = clean_output(context, whole);
+    text.chars().skip(text.chars().count().saturating_sub(max_chars)).collect()
 }
 
-/// Output as a model sees it.
-pub(crate) fn clean_output(hands: &ToolContext, output: &str) -> String {
-    hands.config().redactor.text(&ansi::strip_ansi(output)).into_owned()
+/// Output for the model, without escape sequences and secrets.
+pub(crate) fn clean_output(context: &ToolContext, output: &str) -> String {
+    context.config().redactor.text(&ansi::strip_ansi(output)).into_owned()
 }
 
-/// One process that was asked for.
+/// The process that a call names.
 struct TargetProcess<'a> {
     context: &'a ToolContext,
     processes: Processes,
@@ -205,14 +206,14 @@ struct TargetProcess<'a> {
 }
 
 impl TargetProcess<'_> {
-    /// What the model sees of its end here is not told again.
+    /// Sends no notice about an end that the model sees here.
     fn mark_end_seen(&self, view: &ProcessView) {
         if view.ended.is_some() {
             self.context.unsubscribe(view.process);
         }
     }
 
-    /// A window of lines. The output is read page by page, so that its size does not matter.
+    /// Returns a window of lines. Reads the output page by page, to limit memory.
     async fn log(&self, offset: u64, limit: Option<u64>) -> Result<ToolResult, ToolResult> {
         let limit = limit.unwrap_or(DEFAULT_LOG_LINES).clamp(1, MAX_LOG_LINES);
         let mut window = LineWindow::new(offset, limit);
@@ -231,7 +232,7 @@ impl TargetProcess<'_> {
             }
         }
         let (lines, first, total) = window.finish();
-        let mut answer = json!({
+        let mut result = json!({
             "session_id": process_handle(self.context, &self.view),
             "status": if is_running(&self.view) { "running" } else { "exited" },
             "output": clean_output(self.context, &lines),
@@ -239,24 +240,24 @@ impl TargetProcess<'_> {
             "first_line": first,
         });
         if skipped > 0 {
-            answer["note"] = json!(format!("lines are counted from byte {skipped} on"));
+            result["note"] = json!(format!("lines are counted from byte {skipped} on"));
         }
         if let Some(ended) = &self.view.ended {
-            answer["exit_code"] = json!(ended.code);
+            result["exit_code"] = json!(ended.code);
         }
         self.mark_end_seen(&self.view);
-        Ok(ToolResult::success(answer))
+        Ok(ToolResult::success(result))
     }
 
-    async fn wait(&self, timeout: Option<u64>, scene: CallContext<'_>) -> Result<ToolResult, ToolResult> {
-        let longest = self.context.config().limits.timeout;
-        let wanted = timeout.filter(|seconds| *seconds > 0).map_or(longest, Duration::from_secs);
-        let until = tokio::time::Instant::now() + wanted.min(longest);
+    async fn wait(&self, timeout: Option<u64>, call: CallContext<'_>) -> Result<ToolResult, ToolResult> {
+        let max_wait = self.context.config().limits.timeout;
+        let requested = timeout.filter(|seconds| *seconds > 0).map_or(max_wait, Duration::from_secs);
+        let until = tokio::time::Instant::now() + requested.min(max_wait);
         let (status, view) = loop {
             let left = until.saturating_duration_since(tokio::time::Instant::now());
             let waited = tokio::select! {
                 waited = self.processes.wait(self.view.process, left.min(MAX_GUEST_WAIT)) => waited,
-                () = scene.stop.cancelled() => break ("interrupted", self.view.clone()),
+                () = call.stop.cancelled() => break ("interrupted", self.view.clone()),
             };
             let view = waited.map_err(ToolResult::error)?;
             if view.ended.is_some() {
@@ -267,20 +268,20 @@ impl TargetProcess<'_> {
             }
         };
         self.mark_end_seen(&view);
-        let most = if status == "exited" { WAIT_OUTPUT_CHARS } else { POLL_PREVIEW_CHARS };
-        let mut answer = json!({"status": status});
-        if let (Value::Object(answer), Value::Object(facts)) =
-            (&mut answer, process_json(self.context, &view, most))
+        let max_chars = if status == "exited" { WAIT_OUTPUT_CHARS } else { POLL_PREVIEW_CHARS };
+        let mut result = json!({"status": status});
+        if let (Value::Object(fields), Value::Object(facts)) =
+            (&mut result, process_json(self.context, &view, max_chars))
         {
             let output = facts.get("output_preview").cloned();
-            answer.extend(facts.into_iter().filter(|(name, _)| name != "status" && name != "output_preview"));
-            answer.extend(output.map(|output| ("output".to_owned(), output)));
+            fields.extend(facts.into_iter().filter(|(name, _)| name != "status" && name != "output_preview"));
+            fields.extend(output.map(|output| ("output".to_owned(), output)));
         }
-        if wanted > longest {
-            let told = format!("waited {} seconds, which is the most; wait again or poll", longest.as_secs());
-            answer["timeout_note"] = json!(told);
+        if requested > max_wait {
+            let note = format!("waited {} seconds, the maximum; wait again or poll", max_wait.as_secs());
+            result["timeout_note"] = json!(note);
         }
-        Ok(ToolResult::success(answer))
+        Ok(ToolResult::success(result))
     }
 
     async fn kill(&self) -> Result<ToolResult, ToolResult> {
@@ -298,11 +299,11 @@ impl TargetProcess<'_> {
         Ok(ToolResult::success(json!({"status": "killed", "session_id": id, "exit_code": code})))
     }
 
-    /// What is typed may go to a shell, so the gate judges it like a command.
-    async fn write(&self, text: String, scene: CallContext<'_>) -> Result<ToolResult, ToolResult> {
+    /// The process may be a shell, so the gate judges the input like a command.
+    async fn write(&self, text: String, call: CallContext<'_>) -> Result<ToolResult, ToolResult> {
         if self.view.ended.is_some() {
             return Err(ToolResult::failure(
-                json!({"status": "already_exited", "error": "it has ended and takes no input"}),
+                json!({"status": "already_exited", "error": "the process has ended and accepts no input"}),
             ));
         }
         if text.is_empty() {
@@ -310,11 +311,8 @@ impl TargetProcess<'_> {
         }
         let count = text.len();
         let job = Job { work: Work::Input(text), cwd: String::from_utf8_lossy(&self.view.cwd).into_owned() };
-        let permit = self
-            .context
-            .request_permit(job, scene)
-            .await
-            .map_err(|no| ToolResult::from(CallError::Denied(no)))?;
+        let permit =
+            self.context.request_permit(job, call).await.map_err(|denied| ToolResult::denied(&denied))?;
         self.processes.write(self.view.process, permit).await.map_err(|error| input_error(&error))?;
         Ok(ToolResult::success(json!({"status": "ok", "bytes_written": count})))
     }
@@ -329,9 +327,9 @@ fn input_error(error: &Error) -> ToolResult {
     ToolResult::failure(json!({"status": "error", "error": error.to_string()}))
 }
 
-/// Some lines of a long text that comes in pieces.
+/// Selects lines of a long text that arrives in pieces.
 struct LineWindow {
-    /// The first line wanted, from 1; none for the last ones.
+    /// The first line to return, from 1; none for the last lines.
     first: Option<u64>,
     limit: u64,
     lines: std::collections::VecDeque<Vec<u8>>,
@@ -339,7 +337,6 @@ struct LineWindow {
     total: u64,
 }
 
-/// Bytes of a line that are kept.
 const MAX_LINE_BYTES: usize = 4_000;
 
 impl LineWindow {
@@ -354,8 +351,8 @@ impl LineWindow {
                 Some(text) => (text, true),
                 None => (piece, false),
             };
-            let room = MAX_LINE_BYTES.saturating_sub(self.open.len());
-            self.open.extend(text.iter().take(room));
+            let free = MAX_LINE_BYTES.saturating_sub(self.open.len());
+            self.open.extend(text.iter().take(free));
             if ends {
                 self.end_line();
             }
@@ -377,7 +374,7 @@ impl LineWindow {
         }
     }
 
-    /// The lines, the number of the first one, and how many there are in all.
+    /// The lines, the number of the first one, and the total count.
     fn finish(mut self) -> (String, u64, u64) {
         if !self.open.is_empty() {
             self.end_line();
@@ -397,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_has_the_lines_that_were_asked_for_however_they_come() {
+    fn a_window_returns_the_requested_lines_for_any_piece_size() {
         let text = b"one\ntwo\r\nthree\nfour";
         let cases = [
             (0, 2, ("three\nfour", 3, 4)),

@@ -1,23 +1,21 @@
-//! `read_file`: a part of a text file, with line numbers.
+//! `read_file`: reads a part of a text file, with line numbers.
 
-use hermes_exec::Error;
+use hermes_exec::Error as ExecError;
 use hermes_exec::files::{Entry, Kind, Part, ReadEnd};
 use hermes_types::FileAccess;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::files::{self, FileOutcome, PlaceFiles, check_path};
-use super::{CallContext, ToolResult, parse_arguments, truncate_chars};
-use crate::tool_context::{ToolContext, ToolLimits, lock};
+use super::{CallContext, ToolResult, parse_arguments};
+use crate::tool_support::files::{FileOutcome, PlaceFiles, check_path, describe_error, is_missing};
+use crate::tool_support::text::{is_binary, truncate_chars};
+use crate::{ToolContext, ToolLimits, lock};
 
 const DEFAULT_LIMIT: u64 = 500;
-/// Bytes of one part of a file that are held at once, whatever its lines are like.
+/// Bytes of one part that are held in memory.
 const MAX_PART_BYTES: usize = 16 << 20;
-/// Bytes that are looked at to tell text from anything else.
-const SAMPLE_BYTES: usize = 8_000;
-/// Names that are offered for one that is not there.
 const MAX_SUGGESTIONS: usize = 5;
-/// How alike a name must be to be offered.
+/// Similarity of a suggested name, from 0 to 1.
 const MIN_NAME_SIMILARITY: f64 = 0.6;
 
 const BOM: char = '\u{feff}';
@@ -50,75 +48,74 @@ pub(super) fn spec() -> (&'static str, Value) {
 }
 
 pub(super) async fn call(
-    hands: &ToolContext,
-    given: Map<String, Value>,
-    scene: CallContext<'_>,
+    context: &ToolContext,
+    arguments: Map<String, Value>,
+    call: CallContext<'_>,
 ) -> ToolResult {
-    match read_file(hands, given, scene).await {
-        Ok(done) | Err(done) => done,
+    match read_file(context, arguments, call).await {
+        Ok(result) | Err(result) => result,
     }
 }
 
 async fn read_file(
-    hands: &ToolContext,
-    given: Map<String, Value>,
-    scene: CallContext<'_>,
+    context: &ToolContext,
+    arguments: Map<String, Value>,
+    call: CallContext<'_>,
 ) -> Result<ToolResult, ToolResult> {
-    let given: ReadFileArguments = parse_arguments(given)?;
+    let given: ReadFileArguments = parse_arguments(arguments)?;
     let path = check_path(&given.path)?;
-    let limits = &hands.config().limits;
+    let limits = &context.config().limits;
     let first = given.offset.and_then(|offset| u64::try_from(offset).ok()).unwrap_or(1).max(1);
     let count = given.limit.and_then(|limit| u64::try_from(limit).ok()).unwrap_or(DEFAULT_LIMIT);
     let count = count.clamp(1, limits.read_lines);
-    let shelf = PlaceFiles::open(hands, scene.observer).await.map_err(ToolResult::from)?;
+    let files = PlaceFiles::open(context, call.observer).await?;
     let part = Part::Lines { first, count };
-    let act = |permit| async { shelf.files.read(permit, part).await?.read_to_end(MAX_PART_BYTES).await };
-    let FileOutcome { result: got, real_path: real } =
-        shelf.with_permit(FileAccess::Read, path, scene, act).await.map_err(ToolResult::from)?;
-    let (bytes, end) = match got {
+    let read = |permit| async { files.files.read(permit, part).await?.read_to_end(MAX_PART_BYTES).await };
+    let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, call, read).await?;
+    let (bytes, end) = match result {
         Ok(read) => read,
-        Err(error) if files::is_missing(&error) => return Err(missing_file_result(&shelf, path).await),
-        Err(Error::TooLarge(most)) => {
-            let advice =
-                "these lines are longer than text; `terminal` with cut, head -c or jq shows parts of them";
+        Err(error) if is_missing(&error) => return Err(missing_file_result(&files, path).await),
+        Err(ExecError::TooLarge(max)) => {
+            let advice = "these lines are too long for text; use `terminal` with cut, head -c or jq to see parts of them";
             return Err(ToolResult::error(format!(
-                "{path}: more than {most} bytes in {count} lines; {advice}"
+                "{path}: more than {max} bytes in {count} lines; {advice}"
             )));
         }
-        Err(error) => return Err(ToolResult::error(files::describe_error(path, &error))),
+        Err(error) => return Err(ToolResult::error(describe_error(path, &error))),
     };
     if is_binary(&bytes) {
-        let advice = "`terminal` with file, strings, xxd or a program for its format can look into it";
+        let advice = "use `terminal` with file, strings, xxd or a program for its format";
         return Err(ToolResult::failure(json!({
             "error": format!("{path} is not a text file; {advice}"), "is_binary": true, "file_size": end.stat.size,
         })));
     }
     let text = String::from_utf8_lossy(&bytes);
-    // A secret that is cut in two would not be recognized any more.
-    let page = LinePage::new(&hands.config().redactor.text(&text), first, limits);
+    // Redact before lines are cut: half a secret would not be recognized.
+    let page = LinePage::new(&context.config().redactor.text(&text), first, limits);
     page.check_size(limits)?;
-    let mut answer = page.to_json(&end, first);
+    let mut result = page.to_json(&end, first);
     if text.contains(char::REPLACEMENT_CHARACTER) && std::str::from_utf8(&bytes).is_err() {
-        answer["note"] = json!("some bytes are not UTF-8 and shown as U+FFFD; patch leaves them as they are");
+        result["note"] =
+            json!("some bytes are not UTF-8 and visible as U+FFFD; patch leaves them as they are");
     }
-    let mut notes = lock(&hands.file_state);
+    let mut file_state = lock(&context.file_state);
     if let Some(whole) = end.whole {
-        notes.record_digest(&real, whole.digest);
-        if notes.is_repeated_read(format!("{real} {first} {count} {:?}", whole.digest)) {
-            answer["loop_note"] = json!("this part has not changed since you last read it");
+        file_state.record_digest(&real_path, whole.digest);
+        if file_state.is_repeated_read(format!("{real_path} {first} {count} {:?}", whole.digest)) {
+            result["loop_note"] = json!("this part has not changed since you last read it");
         }
     }
-    Ok(ToolResult::success(answer))
+    Ok(ToolResult::success(result))
 }
 
-/// Lines as the model sees them.
+/// Numbered lines for the model.
 struct LinePage {
     content: String,
     chars: usize,
     lines: u64,
     truncated_lines: u64,
     crlf: bool,
-    /// How many lines fit into what one read may give.
+    /// How many of the lines fit into the limit of one read.
     fitting: u64,
 }
 
@@ -131,11 +128,11 @@ impl LinePage {
             let line = line.strip_suffix('\n').unwrap_or(line);
             page.crlf |= line.ends_with('\r');
             let line = line.strip_suffix('\r').unwrap_or(line);
-            let shown = truncate_chars(line, limits.line_length);
-            page.truncated_lines += u64::from(shown.len() < line.len());
+            let visible = truncate_chars(line, limits.line_length);
+            page.truncated_lines += u64::from(visible.len() < line.len());
             let separator = if page.lines > 0 { "\n" } else { "" };
-            let mark = if shown.len() < line.len() { " … [line cut]" } else { "" };
-            let line = format!("{separator}{number}|{shown}{mark}");
+            let mark = if visible.len() < line.len() { " … [line cut]" } else { "" };
+            let line = format!("{separator}{number}|{visible}{mark}");
             page.chars += line.chars().count();
             page.lines += 1;
             if page.chars <= limits.read_chars {
@@ -153,11 +150,11 @@ impl LinePage {
         let advice = match self.fitting {
             0 => "use `terminal` with cut or head -c".to_owned(),
             fitting => format!(
-                "ask for limit={fitting} and go on with offset, or search_files for what you look for"
+                "use limit={fitting} and continue with offset, or find the right part with search_files"
             ),
         };
         Err(ToolResult::error(format!(
-            "these {} lines have {} characters, more than the {} that one read gives; {advice}",
+            "these {} lines have {} characters, more than the {} of one read; {advice}",
             self.lines, self.chars, limits.read_chars
         )))
     }
@@ -165,72 +162,65 @@ impl LinePage {
     fn to_json(&self, end: &ReadEnd, first: u64) -> Value {
         let total = end.whole.map_or(0, |whole| whole.lines);
         let last = first.saturating_add(self.lines).saturating_sub(1);
-        let mut answer = json!({
+        let mut json = json!({
             "content": self.content,
             "total_lines": total,
             "file_size": end.stat.size,
             "truncated": last < total && self.lines > 0,
         });
         if self.lines == 0 && total > 0 {
-            answer["hint"] = json!(format!("the file has only {total} lines"));
+            json["hint"] = json!(format!("the file has only {total} lines"));
         } else if total == 0 {
-            answer["hint"] = json!("the file is empty");
+            json["hint"] = json!("the file is empty");
         } else if last < total {
-            answer["hint"] =
-                json!(format!("lines {first} to {last} of {total}; go on with offset={}", last + 1));
+            json["hint"] =
+                json!(format!("lines {first} to {last} of {total}; continue with offset={}", last + 1));
         }
         if self.truncated_lines > 0 {
-            answer["lines_cut"] = json!(self.truncated_lines);
+            json["lines_cut"] = json!(self.truncated_lines);
         }
         if self.crlf {
-            answer["line_endings"] = json!("crlf");
+            json["line_endings"] = json!("crlf");
         }
-        answer
+        json
     }
 }
 
-/// Whether bytes are anything but text that is compatible with ASCII.
-pub(super) fn is_binary(bytes: &[u8]) -> bool {
-    let sample = bytes.get(..SAMPLE_BYTES).unwrap_or(bytes);
-    let is_control = |byte: &&u8| matches!(byte, 0..=8 | 14..=26 | 28..=31 | 127);
-    sample.contains(&0) || sample.iter().filter(is_control).count() * 10 > sample.len() * 3
-}
-
-/// Says that a file is not there, and which ones are.
-pub(super) async fn missing_file_result(shelf: &PlaceFiles<'_>, path: &str) -> ToolResult {
-    let whole = shelf.lexical(path);
-    let (above, name) = whole.rsplit_once('/').unwrap_or(("", &whole));
-    let above = if above.is_empty() { "/" } else { above };
-    let listed = shelf.if_unasked(above, |permit| shelf.files.list(permit)).await;
-    let mut answer = json!({"error": format!("there is no {path}")});
+/// The result for a file that does not exist, with similar names.
+pub(super) async fn missing_file_result(files: &PlaceFiles<'_>, path: &str) -> ToolResult {
+    let absolute = files.lexical(path);
+    let (parent, name) = absolute.rsplit_once('/').unwrap_or(("", &absolute));
+    let parent = if parent.is_empty() { "/" } else { parent };
+    let listed = files.if_unasked(parent, |permit| files.files.list(permit)).await;
+    let mut result = json!({"error": format!("there is no {path}")});
     match listed.map(|listed| listed.result) {
         Some(Ok(listing)) => {
             let similar = similar_names(name, &listing.items);
             if !similar.is_empty() {
-                answer["similar_files"] =
-                    similar.into_iter().map(|name| json!(format!("{above}/{name}"))).collect();
+                result["similar_files"] =
+                    similar.into_iter().map(|name| json!(format!("{parent}/{name}"))).collect();
             }
         }
-        Some(Err(error)) if files::is_missing(&error) => {
-            answer["error"] = json!(format!("there is no {path}, not even the directory {above}"));
+        Some(Err(error)) if is_missing(&error) => {
+            result["error"] = json!(format!("there is no {path}, and no directory {parent}"));
         }
         Some(Err(_)) | None => {}
     }
-    ToolResult::failure(answer)
+    ToolResult::failure(result)
 }
 
 fn similar_names(name: &str, entries: &[Entry]) -> Vec<String> {
-    let wanted = name.to_lowercase();
+    let missing = name.to_lowercase();
     let mut found: Vec<(f64, String)> = Vec::new();
     for entry in entries {
         let name = String::from_utf8_lossy(&entry.name);
         let lower = name.to_lowercase();
-        let contains = wanted.len() > 2 && (lower.contains(&wanted) || wanted.contains(&lower));
-        let alike =
-            strsim::normalized_damerau_levenshtein(&wanted, &lower).max(if contains { 0.9 } else { 0.0 });
-        if alike >= MIN_NAME_SIMILARITY {
+        let contains = missing.len() > 2 && (lower.contains(&missing) || missing.contains(&lower));
+        let similarity =
+            strsim::normalized_damerau_levenshtein(&missing, &lower).max(if contains { 0.9 } else { 0.0 });
+        if similarity >= MIN_NAME_SIMILARITY {
             let slash = if entry.stat.kind == Kind::Directory { "/" } else { "" };
-            found.push((alike, format!("{name}{slash}")));
+            found.push((similarity, format!("{name}{slash}")));
         }
     }
     found.sort_by(|(one, _), (other, _)| other.total_cmp(one));
@@ -261,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_numbered_and_cut_and_keep_no_ends() {
+    fn lines_are_numbered_and_cut_and_lose_their_ends() {
         let cases = [
             ("", 1, ""),
             ("a\nb", 1, "1|a\n2|b"),
@@ -277,22 +267,10 @@ mod tests {
     }
 
     #[test]
-    fn too_much_says_how_much_would_do() {
+    fn a_page_that_is_too_large_says_how_many_lines_fit() {
         let page = LinePage::new(&"abcd\n".repeat(20), 1, &limits());
-        let told = page.check_size(&limits()).unwrap_err().content["error"].to_string();
-        assert!(told.contains("limit=4 "), "{told}");
+        let error = page.check_size(&limits()).unwrap_err().content["error"].to_string();
+        assert!(error.contains("limit=4 "), "{error}");
         assert!(LinePage::new("abcd\n", 1, &limits()).check_size(&limits()).is_ok());
-    }
-
-    #[test]
-    fn text_is_told_from_other_things() {
-        for text in
-            [&b""[..], b"hello\tworld\r\n", "grüße".as_bytes(), b"caf\xe9 latin", b"\x1b[1mbold\x1b[0m"]
-        {
-            assert!(!is_binary(text), "{text:?}");
-        }
-        for other in [&b"a\0b"[..], b"\x01\x02\x03\x04", b"\xff\xfeh\0i\0"] {
-            assert!(is_binary(other), "{other:?}");
-        }
     }
 }

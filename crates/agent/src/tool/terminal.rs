@@ -1,26 +1,25 @@
-//! `terminal`: a command in the session's place.
+//! `terminal`: runs a shell command.
 
 use std::time::Duration;
 
 use hermes_exec::{
-    AtDeadline, AtEnd, CommandInput, EndReason, Error, OpenPlace, Outcome, OutputMode, ProcessHandle,
-    RunOptions, RunningCommand, Size, StateLoss, WorkingDirectory,
+    AtDeadline, AtEnd, CommandInput, EndReason, Error as ExecError, OpenPlace, Outcome, OutputMode,
+    ProcessHandle, RunOptions, RunningCommand, Size, StateLoss, WorkingDirectory,
 };
 use hermes_policy::shell::{Surroundings, understand};
 use hermes_types::{Job, Person};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{CallContext, CallError, ToolResult, ansi, parse_arguments};
-use crate::ToolContext;
+use super::{CallContext, ToolResult, parse_arguments};
 use crate::process_events::NotifyOn;
-use crate::tool_context::Approval;
+use crate::tool_support::ansi;
+use crate::{Approval, Error, ToolContext};
 
-/// How often a session may move away under a command that waits for its permit.
+/// How often the session may change its directory while a command waits for its permit.
 const MAX_START_ATTEMPTS: u32 = 5;
-/// The terminal of a program that insists on one.
 const PTY_SIZE: Size = Size { rows: 30, columns: 120 };
-/// How much of a line is given up so that what is shown begins and ends with whole ones.
+/// Longest partial line that is dropped where the middle of an output is missing.
 const MAX_PARTIAL_LINE_BYTES: usize = 2_000;
 
 #[derive(Deserialize)]
@@ -42,7 +41,7 @@ pub(super) fn spec() -> (&'static str, Value) {
     let description = "Run a shell command. The working directory, exported variables, functions and files stay for the \
         next command. Read, write and search files with the file tools instead of cat, sed, echo or grep. Commands \
         that end belong in the foreground, with a larger `timeout` if they take long; servers and watchers belong in \
-        the background, where `process` reads, waits for and ends them. Do not use programs that want a person at the \
+        the background, where `process` reads, waits for and ends them. Do not use programs that need a person at the \
         keyboard.";
     let parameters = json!({
         "type": "object",
@@ -50,14 +49,14 @@ pub(super) fn spec() -> (&'static str, Value) {
             "command": {"type": "string", "description": "The command."},
             "background": {
                 "type": "boolean",
-                "description": "Let it go on and answer at once with a session_id for `process`.",
+                "description": "Run it in the background and return at once with a session_id for `process`.",
                 "default": false,
             },
             "timeout": {"type": "integer", "description": "Seconds it may run in the foreground.", "minimum": 1},
             "workdir": {"type": "string", "description": "Another directory, for this command only."},
             "pty": {
                 "type": "boolean",
-                "description": "Give it a terminal, for programs that insist on one. Only in the background.",
+                "description": "Give it a terminal, for programs that need one. Only in the background.",
                 "default": false,
             },
             "notify_on_complete": {
@@ -77,29 +76,29 @@ pub(super) fn spec() -> (&'static str, Value) {
 }
 
 pub(super) async fn call(
-    hands: &ToolContext,
-    given: Map<String, Value>,
-    scene: CallContext<'_>,
+    context: &ToolContext,
+    arguments: Map<String, Value>,
+    call: CallContext<'_>,
 ) -> ToolResult {
-    let given: TerminalArguments = match parse_arguments(given) {
+    let given: TerminalArguments = match parse_arguments(arguments) {
         Ok(given) => given,
-        Err(wrong) => return wrong,
+        Err(invalid) => return invalid,
     };
     if given.command.trim().is_empty() {
         return ToolResult::error("`command` is empty");
     }
-    let limits = &hands.config().limits;
-    let longest = limits.max_foreground;
+    let limits = &context.config().limits;
+    let max_timeout = limits.max_foreground;
     let timeout = match given.timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs) {
-        Some(wanted) if wanted > longest && !given.background => {
+        Some(requested) if requested > max_timeout && !given.background => {
             return ToolResult::error(format!(
-                "a command in the foreground may take {} seconds; use background=true for longer ones",
-                longest.as_secs()
+                "a foreground command may run for {} seconds; use background=true for longer ones",
+                max_timeout.as_secs()
             ));
         }
-        wanted => wanted.unwrap_or(limits.timeout),
+        requested => requested.unwrap_or(limits.timeout),
     };
-    let wish = RunOptions {
+    let options = RunOptions {
         timeout: (!given.background).then_some(timeout),
         at_deadline: AtDeadline::Kill,
         keep_bytes: limits.output_bytes,
@@ -108,7 +107,7 @@ pub(super) async fn call(
         output: if given.background {
             let at_end = if notification(&given).is_some() { AtEnd::Notify } else { AtEnd::Quiet };
             let watch = if given.notify_on_complete { Vec::new() } else { given.watch_patterns.clone() };
-            OutputMode::Background { label: scene.call_id.as_str().to_owned(), watch, at_end }
+            OutputMode::Background { label: call.call_id.as_str().to_owned(), watch, at_end }
         } else {
             OutputMode::AtEnd
         },
@@ -119,134 +118,133 @@ pub(super) async fn call(
         },
         terminal_size: (given.pty && given.background).then_some(PTY_SIZE),
     };
-    let sandbox = match hands.open_place(scene.observer).await {
-        Ok(sandbox) => sandbox,
+    let place = match context.open_place(call.observer).await {
+        Ok(place) => place,
         Err(error) => return ToolResult::error(error),
     };
-    let (mut command, by) = match start_command(hands, sandbox, &given, &wish, scene).await {
+    let (mut command, approved_by) = match start_command(context, place, &given, &options, call).await {
         Ok(started) => started,
-        Err(stopped) => return stopped.into(),
+        Err(error) => return error.into(),
     };
     let outcome = tokio::select! {
         outcome = command.wait() => outcome,
-        () = scene.stop.cancelled() => match command.interrupt().await {
+        () = call.stop.cancelled() => match command.interrupt().await {
             Ok(()) => command.wait().await,
             Err(error) => Err(error),
         },
     };
     match outcome {
-        Ok(outcome) => command_result(hands, &given, &outcome, by, timeout),
+        Ok(outcome) => command_result(context, &given, &outcome, approved_by, timeout),
         Err(error) => ToolResult::error(error),
     }
 }
 
 async fn start_command(
-    hands: &ToolContext,
-    sandbox: &OpenPlace,
+    context: &ToolContext,
+    place: &OpenPlace,
     given: &TerminalArguments,
-    wish: &RunOptions,
-    scene: CallContext<'_>,
-) -> Result<(RunningCommand, Option<Person>), CallError> {
+    options: &RunOptions,
+    call: CallContext<'_>,
+) -> Result<(RunningCommand, Option<Person>), Error> {
     let mut attempts = 0;
     loop {
         let cwd = match &given.workdir {
             Some(directory) => {
-                let home = hands.config().place.place().home;
-                let here = sandbox.cwd().await.map_err(CallError::Exec)?;
+                let home = context.config().place.place().home;
+                let here = place.cwd().await?;
                 hermes_exec::files::resolve_lexically(directory, &here, &home)
             }
-            None => sandbox.cwd().await.map_err(CallError::Exec)?,
+            None => place.cwd().await?,
         };
         let job = Job::shell(given.command.as_str(), cwd);
-        let Approval { permit, approved_by: by } =
-            hands.request_approval(job, scene).await.map_err(CallError::Denied)?;
+        let Approval { permit, approved_by } = context.approvals().request(job, call).await?;
         attempts += 1;
-        match sandbox.start_command(permit, wish.clone()).await {
-            // Another command of the session was faster; the gate must hear of the new directory.
-            Err(Error::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
-            started => return Ok((started.map_err(CallError::Exec)?, by)),
+        match place.start_command(permit, options.clone()).await {
+            // Another command changed the directory; the gate must judge the new one.
+            Err(ExecError::SessionMoved) if attempts < MAX_START_ATTEMPTS => {}
+            started => return Ok((started?, approved_by)),
         }
     }
 }
 
 fn command_result(
-    hands: &ToolContext,
+    context: &ToolContext,
     given: &TerminalArguments,
     outcome: &Outcome,
-    by: Option<Person>,
+    approved_by: Option<Person>,
     timeout: Duration,
 ) -> ToolResult {
-    let mut answer = Map::new();
-    let mut tell = |name: &str, value: Value| drop(answer.insert(name.to_owned(), value));
-    if let Some(by) = by {
-        tell("approval", json!(format!("approved by {}", by.as_str())));
+    let mut fields = Map::new();
+    let mut add = |name: &str, value: Value| drop(fields.insert(name.to_owned(), value));
+    if let Some(approver) = approved_by {
+        add("approval", json!(format!("approved by {}", approver.as_str())));
     }
     if given.pty && !given.background {
-        tell("pty_note", json!("only a background command gets a terminal; this one had none"));
+        add("pty_note", json!("only a background command gets a terminal; this one had none"));
     }
     if let EndReason::Background(id) = outcome.end_reason {
-        tell("session_id", json!(ProcessHandle::new(hands.config().place.id(), id).to_string()));
-        tell("pid", json!(id.pid));
-        tell("output", json!("started in the background"));
-        tell("exit_code", json!(0));
-        tell("error", Value::Null);
-        if let Some(tells) = notification(given) {
-            hands.subscribe(id, &given.command, tells);
+        add("session_id", json!(ProcessHandle::new(context.config().place.id(), id).to_string()));
+        add("pid", json!(id.pid));
+        add("output", json!("started in the background"));
+        add("exit_code", json!(0));
+        add("error", Value::Null);
+        if let Some(notify_on) = notification(given) {
+            context.subscribe(id, &given.command, notify_on);
         }
         if given.notify_on_complete {
-            tell("notify_on_complete", json!(true));
+            add("notify_on_complete", json!(true));
             if !given.watch_patterns.is_empty() {
-                tell("watch_patterns_ignored", json!("its end is told; lines are not watched besides"));
+                add("watch_patterns_ignored", json!("notify_on_complete is set, so lines are not watched"));
             }
         } else if !given.watch_patterns.is_empty() {
-            tell("watch_patterns", json!(given.watch_patterns));
+            add("watch_patterns", json!(given.watch_patterns));
         } else {
-            tell("hint", json!("nothing tells you when it ends; use `process` with poll, log or wait"));
+            add("hint", json!("you get no notice when it ends; use `process` with poll, log or wait"));
         }
-        add_reset_note(outcome, &mut tell);
-        return ToolResult::success(Value::Object(answer));
+        add_reset_note(outcome, &mut add);
+        return ToolResult::success(Value::Object(fields));
     }
-    tell("exit_code", json!(outcome.code));
+    add("exit_code", json!(outcome.code));
     if outcome.code != 0
         && let Some(meaning) = exit_code_meaning(&given.command, outcome.code)
     {
-        tell("exit_code_meaning", json!(meaning));
+        add("exit_code_meaning", json!(meaning));
     }
     if outcome.omitted_bytes > 0 {
-        tell("total_bytes", json!(outcome.total_bytes));
-        tell("full_output", json!(outcome.spool_path));
+        add("total_bytes", json!(outcome.total_bytes));
+        add("full_output", json!(outcome.spool_path));
     }
-    tell("output", json!(visible_output(outcome)));
+    add("output", json!(visible_output(outcome)));
     let error = match outcome.end_reason {
         EndReason::TimedOut => {
-            Some(format!("stopped after {} seconds; all it started is gone", timeout.as_secs()))
+            Some(format!("stopped after {} seconds; everything it started was ended", timeout.as_secs()))
         }
-        EndReason::Interrupted => Some("interrupted; all it started is gone".to_owned()),
+        EndReason::Interrupted => Some("interrupted; everything it started was ended".to_owned()),
         EndReason::BadDirectory => {
             let next = &outcome.cwd;
-            Some(format!("its directory is not there, so nothing was run; the next command runs in {next}"))
+            Some(format!("the directory does not exist, so nothing was run; the next command runs in {next}"))
         }
         EndReason::Exited | EndReason::Background(_) => None,
     };
-    tell("error", json!(error));
-    add_reset_note(outcome, &mut tell);
+    add("error", json!(error));
+    add_reset_note(outcome, &mut add);
     if let Some(left) = outcome.leftover {
-        let id = ProcessHandle::new(hands.config().place.id(), left).to_string();
-        tell("session_id", json!(id));
-        tell("hint", json!("it left something running, which `process` can show and end"));
+        let id = ProcessHandle::new(context.config().place.id(), left).to_string();
+        add("session_id", json!(id));
+        add("hint", json!("it left a process running; use `process` to follow or end it"));
     } else if outcome.end_reason == EndReason::TimedOut && is_server(&given.command) {
-        tell("hint", json!("what serves or watches does not end; run it with background=true"));
+        add("hint", json!("servers and watchers do not end; run them with background=true"));
     } else if is_detaching(&given.command) {
-        tell(
+        add(
             "hint",
-            json!("with background=true instead of nohup, setsid or disown, `process` can follow it"),
+            json!("use background=true instead of nohup, setsid or disown, so that `process` can follow it"),
         );
     }
-    let answer = Value::Object(answer);
-    if outcome.code == 0 { ToolResult::success(answer) } else { ToolResult::failure(answer) }
+    let content = Value::Object(fields);
+    if outcome.code == 0 { ToolResult::success(content) } else { ToolResult::failure(content) }
 }
 
-/// What is told of a command in the background. The end of one whose lines are watched comes when they are too many.
+/// The notification that a call requests.
 fn notification(given: &TerminalArguments) -> Option<NotifyOn> {
     match (given.notify_on_complete, given.watch_patterns.is_empty()) {
         (true, _) => Some(NotifyOn::Exit),
@@ -255,13 +253,16 @@ fn notification(given: &TerminalArguments) -> Option<NotifyOn> {
     }
 }
 
-fn add_reset_note(outcome: &Outcome, tell: &mut impl FnMut(&str, Value)) {
+fn add_reset_note(outcome: &Outcome, add: &mut impl FnMut(&str, Value)) {
     if outcome.state_loss == StateLoss::Yes {
-        tell("note", json!("the place was made anew: its directory, variables and processes begin again"));
+        add(
+            "note",
+            json!("the environment was recreated: working directory, variables and processes are reset"),
+        );
     }
 }
 
-/// The output with a mark where the middle is missing, and without what only a screen understands.
+/// The output for the model, with a mark where the middle is missing.
 fn visible_output(outcome: &Outcome) -> String {
     let text = |bytes: &[u8]| ansi::strip_ansi(&String::from_utf8_lossy(bytes)).into_owned();
     if outcome.omitted_bytes == 0 {
@@ -278,7 +279,7 @@ fn visible_output(outcome: &Outcome) -> String {
     )
 }
 
-/// The two ends of an output without the lines that are cut: half a secret would not be recognized as one.
+/// The two ends of an output without partial lines: half a secret would not be recognized.
 fn whole_lines<'a>(head: &'a [u8], tail: &'a [u8]) -> (&'a [u8], &'a [u8]) {
     let last = head.iter().rev().take(MAX_PARTIAL_LINE_BYTES).position(|byte| *byte == b'\n');
     let first = tail.iter().take(MAX_PARTIAL_LINE_BYTES).position(|byte| *byte == b'\n');
@@ -287,30 +288,30 @@ fn whole_lines<'a>(head: &'a [u8], tail: &'a [u8]) -> (&'a [u8], &'a [u8]) {
     (head, tail)
 }
 
-/// Whether a command lets go of what it starts.
+/// Whether a command detaches the processes that it starts.
 fn is_detaching(command: &str) -> bool {
     let script = understand(command, &Surroundings { cwd: "/", home: "/", hermes_home: "/" });
     script.segments.iter().any(|segment| matches!(segment.name.as_str(), "nohup" | "setsid" | "disown"))
 }
 
-/// What a code says that is no failure, by the command that gave it: the last one of the line.
+/// The meaning of an exit code that is no failure, by the last command of the line.
 fn exit_code_meaning(command: &str, code: i32) -> Option<&'static str> {
     let script = understand(command, &Surroundings { cwd: "/", home: "/", hermes_home: "/" });
     Some(match (script.segments.last()?.name.as_str(), code) {
         ("grep" | "egrep" | "fgrep" | "rg" | "ag" | "ack", 1) => "nothing matched (no error)",
         ("diff", 1) => "the files differ (no error)",
-        ("find", 1) => "some directories could not be read; the rest is there",
+        ("find", 1) => "some directories could not be read; the other results are complete",
         ("test" | "[", 1) => "the condition is false (no error)",
         ("curl", 6) => "the host name could not be resolved",
         ("curl", 7) => "the host did not accept the connection",
         ("curl", 22) => "the server answered with an error",
-        ("curl", 28) => "it took too long",
+        ("curl", 28) => "the request timed out",
         ("git", 1) => "often no error, for example when there are differences",
         _ => return None,
     })
 }
 
-/// Whether a command is one of those that serve until somebody ends them.
+/// Whether a command runs a server or watcher that does not end by itself.
 fn is_server(command: &str) -> bool {
     const WORDS: [&[&str]; 9] = [
         &["npm", "run", "dev"],
@@ -332,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_that_are_no_failure_have_a_meaning_by_the_last_command() {
+    fn exit_codes_that_are_no_failure_are_explained() {
         let cases = [
             ("grep x f", 1, true),
             ("grep x f", 2, false),
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_serves_or_detaches_is_advised_about() {
+    fn only_servers_and_detached_commands_get_advice() {
         for command in ["pip install uvicorn && uvicorn app:app", "npm run dev", "python3 -m http.server 80"]
         {
             assert!(is_server(command), "{command}");
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_a_long_output_has_no_half_lines() {
+    fn a_shortened_output_has_no_partial_lines() {
         assert_eq!(whole_lines(b"a\nb\nSEC", b"RET\nc\nd"), (&b"a\nb\n"[..], &b"c\nd"[..]));
         assert_eq!(whole_lines(b"abc", b"def"), (&b"abc"[..], &b"def"[..]));
     }

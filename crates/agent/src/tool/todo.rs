@@ -1,4 +1,4 @@
-//! `todo`: what is to be done, in the model's own words.
+//! `todo`: the task list of the model.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Tool, ToolResult, parse_arguments};
-use crate::ToolContext;
-use crate::tool_context::lock;
+use crate::{ToolContext, lock};
 
 const MAX_ITEMS: usize = 256;
 const MAX_ITEM_CHARS: usize = 4_000;
 
-/// The list of one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TodoList {
+pub(crate) struct TodoList {
     items: Vec<TodoItem>,
 }
 
@@ -42,7 +40,7 @@ struct TodoArguments {
     merge: bool,
 }
 
-/// An item, or with `merge` what is to change about one.
+/// A whole item, or with `merge` the changed fields of one.
 #[derive(Deserialize)]
 struct TodoChange {
     id: String,
@@ -64,7 +62,7 @@ pub(super) fn spec() -> (&'static str, Value) {
                     "type": "object",
                     "properties": {
                         "id": {"type": "string", "description": "A short name that stays the same."},
-                        "content": {"type": "string", "description": "What is to be done."},
+                        "content": {"type": "string", "description": "The task."},
                         "status": {"type": "string", "enum": ["pending", "in_progress", "completed", "cancelled"]},
                     },
                     "required": ["id", "content", "status"],
@@ -80,36 +78,36 @@ pub(super) fn spec() -> (&'static str, Value) {
     (description, parameters)
 }
 
-pub(super) fn call(hands: &ToolContext, given: Map<String, Value>) -> ToolResult {
-    let given: TodoArguments = match parse_arguments(given) {
+pub(super) fn call(context: &ToolContext, arguments: Map<String, Value>) -> ToolResult {
+    let given: TodoArguments = match parse_arguments(arguments) {
         Ok(given) => given,
-        Err(wrong) => return wrong,
+        Err(invalid) => return invalid,
     };
-    let mut todo = lock(&hands.todo);
+    let mut todo = lock(&context.todo);
     if let Some(changes) = given.todos {
         match todo.with_changes(changes, given.merge) {
             Ok(changed) => *todo = changed,
-            Err(why) => return ToolResult::error(why),
+            Err(reason) => return ToolResult::error(reason),
         }
     }
     ToolResult::success(todo.to_json())
 }
 
 impl ToolContext {
-    /// Takes up the list that a conversation last showed, when a session goes on in another process.
-    pub fn restore_todo(&self, history: &[Message]) {
-        let told = history.iter().rev().find_map(|message| match message {
+    /// Restores the list from the last `todo` result of a stored conversation.
+    pub(crate) fn restore_todo(&self, history: &[Message]) {
+        let last = history.iter().rev().find_map(|message| match message {
             Message::Tool { name, text, .. } if name == Tool::Todo.name() => TodoList::from_result(text),
             _ => None,
         });
-        *lock(&self.todo) = told.unwrap_or_default();
+        *lock(&self.todo) = last.unwrap_or_default();
     }
 }
 
 impl TodoList {
     fn from_result(text: &str) -> Option<Self> {
-        let answer: Value = serde_json::from_str(text).ok()?;
-        let items = serde_json::from_value(answer.get("todos")?.clone()).ok()?;
+        let result: Value = serde_json::from_str(text).ok()?;
+        let items = serde_json::from_value(result.get("todos")?.clone()).ok()?;
         Some(Self { items })
     }
 
@@ -164,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_replaced_or_changed_by_id_and_told_whole() {
+    fn a_list_is_replaced_or_changed_by_id_and_returned_whole() {
         let first = change(
             &TodoList::default(),
             json!([{"id": "a", "content": "A", "status": "pending"}, {"id": "b", "content": "B"}]),
@@ -176,19 +174,19 @@ mod tests {
             true,
         )
         .unwrap();
-        let told = merged.to_json();
+        let json = merged.to_json();
         assert_eq!(
-            told["summary"],
+            json["summary"],
             json!({"total": 3, "pending": 1, "in_progress": 1, "completed": 1, "cancelled": 0})
         );
-        assert_eq!(told["todos"][0], json!({"id": "a", "content": "A", "status": "completed"}));
-        assert_eq!(TodoList::from_result(&told.to_string()), Some(merged.clone()));
+        assert_eq!(json["todos"][0], json!({"id": "a", "content": "A", "status": "completed"}));
+        assert_eq!(TodoList::from_result(&json.to_string()), Some(merged.clone()));
         assert_eq!(change(&merged, json!([]), false), Ok(TodoList::default()));
         assert!(change(&merged, json!([{"id": "new"}]), true).unwrap_err().contains("`content` is missing"));
     }
 
     #[test]
-    fn a_list_has_an_end() {
+    fn the_size_of_a_list_is_limited() {
         let many: Vec<_> = (0..=MAX_ITEMS).map(|n| json!({"id": n.to_string(), "content": "x"})).collect();
         assert!(change(&TodoList::default(), json!(many), false).is_err());
         let long = json!([{"id": "a", "content": "x".repeat(MAX_ITEM_CHARS + 1)}]);

@@ -1,19 +1,18 @@
-//! `write_file`: a whole file.
+//! `write_file`: writes a whole file.
 
-use hermes_exec::Error;
-use hermes_exec::files::{Before, Expect, FileFault, Parents, Part, Write, Written};
+use hermes_exec::Error as ExecError;
+use hermes_exec::files::{Before, Expect, FileFault, Parents, Part, Write};
 use hermes_policy::redact::PLACEHOLDER;
 use hermes_types::FileAccess;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::files::{self, ENOENT, FileOutcome, PlaceFiles, check_path};
-use super::text::{TextStyle, lint};
 use super::{CallContext, ToolResult, parse_arguments};
-use crate::ToolContext;
-use crate::tool_context::lock;
+use crate::tool_support::files::{ENOENT, FileOutcome, PlaceFiles, check_path, describe_error};
+use crate::tool_support::text::{TextStyle, lint};
+use crate::{ToolContext, lock};
 
-/// Bytes at the beginning of a file that tell how its lines end.
+/// Lines at the start of a file that decide its line ends.
 const SAMPLE_LINES: u64 = 200;
 const MAX_SAMPLE_BYTES: usize = 4 << 20;
 
@@ -24,7 +23,7 @@ struct WriteFileArguments {
 }
 
 pub(super) fn spec() -> (&'static str, Value) {
-    let description = "Write a whole file, and the directories above it; what was there is replaced. Use `patch` to \
+    let description = "Write a whole file, and the directories above it; an existing file is replaced. Use `patch` to \
         change a part of a file, and this instead of echo or a heredoc.";
     let parameters = json!({
         "type": "object",
@@ -38,79 +37,72 @@ pub(super) fn spec() -> (&'static str, Value) {
 }
 
 pub(super) async fn call(
-    hands: &ToolContext,
-    given: Map<String, Value>,
-    scene: CallContext<'_>,
+    context: &ToolContext,
+    arguments: Map<String, Value>,
+    call: CallContext<'_>,
 ) -> ToolResult {
-    match write_file(hands, given, scene).await {
-        Ok(done) | Err(done) => done,
+    match write_file(context, arguments, call).await {
+        Ok(result) | Err(result) => result,
     }
 }
 
 async fn write_file(
-    hands: &ToolContext,
-    given: Map<String, Value>,
-    scene: CallContext<'_>,
+    context: &ToolContext,
+    arguments: Map<String, Value>,
+    call: CallContext<'_>,
 ) -> Result<ToolResult, ToolResult> {
-    let WriteFileArguments { path, content } = parse_arguments(given)?;
+    let WriteFileArguments { path, content } = parse_arguments(arguments)?;
     let path = check_path(&path)?;
-    let shelf = PlaceFiles::open(hands, scene.observer).await.map_err(ToolResult::from)?;
+    let files = PlaceFiles::open(context, call.observer).await?;
     let part = Part::Lines { first: 1, count: SAMPLE_LINES };
-    let look = |permit| async { shelf.files.read(permit, part).await?.read_to_end(MAX_SAMPLE_BYTES).await };
-    // What may not be read without a question is replaced as it is asked for, so that there is one question.
-    let before = shelf
-        .if_unasked(path, look)
-        .await
-        .and_then(|FileOutcome { result: got, real_path: real }| Some((got.ok()?, real)));
-    let mut warnings = Vec::new();
+    let read = |permit| async { files.files.read(permit, part).await?.read_to_end(MAX_SAMPLE_BYTES).await };
+    // A file that needs a question to be read is replaced unread, so that there is only one question.
+    let before = files.if_unasked(path, read).await;
+    let before = before.and_then(|FileOutcome { result, real_path }| Some((result.ok()?, real_path)));
+    let mut warning = None;
     let mut style = TextStyle::default();
-    if let Some(((sample, end), real)) = &before {
+    if let Some(((sample, end), real_path)) = &before {
         style = TextStyle::of(sample);
         if content.contains(PLACEHOLDER) && !String::from_utf8_lossy(sample).contains(PLACEHOLDER) {
             return Err(ToolResult::error(format!(
-                "the content has `{PLACEHOLDER}` in it, which stands for a secret that you were not shown; written, the \
-                 secret would be lost. Change other lines of {path} with patch"
+                "the content contains `{PLACEHOLDER}`, which stands for a secret that you were not shown; writing it \
+                 would lose the secret. Change other lines of {path} with patch"
             )));
         }
-        let stale = end.whole.is_some_and(|whole| lock(&hands.file_state).is_stale(real, whole.digest));
-        if stale {
-            warnings.push("the file had been changed by somebody else since you last read it");
+        if end.whole.is_some_and(|whole| lock(&context.file_state).is_stale(real_path, whole.digest)) {
+            warning = Some("another process had changed the file since you last read it");
         }
     }
     let bytes = style.encode(&content);
-    let put = async |parents| {
-        let how = Write { expect: Expect::Anything, parents };
-        let act = |permit| async {
+    let write = async |parents| {
+        let options = Write { expect: Expect::Anything, parents };
+        let write = |permit| async {
             let mut content = bytes.as_slice();
-            shelf.files.write(permit, &mut content, how).await
+            files.files.write(permit, &mut content, options).await
         };
-        shelf.with_permit(FileAccess::Write, path, scene, act).await.map_err(ToolResult::from)
+        files.with_permit(FileAccess::Write, path, call, write).await
     };
     let mut dirs_created = false;
-    let mut touched = put(Parents::Require).await?;
-    if matches!(touched.result, Err(Error::FileFailed(FileFault::Os { errno: ENOENT }))) {
+    let mut outcome = write(Parents::Require).await?;
+    if matches!(outcome.result, Err(ExecError::FileFailed(FileFault::Os { errno: ENOENT }))) {
         dirs_created = true;
-        touched = put(Parents::Create).await?;
+        outcome = write(Parents::Create).await?;
     }
-    let written = touched.result.map_err(|error| ToolResult::error(files::describe_error(path, &error)))?;
-    let real = String::from_utf8_lossy(&written.path).into_owned();
-    lock(&hands.file_state).record_digest(&real, written.digest);
-    let mut answer = json!({
+    let written = outcome.result.map_err(|error| ToolResult::error(describe_error(path, &error)))?;
+    let real_path = String::from_utf8_lossy(&written.path).into_owned();
+    lock(&context.file_state).record_digest(&real_path, written.digest);
+    let mut result = json!({
         "bytes_written": written.length,
         "dirs_created": dirs_created,
-        "resolved_path": real,
-        "files_modified": [real],
-        "created": is_new(&written),
+        "resolved_path": real_path,
+        "files_modified": [real_path],
+        "created": written.before == Before::Nothing,
     });
-    if let Some(lint) = lint(&real, &content) {
-        answer["lint"] = lint;
+    if let Some(lint) = lint(&real_path, &content) {
+        result["lint"] = lint;
     }
-    if !warnings.is_empty() {
-        answer["_warning"] = json!(warnings.join("; "));
+    if let Some(warning) = warning {
+        result["_warning"] = json!(warning);
     }
-    Ok(ToolResult::success(answer))
-}
-
-fn is_new(written: &Written) -> bool {
-    written.before == Before::Nothing
+    Ok(ToolResult::success(result))
 }

@@ -1,41 +1,41 @@
-//! What tests start besides themselves: the program that makes jails, which the program that runs the tests cannot,
-//! and another hermes that runs a script, to be killed.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+//! The helper program of the tests. It creates sandboxes, which the test harness cannot do because it
+//! has several threads, and it is the other hermes that runs a script until a test kills it.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step fails the test")]
 
-#[path = "../code/bed.rs"]
-mod bed;
+#[path = "../it/env.rs"]
+#[expect(dead_code, reason = "the tests use the rest")]
+mod env;
 
 use std::path::PathBuf;
 
-use bed::{Bed, Kind};
+use env::{BackendKind, TestEnv};
 use hermes_policy::Choice;
 use serde_json::Value;
 
 fn main() {
     hermes_exec::backend::sandbox::helper_main();
-    let mut words = std::env::args().skip(1);
-    let mut word = || words.next().unwrap();
-    let bed = read(&word());
-    let code = word();
+    let mut arguments = std::env::args().skip(1);
+    let env = read_env(&arguments.next().unwrap());
+    let code = arguments.next().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let hermes = bed.hands().await;
-        *hermes.person.says.lock().unwrap() = Some(Choice::Once);
-        drop(hermes.run(&code).await);
+        let session = env.session().await;
+        session.approver.answer_with(Choice::Once);
+        drop(session.run(&code).await);
     });
 }
 
-/// What we were told.
-fn read(told: &str) -> Bed {
-    let told: Value = serde_json::from_str(told).unwrap();
+fn read_env(json: &str) -> TestEnv {
+    let json: Value = serde_json::from_str(json).unwrap();
     let path = |value: &Value| PathBuf::from(value.as_str().unwrap());
-    let kind = match &told["kind"] {
-        Value::String(word) if word == "local" => Kind::Local,
-        Value::String(_) => Kind::Sandbox,
+    let kind = match &json["kind"] {
+        Value::String(kind) if kind == "local" => BackendKind::Local,
+        Value::String(_) => BackendKind::Sandbox,
         docker => {
             let image = docker["image"].as_str().unwrap().to_owned();
-            Kind::Docker { socket: path(&docker["socket"]), image }
+            BackendKind::Docker { socket: path(&docker["socket"]), image }
         }
     };
-    Bed::new(kind, &path(&told["folder"]), &path(&told["cache"]), &path(&told["helper"]))
+    let [folder, owner, cache, helper] = ["folder", "owner", "cache", "helper"].map(|name| path(&json[name]));
+    TestEnv::new(kind, &folder, &owner, &cache, &helper)
 }

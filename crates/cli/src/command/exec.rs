@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Context;
 use crate::args::ExecArgs;
-use crate::ask::{self, Answered, Consent, Refused};
+use crate::ask::{self, Consent, Decision, Refused};
 use crate::command::config::settings;
 use crate::command::{fill_pool, keep_proxy};
 use crate::place;
@@ -140,10 +140,11 @@ async fn run_in(
             None => sandbox.cwd().await.map_err(resolve::fault)?,
         };
         let job = Job::shell(text(&args.command), cwd);
-        let permit = match ask::ask_anywhere(context, config, plan, job, consent).await? {
-            Answered::Yes(permit) => permit,
-            Answered::No(refused) => return Ok(Done::Refused(refused)),
-            Answered::Left => return Ok(Done::Left),
+        let decision = ask::approve(context, config, plan.place(), plan.session(), job, consent).await?;
+        let permit = match decision {
+            Decision::Allowed(permit) => permit,
+            Decision::Refused(refused) => return Ok(Done::Refused(refused)),
+            Decision::Interrupted => return Ok(Done::Left),
         };
         attempts += 1;
         match sandbox.start_command(permit, wish.clone()).await {

@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Context;
 use crate::args::ProcessAction;
-use crate::ask::{self, Consent};
+use crate::ask::{self, Consent, Decision};
 use crate::command::config::settings;
 use crate::screen::{Format, age, one_line};
 use hermes_config::failure::{Failure, Kind};
@@ -243,9 +243,11 @@ impl One {
             let session = SessionKey::new(&self.found.record.session);
             let cwd = String::from_utf8_lossy(&view.cwd).into_owned();
             let job = Job { work: Work::Input(text), cwd };
-            let permit = match ask::ask(context, config, place, &session, job, consent)? {
-                Ok(permit) => permit,
-                Err(refused) => return ask::refuse(context, &refused),
+            let decision = ask::approve(context, config, place, &session, job, consent).await?;
+            let permit = match decision {
+                Decision::Allowed(permit) => permit,
+                Decision::Refused(refused) => return ask::refuse(context, &refused),
+                Decision::Interrupted => return Ok(ExitCode::from(130)),
             };
             self.processes.write(self.handle.process, permit).await.map_err(resolve::fault)?;
         }

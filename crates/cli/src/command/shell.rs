@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::Context;
 use crate::args::PlaceArgs;
-use crate::ask::{self, Consent};
+use crate::ask::{self, Consent, Decision};
 use crate::command::config::settings;
 use crate::command::{fill_pool, keep_proxy};
 use crate::place;
@@ -47,10 +47,12 @@ async fn shell(request: &PlaceRequest, context: &Context, config: &Config) -> Re
     place::warn_of_limits(context, &sandbox).await;
     fill_pool::start(context, request, &plan)?;
     let job = Job::shell(SHELL, sandbox.cwd().await.map_err(resolve::fault)?);
-    // Whoever asks for a shell by name has said yes to it.
-    let permit = match ask::ask(context, config, plan.place(), &session.key, job, Consent::Given)? {
-        Ok(permit) => permit,
-        Err(refused) => return ask::refuse(context, &refused),
+    // The command itself is the consent to a shell.
+    let decision = ask::approve(context, config, plan.place(), &session.key, job, Consent::Given).await?;
+    let permit = match decision {
+        Decision::Allowed(permit) => permit,
+        Decision::Refused(refused) => return ask::refuse(context, &refused),
+        Decision::Interrupted => return Ok(ExitCode::from(130)),
     };
     let screen = context.screen;
     let backend = plan.backend_name();

@@ -144,7 +144,7 @@ impl ChatSession {
         let entry = json!({ "person": person, "session": self.key, "asks": is_asking });
         self.context.audit.record("yolo", &entry);
         if let Some(tools) = &self.tools {
-            tools.set_question_policy(questions);
+            tools.approvals().set_question_policy(questions);
         }
         match questions {
             QuestionPolicy::Waive => {

@@ -1,4 +1,4 @@
-"""The tools of the agent, as functions. Each answers with a dictionary; what went wrong is in its `error`."""
+"""The tools of the agent as functions. Each returns a dictionary; a failure is in its `error`."""
 
 import _thread
 import itertools
@@ -6,19 +6,19 @@ import os
 
 _SOCKET = os.environ.get("HERMES_RPC_SOCKET", "")
 _TOKEN = os.environ.get("HERMES_RPC_TOKEN", "")
-# As many calls as this can be under way at once; further ones wait.
-_LINKS = 48
-# And so many connections stay open after their call, so that other processes find room.
-_KEPT = 8
-_LONGEST = 1048576
-_turn = itertools.count()
+# Calls that can run at once; further ones wait.
+_MAX_CONNECTIONS = 48
+# Connections that stay open after a call; more would leave none for other processes.
+_MAX_IDLE = 8
+_MAX_REQUEST = 1048576
+_next = itertools.count()
 
 
-class _Link:
+class _Connection:
     """A connection, for one call at a time."""
 
-    def __init__(self, fleeting):
-        self.fleeting = fleeting
+    def __init__(self, is_temporary):
+        self.is_temporary = is_temporary
         self.lock = _thread.allocate_lock()
         self.socket = None
         self.number = 0
@@ -28,8 +28,8 @@ class _Link:
 
         self.number += 1
         request = dumps({"id": self.number, "tool": tool, "arguments": arguments}).encode()
-        if len(request) > _LONGEST:
-            return {"error": "the arguments are longer than %d bytes" % _LONGEST}
+        if len(request) > _MAX_REQUEST:
+            return {"error": "the arguments are longer than %d bytes" % _MAX_REQUEST}
         try:
             if self.socket is None:
                 self.socket = _connect()
@@ -39,10 +39,10 @@ class _Link:
             self.socket.sendall(request)
             answer = loads(self.read(int.from_bytes(self.read(4), "big")))
         except BaseException as error:
-            # An answer that may still come is for nobody.
+            # No caller waits for a response that may still arrive.
             self.close()
             if isinstance(error, OSError):
-                raise RuntimeError("the agent does not take calls any more: %s" % error) from None
+                raise RuntimeError("the agent no longer accepts calls: %s" % error) from None
             raise
         if answer.get("id") != self.number:
             raise RuntimeError("the agent refused the call: %s" % answer.get("error"))
@@ -72,23 +72,23 @@ def _connect():
     import _socket
 
     if not _SOCKET:
-        raise ConnectionError("there is no way to the agent in this environment")
-    link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        raise ConnectionError("HERMES_RPC_SOCKET is not set")
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     if len(_SOCKET) < 100:
-        link.connect(_SOCKET)
-        return link
-    # Longer than the path of a socket can be.
+        connection.connect(_SOCKET)
+        return connection
+    # The path is too long for a socket address.
     directory = os.open(os.path.dirname(_SOCKET), os.O_RDONLY | os.O_DIRECTORY)
     try:
-        link.connect("/proc/self/fd/%d/%s" % (directory, os.path.basename(_SOCKET)))
+        connection.connect("/proc/self/fd/%d/%s" % (directory, os.path.basename(_SOCKET)))
     finally:
         os.close(directory)
-    return link
+    return connection
 
 
 def _reset():
-    global _links
-    _links = [_Link(number >= _KEPT) for number in range(_LINKS)]
+    global _connections
+    _connections = [_Connection(number >= _MAX_IDLE) for number in range(_MAX_CONNECTIONS)]
 
 
 _reset()
@@ -98,18 +98,18 @@ os.register_at_fork(after_in_child=_reset)
 
 def _call(tool, **arguments):
     arguments = {name: value for name, value in arguments.items() if value is not None}
-    for link in _links:
-        if link.lock.acquire(False):
+    for connection in _connections:
+        if connection.lock.acquire(False):
             break
     else:
-        link = _links[next(_turn) % _LINKS]
-        link.lock.acquire()
+        connection = _connections[next(_next) % _MAX_CONNECTIONS]
+        connection.lock.acquire()
     try:
-        return link.ask(tool, arguments)
+        return connection.ask(tool, arguments)
     finally:
-        if link.fleeting:
-            link.close()
-        link.lock.release()
+        if connection.is_temporary:
+            connection.close()
+        connection.lock.release()
 
 
 def json_parse(text):

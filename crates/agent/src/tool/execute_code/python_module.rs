@@ -1,16 +1,16 @@
-//! The Python module `hermes_tools`: the tools of a session, as functions.
+//! Generates the Python module `hermes_tools`: the tools of a session as functions.
 
 use serde_json::Value;
 
 use crate::Tool;
 
-/// What the module is called.
 pub(super) const MODULE_NAME: &str = "hermes_tools";
 
-/// What is the same in every session.
+/// The part that is the same in every session.
 const MODULE_HEADER: &str = include_str!("hermes_tools.py");
 
-/// The tools that a script can have, and the order of their first parameters. None of them leads back here.
+/// Tools that a script can call, and the order of their first parameters. `execute_code` is not among
+/// them.
 const FUNCTIONS: [(&str, &[&str]); 6] = [
     ("terminal", &["command", "timeout", "workdir"]),
     ("read_file", &["path", "offset", "limit"]),
@@ -23,18 +23,16 @@ const FUNCTIONS: [(&str, &[&str]); 6] = [
     ("web_fetch", &["url"]),
 ];
 
-/// Parameters that a script cannot use: what it starts ends with it, and it has no turn to be told in.
+/// Parameters that a script cannot use: its processes end with it, and no notice can reach it.
 const EXCLUDED_PARAMETERS: [&str; 4] = ["background", "pty", "notify_on_complete", "watch_patterns"];
 
 /// A tool that a script can call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ScriptFunction {
     pub(super) tool: Tool,
-    /// In the order of the Python function, and whether the call must have them.
     parameters: Vec<(String, ParameterKind)>,
 }
 
-/// Whether a function cannot be called without a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ParameterKind {
     Required,
@@ -42,7 +40,6 @@ enum ParameterKind {
 }
 
 impl ScriptFunction {
-    /// Whether it has a parameter of this name.
     pub(super) fn has_parameter(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|(name, _)| name == parameter)
     }
@@ -61,24 +58,23 @@ impl ScriptFunction {
             .flatten()
             .filter_map(Value::as_str)
             .collect();
-        let mut needed = ParameterKind::Required;
+        let mut kind = ParameterKind::Required;
         let parameters = first.clone().chain(rest).map(|name| {
-            // What follows an optional parameter can only be optional too.
+            // Python allows only optional parameters after an optional one.
             if !required.contains(&name) {
-                needed = ParameterKind::Optional;
+                kind = ParameterKind::Optional;
             }
-            (name.to_owned(), needed)
+            (name.to_owned(), kind)
         });
         Self { tool, parameters: parameters.collect() }
     }
 
-    /// Its Python.
     fn write_python(&self, module: &mut String) {
         let name = self.tool.name();
         let signature: Vec<String> = self
             .parameters
             .iter()
-            .map(|(name, needed)| match needed {
+            .map(|(name, kind)| match kind {
                 ParameterKind::Required => name.clone(),
                 ParameterKind::Optional => format!("{name}=None"),
             })
@@ -94,16 +90,15 @@ fn is_available(name: &&str) -> bool {
     !EXCLUDED_PARAMETERS.contains(name)
 }
 
-/// What a script of a session with these tools can call. Without any of them that is nothing.
+/// The functions for a session with these tools.
 pub(super) fn script_functions(tools: &[Tool]) -> Vec<ScriptFunction> {
-    let wanted = FUNCTIONS.iter().filter_map(|(name, first)| Some((Tool::from_name(name)?, *first)));
-    wanted
+    let functions = FUNCTIONS.iter().filter_map(|(name, first)| Some((Tool::from_name(name)?, *first)));
+    functions
         .filter(|(tool, _)| tools.contains(tool))
         .map(|(tool, first)| ScriptFunction::for_tool(tool, first))
         .collect()
 }
 
-/// The text of the module.
 pub(super) fn module_source(functions: &[ScriptFunction]) -> String {
     let mut module = MODULE_HEADER.to_owned();
     functions.iter().for_each(|function| function.write_python(&mut module));
@@ -115,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_has_the_tools_of_its_session_and_of_the_list_and_no_others() {
+    fn a_script_can_call_only_listed_tools_of_its_session() {
         let names = |tools: &[Tool]| {
             script_functions(tools).iter().map(|function| function.tool.name()).collect::<Vec<_>>()
         };
@@ -128,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_has_the_parameters_of_its_tool_but_for_those_that_outlive_a_call() {
+    fn a_function_has_the_parameters_of_its_tool_except_excluded_ones() {
         let [terminal] = script_functions(&[Tool::Terminal]).try_into().unwrap();
         let mut text = String::new();
         terminal.write_python(&mut text);

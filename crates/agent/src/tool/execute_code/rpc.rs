@@ -1,16 +1,16 @@
-//! Answers the calls of one script, each as if the model had made it.
+//! Serves the calls of one script, each as if the model had made it.
 //!
-//! A connection begins with the token of the run. After that come requests, each answered before the next is read.
-//! Both are JSON with their length before them, four bytes, highest first.
+//! A connection begins with the token of the run. Then come requests, each answered before the next
+//! is read. Messages are JSON with a length prefix of four bytes, big-endian.
 //!
 //! | limit | value |
 //! |---|---|
 //! | connections at once | 64 |
-//! | time until the token is there | 10 s |
-//! | bytes of a token's message, of a request, of an answer | 4 KiB, 1 MiB, 8 MiB |
+//! | time until the token has arrived | 10 s |
+//! | bytes of a token message, of a request, of a response | 4 KiB, 1 MiB, 8 MiB |
 //! | bytes of requests that are being read, together | 8 MiB |
 //!
-//! Whatever is not understood ends its connection and nothing else.
+//! An invalid message ends its connection and nothing else.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -30,7 +30,6 @@ use crate::approver::BoxFuture;
 use crate::tool::{CallContext, ToolResult};
 use crate::{Tool, ToolContext};
 
-/// Connections served at once.
 pub(super) const MAX_CONNECTIONS: usize = 64;
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_HELLO_BYTES: usize = 4 << 10;
@@ -38,23 +37,23 @@ const MAX_REQUEST_BYTES: usize = 1 << 20;
 const MAX_RESPONSE_BYTES: usize = 8 << 20;
 const MAX_BUFFERED_BYTES: usize = 8 << 20;
 
-/// What the calls of one run have in common.
+/// The calls of one run.
 #[derive(Debug)]
 pub(super) struct RpcServer<'a> {
     context: &'a ToolContext,
-    /// The call that the run is.
+    /// The `execute_code` call itself.
     run: CallContext<'a>,
     functions: Vec<ScriptFunction>,
     pub(super) token: String,
-    /// Ends every call.
+    /// Stops every call.
     pub(super) stop: CancellationToken,
     max_calls: u32,
     sequencer: Sequencer,
-    /// Room for requests.
+    /// Bytes that requests may still use.
     read_budget: Semaphore,
     requested_calls: AtomicU32,
     ends_turn: AtomicBool,
-    /// Told when the turn is over.
+    /// Notified when a call ends the turn.
     pub(super) turn_ended: Notify,
 }
 
@@ -71,23 +70,23 @@ struct RpcRequest {
     arguments: Map<String, Value>,
 }
 
-/// The connection is of no use any more.
+/// The connection has failed or sent an invalid message.
 struct BrokenConnection;
 
 impl<'a> RpcServer<'a> {
     pub(super) fn new(
-        hands: &'a ToolContext,
-        scene: CallContext<'a>,
+        context: &'a ToolContext,
+        run: CallContext<'a>,
         functions: Vec<ScriptFunction>,
         token: String,
     ) -> Self {
         Self {
-            context: hands,
-            run: scene,
+            context,
+            run,
             functions,
             token,
-            stop: scene.stop.child_token(),
-            max_calls: hands.config().limits.code_execution.max_tool_calls,
+            stop: run.stop.child_token(),
+            max_calls: context.config().limits.code_execution.max_tool_calls,
             sequencer: Sequencer::default(),
             read_budget: Semaphore::new(MAX_BUFFERED_BYTES),
             requested_calls: AtomicU32::new(0),
@@ -96,20 +95,20 @@ impl<'a> RpcServer<'a> {
         }
     }
 
-    /// How many calls were made, of those that were allowed for.
+    /// Calls made within the limit.
     pub(super) fn calls_made(&self) -> u32 {
         self.requested_calls.load(Ordering::Relaxed).min(self.max_calls)
     }
 
-    /// Whether a call was the one too many of what was denied.
+    /// Whether a denied action was tried too often.
     pub(super) fn ends_turn(&self) -> bool {
         self.ends_turn.load(Ordering::Relaxed)
     }
 
-    /// Serves one connection to its end, or to that of the run: then no more is read, and a call that is under way is
-    /// told to stop and waited for.
+    /// Serves one connection until it or the run ends. At the end of the run a running call is stopped
+    /// and awaited.
     pub(super) async fn serve_connection(&self, mut connection: Tunnel) {
-        // How it ended makes no difference.
+        // The reason for the end makes no difference.
         drop(self.handle_connection(&mut connection).await);
     }
 
@@ -121,14 +120,14 @@ impl<'a> RpcServer<'a> {
             tokio::time::timeout(HELLO_TIMEOUT, self.receive_message(connection, MAX_HELLO_BYTES)).await;
         let hello: RpcHello = parse_message(&hello.map_err(|_elapsed| BrokenConnection)??)?;
         if !constant_time_eq(hello.token.as_bytes(), self.token.as_bytes()) {
-            send_message(connection, &json!({"error": "the token is not that of this run"})).await?;
+            send_message(connection, &json!({"error": "the token does not belong to this run"})).await?;
             return Err(BrokenConnection);
         }
         loop {
             let request: RpcRequest =
                 parse_message(&self.receive_message(connection, MAX_REQUEST_BYTES).await?)?;
-            let answer = self.handle_request(&request.tool, request.arguments).await;
-            send_message(connection, &json!({"id": request.id, "answer": answer})).await?;
+            let response = self.handle_request(&request.tool, request.arguments).await;
+            send_message(connection, &json!({"id": request.id, "answer": response})).await?;
         }
     }
 
@@ -136,33 +135,34 @@ impl<'a> RpcServer<'a> {
         let number = self.requested_calls.fetch_add(1, Ordering::Relaxed);
         if number >= self.max_calls {
             return json!({"error": format!(
-                "a script may call {} tools, and this one has; do the rest in another", self.max_calls
+                "a script may make {} tool calls; do the rest in another script", self.max_calls
             )});
         }
         let Some(function) = self.functions.iter().find(|function| function.tool.name() == name) else {
             let known: Vec<&str> = self.functions.iter().map(|function| function.tool.name()).collect();
-            return json!({"error": format!("a script of this session cannot call {name}, only: {}", known.join(", "))});
+            return json!({"error": format!("a script of this session cannot call {name}; available: {}", known.join(", "))});
         };
         if let Some(unknown) = arguments.keys().find(|given| !function.has_parameter(given)) {
             return json!({"error": format!("{name} takes no {unknown} in a script")});
         }
         let tool = function.tool;
         let arguments = hermes_model::coerce(arguments, &tool.spec().parameters);
-        // Not the id of the run: should hermes be killed while somebody is asked, the run has begun all the same.
+        // Not the id of the run: after a restart, an open question of this call must not make the run
+        // look as if it had not begun.
         let call = CallId::new(format!("{}.{number}", self.run.call_id.as_str()));
-        let done = tokio::select! {
+        let result = tokio::select! {
             biased;
-            () = self.stop.cancelled() => return json!({"error": "the run is over"}),
-            _turn = self.sequencer.acquire_slot(tool.effects(&arguments)) => self.call_tool(tool, arguments, &call).await,
+            () = self.stop.cancelled() => return json!({"error": "the run has ended"}),
+            _slot = self.sequencer.acquire_slot(tool.effects(&arguments)) => self.call_tool(tool, arguments, &call).await,
         };
-        if done.ends_turn {
+        if result.ends_turn {
             self.ends_turn.store(true, Ordering::Relaxed);
             self.turn_ended.notify_one();
         }
-        done.content
+        result.content
     }
 
-    /// In a box, because this is itself a part of such a call.
+    /// Boxed, because `execute_code` is itself a tool call.
     fn call_tool<'b>(
         &'b self,
         tool: Tool,
@@ -179,24 +179,25 @@ impl<'a> RpcServer<'a> {
     async fn receive_message(
         &self,
         from: &mut (impl AsyncRead + Unpin),
-        most: usize,
+        max_bytes: usize,
     ) -> Result<Vec<u8>, BrokenConnection> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(BrokenConnection),
-            message = self.read_message(from, most) => message,
+            message = self.read_message(from, max_bytes) => message,
         }
     }
 
     async fn read_message(
         &self,
         from: &mut (impl AsyncRead + Unpin),
-        most: usize,
+        max_bytes: usize,
     ) -> Result<Vec<u8>, BrokenConnection> {
         let length = from.read_u32().await.map_err(|_gone| BrokenConnection)?;
-        let length = usize::try_from(length).ok().filter(|length| *length <= most).ok_or(BrokenConnection)?;
-        // It is far below what a semaphore can hold, and that is never closed.
-        let _room = self.read_budget.acquire_many(u32::try_from(length).unwrap_or(u32::MAX)).await;
+        let length =
+            usize::try_from(length).ok().filter(|length| *length <= max_bytes).ok_or(BrokenConnection)?;
+        // Cannot fail: the semaphore is never closed and its limit is far higher.
+        let _permit = self.read_budget.acquire_many(u32::try_from(length).unwrap_or(u32::MAX)).await;
         let mut message = vec![0; length];
         from.read_exact(&mut message).await.map_err(|_gone| BrokenConnection)?;
         Ok(message)
@@ -210,7 +211,7 @@ fn parse_message<'a, T: Deserialize<'a>>(message: &'a [u8]) -> Result<T, BrokenC
 async fn send_message(to: &mut (impl AsyncWrite + Unpin), message: &Value) -> Result<(), BrokenConnection> {
     let mut text = message.to_string();
     if text.len() > MAX_RESPONSE_BYTES {
-        let error = format!("the answer has {} bytes, more than a script can get", text.len());
+        let error = format!("the result has {} bytes, more than a script can receive", text.len());
         text = json!({"id": message.get("id"), "answer": {"error": error}}).to_string();
     }
     let mut frame = u32::try_from(text.len()).unwrap_or(0).to_be_bytes().to_vec();
@@ -219,7 +220,7 @@ async fn send_message(to: &mut (impl AsyncWrite + Unpin), message: &Value) -> Re
     to.flush().await.map_err(|_gone| BrokenConnection)
 }
 
-/// Compares in a time that does not tell where the two differ.
+/// Takes the same time wherever the two differ.
 fn constant_time_eq(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
@@ -229,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_the_same_or_they_are_not() {
+    fn tokens_are_compared_whole() {
         for (one, other, same) in
             [("", "", true), ("ab", "ab", true), ("ab", "ac", false), ("ab", "abc", false)]
         {

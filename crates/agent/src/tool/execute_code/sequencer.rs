@@ -1,14 +1,13 @@
-//! Calls in the order in which they came, and at the same time where they do not notice each other.
+//! Runs calls in the order in which they came, and in parallel where their effects allow it.
 
 use std::pin::pin;
 use std::sync::Mutex;
 
 use tokio::sync::Notify;
 
-use crate::Effects;
-use crate::tool_context::lock;
+use crate::{Effects, lock};
 
-/// The calls that are under way or wait, oldest first.
+/// The calls that run or wait, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Sequencer {
     calls: Mutex<QueuedCalls>,
@@ -21,7 +20,7 @@ struct QueuedCalls {
     waiting: Vec<(u64, Effects)>,
 }
 
-/// A call's turn, over when this is dropped.
+/// A place in the sequence, released when dropped.
 #[derive(Debug)]
 pub(super) struct CallSlot<'a> {
     sequencer: &'a Sequencer,
@@ -29,7 +28,7 @@ pub(super) struct CallSlot<'a> {
 }
 
 impl Sequencer {
-    /// Waits until every call that came before and does not agree with this one is over.
+    /// Waits until every earlier call that cannot run in parallel with this one has ended.
     pub(super) async fn acquire_slot(&self, effects: Effects) -> CallSlot<'_> {
         let number = {
             let mut calls = lock(&self.calls);
@@ -38,12 +37,12 @@ impl Sequencer {
             calls.waiting.push((number, effects));
             number
         };
-        let turn = CallSlot { sequencer: self, number };
+        let slot = CallSlot { sequencer: self, number };
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
             if self.can_start(number) {
-                return turn;
+                return slot;
             }
             changed.await;
         }
@@ -71,34 +70,36 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_call_waits_for_those_before_it_that_it_does_not_agree_with_and_for_no_others() {
-        let order = Sequencer::default();
-        let writes = |path: &str| order.acquire_slot(Effects::Writes(path.to_owned()));
+    async fn a_call_waits_only_for_earlier_calls_that_conflict_with_it() {
+        let sequencer = Sequencer::default();
+        let writes = |path: &str| sequencer.acquire_slot(Effects::Writes(path.to_owned()));
         let first = writes("/a").await;
         let other = writes("/b").await;
         let mut second = pin!(writes("/a"));
         assert!(futures_util::poll!(second.as_mut()).is_pending());
-        // It would agree with those that run, but not with the one that waits.
-        let mut third = pin!(order.acquire_slot(Effects::Reads("/a".to_owned())));
+        // It conflicts with no running call, but with the one that waits.
+        let mut third = pin!(sequencer.acquire_slot(Effects::Reads("/a".to_owned())));
         assert!(futures_util::poll!(third.as_mut()).is_pending());
         drop(other);
         assert!(futures_util::poll!(second.as_mut()).is_pending());
         drop(first);
-        let Poll::Ready(second) = futures_util::poll!(second.as_mut()) else { panic!("it still waits") };
+        let Poll::Ready(second) = futures_util::poll!(second.as_mut()) else {
+            panic!("the call still waits")
+        };
         assert!(futures_util::poll!(third.as_mut()).is_pending());
         drop(second);
         assert!(futures_util::poll!(third.as_mut()).is_ready());
     }
 
     #[tokio::test]
-    async fn a_call_that_is_given_up_is_in_nobodys_way() {
-        let order = Sequencer::default();
-        let first = order.acquire_slot(Effects::Everything).await;
+    async fn a_dropped_call_blocks_no_other() {
+        let sequencer = Sequencer::default();
+        let first = sequencer.acquire_slot(Effects::Everything).await;
         {
-            let mut given_up = pin!(order.acquire_slot(Effects::Everything));
-            assert!(futures_util::poll!(given_up.as_mut()).is_pending());
+            let mut dropped = pin!(sequencer.acquire_slot(Effects::Everything));
+            assert!(futures_util::poll!(dropped.as_mut()).is_pending());
         }
         drop(first);
-        assert!(futures_util::poll!(pin!(order.acquire_slot(Effects::Everything))).is_ready());
+        assert!(futures_util::poll!(pin!(sequencer.acquire_slot(Effects::Everything))).is_ready());
     }
 }

@@ -1,7 +1,6 @@
-//! The patch format of several files at once: `*** Begin Patch`, then files to add, update, delete or move, then
-//! `*** End Patch`. It is parsed once, and what was parsed is what is judged and done.
+//! The multi-file patch format: `*** Begin Patch`, then files to add, update, delete or move, then
+//! `*** End Patch`. The text is parsed once; the gate judges the parsed operations.
 
-/// One thing to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PatchOperation {
     Add { path: String, content: String },
@@ -9,58 +8,52 @@ pub(super) enum PatchOperation {
     Delete { path: String },
 }
 
-/// A change in a file.
+/// A change within a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct PatchHunk {
-    /// A line that stands before it.
+    /// A line before the change.
     pub(super) anchor: Option<String>,
-    /// What is there.
     pub(super) old: Vec<String>,
-    /// What is to be there.
     pub(super) new: Vec<String>,
 }
 
-/// Most operations of one patch.
 const MAX_OPERATIONS: usize = 200;
 
-/// Reads a patch.
 pub(super) fn parse_patch(text: &str) -> Result<Vec<PatchOperation>, String> {
     let mut operations: Vec<PatchOperation> = Vec::new();
     let mut ended = false;
     for (number, line) in (1..).zip(text.lines()) {
-        let told = |what: &str| format!("line {number} of the patch: {what}");
-        let wrong = |what: &str| Err(told(what));
+        let at_line = |message: &str| format!("line {number} of the patch: {message}");
+        let invalid = |message: &str| Err(at_line(message));
         let header = line.strip_prefix("***").map(str::trim);
         match header {
             Some("End Patch") => ended = true,
             Some("Begin Patch" | "End of File") => {}
             _ if ended && line.trim().is_empty() => {}
-            _ if ended => return wrong("something follows the end of the patch"),
+            _ if ended => return invalid("there is text after the end of the patch"),
             Some(header) => match parse_header(header)? {
                 PatchHeader::Operation(operation) => operations.push(operation),
                 PatchHeader::Destination(path) => match operations.last_mut() {
                     Some(PatchOperation::Update { to, hunks, .. }) if hunks.is_empty() => *to = Some(path),
-                    _ => return wrong("`Move to` stands only right below `Update File`"),
+                    _ => return invalid("`Move to` belongs right below `Update File`"),
                 },
             },
-            None => parse_body_line(operations.last_mut(), line).map_err(|what| told(&what))?,
+            None => parse_body_line(operations.last_mut(), line).map_err(|message| at_line(&message))?,
         }
         if operations.len() > MAX_OPERATIONS {
             return Err(format!("more than {MAX_OPERATIONS} files in one patch"));
         }
     }
     if operations.is_empty() {
-        return Err(
-            "there is nothing to do in the patch; it begins with `*** Begin Patch` and names files such as \
+        return Err("the patch is empty; it begins with `*** Begin Patch` and names files such as \
                     `*** Update File: path`"
-                .to_owned(),
-        );
+            .to_owned());
     }
     for operation in &operations {
         if let PatchOperation::Update { path, to: None, hunks } = operation
             && hunks.is_empty()
         {
-            return Err(format!("{path}: an update without any change"));
+            return Err(format!("{path}: an update without changes"));
         }
     }
     Ok(operations)
@@ -73,7 +66,7 @@ enum PatchHeader {
 
 fn parse_header(header: &str) -> Result<PatchHeader, String> {
     let Some((word, rest)) = header.split_once(':') else {
-        return Err(format!("`*** {header}` is no header of a patch"));
+        return Err(format!("`*** {header}` is not a valid header"));
     };
     let path = rest.trim().to_owned();
     if path.is_empty() || path.contains('\0') {
@@ -92,18 +85,18 @@ fn parse_header(header: &str) -> Result<PatchHeader, String> {
             },
             _ => return Err("a move is written as `*** Move File: from -> to`".to_owned()),
         },
-        _ => return Err(format!("`*** {header}` is no header of a patch")),
+        _ => return Err(format!("`*** {header}` is not a valid header")),
     };
     Ok(PatchHeader::Operation(operation))
 }
 
-/// One line below a header.
+/// Parses a line below a header.
 fn parse_body_line(operation: Option<&mut PatchOperation>, line: &str) -> Result<(), String> {
     match operation {
         None if line.trim().is_empty() => Ok(()),
-        None => Err("before the first file there is only `*** Begin Patch`".to_owned()),
+        None => Err("only `*** Begin Patch` may come before the first file".to_owned()),
         Some(PatchOperation::Delete { .. }) if line.trim().is_empty() => Ok(()),
-        Some(PatchOperation::Delete { path }) => Err(format!("nothing stands below the deletion of {path}")),
+        Some(PatchOperation::Delete { path }) => Err(format!("no lines may follow the deletion of {path}")),
         Some(PatchOperation::Add { content, .. }) => match line.strip_prefix('+') {
             Some(text) => {
                 content.push_str(text);
@@ -111,7 +104,7 @@ fn parse_body_line(operation: Option<&mut PatchOperation>, line: &str) -> Result
                 Ok(())
             }
             None if line.trim().is_empty() => Ok(()),
-            None => Err("each line of a new file begins with +".to_owned()),
+            None => Err("each line of a new file must begin with +".to_owned()),
         },
         Some(PatchOperation::Update { hunks, .. }) => parse_hunk_line(hunks, line),
     }
@@ -120,7 +113,7 @@ fn parse_body_line(operation: Option<&mut PatchOperation>, line: &str) -> Result
 fn parse_hunk_line(hunks: &mut Vec<PatchHunk>, line: &str) -> Result<(), String> {
     if let Some(rest) = line.strip_prefix("@@") {
         let anchor = rest.trim().trim_end_matches("@@").trim();
-        // Line numbers, as in other formats, are not needed: the text itself says where it is.
+        // The line numbers of other formats are not needed: the text itself shows the location.
         let is_number = anchor.starts_with('-') && anchor.contains('+');
         let anchor = (!anchor.is_empty() && !is_number).then(|| anchor.to_owned());
         hunks.push(PatchHunk { anchor, ..PatchHunk::default() });
@@ -133,18 +126,18 @@ fn parse_hunk_line(hunks: &mut Vec<PatchHunk>, line: &str) -> Result<(), String>
     match line.chars().next() {
         Some('+') => hunk.new.extend(line.strip_prefix('+').map(str::to_owned)),
         Some('-') => hunk.old.extend(line.strip_prefix('-').map(str::to_owned)),
-        // An empty line is one whose blank was lost.
+        // An empty line is a context line that lost its leading blank.
         Some(' ') | None => {
             let text = line.strip_prefix(' ').unwrap_or(line);
             hunk.old.push(text.to_owned());
             hunk.new.push(text.to_owned());
         }
-        Some(_) => return Err("a line of a change begins with a blank, + or -".to_owned()),
+        Some(_) => return Err("a line of a change must begin with a blank, + or -".to_owned()),
     }
     Ok(())
 }
 
-/// Makes all changes to a text, from the top to the bottom.
+/// Applies all hunks to a text, from top to bottom.
 pub(super) fn apply_hunks(content: &str, hunks: &[PatchHunk]) -> Result<String, String> {
     let ends = content.ends_with('\n') || content.is_empty();
     let whole = content.strip_suffix('\n').unwrap_or(content);
@@ -152,7 +145,7 @@ pub(super) fn apply_hunks(content: &str, hunks: &[PatchHunk]) -> Result<String, 
         whole.split('\n').filter(|_| !content.is_empty()).map(str::to_owned).collect();
     let mut from = 0;
     for (number, hunk) in (1..).zip(hunks) {
-        let told = |what: String| format!("change {number}: {what}");
+        let in_hunk = |message: String| format!("change {number}: {message}");
         let mut hunk = hunk.clone();
         if let Some(anchor) = &hunk.anchor {
             from = lines
@@ -161,23 +154,18 @@ pub(super) fn apply_hunks(content: &str, hunks: &[PatchHunk]) -> Result<String, 
                 .position(|line| line.trim() == anchor)
                 .or_else(|| lines.iter().skip(from).position(|line| line.contains(anchor.as_str())))
                 .map(|found| from + found + 1)
-                .ok_or_else(|| told(format!("there is no line `{anchor}`")))?;
-            // The line is often repeated as the first of the text.
+                .ok_or_else(|| in_hunk(format!("there is no line `{anchor}`")))?;
+            // Models often repeat the anchor as the first context line.
             if hunk.old.first().is_some_and(|first| first.trim() == anchor.trim()) {
                 from -= 1;
             }
         }
-        let at = match hunk.old.iter().all(|line| line.trim().is_empty()) {
-            true if hunk.anchor.is_some() => {
-                hunk.old.clear();
-                from
-            }
-            // Without anything to hold on to it is put at the end.
-            true => {
-                hunk.old.clear();
-                lines.len()
-            }
-            false => locate_hunk(&lines, &mut hunk, from).map_err(told)?,
+        let at = if hunk.old.iter().any(|line| !line.trim().is_empty()) {
+            locate_hunk(&lines, &mut hunk, from).map_err(in_hunk)?
+        } else {
+            hunk.old.clear();
+            // Without an anchor and context, the new lines go to the end.
+            if hunk.anchor.is_some() { from } else { lines.len() }
         };
         let length = hunk.old.len();
         from = at + hunk.new.len();
@@ -190,26 +178,26 @@ pub(super) fn apply_hunks(content: &str, hunks: &[PatchHunk]) -> Result<String, 
     Ok(text)
 }
 
-/// Where the old lines of a change are: as they are written, then with less and less regard to white space. Lines that stay
-/// are taken from the file, so that they stay as they are.
+/// Finds the old lines of a hunk: first exactly, then ignoring more and more white space. Context lines
+/// are taken over from the file, so that they stay unchanged.
 fn locate_hunk(lines: &[String], hunk: &mut PatchHunk, from: usize) -> Result<usize, String> {
-    let measures: [fn(&str, &str) -> bool; 3] = [
-        |line, wanted| line == wanted,
-        |line, wanted| line.trim_end() == wanted.trim_end(),
-        |line, wanted| line.trim() == wanted.trim(),
+    let comparisons: [fn(&str, &str) -> bool; 3] = [
+        |line, old| line == old,
+        |line, old| line.trim_end() == old.trim_end(),
+        |line, old| line.trim() == old.trim(),
     ];
-    // An empty line at the end of a patch is often not meant.
+    // An empty line at the end of a patch is often unintended.
     let mut spare = hunk.old.iter().rev().take_while(|line| line.is_empty()).count().min(hunk.old.len());
     loop {
-        for same in measures {
-            let places: Vec<usize> = lines
+        for is_same in comparisons {
+            let positions: Vec<usize> = lines
                 .windows(hunk.old.len())
                 .enumerate()
                 .skip(from)
-                .filter(|(_, window)| window.iter().zip(&hunk.old).all(|(line, wanted)| same(line, wanted)))
+                .filter(|(_, window)| window.iter().zip(&hunk.old).all(|(line, old)| is_same(line, old)))
                 .map(|(at, _)| at)
                 .collect();
-            match places.as_slice() {
+            match positions.as_slice() {
                 [] => {}
                 [at] => return Ok(keep_context_lines(lines, hunk, *at)),
                 [at, ..] if hunk.anchor.is_some() => return Ok(keep_context_lines(lines, hunk, *at)),
@@ -217,7 +205,7 @@ fn locate_hunk(lines: &[String], hunk: &mut PatchHunk, from: usize) -> Result<us
                     let numbers: Vec<String> =
                         several.iter().take(5).map(|at| (at + 1).to_string()).collect();
                     return Err(format!(
-                        "its lines are there {} times, at line {}; add an @@ line or more context",
+                        "its lines occur {} times, at line {}; add an @@ line or more context",
                         several.len(),
                         numbers.join(", ")
                     ));
@@ -234,12 +222,12 @@ fn locate_hunk(lines: &[String], hunk: &mut PatchHunk, from: usize) -> Result<us
     }
 }
 
-/// Puts the lines of the file into those of the change that only stand by.
+/// Replaces the context lines of a hunk by those of the file.
 fn keep_context_lines(lines: &[String], hunk: &mut PatchHunk, at: usize) -> usize {
     let mut old = hunk.old.iter().zip(lines.iter().skip(at));
     for new in &mut hunk.new {
         let mut ahead = old.clone();
-        if let Some((_, line)) = ahead.find(|(wanted, _)| *wanted == new) {
+        if let Some((_, line)) = ahead.find(|(old, _)| *old == new) {
             new.clone_from(line);
             old = ahead;
         }
@@ -254,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_is_read_with_all_its_operations() {
+    fn a_patch_is_parsed_with_all_its_operations() {
         let text = "*** Begin Patch\n*** Add File: new.txt\n+one\n+\n+two\n*** Update File: a b.rs\n*** Move to: c.rs\n\
                     @@ fn main\n x\n-y\n+z\n*** Delete File: old\n***Move File: p -> q\n*** End Patch\n";
         let hunk = PatchHunk {
@@ -277,23 +265,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_patch_is_told_with_its_line() {
+    fn an_invalid_patch_is_rejected_with_its_line() {
         let cases = [
-            ("", "nothing to do"),
-            ("*** Begin Patch\n*** End Patch", "nothing to do"),
+            ("", "the patch is empty"),
+            ("*** Begin Patch\n*** End Patch", "the patch is empty"),
             ("*** Begin Patch\nhello", "line 2"),
             ("*** Update File: a\nhello", "line 2 of the patch: a line of a change"),
-            ("*** Update File: a", "without any change"),
-            ("*** Add File: a\nx", "begins with +"),
+            ("*** Update File: a", "without changes"),
+            ("*** Add File: a\nx", "begin with +"),
             ("*** Add File:\n+x", "names no file"),
-            ("*** Rename File: a", "no header"),
+            ("*** Rename File: a", "not a valid header"),
             ("*** Move File: a", "from -> to"),
             ("*** Delete File: a\n*** Move to: b", "right below"),
-            ("*** Delete File: a\n*** End Patch\n*** Delete File: b", "follows the end"),
+            ("*** Delete File: a\n*** End Patch\n*** Delete File: b", "after the end"),
         ];
         for (text, expected) in cases {
-            let told = parse_patch(text).unwrap_err();
-            assert!(told.contains(expected), "{text:?}: {told}");
+            let error = parse_patch(text).unwrap_err();
+            assert!(error.contains(expected), "{text:?}: {error}");
         }
     }
 
@@ -305,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_made_where_their_lines_are() {
+    fn hunks_are_applied_where_their_lines_are() {
         let cases = [
             ("a\nb\nc\n", " a\n-b\n+x\n c", "a\nx\nc\n"),
             ("a\nb", "-b\n+x", "a\nx"),
@@ -325,22 +313,22 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_fits_nowhere_or_twice_is_refused() {
+    fn a_hunk_that_matches_nowhere_or_twice_is_rejected() {
         let cases = [
             ("a\n", "-b\n+c", "not in the file"),
-            ("a\nb\na\n", "-a\n+c", "there 2 times, at line 1, 3"),
+            ("a\nb\na\n", "-a\n+c", "occur 2 times, at line 1, 3"),
             ("a\n", "@@ nothing\n-a\n+b", "no line `nothing`"),
             ("b\na\n", "-a\n+x\n@@\n-b\n+y", "change 2"),
         ];
         for (content, body, expected) in cases {
-            let told = apply(content, body).unwrap_err();
-            assert!(told.contains(expected), "{content:?} {body:?}: {told}");
+            let error = apply(content, body).unwrap_err();
+            assert!(error.contains(expected), "{content:?} {body:?}: {error}");
         }
     }
 
     proptest! {
         #[test]
-        fn any_text_is_read_without_harm(
+        fn any_text_is_parsed_without_panic(
             text in "(\\*\\*\\* (Add|Update|Delete|Move) File: a( -> b)?\n|[-+ @a\n]{0,6}\n|\\*\\*\\* End Patch\n){0,8}", content in "[a \n]{0,20}",
         ) {
             for operation in parse_patch(&text).into_iter().flatten() {

@@ -1,24 +1,25 @@
-//! Finding the text that a model means, though it does not have it quite right.
+//! Finds the text that a model means although its copy is not quite exact.
 //!
-//! Nine ways are tried in order, from the strictest to the most forgiving; the first that finds anything decides. All but
-//! the first work on files of moderate size only, and the last two never replace more than one place.
+//! Nine strategies are tried, from exact to approximate; the first one with a match decides. All but the
+//! first work on files of moderate size only, and the last two never replace more than one match.
 
 use std::ops::Range;
 
-/// The largest text that is searched in any other way than exactly.
+use crate::tool_support::text::truncate_chars;
+
+/// A larger text is searched for exact matches only.
 const MAX_FUZZY_BYTES: usize = 2 << 20;
-/// Comparisons of lines that the most forgiving way may make.
+/// Line comparisons of the most expensive strategy.
 const MAX_COMPARISONS: usize = 400_000;
-/// How alike two lines must be to count as the same, and how many of a block must be.
+/// Similarity of two lines that count as equal, from 0 to 1.
 const MIN_LINE_SIMILARITY: f64 = 0.8;
+/// Share of equal lines in a block that counts as a match.
 const MIN_MATCHING_LINES: f64 = 0.5;
-/// How alike the middle of a block must be whose first and last lines are right.
+/// Similarity of the middle of a block whose first and last lines match.
 const MIN_MIDDLE_SIMILARITY: f64 = 0.5;
-/// Places and near misses that are told.
 const MAX_LISTED_LOCATIONS: usize = 5;
 const MAX_LISTED_CHARS: usize = 80;
 
-/// How a text was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MatchStrategy {
     Exact,
@@ -32,14 +33,13 @@ pub(super) enum MatchStrategy {
     ContextAware,
 }
 
-/// How many places a caller wants changed.
+/// How many matches to replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Occurrence {
     Single,
     All,
 }
 
-/// A change that can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Replacement {
     pub(super) content: String,
@@ -74,7 +74,7 @@ impl MatchStrategy {
         }
     }
 
-    /// Whether what it finds may be something else altogether.
+    /// Whether a match may be another text altogether.
     const fn is_approximate(self) -> bool {
         matches!(self, Self::BlockAnchor | Self::ContextAware)
     }
@@ -103,12 +103,12 @@ impl MatchStrategy {
     }
 }
 
-/// Replaces a text, or says why not.
+/// Replaces a text; the error is the reason for the model.
 pub(super) fn replace(
     content: &str,
     old: &str,
     new: &str,
-    wanted: Occurrence,
+    occurrence: Occurrence,
 ) -> Result<Replacement, String> {
     if old.trim().is_empty() {
         return Err("`old_string` is empty or only white space; write_file writes a whole file".to_owned());
@@ -118,48 +118,48 @@ pub(super) fn replace(
     }
     let tried = if content.len() > MAX_FUZZY_BYTES { 1 } else { MatchStrategy::ALL.len() };
     for strategy in MatchStrategy::ALL.into_iter().take(tried) {
-        let places = strategy.find(content, old);
-        match places.len() {
+        let matches = strategy.find(content, old);
+        match matches.len() {
             0 => continue,
             1 => {}
-            count if wanted == Occurrence::Single => {
-                let told = list_locations(content, &places);
+            count if occurrence == Occurrence::Single => {
+                let locations = list_locations(content, &matches);
                 return Err(format!(
-                    "`old_string` is there {count} times; give more of the text around it, or replace_all=true:\n{told}"
+                    "`old_string` occurs {count} times; give more of the text around it, or replace_all=true:\n{locations}"
                 ));
             }
             count if strategy.is_approximate() => {
-                let told = list_locations(content, &places);
+                let locations = list_locations(content, &matches);
                 return Err(format!(
-                    "{count} places are only similar to `old_string`, too little for replace_all:\n{told}"
+                    "{count} texts are only similar to `old_string`, which is not enough for replace_all:\n{locations}"
                 ));
             }
             _ => {}
         }
         if strategy != MatchStrategy::Exact {
-            check_escape_drift(content, &places, old, new)?;
+            check_escape_drift(content, &matches, old, new)?;
         }
-        let replaced = splice(content, &places, old, new, strategy);
-        return Ok(Replacement { content: replaced, strategy, count: places.len() });
+        let replaced = splice(content, &matches, old, new, strategy);
+        return Ok(Replacement { content: replaced, strategy, count: matches.len() });
     }
     Err(not_found_message(content, old, new))
 }
 
-fn splice(content: &str, places: &[Range<usize>], old: &str, new: &str, strategy: MatchStrategy) -> String {
+fn splice(content: &str, matches: &[Range<usize>], old: &str, new: &str, strategy: MatchStrategy) -> String {
     let mut replaced = String::with_capacity(content.len());
     let mut from = 0;
-    for place in places {
-        let there = content.get(place.clone()).unwrap_or_default();
-        replaced.push_str(content.get(from..place.start).unwrap_or_default());
-        replaced.push_str(&fit_replacement(there, old, new, strategy));
-        from = place.end;
+    for range in matches {
+        let matched = content.get(range.clone()).unwrap_or_default();
+        replaced.push_str(content.get(from..range.start).unwrap_or_default());
+        replaced.push_str(&fit_replacement(matched, old, new, strategy));
+        from = range.end;
     }
     replaced.push_str(content.get(from..).unwrap_or_default());
     replaced
 }
 
-/// The new text as it belongs at a place: with the indentation that is there, and nothing added at its ends.
-fn fit_replacement(there: &str, old: &str, new: &str, strategy: MatchStrategy) -> String {
+/// The new text for one match, with the indentation of the file and without additions at its ends.
+fn fit_replacement(matched: &str, old: &str, new: &str, strategy: MatchStrategy) -> String {
     match strategy {
         MatchStrategy::Exact => new.to_owned(),
         MatchStrategy::EscapeNormalized => unescape(new),
@@ -169,38 +169,38 @@ fn fit_replacement(there: &str, old: &str, new: &str, strategy: MatchStrategy) -
         | MatchStrategy::IndentationFlexible
         | MatchStrategy::BlockAnchor
         | MatchStrategy::ContextAware => {
-            // What was found ends before the end of its last line.
+            // The match ends before the line end of its last line.
             let new = new.strip_suffix('\n').filter(|_| old.ends_with('\n')).unwrap_or(new);
-            reindent(there, old, new)
+            reindent(matched, old, new)
         }
     }
 }
 
-/// Moves text from the indentation that a model thought of to the one that is there.
-fn reindent(there: &str, old: &str, new: &str) -> String {
-    let (thought, real) = (first_indentation(old), first_indentation(there));
-    if thought == real {
+/// Moves text from the indentation that the model used to that of the file.
+fn reindent(matched: &str, old: &str, new: &str) -> String {
+    let (given, actual) = (first_indentation(old), first_indentation(matched));
+    if given == actual {
         return new.to_owned();
     }
-    let moved = new.split('\n').map(|line| match line.strip_prefix(thought) {
-        Some(rest) if !line.trim().is_empty() => format!("{real}{rest}"),
+    let lines = new.split('\n').map(|line| match line.strip_prefix(given) {
+        Some(rest) if !line.trim().is_empty() => format!("{actual}{rest}"),
         _ => line.to_owned(),
     });
-    moved.collect::<Vec<_>>().join("\n")
+    lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The white space before the first line that has anything else.
+/// The indentation of the first non-blank line.
 fn first_indentation(text: &str) -> &str {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     line.get(..line.len() - line.trim_start().len()).unwrap_or_default()
 }
 
-/// Backslashes before quotes that the model repeats and the file does not have were added on the way.
-fn check_escape_drift(content: &str, places: &[Range<usize>], old: &str, new: &str) -> Result<(), String> {
+/// Rejects backslashes before quotes that the file does not have: JSON escaping added them by mistake.
+fn check_escape_drift(content: &str, matches: &[Range<usize>], old: &str, new: &str) -> Result<(), String> {
     for quote in ["\\'", "\\\""] {
-        let is_there =
-            places.iter().any(|place| content.get(place.clone()).is_some_and(|text| text.contains(quote)));
-        if old.contains(quote) && new.contains(quote) && !is_there {
+        let is_present =
+            matches.iter().any(|range| content.get(range.clone()).is_some_and(|text| text.contains(quote)));
+        if old.contains(quote) && new.contains(quote) && !is_present {
             return Err(format!(
                 "`old_string` and `new_string` have {quote} where the file has no backslash; send the text without it"
             ));
@@ -213,7 +213,7 @@ fn find_exact(content: &str, old: &str) -> Vec<Range<usize>> {
     content.match_indices(old).map(|(at, text)| at..at + text.len()).collect()
 }
 
-/// Each line with where it begins, without its end.
+/// Each line without its end, and its offset.
 fn line_offsets(content: &str) -> Vec<(usize, &str)> {
     let mut at = 0;
     let mut lines = Vec::new();
@@ -224,14 +224,14 @@ fn line_offsets(content: &str) -> Vec<(usize, &str)> {
     lines
 }
 
-/// Blocks of lines that are the wanted ones by some measure. They do not overlap.
-fn find_line_blocks(content: &str, old: &str, same: impl Fn(&str, &str) -> bool) -> Vec<Range<usize>> {
+/// Blocks of lines that equal the wanted ones by some comparison. They do not overlap.
+fn find_line_blocks(content: &str, old: &str, is_same: impl Fn(&str, &str) -> bool) -> Vec<Range<usize>> {
     let wanted: Vec<&str> = old.strip_suffix('\n').unwrap_or(old).split('\n').collect();
     let lines = line_offsets(content);
     let mut found = Vec::new();
     let mut next = 0;
     for (number, window) in lines.windows(wanted.len()).enumerate() {
-        if number >= next && window.iter().zip(&wanted).all(|((_, line), wanted)| same(line, wanted)) {
+        if number >= next && window.iter().zip(&wanted).all(|((_, line), wanted)| is_same(line, wanted)) {
             found.extend(block_range(window));
             next = number + wanted.len();
         }
@@ -244,15 +244,15 @@ fn block_range(window: &[(usize, &str)]) -> Option<Range<usize>> {
     Some(*start..last + line.len())
 }
 
-/// A text in which some characters were changed, with the way back.
+/// A normalized text that maps back to the original.
 struct MappedText {
     text: String,
-    /// For each byte of the text, and for its end, where it was.
+    /// The original offset of each byte and of the end.
     from: Vec<usize>,
 }
 
 impl MappedText {
-    /// `change` is given the character before and the character, and appends what becomes of it.
+    /// `change` gets the previous character and the character, and appends the normalized form.
     fn new(content: &str, change: fn(Option<char>, char, &mut String)) -> Self {
         let (mut text, mut from, mut before) = (String::new(), Vec::new(), None);
         for (at, c) in content.char_indices() {
@@ -265,16 +265,16 @@ impl MappedText {
     }
 
     fn find(&self, wanted: &str) -> Vec<Range<usize>> {
-        let places = self
+        let ranges = self
             .text
             .match_indices(wanted)
             .filter_map(|(at, text)| Some(*self.from.get(at)?..*self.from.get(at + text.len())?));
-        // Something that became several characters may be found in part.
-        places.filter(|place| !place.is_empty()).collect()
+        // A character that became several may be matched in part.
+        ranges.filter(|range| !range.is_empty()).collect()
     }
 }
 
-/// A run of blanks becomes one.
+/// Collapses a run of blanks to one.
 fn collapse_blanks(before: Option<char>, c: char, text: &mut String) {
     match (before, c) {
         (Some(' ' | '\t'), ' ' | '\t') => {}
@@ -287,7 +287,7 @@ fn with_collapsed_blanks(text: &str) -> String {
     MappedText::new(text, collapse_blanks).text
 }
 
-/// Typographic characters become those of a keyboard.
+/// Replaces typographic punctuation by ASCII.
 fn push_ascii_punctuation(_before: Option<char>, c: char, text: &mut String) {
     match c {
         '\u{2018}' | '\u{2019}' | '\u{201a}' | '\u{2032}' => text.push('\''),
@@ -304,7 +304,7 @@ fn with_ascii_punctuation(text: &str) -> String {
     MappedText::new(text, push_ascii_punctuation).text
 }
 
-/// Escapes that were written twice, such as a backslash and an n for a line end.
+/// Resolves escapes that were written twice, such as a backslash and an n for a line end.
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars();
@@ -325,7 +325,7 @@ fn unescape(text: &str) -> String {
     plain
 }
 
-/// Blocks whose first and last lines are right and whose middle is similar.
+/// Blocks whose first and last lines match and whose middle is similar.
 fn find_anchored_blocks(content: &str, old: &str) -> Vec<Range<usize>> {
     let straight = with_ascii_punctuation(old);
     let wanted: Vec<&str> = straight.trim_matches('\n').split('\n').map(str::trim).collect();
@@ -348,7 +348,7 @@ fn find_anchored_blocks(content: &str, old: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Blocks at least half of whose lines are nearly right. Only the best counts.
+/// The best blocks of which at least half of the lines are similar.
 fn find_similar_blocks(content: &str, old: &str) -> Vec<Range<usize>> {
     let wanted: Vec<&str> = old.trim_matches('\n').split('\n').map(str::trim).collect();
     let lines = line_offsets(content);
@@ -372,62 +372,59 @@ fn find_similar_blocks(content: &str, old: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// How alike two lines are, from 0 to 1.
+/// Similarity of two lines, from 0 to 1.
 fn similarity(one: &str, other: &str) -> f64 {
     if one == other {
         return 1.0;
     }
     let (short, long) = (one.len().min(other.len()), one.len().max(other.len()));
-    // Too different in length to be worth a closer look.
+    // Lines of very different length are not similar.
     if short * 3 < long { 0.0 } else { strsim::sorensen_dice(one, other) }
 }
 
-/// Where places are, a line for each.
-fn list_locations(content: &str, places: &[Range<usize>]) -> String {
-    let told = places.iter().take(MAX_LISTED_LOCATIONS).map(|place| {
-        let before = content.get(..place.start).unwrap_or_default();
+/// The locations of matches, one per line.
+fn list_locations(content: &str, matches: &[Range<usize>]) -> String {
+    let lines = matches.iter().take(MAX_LISTED_LOCATIONS).map(|range| {
+        let before = content.get(..range.start).unwrap_or_default();
         let number = before.matches('\n').count() + 1;
         let start = before.rfind('\n').map_or(0, |end| end + 1);
         let line = content.get(start..).unwrap_or_default().lines().next().unwrap_or_default();
-        format!("line {number}: {}", super::super::truncate_chars(line.trim(), MAX_LISTED_CHARS))
+        format!("line {number}: {}", truncate_chars(line.trim(), MAX_LISTED_CHARS))
     });
-    let mut told: Vec<String> = told.collect();
-    if places.len() > MAX_LISTED_LOCATIONS {
-        told.push(format!("and {} more", places.len() - MAX_LISTED_LOCATIONS));
+    let mut lines: Vec<String> = lines.collect();
+    if matches.len() > MAX_LISTED_LOCATIONS {
+        lines.push(format!("and {} more", matches.len() - MAX_LISTED_LOCATIONS));
     }
-    told.join("\n")
+    lines.join("\n")
 }
 
-/// Says that a text is not there, and what is there that could be meant.
+/// The message for a text that is not in the file, with similar lines.
 fn not_found_message(content: &str, old: &str, new: &str) -> String {
     if content.contains(new) && new.trim().len() >= 8 {
-        return "`old_string` is not in the file, but `new_string` is: the change seems to be made already"
+        return "`old_string` is not in the file, but `new_string` is: the change seems to have been made already"
             .to_owned();
     }
-    let mut told = "`old_string` is not in the file".to_owned();
+    let mut message = "`old_string` is not in the file".to_owned();
     let near = similar_lines(content, old);
     if !near.is_empty() {
-        told.push_str("; these lines are similar to its first one:\n");
-        told.push_str(&near.join("\n"));
+        message.push_str("; these lines are similar to its first one:\n");
+        message.push_str(&near.join("\n"));
     }
-    told
+    message
 }
 
 fn similar_lines(content: &str, old: &str) -> Vec<String> {
     let Some(wanted) = old.lines().map(str::trim).find(|line| !line.is_empty()) else { return Vec::new() };
     let lines = content.lines().take(MAX_COMPARISONS / 10).enumerate();
     let mut near: Vec<(f64, usize, &str)> = lines
-        .map(|(number, line)| {
-            (similarity(super::super::truncate_chars(line.trim(), 400), wanted), number + 1, line)
-        })
+        .map(|(number, line)| (similarity(truncate_chars(line.trim(), 400), wanted), number + 1, line))
         .filter(|(likeness, _, _)| *likeness >= 0.5)
         .collect();
     near.sort_by(|(one, _, _), (other, _, _)| other.total_cmp(one));
-    let told = near.into_iter().take(3);
-    told.map(|(_, number, line)| {
-        format!("line {number}: {}", super::super::truncate_chars(line.trim(), MAX_LISTED_CHARS))
-    })
-    .collect()
+    let nearest = near.into_iter().take(3);
+    nearest
+        .map(|(_, number, line)| format!("line {number}: {}", truncate_chars(line.trim(), MAX_LISTED_CHARS)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -444,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_finds_what_the_stricter_ones_do_not() {
+    fn each_strategy_finds_matches_that_stricter_ones_miss() {
         let cases = [
             ("a b c", "b", "x", "exact", "a x c"),
             ("if x:\n        y()\n", "if x:\n    y()", "if x:\n    z()", "line_trimmed", "if x:\n    z()\n"),
@@ -472,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_one_place_is_told_and_never_guessed() {
+    fn several_matches_are_listed_and_never_guessed() {
         let (_, why) = one("x\nx\n", "x", "y");
         assert!(why.contains("2 times") && why.contains("line 1: x\nline 2: x"), "{why}");
         let all = replace("x\nx\n", "x", "y", Occurrence::All).unwrap();
@@ -483,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_not_there_brings_what_is_near() {
+    fn a_missing_text_is_reported_with_similar_lines() {
         let (_, why) = one("let alpha = 1;\nlet beta = 2;\n", "let alfa = 1", "x");
         assert!(why.contains("line 1: let alpha = 1;"), "{why}");
         assert!(one("let beta = 22;\n", "let beta = 2a;", "let beta = 22;").1.contains("made already"));
@@ -494,21 +491,21 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_searched_exactly_and_quickly_given_up() {
+    fn a_long_text_is_searched_for_exact_matches_only() {
         let long = "some line of text\n".repeat(200_000);
         assert!(one(&long, "some line of test", "x").1.contains("not in the file"));
     }
 
     proptest! {
         #[test]
-        fn any_input_is_answered_and_only_the_place_changes(
+        fn any_input_is_handled_and_only_the_match_changes(
             content in "[ab \t\n\\\\'ä\u{2014}\u{2026}]{0,60}", old in "[ab \t\n\\\\'ä\u{2014}.-]{0,12}", new in "[xy\n]{0,6}",
         ) {
-            for wanted in [Occurrence::Single, Occurrence::All] {
-                if let Ok(change) = replace(&content, &old, &new, wanted) {
+            for occurrence in [Occurrence::Single, Occurrence::All] {
+                if let Ok(change) = replace(&content, &old, &new, occurrence) {
                     prop_assert!(change.count > 0);
                     if change.strategy.as_str() == "exact" {
-                        let expected = if wanted == Occurrence::All {
+                        let expected = if occurrence == Occurrence::All {
                             content.replace(&old, &new)
                         } else {
                             content.replacen(&old, &new, 1)

@@ -38,7 +38,7 @@ pub(super) async fn run(talk: &mut Talk<'_>, command: &str) -> Result<Turned, Fa
         terminal_size: None,
     };
     let (hands, control) = (talk.hands().clone(), TurnControl::default());
-    hands.begin_turn();
+    hands.approvals().begin_turn();
     let watch = talk.seat().watch();
     let ran = talk.seat().attend(&control, watched(&hands, command, wish, &control, screen, &watch)).await?;
     let seat = talk.seat();

@@ -335,5 +335,6 @@ fn failed(error: Error) -> Failure {
         Error::Store(error) => told(error),
         Error::StoredTools(_) => Failure::new(Kind::Failed, error.to_string())
             .hint("it was kept by another version; `/new` begins another conversation"),
+        error => Failure::new(Kind::Failed, error.to_string()),
     }
 }

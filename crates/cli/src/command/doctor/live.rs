@@ -23,7 +23,7 @@ use script::{CROWD, DID};
 
 use super::{Finding, State};
 use crate::Context;
-use crate::ask::{Consent, ask};
+use crate::ask::{Consent, Decision, approve};
 use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
 use hermes_config::resolve::PlaceRequest;
@@ -337,9 +337,13 @@ impl Cell<'_> {
     async fn run(&self, command: &str) -> Result<Outcome, String> {
         let told = |error: hermes_exec::Error| error.to_string();
         let job = Job::shell(command, self.sandbox.cwd().await.map_err(told)?);
-        let asked = ask(self.context, self.config, self.plan.place(), &self.session.key, job, self.consent);
-        let permit =
-            asked.map_err(|failure| failure.message)?.map_err(|refused| refused.reason().to_owned())?;
+        let (place, key) = (self.plan.place(), &self.session.key);
+        let decision = approve(self.context, self.config, place, key, job, self.consent).await;
+        let permit = match decision.map_err(|failure| failure.message)? {
+            Decision::Allowed(permit) => permit,
+            Decision::Refused(refused) => return Err(refused.reason().to_owned()),
+            Decision::Interrupted => return Err("interrupted".to_owned()),
+        };
         let wish = RunOptions {
             timeout: Some(PATIENCE),
             at_deadline: AtDeadline::Kill,

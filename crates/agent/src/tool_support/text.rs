@@ -1,4 +1,4 @@
-//! Text that is read, changed and written back without losing a byte of what was not meant to change.
+//! Reads, changes and writes text files without changing any other byte.
 
 use std::borrow::Cow;
 
@@ -7,41 +7,42 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use toml::de::DeTable;
 
+/// Bytes that are examined to tell text from binary data.
+const SAMPLE_BYTES: usize = 8_000;
 const BOM: &[u8] = b"\xef\xbb\xbf";
-/// The largest file whose syntax is looked at.
+/// The largest file whose syntax is checked.
 const MAX_LINT_BYTES: usize = 1 << 20;
-/// Where bytes that are no text are kept while their file is text.
+/// First of the 256 code points that stand for invalid bytes while a file is held as text.
 const INVALID_BYTE_BASE: u32 = 0x0010_ff00;
 
-/// How a file is written, apart from its words.
+/// Byte order mark and line ends of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct TextStyle {
-    /// Whether a byte order mark begins it.
+pub(crate) struct TextStyle {
     bom: bool,
-    /// Whether each of its lines ends in a carriage return and a line feed.
+    /// Whether every line ends in CR LF.
     crlf: bool,
 }
 
-/// A file as text, in the style of Unix. What is not changed is encoded again as it was.
+/// A file as text with LF line ends. Unchanged parts encode to their original bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct DecodedText {
-    pub(super) text: String,
-    pub(super) style: TextStyle,
+pub(crate) struct DecodedText {
+    pub(crate) text: String,
+    pub(crate) style: TextStyle,
 }
 
 impl TextStyle {
-    pub(super) fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         let count = |wanted: u8| bytes.iter().filter(|byte| **byte == wanted).count();
         let pairs = bytes.windows(2).filter(|pair| *pair == b"\r\n").count();
-        // A carriage return of another kind could not be told from these when the text is put together again.
+        // With any other CR or LF in the file, encoding could not restore the original bytes.
         Self {
             bom: bytes.starts_with(BOM),
             crlf: pairs > 0 && pairs == count(b'\n') && pairs == count(b'\r'),
         }
     }
 
-    /// Text in this style. A mark or ends that the text brings itself are not doubled.
-    pub(super) fn encode(self, text: &str) -> Vec<u8> {
+    /// Encodes text in this style without doubling a mark or CR that the text already has.
+    pub(crate) fn encode(self, text: &str) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(text.len());
         if self.bom && !text.starts_with('\u{feff}') {
             bytes.extend_from_slice(BOM);
@@ -50,22 +51,23 @@ impl TextStyle {
         bytes
     }
 
-    /// The same without a mark, for a part of a file.
-    pub(super) fn encode_part(self, text: &str) -> Vec<u8> {
+    /// Encodes a part of a file, without a byte order mark.
+    pub(crate) fn encode_part(self, text: &str) -> Vec<u8> {
         encode(&self.with_line_ends(text))
     }
 
     fn with_line_ends(self, text: &str) -> Cow<'_, str> {
-        match self.crlf {
-            true => Cow::Owned(text.replace("\r\n", "\n").replace('\n', "\r\n")),
-            false => Cow::Borrowed(text),
+        if self.crlf {
+            Cow::Owned(text.replace("\r\n", "\n").replace('\n', "\r\n"))
+        } else {
+            Cow::Borrowed(text)
         }
     }
 }
 
 impl DecodedText {
-    /// None for the rare file that uses the very characters that bytes which are no text would become.
-    pub(super) fn new(bytes: &[u8]) -> Option<Self> {
+    /// None if the file contains a code point that is reserved for invalid bytes.
+    pub(crate) fn new(bytes: &[u8]) -> Option<Self> {
         let style = TextStyle::of(bytes);
         let mut text = String::with_capacity(bytes.len());
         for chunk in bytes.strip_prefix(BOM).unwrap_or(bytes).utf8_chunks() {
@@ -85,11 +87,13 @@ impl DecodedText {
     }
 }
 
-/// The text as people are shown it.
-pub(super) fn display_text(text: &str) -> Cow<'_, str> {
-    match text.contains(|c| invalid_byte(c).is_some()) {
-        true => Cow::Owned(text.replace(|c| invalid_byte(c).is_some(), "\u{fffd}")),
-        false => Cow::Borrowed(text),
+/// The text for display, with U+FFFD for each invalid byte.
+pub(crate) fn display_text(text: &str) -> Cow<'_, str> {
+    let is_invalid = |c| invalid_byte(c).is_some();
+    if text.contains(is_invalid) {
+        Cow::Owned(text.replace(is_invalid, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
     }
 }
 
@@ -109,8 +113,8 @@ fn invalid_byte(c: char) -> Option<u8> {
     u32::from(c).checked_sub(INVALID_BYTE_BASE).and_then(|byte| u8::try_from(byte).ok())
 }
 
-/// Whether the syntax of a file is right, for formats that can be told without running anything.
-pub(super) fn lint(path: &str, content: &str) -> Option<Value> {
+/// Checks the syntax of a file in a format that needs no external program; none for others.
+pub(crate) fn lint(path: &str, content: &str) -> Option<Value> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let (_, extension) = name.rsplit_once('.')?;
     let content = content.strip_prefix('\u{feff}').unwrap_or(content);
@@ -135,6 +139,21 @@ fn check_yaml(text: &str) -> Result<(), String> {
     Parser::new_from_str(text).try_for_each(|event| event.map(drop)).map_err(|error| error.to_string())
 }
 
+/// Whether bytes are anything but ASCII-compatible text.
+pub(crate) fn is_binary(bytes: &[u8]) -> bool {
+    let sample = bytes.get(..SAMPLE_BYTES).unwrap_or(bytes);
+    let is_control = |byte: &&u8| matches!(byte, 0..=8 | 14..=26 | 28..=31 | 127);
+    sample.contains(&0) || sample.iter().filter(is_control).count() * 10 > sample.len() * 3
+}
+
+/// The first characters of a text.
+pub(crate) fn truncate_chars(text: &str, max_chars: usize) -> &str {
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => text.get(..end).unwrap_or(text),
+        None => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -143,21 +162,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_decoded_is_encoded_as_it_was(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn decoded_bytes_encode_to_the_same_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Some(decoded) = DecodedText::new(&bytes) {
                 prop_assert_eq!(decoded.style.encode(&decoded.text), bytes);
             }
         }
 
         #[test]
-        fn lines_of_any_kind_are_encoded_as_they_were(text in "(\u{feff})?[ab\r\n\\xff]{0,60}") {
+        fn any_line_ends_encode_to_the_same_bytes(text in "(\u{feff})?[ab\r\n\\xff]{0,60}") {
             let decoded = DecodedText::new(text.as_bytes()).unwrap();
             prop_assert_eq!(decoded.style.encode(&decoded.text), text.as_bytes());
         }
     }
 
     #[test]
-    fn new_content_takes_the_style_of_the_old() {
+    fn new_content_takes_the_style_of_the_file() {
         let windows = TextStyle::of(b"\xef\xbb\xbfa\r\nb\r\n");
         assert_eq!(windows.encode("x\ny\r\n"), b"\xef\xbb\xbfx\r\ny\r\n");
         assert_eq!(TextStyle::of(b"a\r\nb\n").encode("x\n"), b"x\n");
@@ -165,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_shown_as_such_and_kept() {
+    fn invalid_bytes_are_displayed_as_such_and_preserved() {
         let decoded = DecodedText::new(b"caf\xe9\n").unwrap();
         assert_eq!(display_text(&decoded.text), "caf\u{fffd}\n");
         assert_eq!(decoded.style.encode(&decoded.text.replace("caf", "Caf")), b"Caf\xe9\n");
@@ -173,7 +192,19 @@ mod tests {
     }
 
     #[test]
-    fn syntax_is_checked_where_that_needs_no_program() {
+    fn text_is_distinguished_from_binary_data() {
+        for text in
+            [&b""[..], b"hello\tworld\r\n", "grüße".as_bytes(), b"caf\xe9 latin", b"\x1b[1mbold\x1b[0m"]
+        {
+            assert!(!is_binary(text), "{text:?}");
+        }
+        for other in [&b"a\0b"[..], b"\x01\x02\x03\x04", b"\xff\xfeh\0i\0"] {
+            assert!(is_binary(other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn syntax_is_checked_for_json_toml_and_yaml_only() {
         let status = |path: &str, text: &str| lint(path, text).map(|lint| lint["status"].clone());
         let cases = [
             ("a.json", "{\"a\": [1]}", Some("ok")),

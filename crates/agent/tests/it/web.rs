@@ -1,4 +1,5 @@
-//! `web_fetch`, against servers on this machine. What may be reached is told to the client, since none of them is public.
+//! `web_fetch`, against servers on this machine. A resolver lets the client reach them although they are not
+//! public.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -6,34 +7,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hermes_agent::Tool;
-use hermes_agent::http::{FetchLimits, PageExtent, ResolveHost, WebClient, WebError};
+use hermes_agent::http::{FetchLimits, PageExtent, ResolveHost, WebClient};
+use hermes_agent::{Error, Tool};
 use hermes_exec::proxy::{self, HostError};
 use hermes_types::Secret;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
-/// A server that answers every request with what the path says.
+/// A server whose response depends on the path.
 struct Server {
     address: SocketAddr,
     requests: Arc<AtomicUsize>,
 }
 
 impl Server {
-    async fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
+    async fn start(respond: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(AtomicUsize::new(0));
-        let (count, answer) = (requests.clone(), Arc::new(answer));
+        let (count, respond) = (requests.clone(), Arc::new(respond));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
-                let answer = answer.clone();
-                // A client that leaves in the middle is no fault of the server.
-                tokio::spawn(async move { drop(serve(stream, &*answer).await) });
+                let respond = respond.clone();
+                // A client may disconnect early.
+                tokio::spawn(async move { drop(serve(stream, &*respond).await) });
             }
         });
         Self { address, requests }
@@ -48,7 +49,7 @@ impl Server {
     }
 }
 
-enum Answer {
+enum Response {
     /// Headers, a body.
     Whole(String, Vec<u8>),
     /// Headers, and a body that goes on for ever.
@@ -57,7 +58,7 @@ enum Answer {
     Stuck(String),
 }
 
-async fn serve(mut stream: TcpStream, answer: &(impl Fn(&str) -> Answer + Sync)) -> std::io::Result<()> {
+async fn serve(mut stream: TcpStream, respond: &(impl Fn(&str) -> Response + Sync)) -> std::io::Result<()> {
     let mut request = Vec::new();
     let mut buffer = [0; 1024];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -69,20 +70,20 @@ async fn serve(mut stream: TcpStream, answer: &(impl Fn(&str) -> Answer + Sync))
     }
     let request = String::from_utf8_lossy(&request).into_owned();
     let path = request.split(' ').nth(1).unwrap();
-    match answer(path) {
-        Answer::Whole(head, body) => {
+    match respond(path) {
+        Response::Whole(head, body) => {
             let head =
                 format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
             stream.write_all(head.as_bytes()).await?;
             stream.write_all(&body).await?;
         }
-        Answer::Endless(head) => {
+        Response::Endless(head) => {
             stream.write_all(format!("HTTP/1.1 {head}\r\nConnection: close\r\n\r\n").as_bytes()).await?;
             loop {
                 stream.write_all(&[b'x'; 4096]).await?;
             }
         }
-        Answer::Stuck(head) => {
+        Response::Stuck(head) => {
             stream
                 .write_all(format!("HTTP/1.1 {head}\r\nContent-Length: 100\r\n\r\nbegun").as_bytes())
                 .await?;
@@ -92,20 +93,20 @@ async fn serve(mut stream: TcpStream, answer: &(impl Fn(&str) -> Answer + Sync))
     stream.shutdown().await
 }
 
-fn page(body: &str) -> Answer {
-    Answer::Whole("200 OK\r\nContent-Type: text/plain".to_owned(), body.as_bytes().to_vec())
+fn page(body: &str) -> Response {
+    Response::Whole("200 OK\r\nContent-Type: text/plain".to_owned(), body.as_bytes().to_vec())
 }
 
-fn redirect(to: &str) -> Answer {
-    Answer::Whole(format!("302 Found\r\nLocation: {to}"), Vec::new())
+fn redirect(to: &str) -> Response {
+    Response::Whole(format!("302 Found\r\nLocation: {to}"), Vec::new())
 }
 
-/// Knows one name, and of everything else what a client outside of tests knows.
-fn reach(asked: Arc<AtomicUsize>) -> ResolveHost {
+/// Resolves one name to this machine, and all others as in production.
+fn resolver(resolved: Arc<AtomicUsize>) -> ResolveHost {
     Arc::new(move |host| {
-        let asked = asked.clone();
+        let resolved = resolved.clone();
         Box::pin(async move {
-            asked.fetch_add(1, Ordering::SeqCst);
+            resolved.fetch_add(1, Ordering::SeqCst);
             match host.as_str() {
                 "site.test" => Ok(vec![IpAddr::from(Ipv4Addr::LOCALHOST)]),
                 other => proxy::resolve_public(other).await,
@@ -114,26 +115,26 @@ fn reach(asked: Arc<AtomicUsize>) -> ResolveHost {
     })
 }
 
-fn web(bounds: FetchLimits) -> WebClient {
-    WebClient::new(reach(Arc::default()), bounds)
+fn web(limits: FetchLimits) -> WebClient {
+    WebClient::new(resolver(Arc::default()), limits)
 }
 
-const USUAL: FetchLimits = FetchLimits { timeout: Duration::from_secs(20), max_bytes: 100_000 };
+const LIMITS: FetchLimits = FetchLimits { timeout: Duration::from_secs(20), max_bytes: 100_000 };
 
 #[tokio::test]
-async fn a_page_is_fetched_from_the_address_that_was_checked_and_no_other() {
+async fn a_page_is_fetched_only_from_the_checked_address() {
     let server = Server::start(|path| if path == "/go" { redirect("/there#part") } else { page(path) }).await;
-    let asked = Arc::new(AtomicUsize::new(0));
-    let web = WebClient::new(reach(asked.clone()), USUAL);
-    // No resolver knows this name, so that it is reached shows that nobody asked one; each step asks once.
+    let resolved = Arc::new(AtomicUsize::new(0));
+    let web = WebClient::new(resolver(resolved.clone()), LIMITS);
+    // DNS does not know this name, so only the resolver of the client was used, once per request.
     let got = web.fetch(&server.url("/go")).await.unwrap();
     assert_eq!((got.status, got.body.as_slice(), got.extent), (200, b"/there".as_slice(), PageExtent::Whole));
     assert_eq!((got.url.path(), got.url.fragment()), ("/there", None));
-    assert_eq!((asked.load(Ordering::SeqCst), server.requests()), (2, 2));
+    assert_eq!((resolved.load(Ordering::SeqCst), server.requests()), (2, 2));
 }
 
 #[tokio::test]
-async fn nothing_but_the_public_web_is_reached() {
+async fn only_public_addresses_are_reached() {
     let web = WebClient::default();
     for address in [
         "http://127.0.0.1/",
@@ -151,47 +152,44 @@ async fn nothing_but_the_public_web_is_reached() {
         "http://printer.local/",
         "http://0/",
     ] {
-        let fault = web.fetch(address).await.unwrap_err();
-        assert!(
-            matches!(fault, WebError::Host { reason: HostError::NotPublic(_), .. }),
-            "{address}: {fault}"
-        );
+        let error = web.fetch(address).await.unwrap_err();
+        assert!(matches!(error, Error::Host { reason: HostError::NotPublic(_), .. }), "{address}: {error}");
     }
     for address in [
         "file:///etc/passwd", "ftp://example.org/", "javascript:1", "http://", "nonsense",
         "http://u:p@example.org/", "http://u@example.org/",
     ] {
-        let fault = web.fetch(address).await.unwrap_err();
-        assert!(matches!(fault, WebError::InvalidUrl(_)), "{address}: {fault}");
+        let error = web.fetch(address).await.unwrap_err();
+        assert!(matches!(error, Error::InvalidUrl(_)), "{address}: {error}");
     }
 }
 
 #[tokio::test]
-async fn a_redirect_is_judged_like_any_address() {
+async fn a_redirect_is_checked_like_any_url() {
     let server = Server::start(|path| match path {
         "/loop" => redirect("/loop"),
         path => redirect(path.trim_start_matches("/to/")),
     })
     .await;
-    let web = web(USUAL);
+    let web = web(LIMITS);
     for inside in [
         "http://127.0.0.1:1/", "http://169.254.169.254/", "http://[::1]/", "http://2130706433/",
         "//localhost/", "http://0x7f000001/",
     ] {
-        let fault = web.fetch(&server.url(&format!("/to/{inside}"))).await.unwrap_err();
-        assert!(matches!(fault, WebError::Host { reason: HostError::NotPublic(_), .. }), "{inside}: {fault}");
+        let error = web.fetch(&server.url(&format!("/to/{inside}"))).await.unwrap_err();
+        assert!(matches!(error, Error::Host { reason: HostError::NotPublic(_), .. }), "{inside}: {error}");
     }
     for wrong in ["file:///etc/passwd", "http://user:password@site.test/"] {
-        let fault = web.fetch(&server.url(&format!("/to/{wrong}"))).await.unwrap_err();
-        assert!(matches!(fault, WebError::InvalidUrl(_)), "{wrong}: {fault}");
+        let error = web.fetch(&server.url(&format!("/to/{wrong}"))).await.unwrap_err();
+        assert!(matches!(error, Error::InvalidUrl(_)), "{wrong}: {error}");
     }
     let before = server.requests();
-    assert!(matches!(web.fetch(&server.url("/loop")).await.unwrap_err(), WebError::TooManyRedirects));
+    assert!(matches!(web.fetch(&server.url("/loop")).await.unwrap_err(), Error::TooManyRedirects));
     assert_eq!(server.requests() - before, 6);
 }
 
 #[tokio::test]
-async fn a_page_has_an_end_in_size_and_in_time() {
+async fn a_page_is_limited_in_size_and_time() {
     let bomb = {
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         (0..100).for_each(|_| packer.write_all(&[b'z'; 1 << 20]).unwrap());
@@ -200,55 +198,57 @@ async fn a_page_has_an_end_in_size_and_in_time() {
     assert!(bomb.len() < 200_000);
     let head = "200 OK\r\nContent-Type: text/plain".to_owned();
     let server = Server::start(move |path| match path {
-        "/endless" => Answer::Endless(head.clone()),
-        "/stuck" => Answer::Stuck(head.clone()),
-        "/bomb" => Answer::Whole(format!("{head}\r\nContent-Encoding: gzip"), bomb.clone()),
-        "/broken" => Answer::Whole(format!("{head}\r\nContent-Encoding: gzip"), b"\x1f\x8bnonsense".to_vec()),
-        "/other" => Answer::Whole(format!("{head}\r\nContent-Encoding: br"), b"x".to_vec()),
-        _ => Answer::Whole(head.clone(), vec![b'y'; 100_000]),
+        "/endless" => Response::Endless(head.clone()),
+        "/stuck" => Response::Stuck(head.clone()),
+        "/bomb" => Response::Whole(format!("{head}\r\nContent-Encoding: gzip"), bomb.clone()),
+        "/broken" => {
+            Response::Whole(format!("{head}\r\nContent-Encoding: gzip"), b"\x1f\x8bnonsense".to_vec())
+        }
+        "/other" => Response::Whole(format!("{head}\r\nContent-Encoding: br"), b"x".to_vec()),
+        _ => Response::Whole(head.clone(), vec![b'y'; 100_000]),
     })
     .await;
-    let web = web(USUAL);
+    let web = web(LIMITS);
     for path in ["/endless", "/bomb"] {
         let got = web.fetch(&server.url(path)).await.unwrap();
         assert_eq!((got.body.len(), got.extent), (100_000, PageExtent::Partial), "{path}");
     }
     let got = web.fetch(&server.url("/just")).await.unwrap();
     assert_eq!((got.body.len(), got.extent), (100_000, PageExtent::Whole));
-    assert!(matches!(web.fetch(&server.url("/broken")).await.unwrap_err(), WebError::Decompression(_)));
-    assert!(matches!(web.fetch(&server.url("/other")).await.unwrap_err(), WebError::ContentEncoding(_)));
-    let hasty = self::web(FetchLimits { timeout: Duration::from_millis(200), ..USUAL });
-    assert!(matches!(hasty.fetch(&server.url("/stuck")).await.unwrap_err(), WebError::Timeout(_)));
+    assert!(matches!(web.fetch(&server.url("/broken")).await.unwrap_err(), Error::Decompression(_)));
+    assert!(matches!(web.fetch(&server.url("/other")).await.unwrap_err(), Error::ContentEncoding(_)));
+    let impatient = self::web(FetchLimits { timeout: Duration::from_millis(200), ..LIMITS });
+    assert!(matches!(impatient.fetch(&server.url("/stuck")).await.unwrap_err(), Error::FetchTimeout(_)));
 }
 
 #[tokio::test]
-async fn a_model_gets_text_in_parts_and_no_secret_leaves_in_an_address() {
+async fn text_is_returned_in_parts_and_no_secret_is_sent_in_a_url() {
     let server = Server::start(|path| match path {
-        "/html" => Answer::Whole(
+        "/html" => Response::Whole(
             "200 OK\r\nContent-Type: text/html; charset=iso-8859-1".to_owned(),
             b"<title>T</title><h2>gr\xfcn</h2><p>see <a href=/x>this</a><script>evil()</script>".to_vec(),
         ),
         "/gone" => {
-            Answer::Whole("404 Not Found\r\nContent-Type: text/plain".to_owned(), b"no such page".to_vec())
+            Response::Whole("404 Not Found\r\nContent-Type: text/plain".to_owned(), b"no such page".to_vec())
         }
-        "/image" => Answer::Whole("200 OK\r\nContent-Type: image/png".to_owned(), b"\x89PNG".to_vec()),
+        "/image" => Response::Whole("200 OK\r\nContent-Type: image/png".to_owned(), b"\x89PNG".to_vec()),
         _ => page("0123456789"),
     })
     .await;
-    let mut ground = Ground::local();
-    ground.web = Arc::new(web(USUAL));
-    ground.secrets = vec![Secret::new("hunter2/hunter2")];
-    let s = ground.hands().await;
+    let mut fixture = Fixture::local();
+    fixture.web = Arc::new(web(LIMITS));
+    fixture.secrets = vec![Secret::new("hunter2/hunter2")];
+    let s = fixture.session().await;
     let fetch = |path: &str| json!({"url": server.url(path)});
-    let told = s.told(Tool::WebFetch, fetch("/html")).await;
+    let result = s.succeed(Tool::WebFetch, fetch("/html")).await;
     let link = server.url("/x");
-    assert_eq!(told["content"], format!("# T\n\n## grün\n\nsee [this]({link})"));
-    assert_eq!((&told["status"], &told["url"]), (&json!(200), &json!(server.url("/html"))));
+    assert_eq!(result["content"], format!("# T\n\n## grün\n\nsee [this]({link})"));
+    assert_eq!((&result["status"], &result["url"]), (&json!(200), &json!(server.url("/html"))));
     let mut part = fetch("/");
     part["max_length"] = json!(4);
     part["offset"] = json!(3);
-    let told = s.told(Tool::WebFetch, part).await;
-    assert_eq!((&told["content"], &told["total_length"]), (&json!("3456"), &json!(10)));
+    let result = s.succeed(Tool::WebFetch, part).await;
+    assert_eq!((&result["content"], &result["total_length"]), (&json!("3456"), &json!(10)));
     let gone = s.call(Tool::WebFetch, fetch("/gone")).await;
     assert_eq!((&gone.content["content"], gone.succeeded), (&json!("no such page"), false));
     assert!(s.error(Tool::WebFetch, fetch("/image")).await.contains("not text"));

@@ -1,4 +1,4 @@
-//! Scripts that call tools. Most of these are what a script, or what it leaves behind, must not be able to do.
+//! Scripts that call tools. Most tests prove what a script and its processes cannot do.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,10 +9,10 @@ use hermes_policy::{Choice, Mode};
 use hermes_types::Network;
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, Kind, Session};
-use crate::ground::{Ground, running, until};
+use crate::env::{BackendKind, TestEnv, TestSession};
+use crate::fixture::{Fixture, eventually, running};
 
-/// How a script speaks to the agent without the module.
+/// The protocol of the module, for scripts that use it directly.
 const RAW: &str = r#"
 import json, os, socket
 def link():
@@ -35,13 +35,13 @@ def rest(one):
         data += more
 "#;
 
-/// A time to sleep that no other process has in its command line.
+/// A sleep time that no other process has in its command line.
 fn nap() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("{}.{}", 1_000_000 + std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Starts a process that gets away from its parents, from their session and from their pipes.
+/// Starts a process that leaves its parents, their session and their pipes.
 fn runaway(command: &str) -> String {
     format!(
         r#"
@@ -59,13 +59,13 @@ os.wait()
     )
 }
 
-fn text(done: &ToolResult) -> String {
-    done.content["output"].as_str().unwrap().to_owned()
+fn text(result: &ToolResult) -> String {
+    result.content["output"].as_str().unwrap().to_owned()
 }
 
-/// The answer without the time it took.
-fn told(done: &ToolResult) -> Value {
-    let mut answer = done.content.clone();
+/// The result without its duration.
+fn content(result: &ToolResult) -> Value {
+    let mut answer = result.content.clone();
     assert!(answer.as_object_mut().unwrap().remove("duration_seconds").unwrap().as_f64().unwrap() >= 0.0);
     answer
 }
@@ -74,24 +74,24 @@ fn success(output: &str, calls: u32) -> Value {
     json!({"status": "success", "output": output, "tool_calls_made": calls})
 }
 
-pub(crate) async fn what_a_script_prints_and_what_its_calls_answer_comes_back(bed: &Bed) {
-    let s = bed.hands().await;
-    let done = s.run("print('ä', 1 + 1)").await;
-    assert_eq!((told(&done), done.succeeded), (success("ä 2\n", 0), true));
+pub(crate) async fn output_and_call_results_of_a_script_are_returned(fixture: &Fixture) {
+    let s = fixture.session().await;
+    let result = s.run("print('ä', 1 + 1)").await;
+    assert_eq!((content(&result), result.succeeded), (success("ä 2\n", 0), true));
     let code = r#"
 from hermes_tools import terminal
 answer = terminal("echo $((6 * 7)); exit 3")
 print(sorted(answer), answer["exit_code"], answer["output"].strip())
 print(terminal("pwd", workdir="/")["output"].strip(), terminal("sleep 100", timeout=1)["exit_code"])
 "#;
-    let done = s.run(code).await;
-    assert_eq!(told(&done), success("['error', 'exit_code', 'output'] 3 42\n/ 124\n", 3));
+    let result = s.run(code).await;
+    assert_eq!(content(&result), success("['error', 'exit_code', 'output'] 3 42\n/ 124\n", 3));
     let long = format!("text = {:?}\nprint(len(text))", "x".repeat(900_000));
-    assert_eq!(told(&s.run(&long).await), success("900000\n", 0));
+    assert_eq!(content(&s.run(&long).await), success("900000\n", 0));
 }
 
-pub(crate) async fn every_function_does_what_its_tool_does(bed: &Bed) {
-    let s = bed.hands().await;
+pub(crate) async fn every_function_does_what_its_tool_does(fixture: &Fixture) {
+    let s = fixture.session().await;
     let code = r#"
 from hermes_tools import patch, read_file, search_files, terminal, web_fetch, write_file
 print(write_file("a.txt", "one\ntwo\n").get("error"))
@@ -100,11 +100,11 @@ print(search_files("thr.e", path=".")["total_count"], terminal("cat a.txt")["out
 print("error" in read_file("missing"), "error" in web_fetch("http://169.254.169.254/latest"))
 print(sorted(search_files("*.txt", "files")["files"]))
 "#;
-    let done = s.run(code).await;
+    let result = s.run(code).await;
     let printed = "None\nNone True\n1 ['one', 'three']\nTrue True\n";
-    assert!(text(&done).starts_with(printed) && text(&done).contains("a.txt"), "{done:?}");
-    assert_eq!(done.content["tool_calls_made"], 8);
-    // What threads write at once is whole, and those who write the same wait for each other.
+    assert!(text(&result).starts_with(printed) && text(&result).contains("a.txt"), "{result:?}");
+    assert_eq!(result.content["tool_calls_made"], 8);
+    // Files that threads write in parallel are whole; writes of the same file wait for each other.
     let code = r#"
 import threading
 from hermes_tools import read_file, write_file
@@ -115,36 +115,36 @@ threads = [threading.Thread(target=write, args=(n,)) for n in range(20)]
 [thread.join() for thread in threads]
 print([len(set(open("f%d.txt" % n).read().split())) for n in range(4)])
 "#;
-    assert_eq!(told(&s.run(code).await), success("[1, 1, 1, 1]\n", 20));
+    assert_eq!(content(&s.run(code).await), success("[1, 1, 1, 1]\n", 20));
 }
 
-pub(crate) async fn what_is_wrong_with_a_script_is_told(bed: &Bed) {
-    let s = bed.hands().await;
-    for (code, error) in [(" \n", "no code"), (&*"#".repeat((1 << 20) + 1), "1048577 bytes")] {
-        let done = s.run(code).await;
-        assert!(done.content["error"].as_str().unwrap().contains(error) && !done.succeeded, "{done:?}");
+pub(crate) async fn errors_of_a_script_are_reported(fixture: &Fixture) {
+    let s = fixture.session().await;
+    for (code, error) in [(" \n", "`code` is empty"), (&*"#".repeat((1 << 20) + 1), "1048577 bytes")] {
+        let result = s.run(code).await;
+        assert!(result.content["error"].as_str().unwrap().contains(error) && !result.succeeded, "{result:?}");
     }
-    let done = s.run("print('before')\nx = (\n").await;
-    assert!(done.content["error"].as_str().unwrap().starts_with("SyntaxError"), "{done:?}");
-    assert!(!text(&done).contains("before") && text(&done).contains("script.py"), "{done:?}");
-    let done = s.run("def f():\n    raise ValueError('of mine')\nprint('before')\nf()").await;
-    let output = text(&done);
+    let result = s.run("print('before')\nx = (\n").await;
+    assert!(result.content["error"].as_str().unwrap().starts_with("SyntaxError"), "{result:?}");
+    assert!(!text(&result).contains("before") && text(&result).contains("script.py"), "{result:?}");
+    let result = s.run("def f():\n    raise ValueError('of mine')\nprint('before')\nf()").await;
+    let output = text(&result);
     assert_eq!(
-        (&done.content["status"], &done.content["error"], done.succeeded),
+        (&result.content["status"], &result.content["error"], result.succeeded),
         (&json!("error"), &json!("ValueError: of mine"), false)
     );
     assert!(output.starts_with("before\n--- stderr ---\nTraceback"), "{output}");
     assert!(output.contains("raise ValueError('of mine')") && !output.contains("start.py"), "{output}");
-    let done = s.run("import sys; sys.exit(7)").await;
-    assert_eq!(done.content["error"], "the script ended with code 7", "{done:?}");
-    let done = s.run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)").await;
-    assert_eq!(done.content["error"], "the script ended with code 137", "{done:?}");
+    let result = s.run("import sys; sys.exit(7)").await;
+    assert_eq!(result.content["error"], "the script ended with code 7", "{result:?}");
+    let result = s.run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)").await;
+    assert_eq!(result.content["error"], "the script ended with code 137", "{result:?}");
 }
 
-pub(crate) async fn answers_are_never_crossed_between_threads_and_processes(bed: &Bed) {
-    let mut bed = bed.clone();
-    bed.code.max_tool_calls = 2000;
-    let s = bed.hands().await;
+pub(crate) async fn results_are_never_mixed_up_between_threads_and_processes(fixture: &Fixture) {
+    let mut env = TestEnv::clone(fixture);
+    env.code.max_tool_calls = 2000;
+    let s = env.session().await;
     let code = r#"
 import hermes_tools, os, sys, threading
 crossed = []
@@ -186,13 +186,13 @@ print([os.waitpid(pid, 0)[1] for pid in pids])
 print(crossed, os.waitpid(child, 0)[1])
 "#;
     assert_eq!(
-        told(&s.run(code).await),
+        content(&s.run(code).await),
         success("[0, 0, 0, 0, 0, 0]\n[] 0\n", 20 * 50 + 3 * 50 + 1 + 100 + 6)
     );
 }
 
-pub(crate) async fn a_script_has_the_conveniences_of_its_module(bed: &Bed) {
-    let s = bed.hands().await;
+pub(crate) async fn a_script_can_use_the_helper_functions(fixture: &Fixture) {
+    let s = fixture.session().await;
     let code = r#"
 from hermes_tools import json_parse, shell_quote, retry
 print(json_parse('{"a": "b\tc"}'), shell_quote("it's"))
@@ -212,11 +212,11 @@ print(subprocess.run([sys.executable, "-c", "from hermes_tools import terminal; 
     capture_output=True, text=True).stdout.strip())
 "#;
     let printed = "{'a': 'b\\tc'} 'it'\"'\"'s'\ndone 3\ndivision by zero\nin\n";
-    assert_eq!(told(&s.run(code).await), success(printed, 1));
+    assert_eq!(content(&s.run(code).await), success(printed, 1));
 }
 
-pub(crate) async fn a_connection_without_the_token_of_the_run_gets_nothing(bed: &Bed) {
-    let s = bed.hands().await;
+pub(crate) async fn a_connection_without_the_token_of_the_run_gets_nothing(fixture: &Fixture) {
+    let s = fixture.session().await;
     let code = RAW.to_owned()
         + r#"
 call = frame(b'{"id": 1, "tool": "terminal", "arguments": {"command": "touch stolen"}}')
@@ -234,19 +234,19 @@ print(json.loads(rest(one)[4:]))
 "#;
     let answer = "{'id': 9, 'answer': {'exit_code': 0, 'output': '', 'error': None}}\n";
     let printed = "False\n".repeat(6) + answer;
-    assert_eq!(told(&s.run(&code).await), success(&printed, 1));
+    assert_eq!(content(&s.run(&code).await), success(&printed, 1));
     // The token of one run is not that of another.
     let old = s.run("import os; open('old', 'w').write(os.environ['HERMES_RPC_TOKEN'])").await;
-    assert_eq!(told(&old), success("", 0));
+    assert_eq!(content(&old), success("", 0));
     let code = RAW.to_owned()
         + "\none = link()\none.sendall(hello(open('old').read()))\nprint(rest(one)[4:].decode())";
-    let printed = "{\"error\":\"the token is not that of this run\"}\n";
-    assert_eq!(told(&s.run(&code).await), success(printed, 0));
+    let printed = "{\"error\":\"the token does not belong to this run\"}\n";
+    assert_eq!(content(&s.run(&code).await), success(printed, 0));
     s.shell("rm old").await;
 }
 
-pub(crate) async fn whatever_a_client_sends_costs_nothing_but_its_connection(bed: &Bed) {
-    let s = bed.hands().await;
+pub(crate) async fn an_invalid_message_ends_only_its_connection(fixture: &Fixture) {
+    let s = fixture.session().await;
     let code = RAW.to_owned()
         + r#"
 import hermes_tools
@@ -271,7 +271,7 @@ for parts in (
     [hello(), frame(b'\xff\xfe')],
 ):
     print(len(send(*parts)) < 10)
-# Those that say nothing, or less than they promised, are in nobody's way.
+# Silent or incomplete connections do not block others.
 silent = [link() for _ in range(20)]
 for one in silent:
     one.sendall(hello() + b"\x00\x08\x00\x00" if one.fileno() % 2 else b"\x00")
@@ -280,42 +280,42 @@ print(hermes_tools._call("terminal", command="echo " + "x" * 2000000))
 "#;
     let printed =
         "True\n".repeat(9) + "still here\n{'error': 'the arguments are longer than 1048576 bytes'}\n";
-    assert_eq!(told(&s.run(&code).await), success(&printed, 1));
+    assert_eq!(content(&s.run(&code).await), success(&printed, 1));
 }
 
-pub(crate) async fn calls_that_are_refused_are_counted_too(bed: &Bed) {
-    let s = bed.hands().await;
+pub(crate) async fn refused_calls_count_too(fixture: &Fixture) {
+    let s = fixture.session().await;
     let code = r#"
 import hermes_tools
 answers = [hermes_tools._call("execute_code", code="print(1)")["error"] for _ in range(200)]
 print(answers[0], len(set(answers[:50])), set(answers[50:]), hermes_tools.terminal("touch beyond"))
 "#;
-    let done = s.run(code).await;
-    let output = text(&done);
-    assert!(output.starts_with("a script of this session cannot call execute_code, only: "), "{output}");
-    let over = "a script may call 50 tools, and this one has; do the rest in another";
+    let result = s.run(code).await;
+    let output = text(&result);
+    assert!(output.starts_with("a script of this session cannot call execute_code; available: "), "{output}");
+    let over = "a script may make 50 tool calls; do the rest in another script";
     assert!(output.ends_with(&format!(" 1 {{'{over}'}} {{'error': '{over}'}}\n")), "{output}");
-    assert_eq!(done.content["tool_calls_made"], 50);
+    assert_eq!(result.content["tool_calls_made"], 50);
     assert_eq!(s.shell("ls").await, "");
 }
 
-pub(crate) async fn a_session_without_tools_runs_a_script_that_can_call_none(bed: &Bed) {
-    let mut bed = bed.clone();
-    bed.tools = vec![Tool::ExecuteCode, Tool::Todo];
-    let s = bed.hands().await;
+pub(crate) async fn a_script_of_a_session_without_tools_can_call_none(fixture: &Fixture) {
+    let mut env = TestEnv::clone(fixture);
+    env.tools = vec![Tool::ExecuteCode, Tool::Todo];
+    let s = env.session().await;
     let code = r#"
 import hermes_tools
 print([name for name in ("terminal", "read_file", "write_file", "patch", "todo") if hasattr(hermes_tools, name)])
 print([hermes_tools._call(name, command="touch got", todos=[])["error"] for name in ("terminal", "todo", "x")])
 "#;
-    let refused = |name| format!("'a script of this session cannot call {name}, only: '");
+    let refused = |name| format!("'a script of this session cannot call {name}; available: '");
     let refused = ["terminal", "todo", "x"].map(refused).join(", ");
-    assert_eq!(told(&s.run(code).await), success(&format!("[]\n[{refused}]\n"), 3));
+    assert_eq!(content(&s.run(code).await), success(&format!("[]\n[{refused}]\n"), 3));
     assert_eq!(s.shell("ls").await, "");
 }
 
-pub(crate) async fn what_outlives_a_call_cannot_be_asked_for(bed: &Bed) {
-    let s = bed.hands().await;
+pub(crate) async fn parameters_that_outlive_a_call_are_rejected(fixture: &Fixture) {
+    let s = fixture.session().await;
     let code = r#"
 import hermes_tools
 for name in ("background", "pty", "notify_on_complete", "watch_patterns", "force"):
@@ -327,14 +327,14 @@ for name in ("background", "pty", "notify_on_complete", "watch_patterns", "force
     let names = ["background", "pty", "notify_on_complete", "watch_patterns", "force"];
     let printed =
         names.map(|name| format!("True {{'error': 'terminal takes no {name} in a script'}}\n")).concat();
-    assert_eq!(told(&s.run(code).await), success(&printed, 5));
+    assert_eq!(content(&s.run(code).await), success(&printed, 5));
     assert_eq!(s.shell("ls").await, "");
 }
 
-pub(crate) async fn nothing_of_a_script_outlives_it(bed: &Bed) {
-    let s = bed.hands().await;
+pub(crate) async fn nothing_of_a_script_outlives_it(fixture: &Fixture) {
+    let s = fixture.session().await;
     let mark = nap();
-    // One that sleeps, and one that goes on calling with a connection that it has.
+    // One process sleeps, the other keeps calling on an open connection.
     let sleeper = runaway(&format!("os.execvp('sleep', ['sleep', '{mark}'])"));
     let calls = "import hermes_tools\nwhile True: hermes_tools.terminal('echo x >> calls')";
     let caller = "import sys".to_owned()
@@ -342,61 +342,61 @@ pub(crate) async fn nothing_of_a_script_outlives_it(bed: &Bed) {
     let code = format!(
         "{sleeper}\n{caller}\nimport time\nwhile not os.path.exists('calls'): time.sleep(0.01)\nprint(1)"
     );
-    let done = s.run(&code).await;
-    assert_eq!((&done.content["status"], text(&done)), (&json!("success"), "1\n".to_owned()));
+    let result = s.run(&code).await;
+    assert_eq!((&result.content["status"], text(&result)), (&json!("success"), "1\n".to_owned()));
     assert_eq!(running(&mark), Vec::<i32>::new());
 }
 
-pub(crate) async fn at_its_deadline_a_script_and_its_calls_are_killed_and_what_it_printed_is_kept(bed: &Bed) {
-    let mut bed = bed.clone();
-    bed.code.timeout = Duration::from_secs(2);
-    let s = bed.hands().await;
+pub(crate) async fn a_timeout_kills_a_script_and_its_calls_and_keeps_its_output(fixture: &Fixture) {
+    let mut env = TestEnv::clone(fixture);
+    env.code.timeout = Duration::from_secs(2);
+    let s = env.session().await;
     let (mark, call) = (nap(), nap());
     let code = runaway(&format!("os.execvp('sleep', ['sleep', '{mark}'])"))
         + &format!("print('before')\nimport hermes_tools\nhermes_tools.terminal('sleep {call}')");
-    let done = s.run(&code).await;
+    let result = s.run(&code).await;
     let expected = json!({
         "status": "timeout",
         "output": "before\n",
         "tool_calls_made": 1,
-        "error": "stopped after 2 seconds; all it started is gone",
+        "error": "stopped after 2 seconds; everything it started was ended",
     });
-    assert_eq!((told(&done), done.succeeded), (expected, false));
+    assert_eq!((content(&result), result.succeeded), (expected, false));
     assert_eq!([running(&mark), running(&call)], [Vec::<i32>::new(), Vec::new()]);
 }
 
-pub(crate) async fn an_interrupt_ends_a_script_and_the_call_it_waits_for(bed: &Bed) {
-    let s = bed.hands().await;
+pub(crate) async fn an_interrupt_ends_a_script_and_its_running_call(fixture: &Fixture) {
+    let s = fixture.session().await;
     let (mark, call) = (nap(), nap());
     let code = runaway(&format!("os.execvp('sleep', ['sleep', '{mark}'])"))
         + &format!(
             "print('before')\nimport hermes_tools\nhermes_tools.terminal('sleep {call}')\nprint('after')"
         );
     let stop = async {
-        until("the call is under way", || !running(&call).is_empty() && !running(&mark).is_empty()).await;
+        eventually("the call runs", async || !running(&call).is_empty() && !running(&mark).is_empty()).await;
         s.stop.cancel();
     };
-    let (done, ()) = tokio::join!(s.run(&code), stop);
-    assert_eq!(done.content["status"], "interrupted", "{done:?}");
-    assert!(text(&done).starts_with("before\n") && !text(&done).contains("after"), "{done:?}");
+    let (result, ()) = tokio::join!(s.run(&code), stop);
+    assert_eq!(result.content["status"], "interrupted", "{result:?}");
+    assert!(text(&result).starts_with("before\n") && !text(&result).contains("after"), "{result:?}");
     assert_eq!([running(&mark), running(&call)], [Vec::<i32>::new(), Vec::new()]);
 }
 
-pub(crate) async fn of_a_long_output_beginning_and_end_are_shown_and_errors_only_if_it_failed(bed: &Bed) {
-    let s = bed.hands().await;
+pub(crate) async fn a_long_output_is_shortened_and_stderr_is_shown_only_on_failure(fixture: &Fixture) {
+    let s = fixture.session().await;
     let code = "import sys\nsys.stdout.write('a' * 40000 + 'b' * 60000)\nsys.stderr.write('warning')";
-    let done = s.run(code).await;
+    let result = s.run(code).await;
     let expected = "a".repeat(20_000) + "\n[… 50000 of 100000 bytes left out …]\n" + &"b".repeat(30_000);
-    assert_eq!(text(&done), expected);
-    let path = done.content["full_output"].as_str().unwrap();
+    assert_eq!(text(&result), expected);
+    let path = result.content["full_output"].as_str().unwrap();
     assert_eq!(s.shell(&format!("wc -c < {path}")).await.trim(), "100000");
     let code = "import sys\nsys.stderr.write('e' * 1000000)\nprint('\\x1b[31mred\\x1b[0m')\nsys.exit(1)";
     let expected = "red\n--- stderr ---\n".to_owned() + &"e".repeat(10_000);
     assert_eq!(text(&s.run(code).await), expected);
 }
 
-pub(crate) async fn a_script_sees_what_was_given_and_not_what_the_session_exported(bed: &Bed) {
-    let s = bed.hands().await;
+pub(crate) async fn a_script_gets_configured_variables_and_not_exported_ones(fixture: &Fixture) {
+    let s = fixture.session().await;
     s.shell("export SECRET_OF_SESSION=1 PYTHONPATH=/evil PYTHONSTARTUP=/evil USER_PIN=1 PATH=$PATH:/added; f() { :; }; export -f f").await;
     let code = "import os\nprint(sorted(os.environ))\nprint(os.environ['GIVEN'], os.environ['PATH'].endswith(':/added'))\n\
         print(os.environ['PYTHONPATH'] == os.path.dirname(__file__))";
@@ -411,46 +411,46 @@ pub(crate) async fn a_script_sees_what_was_given_and_not_what_the_session_export
     assert_eq!((unknown, rest), (vec![], "value True\nTrue\n"));
 }
 
-pub(crate) async fn a_script_changes_nothing_in_its_session(bed: &Bed) {
-    let s = bed.hands().await;
+pub(crate) async fn a_script_changes_nothing_in_its_session(fixture: &Fixture) {
+    let s = fixture.session().await;
     s.shell("mkdir sub; cd sub").await;
     let before = s.shell("pwd").await;
     let code = "import os\nprint(os.getcwd())\nos.environ['LEFT'] = '1'\nos.chdir('/')";
-    assert_eq!(told(&s.run(code).await), success(&format!("{before}\n"), 0));
+    assert_eq!(content(&s.run(code).await), success(&format!("{before}\n"), 0));
     assert_eq!(s.shell("pwd; echo ${LEFT-nothing}").await, before + "\nnothing");
-    // What a call changes is the session's, as if the model had made it.
+    // A call changes the session as if the model had made it.
     let code = "from hermes_tools import terminal\nterminal('cd ..; export LEFT=2')";
-    assert_eq!(told(&s.run(code).await), success("", 1));
+    assert_eq!(content(&s.run(code).await), success("", 1));
     assert_eq!(s.shell("ls; echo $LEFT").await, "sub\n2");
 }
 
-pub(crate) async fn a_strict_script_has_an_empty_directory_that_is_gone_afterwards(bed: &Bed) {
-    let mut bed = bed.clone();
-    bed.code.mode = CodeMode::Strict;
-    let s = bed.hands().await;
+pub(crate) async fn a_strict_script_has_an_empty_directory_that_is_removed(fixture: &Fixture) {
+    let mut env = TestEnv::clone(fixture);
+    env.code.mode = CodeMode::Strict;
+    let s = env.session().await;
     s.shell("touch mine; export VIRTUAL_ENV=/nowhere PATH=/nowhere:$PATH").await;
     let code = "import os\nprint(os.listdir('.'), 'VIRTUAL_ENV' in os.environ, 'nowhere' in os.environ['PATH'])\n\
         os.makedirs('a/b'); open('a/b/c', 'w').write('x'); os.chmod('a/b', 0); print(os.getcwd())";
-    let done = s.run(code).await;
-    let output = text(&done);
+    let result = s.run(code).await;
+    let output = text(&result);
     let (first, directory) = output.split_once('\n').unwrap();
-    assert_eq!(first, "[] False False", "{done:?}");
+    assert_eq!(first, "[] False False", "{result:?}");
     assert_eq!(s.shell(&format!("ls -d {} 2>/dev/null || echo gone", directory.trim())).await, "gone");
     assert_eq!(s.shell("ls").await, "mine");
 }
 
-pub(crate) async fn without_python_nothing_runs_and_the_remedy_is_told(bed: &Bed) {
-    let s = bed.hands().await;
+pub(crate) async fn without_python_nothing_runs_and_the_error_gives_advice(fixture: &Fixture) {
+    let s = fixture.session().await;
     s.shell("export PATH=/nowhere").await;
-    let done = s.run("print(1)").await;
-    let error = done.content["error"].as_str().unwrap();
-    let whose = match &bed.kind {
-        Kind::Local => "the PATH of this machine".to_owned(),
-        Kind::Sandbox => "the PATH of the sandbox".to_owned(),
-        Kind::Docker { image, .. } => format!("the image {image}"),
+    let result = s.run("print(1)").await;
+    let error = result.content["error"].as_str().unwrap();
+    let place = match &fixture.kind {
+        BackendKind::Local => "the PATH of this machine".to_owned(),
+        BackendKind::Sandbox => "the PATH of the sandbox".to_owned(),
+        BackendKind::Docker { image, .. } => format!("the image {image}"),
     };
-    assert!(error.contains(&whose) && error.contains("install Python 3.8 or newer"), "{error}");
-    // One that is too old is passed over, or says so if there is no other.
+    assert!(error.contains(&place) && error.contains("install Python 3.8 or newer"), "{error}");
+    // An interpreter that is too old is skipped, or reported if there is no other.
     let old = r#"mkdir -p venv/bin
 cat > venv/bin/python <<'END'
 #!/bin/sh
@@ -462,119 +462,119 @@ END
 /bin/chmod +x venv/bin/python; export VIRTUAL_ENV=$PWD/venv PATH=/usr/bin:/bin"#;
     let old = old.replace("mkdir", "/bin/mkdir").replace("cat >", "/bin/cat >");
     s.shell(&old).await;
-    assert_eq!(told(&s.run("print(1)").await), success("1\n", 0));
+    assert_eq!(content(&s.run("print(1)").await), success("1\n", 0));
     s.shell("PATH=/nowhere").await;
-    let done = s.run("print(1)").await;
-    let error = done.content["error"].as_str().unwrap();
-    assert!(error.contains("3.6") && error.contains("needs 3.8 or newer"), "{done:?}");
-    // One that is not is preferred.
+    let result = s.run("print(1)").await;
+    let error = result.content["error"].as_str().unwrap();
+    assert!(error.contains("3.6") && error.contains("needs 3.8 or newer"), "{result:?}");
+    // A recent interpreter of the virtual environment is preferred.
     s.shell("/bin/rm venv/bin/python; /bin/ln -s /usr/bin/python3 venv/bin/python; echo > venv/pyvenv.cfg")
         .await;
     let code = "import os, sys\nprint(sys.prefix == os.environ['VIRTUAL_ENV'])";
-    assert_eq!(told(&s.run(code).await), success("True\n", 0));
+    assert_eq!(content(&s.run(code).await), success("True\n", 0));
 }
 
-pub(crate) async fn when_hermes_is_killed_nothing_of_a_script_is_left(ground: &Ground) {
+pub(crate) async fn a_killed_hermes_leaves_nothing_of_a_script(fixture: &Fixture) {
     let mark = nap();
     let code = runaway(&format!("os.execvp('sleep', ['sleep', '{mark}'])"))
         + "open('mine', 'w')\nimport hermes_tools\nhermes_tools.terminal('sleep 1000')";
-    let mut hermes = ground.another_hermes(&code);
-    until("the script runs", || !running(&mark).is_empty()).await;
+    let mut hermes = fixture.spawn_hermes(&code);
+    eventually("the script runs", async || !running(&mark).is_empty()).await;
     hermes.kill().unwrap();
     hermes.wait().unwrap();
-    until("its processes and its files are gone", || {
-        running(&mark).is_empty() && ground.files_of_scripts().is_empty()
+    eventually("its processes and its files are gone", async || {
+        running(&mark).is_empty() && fixture.script_files().is_empty()
     })
     .await;
-    assert_eq!(told(&ground.hands().await.run("print(1)").await)["output"], "1\n");
+    assert_eq!(content(&fixture.session().await.run("print(1)").await)["output"], "1\n");
 }
 
-pub(crate) async fn a_module_beside_a_script_can_be_imported_and_stands_in_for_none_of_pythons(bed: &Bed) {
-    let s = bed.hands().await;
+pub(crate) async fn a_project_module_can_be_imported_and_shadows_none_of_python(fixture: &Fixture) {
+    let s = fixture.session().await;
     s.shell("echo 'print(\"mine\")' > of_the_project.py; echo 'print(\"evil\")' > json.py").await;
     let code = "import json, multiprocessing\ndef twice(n): return 2 * n\n\
         if __name__ == '__main__':\n    import of_the_project\n    print(json.dumps([1]))\n    with multiprocessing.get_context('spawn').Pool(1) as pool: print(pool.map(twice, [1, 2]))";
-    assert_eq!(told(&s.run(code).await), success("mine\n[1]\n[2, 4]\n", 0));
+    assert_eq!(content(&s.run(code).await), success("mine\n[1]\n[2, 4]\n", 0));
 }
 
-/// A script of which only a call is dangerous.
+/// A script in which only a tool call is dangerous.
 const CALLS_DANGER: &str = "from hermes_tools import terminal\nprint(terminal('r' + 'm -rf .git'))";
 
-/// A session whose owner is asked, with something to lose.
-async fn attended() -> (Ground, Session, PathBuf) {
-    let mut ground = Ground::local();
-    ground.mode = Mode::Manual;
-    let precious = ground.folder.join("work/.git");
+/// A session with an approver and a directory to protect.
+async fn attended_session() -> (Fixture, TestSession, PathBuf) {
+    let mut fixture = Fixture::local();
+    fixture.mode = Mode::Manual;
+    let precious = fixture.work().join(".git");
     std::fs::create_dir(&precious).unwrap();
-    let session = ground.hands().await;
-    (ground, session, precious)
+    let session = fixture.session().await;
+    (fixture, session, precious)
 }
 
 #[tokio::test]
-async fn what_a_script_calls_is_asked_about_as_if_the_model_had_called_it() {
-    let (ground, s, precious) = attended().await;
-    *s.person.says.lock().unwrap() = Some(Choice::Deny(Some("not that".to_owned())));
-    let done = s.run(CALLS_DANGER).await;
-    assert_eq!(*s.person.heard.lock().unwrap(), ["rm -rf .git"]);
-    assert!(text(&done).starts_with("{'status': 'blocked', 'error': 'not allowed:"), "{done:?}");
-    assert!(text(&done).contains("not that") && precious.exists(), "{done:?}");
-    assert_eq!(done.content["tool_calls_made"], 1);
-    // A yes is for that call alone.
-    s.hands.begin_turn();
-    *s.person.says.lock().unwrap() = Some(Choice::Once);
-    let done = s.run(CALLS_DANGER).await;
-    assert!(text(&done).contains("'exit_code': 0") && !precious.exists(), "{done:?}");
-    assert_eq!(s.person.heard.lock().unwrap().len(), 2);
-    ground.leave().await;
+async fn a_call_of_a_script_is_asked_about_like_one_of_the_model() {
+    let (fixture, s, precious) = attended_session().await;
+    s.approver.answer_with(Choice::Deny(Some("not that".to_owned())));
+    let result = s.run(CALLS_DANGER).await;
+    assert_eq!(s.approver.questions(), ["rm -rf .git"]);
+    assert!(text(&result).starts_with("{'status': 'blocked', 'error': 'not allowed:"), "{result:?}");
+    assert!(text(&result).contains("not that") && precious.exists(), "{result:?}");
+    assert_eq!(result.content["tool_calls_made"], 1);
+    // An approval holds for one call.
+    s.context.approvals().begin_turn();
+    s.approver.answer_with(Choice::Once);
+    let result = s.run(CALLS_DANGER).await;
+    assert!(text(&result).contains("'exit_code': 0") && !precious.exists(), "{result:?}");
+    assert_eq!(s.approver.questions().len(), 2);
+    fixture.remove().await;
 }
 
 #[tokio::test]
-async fn a_script_is_asked_about_as_a_whole_before_any_of_it_runs() {
-    let (ground, s, precious) = attended().await;
+async fn a_script_is_judged_as_a_whole_before_it_runs() {
+    let (fixture, s, precious) = attended_session().await;
     let code = "open('begun', 'w')\nimport subprocess\nsubprocess.run('rm -rf .git', shell=True)";
-    *s.person.says.lock().unwrap() = Some(Choice::Deny(None));
-    let done = s.run(code).await;
-    assert_eq!((&done.content["status"], done.succeeded), (&json!("blocked"), false), "{done:?}");
-    assert_eq!(*s.person.heard.lock().unwrap(), [code]);
-    let untouched = || precious.exists() && !ground.folder.join("work/begun").exists();
+    s.approver.answer_with(Choice::Deny(None));
+    let result = s.run(code).await;
+    assert_eq!((&result.content["status"], result.succeeded), (&json!("blocked"), false), "{result:?}");
+    assert_eq!(s.approver.questions(), [code]);
+    let untouched = || precious.exists() && !fixture.work().join("begun").exists();
     assert!(untouched());
-    // What is interrupted while nobody has answered does not run either.
-    s.hands.begin_turn();
-    *s.person.says.lock().unwrap() = None;
+    // An interrupted question does not run the script either.
+    s.context.approvals().begin_turn();
+    s.approver.stop_answering();
     let stop = async {
-        until("the question is put", || s.person.heard.lock().unwrap().len() == 2).await;
+        eventually("the question is asked", async || s.approver.questions().len() == 2).await;
         s.stop.cancel();
     };
-    let (done, ()) = tokio::join!(s.run(code), stop);
-    assert_eq!((&done.content["status"], untouched()), (&json!("blocked"), true), "{done:?}");
-    ground.leave().await;
+    let (result, ()) = tokio::join!(s.run(code), stop);
+    assert_eq!((&result.content["status"], untouched()), (&json!("blocked"), true), "{result:?}");
+    fixture.remove().await;
 }
 
 #[tokio::test]
-async fn a_script_that_tries_what_was_denied_again_and_again_ends_the_turn() {
-    let (ground, s, precious) = attended().await;
-    *s.person.says.lock().unwrap() = Some(Choice::Deny(None));
+async fn a_script_that_repeats_a_denied_action_ends_the_turn() {
+    let (fixture, s, precious) = attended_session().await;
+    s.approver.answer_with(Choice::Deny(None));
     let code = "import time\nfrom hermes_tools import terminal\nfor _ in range(20): terminal('r' + 'm -rf .git')\ntime.sleep(1000)";
-    let done = s.run(code).await;
-    assert_eq!((&done.content["status"], done.ends_turn), (&json!("error"), true), "{done:?}");
-    assert_eq!((s.person.heard.lock().unwrap().len(), precious.exists()), (1, true));
-    ground.leave().await;
+    let result = s.run(code).await;
+    assert_eq!((&result.content["status"], result.ends_turn), (&json!("error"), true), "{result:?}");
+    assert_eq!((s.approver.questions().len(), precious.exists()), (1, true));
+    fixture.remove().await;
 }
 
 #[tokio::test]
-async fn a_script_in_a_jail_has_the_proxy_of_its_place() {
-    let mut ground = Ground::sandbox();
-    ground.network = Network::Proxy;
+async fn a_script_in_a_sandbox_gets_its_proxy() {
+    let mut fixture = Fixture::sandbox();
+    fixture.network = Network::Proxy;
     let code = "import os\nfrom hermes_tools import terminal\nprint(os.environ['HTTPS_PROXY'], terminal('echo 1')['output'].strip())";
-    assert_eq!(told(&ground.hands().await.run(code).await), success("http://127.0.0.1:13128 1\n", 1));
-    ground.leave().await;
+    assert_eq!(content(&fixture.session().await.run(code).await), success("http://127.0.0.1:13128 1\n", 1));
+    fixture.remove().await;
 }
 
 #[tokio::test]
-async fn an_image_without_python_is_named() {
-    let ground = Ground::docker("busybox");
-    let done = ground.hands().await.run("print(1)").await;
-    let error = done.content["error"].as_str().unwrap();
+async fn an_image_without_python_is_named_in_the_error() {
+    let fixture = Fixture::docker("busybox");
+    let result = fixture.session().await.run("print(1)").await;
+    let error = result.content["error"].as_str().unwrap();
     assert!(error.contains("no python3 in the image localhost/hermes-test:busybox"), "{error}");
-    ground.leave().await;
+    fixture.remove().await;
 }

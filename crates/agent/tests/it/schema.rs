@@ -1,9 +1,9 @@
-//! What a model is told of the tools, against what the Python program tells it.
+//! Tool schemas, compared with those of the Python program.
 
 use hermes_agent::{Effects, Tool};
 use serde_json::{Value, json};
 
-/// Names, types and defaults of the parameters; those that are required are marked.
+/// Names, types and defaults of the parameters; required ones are marked.
 fn parameters(tool: Tool) -> Vec<String> {
     let spec = tool.spec().parameters;
     let required = spec["required"].as_array().cloned().unwrap_or_default();
@@ -67,7 +67,7 @@ fn the_list_of_tools_is_short_enough_for_every_request() {
 }
 
 #[test]
-fn calls_that_do_not_notice_each_other_may_run_at_once() {
+fn calls_without_common_effects_may_run_in_parallel() {
     let effects = |tool: Tool, arguments: Value| tool.effects(arguments.as_object().unwrap());
     let path = |path: &str| json!({"path": path});
     let (read, write) = (effects(Tool::ReadFile, path("a")), effects(Tool::WriteFile, path("a")));
@@ -92,7 +92,7 @@ fn calls_that_do_not_notice_each_other_may_run_at_once() {
         (&asks, &fetches, false),
         (&runs, &runs, false),
     ];
-    for (one, other, agree) in cases {
-        assert_eq!(one.is_parallel_with(other), agree, "{one:?} {other:?}");
+    for (one, other, parallel) in cases {
+        assert_eq!(one.is_parallel_with(other), parallel, "{one:?} {other:?}");
     }
 }

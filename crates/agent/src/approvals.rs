@@ -1,0 +1,334 @@
+//! The only way from a job to a permit.
+//!
+//! [`Approvals`] joins the gate, the stored grants, the stored questions and the approver of one
+//! session. A job is judged; if the gate wants a yes, the question is stored before anybody sees
+//! it, and the first answer from any approver counts. Grants are read from the store each time
+//! they matter, because their owner may have revoked them.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hermes_policy::{
+    Answer, Choice, Considered, Gate, GrantScope, Mode, Moment, Permit, Question, QuestionId, Refusal,
+    StoredQuestion, Turn, Verdict,
+};
+use hermes_store::{
+    Answer as AnswerRow, Answering, AskedBy, Choice as ChoiceRow, GrantScope as GrantScopeRow, NewGrant,
+    NewQuestion, QuestionState, Store,
+};
+use hermes_types::{Attendance, Job, Origin, Person, Timestamp};
+use serde_json::json;
+
+use crate::approver::Approver;
+use crate::lock;
+use crate::tool::CallContext;
+
+/// Whether approvers are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuestionPolicy {
+    /// About everything that the gate wants to ask about.
+    Ask,
+    /// About nothing. The gate still denies what is never allowed.
+    Waive,
+}
+
+/// A permit, and the person who approved it if an approver was asked.
+#[derive(Debug)]
+pub struct Approval {
+    pub permit: Permit,
+    pub approved_by: Option<Person>,
+}
+
+/// Why there is no permit, in words for the model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// A rule or a person refused it.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The same was tried too often, and the turn is over.
+    #[error("{0}")]
+    EndOfTurn(Refusal),
+    #[error("cannot ask for approval: no random numbers: {0}")]
+    NoRandomness(getrandom::Error),
+    #[error("cannot ask for approval: {0}")]
+    Store(String),
+}
+
+impl From<hermes_store::Error> for Denied {
+    fn from(error: hermes_store::Error) -> Self {
+        Self::Store(error.to_string())
+    }
+}
+
+/// Judges the jobs of one session and asks its approvers.
+pub struct Approvals {
+    gate: Arc<Gate>,
+    store: Store,
+    approver: Arc<dyn Approver>,
+    /// The actor changes with each message of a session that several people share.
+    origin: Mutex<Origin>,
+    policy: Mutex<QuestionPolicy>,
+    denied: Mutex<Turn>,
+}
+
+impl fmt::Debug for Approvals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Approvals").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+/// Judges a job by the gate alone, without grants and without a store.
+pub fn judge_by_rules(gate: &Gate, job: Job, origin: &Origin) -> Result<Verdict, Denied> {
+    Ok(gate.judge(job, origin, moment()?))
+}
+
+impl Approvals {
+    pub fn new(gate: Arc<Gate>, origin: Origin, store: Store, approver: Arc<dyn Approver>) -> Self {
+        Self {
+            gate,
+            store,
+            approver,
+            origin: Mutex::new(origin),
+            policy: Mutex::new(QuestionPolicy::Ask),
+            denied: Mutex::new(Turn::default()),
+        }
+    }
+
+    /// Sets the person that the session works for, and who may answer questions.
+    pub fn set_actor(&self, person: Person, attendance: Attendance) {
+        let mut origin = lock(&self.origin);
+        origin.person = person;
+        origin.attendance = attendance;
+    }
+
+    pub fn set_question_policy(&self, policy: QuestionPolicy) {
+        *lock(&self.policy) = policy;
+    }
+
+    /// Forgets what was denied in the turn before, so that it may be asked about again.
+    pub fn begin_turn(&self) {
+        *lock(&self.denied) = Turn::default();
+    }
+
+    /// Judges a job with all grants, and asks no approver: the dry run of [`Approvals::request`].
+    pub async fn judge(&self, job: Job) -> Result<Verdict, Denied> {
+        let (origin, moment) = (self.origin(), moment()?);
+        Ok(self.judge_with_grants(|gate| gate.judge(job.clone(), &origin, moment)).await?)
+    }
+
+    /// Gets a permit for a job. A question waits until an approver answers it at any entry point,
+    /// until it expires, or until the call is stopped.
+    pub async fn request(&self, job: Job, call: CallContext<'_>) -> Result<Approval, Denied> {
+        let moment = moment()?;
+        let asked = self.find_asked_question(&job, call).await?;
+        let mut origin = self.origin();
+        if let Some((_, Some(answer))) = &asked {
+            // The approver has answered and no longer has to be there.
+            origin.attendance = Attendance::Attended(vec![answer.by.clone()]);
+        }
+        let judge = |gate: &Gate| match &asked {
+            Some((stored, _)) => gate.reopen(stored.clone(), &origin, moment),
+            None => gate.judge(job.clone(), &origin, moment),
+        };
+        let question = match self.judge_with_grants(judge).await? {
+            Verdict::Allow(permit) => return Ok(Approval { permit, approved_by: None }),
+            Verdict::Deny(refusal) => return Err(Denied::Refused(refusal)),
+            Verdict::Ask(question) => question,
+        };
+        let question = match lock(&self.denied).consider(*question) {
+            Considered::Fresh(question) => *question,
+            Considered::Repeated(refusal) => return Err(Denied::Refused(refusal)),
+            Considered::EndTurn(refusal) => return Err(Denied::EndOfTurn(refusal)),
+        };
+        match asked {
+            Some((_, Some(answer))) => self.redeem_answer(question, Some(answer)).await,
+            Some((_, None)) => {
+                let answer = self.wait_for_answer(&question, call).await?;
+                self.redeem_answer(question, answer).await
+            }
+            None => self.ask(question, call).await,
+        }
+    }
+
+    /// Stores a question of [`Approvals::judge`] and waits for its answer.
+    pub async fn ask(&self, question: Question, call: CallContext<'_>) -> Result<Approval, Denied> {
+        self.store.ask(self.question_row(&question, call)?).await?;
+        let answer = self.wait_for_answer(&question, call).await?;
+        self.redeem_answer(question, answer).await
+    }
+
+    /// A permit for a job that no approver has to be asked about.
+    pub(crate) async fn permit_if_unasked(&self, job: Job) -> Option<Permit> {
+        match self.judge(job).await {
+            Ok(Verdict::Allow(permit)) => Some(permit),
+            Ok(Verdict::Deny(_) | Verdict::Ask(_)) | Err(_) => None,
+        }
+    }
+
+    fn origin(&self) -> Origin {
+        lock(&self.origin).clone()
+    }
+
+    async fn judge_with_grants(
+        &self,
+        judge: impl Fn(&Gate) -> Verdict,
+    ) -> Result<Verdict, hermes_store::Error> {
+        if *lock(&self.policy) == QuestionPolicy::Waive {
+            return Ok(judge(&Gate { mode: Mode::Off, ..Gate::clone(&self.gate) }));
+        }
+        let verdict = judge(&self.gate);
+        if !verdict.yields_to_grants() {
+            return Ok(verdict);
+        }
+        let mut gate = Gate::clone(&self.gate);
+        let session = lock(&self.origin).session.clone();
+        for row in self.store.grants_in(&session).await? {
+            match serde_json::from_value(row.json) {
+                Ok(grant) => gate.grants.add(&[grant]),
+                // Without the grant the question is asked again, which is safe.
+                Err(error) => tracing::warn!(grant = row.id, %error, "cannot read a stored grant"),
+            }
+        }
+        Ok(judge(&gate))
+    }
+
+    /// The question that this very call asked before a restart, and its answer if there is one.
+    async fn find_asked_question(
+        &self,
+        job: &Job,
+        call: CallContext<'_>,
+    ) -> Result<Option<(StoredQuestion, Option<Answer>)>, Denied> {
+        let Some(turn) = call.turn.filter(|turn| turn.is_resumed) else { return Ok(None) };
+        for row in self.store.questions_of(&turn.session).await? {
+            let Ok(stored) = serde_json::from_value::<StoredQuestion>(row.stored) else { continue };
+            if row.call.as_ref() != Some(call.call_id) || stored.job != *job {
+                continue;
+            }
+            match row.state {
+                QuestionState::Open if stored.expires > Timestamp::now() => return Ok(Some((stored, None))),
+                QuestionState::Answered(answer) if !row.is_used => {
+                    let answer = answer_from_row(&stored.id, answer);
+                    return Ok(Some((stored, Some(answer))));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn question_row(&self, question: &Question, call: CallContext<'_>) -> Result<NewQuestion, Denied> {
+        let origin = self.origin();
+        Ok(NewQuestion {
+            id: question.id().as_str().to_owned(),
+            key: origin.session,
+            asked_by: call.turn.map(|turn| AskedBy {
+                session: turn.session.clone(),
+                turn: turn.id,
+                call: call.call_id.clone(),
+            }),
+            stored: serde_json::to_value(question.stored()).map_err(json_error)?,
+            shown: json!({
+                "text": question.shown().plain(),
+                "parts": question.shown().parts,
+                "reasons": question.matches().iter().map(|found| found.reason).collect::<Vec<_>>(),
+                "backend": origin.place.backend.as_str(),
+                "cwd": question.job().cwd,
+            }),
+            approvers: question.approvers().to_vec(),
+            created: Timestamp::now(),
+            expires: question.expires(),
+        })
+    }
+
+    /// Waits for the first answer, from the approver here or from the store. None if the question
+    /// expires or the call is stopped.
+    async fn wait_for_answer(
+        &self,
+        question: &Question,
+        call: CallContext<'_>,
+    ) -> Result<Option<Answer>, Denied> {
+        let store = &self.store;
+        let id = question.id().as_str();
+        let remaining =
+            Duration::from_secs(question.expires().seconds().saturating_sub(Timestamp::now().seconds()));
+        let state = tokio::select! {
+            biased;
+            () = call.stop.cancelled() => store.withdraw(id, Timestamp::now()).await?,
+            answer = self.approver.ask_permission(question) => match answer {
+                Some(answer) => match store.answer(id, answer_to_row(&answer)).await? {
+                    Answering::Counts => return Ok(Some(answer)),
+                    Answering::TooLate(state) => Some(state),
+                    Answering::NotAsked | Answering::Unknown => None,
+                },
+                None => store.expire(id, Timestamp::now()).await?,
+            },
+            state = store.decided(id) => state?,
+            () = tokio::time::sleep(remaining) => store.expire(id, Timestamp::now()).await?,
+        };
+        Ok(match state {
+            Some(QuestionState::Answered(answer)) => Some(answer_from_row(question.id(), answer)),
+            _ => None,
+        })
+    }
+
+    /// Turns an answer into a permit, and stores the grants that it gives.
+    async fn redeem_answer(&self, question: Question, answer: Option<Answer>) -> Result<Approval, Denied> {
+        let Some(answer) = answer else { return Err(Denied::Refused(Refusal::Expired)) };
+        if matches!(answer.choice, Choice::Deny(_)) {
+            lock(&self.denied).denied(&question);
+        } else if !self.store.use_answer(question.id().as_str(), Timestamp::now()).await? {
+            return Err(Denied::Store("the answer was used already".to_owned()));
+        }
+        let approved_by = Some(answer.by.clone());
+        let permit = question.answered(answer).map_err(Denied::Refused)?;
+        let mut grants = Vec::new();
+        for grant in permit.grants() {
+            grants.push(NewGrant {
+                id: grant.id.as_str().to_owned(),
+                scope: match &grant.scope {
+                    GrantScope::Session(key) => GrantScopeRow::Session(key.clone()),
+                    GrantScope::Always => GrantScopeRow::Always,
+                },
+                json: serde_json::to_value(grant).map_err(json_error)?,
+                given_by: grant.given_by.clone(),
+                given_at: grant.given_at,
+            });
+        }
+        if !grants.is_empty() {
+            self.store.grant(grants).await?;
+        }
+        Ok(Approval { permit, approved_by })
+    }
+}
+
+fn json_error(error: serde_json::Error) -> Denied {
+    Denied::Store(error.to_string())
+}
+
+fn answer_from_row(question: &QuestionId, answer: AnswerRow) -> Answer {
+    let choice = match answer.choice {
+        ChoiceRow::Once => Choice::Once,
+        ChoiceRow::Session => Choice::Session,
+        ChoiceRow::Always => Choice::Always,
+        ChoiceRow::Deny { reason } => Choice::Deny(reason),
+    };
+    Answer { question: question.clone(), by: answer.by, at: answer.at, choice }
+}
+
+fn answer_to_row(answer: &Answer) -> AnswerRow {
+    let choice = match &answer.choice {
+        Choice::Once => ChoiceRow::Once,
+        Choice::Session => ChoiceRow::Session,
+        Choice::Always => ChoiceRow::Always,
+        Choice::Deny(reason) => ChoiceRow::Deny { reason: reason.clone() },
+    };
+    AnswerRow { by: answer.by.clone(), at: answer.at, choice }
+}
+
+/// The time, and random bytes for the id of a question.
+fn moment() -> Result<Moment, Denied> {
+    let mut seed = [0; 16];
+    getrandom::fill(&mut seed).map_err(Denied::NoRandomness)?;
+    Ok(Moment { now: Timestamp::now(), seed })
+}

@@ -1,0 +1,246 @@
+//! Replies of a model and their handling.
+
+use hermes_agent::{Conversation, StopReason, TurnControl, TurnEvent};
+use hermes_testkit::{Answer, Said, Step};
+use hermes_types::Usage;
+use serde_json::{Value, json};
+
+use crate::chat::ChatEnv;
+
+fn call(id: &str, command: &str) -> Said {
+    Said::Call { id: id.to_owned(), name: "terminal".to_owned(), arguments: json!({"command": command}) }
+}
+
+fn reply(says: impl IntoIterator<Item = Said>, finish: &str) -> Step {
+    let says = says.into_iter().collect();
+    Step::Answer(Answer { says, finish: Some(finish.to_owned()), ..Answer::default() })
+}
+
+fn text(text: &str) -> Said {
+    Said::Text(text.to_owned())
+}
+
+#[tokio::test]
+async fn a_reply_is_reported_stored_and_counted() {
+    let env = ChatEnv::new([Step::text("hello there")]).await;
+    let mut conversation = env.create().await;
+    let result = env.run(&mut conversation, "hi").await;
+    assert_eq!(
+        (result.stop_reason, result.text.as_str(), result.model_calls),
+        (StopReason::Answered, "hello there", 1)
+    );
+    assert_ne!(result.usage, Usage::default());
+    assert_eq!(env.stored(&conversation).await, ["user: hi", "assistant: hello there"]);
+    let reported: String = env
+        .events
+        .lock()
+        .unwrap()
+        .iter()
+        .filter_map(|event| match event {
+            TurnEvent::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reported, "hello there");
+    let session = env.store.session(conversation.id()).await.unwrap();
+    assert_eq!(
+        (session.api_calls, session.usage, session.title.as_deref()),
+        (1, result.usage, Some("a title"))
+    );
+    assert!(env.store.turn(conversation.id()).await.unwrap().is_none());
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn calls_run_in_order_and_their_results_are_stored_before_the_next_request() {
+    let five = (1..=5).map(|n| call(&format!("c{n}"), &format!("echo {n} >>log; wc -l <log")));
+    let env =
+        ChatEnv::new([Step::says([text("I count.")].into_iter().chain(five)), Step::text("done")]).await;
+    let mut conversation = env.create().await;
+    let result = env.run(&mut conversation, "count").await;
+    assert_eq!(
+        (result.stop_reason, result.text.as_str(), result.model_calls),
+        (StopReason::Answered, "done", 2)
+    );
+    let outputs: Vec<_> =
+        env.seen().iter().map(|seen| seen["output"].as_str().unwrap().trim().to_owned()).collect();
+    assert_eq!(outputs, ["1", "2", "3", "4", "5"]);
+    assert_eq!(env.seen()[0]["exit_code"], 0);
+    assert_eq!(
+        env.stored(&conversation).await,
+        [
+            "user: count",
+            "assistant: I count. [c1] [c2] [c3] [c4] [c5]",
+            "tool: [c1]",
+            "tool: [c2]",
+            "tool: [c3]",
+            "tool: [c4]",
+            "tool: [c5]",
+            "assistant: done",
+        ]
+    );
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn a_call_that_was_cut_off_is_not_run_and_requested_once_more() {
+    let cut = || {
+        let call = Said::Call {
+            id: "c1".to_owned(),
+            name: "terminal".to_owned(),
+            arguments: json!("{\"command\": \"touch ran; echo "),
+        };
+        reply([text("now"), call], "length")
+    };
+    let env = ChatEnv::new([cut(), Step::says([call("c2", "touch better")]), Step::text("ok")]).await;
+    let mut conversation = env.create().await;
+    assert_eq!(env.run(&mut conversation, "go").await.stop_reason, StopReason::Answered);
+    assert!(!env.work().join("ran").exists() && env.work().join("better").exists());
+    let second = &env.model.received()[1].json["messages"];
+    let last = second.as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+    assert!(last.contains("cut off"), "{last}");
+    // The hint is in that request only.
+    assert_eq!(env.stored(&conversation).await.len(), 4);
+    env.finish().await;
+
+    let env = ChatEnv::new([cut(), cut()]).await;
+    let mut conversation = env.create().await;
+    let result = env.run(&mut conversation, "go").await;
+    assert_eq!((result.stop_reason, result.model_calls), (StopReason::Truncated, 2));
+    assert!(!env.work().join("ran").exists());
+    assert_eq!(env.store.session(conversation.id()).await.unwrap().api_calls, 2);
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn a_reply_that_was_cut_off_is_continued_and_stored_as_one() {
+    let env = ChatEnv::new([
+        reply([text("one, ")], "length"),
+        reply([text("two, ")], "length"),
+        Step::text("three"),
+    ])
+    .await;
+    let mut conversation = env.create().await;
+    let result = env.run(&mut conversation, "count").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Answered, "one, two, three"));
+    assert_eq!(env.stored(&conversation).await, ["user: count", "assistant: one, two, three"]);
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn an_empty_reply_is_requested_again_a_limited_number_of_times() {
+    let env =
+        ChatEnv::new([Step::says([]), Step::text("sorry"), Step::says([]), Step::says([]), Step::says([])])
+            .await;
+    let mut conversation = env.create().await;
+    assert_eq!(env.run(&mut conversation, "a").await.stop_reason, StopReason::Answered);
+    let result = env.run(&mut conversation, "b").await;
+    assert_eq!((result.stop_reason, result.model_calls), (StopReason::EmptyReply, 3));
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn an_unknown_tool_is_reported_and_ends_the_turn_the_third_time() {
+    let wrong = |n: u32| Step::call(&format!("w{n}"), "fly_to_the_moon", json!({}));
+    let env = ChatEnv::new([wrong(1), Step::text("sorry"), wrong(2), wrong(3), wrong(4)]).await;
+    let mut conversation = env.create().await;
+    assert_eq!(env.run(&mut conversation, "a").await.stop_reason, StopReason::Answered);
+    assert!(env.seen()[0]["error"].as_str().unwrap().contains("available: terminal"));
+    assert_eq!(env.run(&mut conversation, "b").await.stop_reason, StopReason::InvalidCalls);
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn at_the_request_limit_the_model_writes_a_summary() {
+    let again = |n: u32| Step::says([call(&format!("c{n}"), &format!("echo {n}"))]);
+    let mut env = ChatEnv::new([again(1), again(2), Step::text("I did two things")]).await;
+    env.max_model_calls = 2;
+    let mut conversation = env.create().await;
+    let result = env.run(&mut conversation, "go").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::BudgetExhausted, "I did two things"));
+    assert!(env.model.received()[2].json.get("tools").is_none());
+    assert_eq!(env.stored(&conversation).await.last().unwrap(), "assistant: I did two things");
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn repeated_failures_cause_a_warning_or_end_the_turn() {
+    let again = |n: u32| Step::says([call(&format!("c{n}"), "false")]);
+    let env = ChatEnv::new([again(1), again(2), Step::text("I stop")]).await;
+    let mut conversation = env.create().await;
+    assert_eq!(env.run(&mut conversation, "go").await.stop_reason, StopReason::Answered);
+    let seen = env.seen();
+    assert!(seen[0].get("warning").is_none());
+    assert!(seen[1]["warning"].as_str().unwrap().contains("failed 2 times"), "{}", seen[1]);
+    env.finish().await;
+
+    let mut env = ChatEnv::new((1..=5).map(again)).await;
+    env.loop_guard.stop = true;
+    let mut conversation = env.create().await;
+    assert!(matches!(env.run(&mut conversation, "go").await.stop_reason, StopReason::Loop(_)));
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn every_request_of_a_session_begins_with_the_same_bytes() {
+    let mut steps = Vec::new();
+    for n in 0..10 {
+        steps.push(Step::says([call(&format!("c{n}"), &format!("echo {n}"))]));
+        steps.push(Step::text(&format!("answer {n}")));
+    }
+    let env = ChatEnv::new(steps).await;
+    let mut conversation = env.create().await;
+    for n in 0..10 {
+        if n == 5 {
+            // Another process would continue like this.
+            conversation = Conversation::resume(env.context(), env.model_config(), conversation.id().clone())
+                .await
+                .unwrap();
+        }
+        assert_eq!(
+            env.run(&mut conversation, &format!("question {n}")).await.stop_reason,
+            StopReason::Answered
+        );
+    }
+    let received = env.model.received();
+    let text = |value: &Value| serde_json::to_string(value).unwrap();
+    let mut before: Option<Vec<String>> = None;
+    for request in &received {
+        assert_eq!(text(&request.json["tools"]), text(&received[0].json["tools"]));
+        let messages: Vec<_> = request.json["messages"].as_array().unwrap().iter().map(text).collect();
+        if let Some(before) = before {
+            assert_eq!(messages[..before.len()], before[..]);
+        }
+        before = Some(messages);
+    }
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn a_steer_comes_with_the_next_result() {
+    let env =
+        ChatEnv::new([Step::says([call("c1", "echo 1")]), Step::text("ok"), Step::text("nothing to do")])
+            .await;
+    let mut conversation = env.create().await;
+    let control = TurnControl::default();
+    control.steer("and be quick");
+    let result = env.run_with(&mut conversation, "go", &control).await;
+    assert_eq!(env.seen()[0]["user_says"], "and be quick");
+    assert_eq!(result.pending_steer, None);
+    control.steer("too late");
+    let result = env.run_with(&mut conversation, "again", &control).await;
+    assert_eq!(result.pending_steer.map(|steer| steer.text).as_deref(), Some("too late"));
+    env.finish().await;
+}
+
+#[tokio::test]
+async fn the_last_message_can_be_undone() {
+    let env = ChatEnv::new([Step::text("one"), Step::text("two"), Step::text("three")]).await;
+    let mut conversation = env.create().await;
+    env.run(&mut conversation, "a").await;
+    env.run(&mut conversation, "b").await;
+    assert_eq!(conversation.undo().await.unwrap(), Some("b".into()));
+    env.run(&mut conversation, "c").await;
+    assert_eq!(env.stored(&conversation).await, ["user: a", "assistant: one", "user: c", "assistant: three"]);
+    env.finish().await;
+}
