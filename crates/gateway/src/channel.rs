@@ -81,7 +81,7 @@ pub trait Channel: Send + Sync + fmt::Debug {
 
     /// Messages of others since our last message in the chat and before this one, oldest first.
     /// Called only for messages that are about to be answered.
-    fn context_before<'a>(&'a self, _letter: &'a InboundMessage) -> BoxFuture<'a, Vec<ContextMessage>> {
+    fn context_before<'a>(&'a self, _message: &'a InboundMessage) -> BoxFuture<'a, Vec<ContextMessage>> {
         Box::pin(async { Vec::new() })
     }
 

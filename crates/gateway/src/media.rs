@@ -119,7 +119,7 @@ fn truncate_name(name: &str) -> String {
     kept + ending
 }
 
-/// ToolContext out file names that differ even when case is ignored.
+/// Hands out file names that differ even when case is ignored.
 #[derive(Debug, Default)]
 pub(crate) struct UniqueNames(HashSet<String>);
 

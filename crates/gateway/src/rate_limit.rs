@@ -63,7 +63,7 @@ impl RateLimiter {
             return Ok(());
         }
         let mut buckets = lock(&self.buckets);
-        let (tokens, was_told) = match buckets.get_mut(person) {
+        let (tokens, was_notified) = match buckets.get_mut(person) {
             None => (self.capacity(), false),
             // The state of the bucket at that time is unknown.
             Some(bucket) if bucket.at.seconds() > at.seconds().saturating_add(LATE_DELIVERY_SECONDS) => {
@@ -72,9 +72,9 @@ impl RateLimiter {
             Some(bucket) => {
                 let tokens = self.tokens_at(bucket, at);
                 if tokens < 1.0 {
-                    let is_new = !std::mem::replace(&mut bucket.is_notified, true);
-                    let left = Duration::from_secs_f64((1.0 - tokens) / self.per_second());
-                    return Err(Throttle { retry_after: left, is_first: is_new });
+                    let is_first = !std::mem::replace(&mut bucket.is_notified, true);
+                    let retry_after = Duration::from_secs_f64((1.0 - tokens) / self.per_second());
+                    return Err(Throttle { retry_after, is_first });
                 }
                 (tokens, bucket.is_notified)
             }
@@ -83,9 +83,9 @@ impl RateLimiter {
             self.evict(&mut buckets, at);
         }
         // A sender who keeps going is still in the same wait.
-        let is_told = was_told && tokens < self.capacity();
+        let is_notified = was_notified && tokens < self.capacity();
         let at = buckets.get(person).map_or(at, |bucket| at.max(bucket.at));
-        buckets.insert(person.clone(), TokenBucket { tokens: tokens - 1.0, at, is_notified: is_told });
+        buckets.insert(person.clone(), TokenBucket { tokens: tokens - 1.0, at, is_notified });
         Ok(())
     }
 

@@ -103,7 +103,7 @@ impl Router {
         Ok(None)
     }
 
-    /// ToolContext a stored message to its session, unless its command failed or its sender is too fast.
+    /// Hands a stored message to its session, unless its command failed or its sender is too fast.
     pub(crate) async fn route(&self, stored: StoredMessage) {
         let needs_acknowledgment = stored.needs_acknowledgment();
         let StoredMessage { id, message, role, resumed } = stored;

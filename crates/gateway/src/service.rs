@@ -34,7 +34,7 @@ const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 const PRUNE_INTERVAL: Duration = Duration::from_secs(86_400);
 
 /// The channels of one home.
-pub struct Service {
+pub struct ChannelSupervisor {
     store: Store,
     host: Arc<dyn SessionHost>,
     audit: AuditLog,
@@ -44,7 +44,7 @@ pub struct Service {
     pruning: Option<JoinHandle<()>>,
 }
 
-impl Service {
+impl ChannelSupervisor {
     pub fn new(home: &Path, store: Store, host: Arc<dyn SessionHost>) -> io::Result<Self> {
         let logs = home.join("logs");
         fs::create_dir_all(&logs)?;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_gateway::service::{self, Service};
+use hermes_gateway::service::{self, ChannelSupervisor};
 use hermes_gateway::{
     BusyPolicy, GatewaySettings, MediaSettings, RateLimit, ResetPolicy, SessionHost, StreamingOptions,
 };
@@ -88,16 +88,17 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
     if let Some(Failure { message, hints, .. }) = host.trouble() {
         tracing::warn!("chats cannot be answered yet: {message}; {}", hints.join("; "));
     }
-    let mut service = Service::new(home, store.clone(), Arc::clone(&host) as Arc<dyn SessionHost>)?;
+    let mut supervisor =
+        ChannelSupervisor::new(home, store.clone(), Arc::clone(&host) as Arc<dyn SessionHost>)?;
     for account in accounts {
         let access = account.people(config, &store);
         let settings = gateway_settings(config, home, account.showing(config));
-        service.start(account.channel(&store).await?, access, settings);
+        supervisor.start(account.channel(&store).await?, access, settings);
     }
     let reaper = host.reap()?;
     if config.sessions.auto_prune {
         let retention = config.sessions.retention_days.saturating_mul(SECONDS_PER_DAY);
-        service.prune_sessions(Duration::from_secs(retention));
+        supervisor.prune_sessions(Duration::from_secs(retention));
     }
     tracing::info!("serving chats; commands run on {}", backend(config));
     let mut failure = None;
@@ -108,7 +109,7 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
             _ = interrupt.recv() => ServeEnd::Stop,
             _ = restart.recv() => ServeEnd::Restart,
             () = host.restarted() => ServeEnd::Restart,
-            ended = service.next_end() => match ended {
+            ended = supervisor.next_end() => match ended {
                 None => break,
                 Some(Ok(())) => continue,
                 Some(Err(error)) => {
@@ -117,18 +118,18 @@ async fn serve(context: &Context, config: &Config) -> Result<ServeEnd, Failure> 
                 }
             },
         };
-        let is_stopping = service.is_stopping() && end == ServeEnd::Stop;
+        let is_stopping = supervisor.is_stopping() && end == ServeEnd::Stop;
         if is_stopping && requested == ServeEnd::Stop {
             tracing::info!("stopped at once; the next start resumes running replies");
-            service.finish();
+            supervisor.finish();
             return Ok(ServeEnd::Stop);
         }
         // A restart does not override a stop.
         end = if is_stopping { end } else { requested };
         tracing::info!("stopping after running replies have finished; Ctrl-C or SIGTERM again stops at once");
-        service.stop();
+        supervisor.stop();
     }
-    service.finish();
+    supervisor.finish();
     if let Err(error) = reaper.finish().await {
         tracing::warn!(%error, "cannot remove leftovers of environments");
     }

@@ -107,7 +107,7 @@ async fn a_command_is_stored_before_it_is_acknowledged_and_dropped_if_the_user_s
     env.server.expect(10_062);
     let text = json!([{"name": "text", "type": 3, "value": "hello"}]);
     let killed = async {
-        env.wait("somebody is being told", |server| (server.hanging() > 0).then_some(())).await;
+        env.wait("the acknowledgment hangs", |server| (server.hanging() > 0).then_some(())).await;
         assert_eq!(unanswered(&env), 1);
         kill_process(env.pid(), Signal::KILL).unwrap();
     };

@@ -34,8 +34,8 @@ async fn a_thread_whose_id_differs_from_its_message_is_one_conversation() {
     env.wait_for_replies(thread, 1).await;
     env.server.say(env.ann, thread, "and then?");
     assert_eq!(env.wait_for_replies(thread, 2).await, ["echo: [ann] what is new?", "echo: [ann] and then?"]);
-    let told = env.model_requests().pop().unwrap()["messages"].to_string();
-    assert!(told.contains("what is new?") && told.contains("and then?"), "{told}");
+    let prompt = env.model_requests().pop().unwrap()["messages"].to_string();
+    assert!(prompt.contains("what is new?") && prompt.contains("and then?"), "{prompt}");
     env.close().await;
 }
 

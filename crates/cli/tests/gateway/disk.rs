@@ -64,8 +64,8 @@ async fn a_failure_because_of_a_full_disk_is_reported_later() {
     eventually("nothing can be kept", || env.log().contains(STORE_FAILURE));
     assert_eq!(env.replies(ann), Vec::<String>::new());
     make_room(&env);
-    let told = env.wait_for_replies(ann, 1).await;
-    assert!(told[0].contains("there is no space left on the disk"), "{told:?}");
+    let prompt = env.wait_for_replies(ann, 1).await;
+    assert!(prompt[0].contains("there is no space left on the disk"), "{prompt:?}");
     // The interrupted turn is resumed first.
     env.send(env.ann, ann, "two");
     env.wait_for_message(ann, "the next answer", |seen| seen.text == "echo: two").await;

@@ -34,7 +34,7 @@ fn questions(env: &GatewayEnv, chat: Id) -> usize {
 }
 
 /// The last message of the last model request.
-fn told_last(env: &GatewayEnv) -> String {
+fn last_prompt(env: &GatewayEnv) -> String {
     env.model_requests().pop().unwrap()["messages"].as_array().unwrap().last().unwrap()["content"].to_string()
 }
 
@@ -46,12 +46,13 @@ async fn only_admins_and_approvers_can_grant_always() {
     let question = env.wait_for_message(bob, "a question", |seen| !seen.buttons.is_empty()).await;
     let (_, always) = question.buttons.iter().find(|(label, _)| label == "Always").unwrap();
     env.server.push(env.bob, question.id, always).await.unwrap();
-    env.wait("bob is told no", |server| {
-        server.whispers(env.bob).iter().any(|told| told.contains("applies to everyone")).then_some(())
+    env.wait("bob is prompt no", |server| {
+        server.whispers(env.bob).iter().any(|prompt| prompt.contains("applies to everyone")).then_some(())
     })
     .await;
     env.send(env.bob, bob, "/approve always");
-    env.wait_for_message(bob, "bob is told no again", |seen| seen.text.contains("applies to everyone")).await;
+    env.wait_for_message(bob, "bob is prompt no again", |seen| seen.text.contains("applies to everyone"))
+        .await;
     assert_eq!(done(&env), 0);
     env.send(env.bob, bob, "/approve session");
     env.wait_for_message(bob, "the answer", |seen| seen.text == "done").await;
@@ -126,8 +127,8 @@ async fn a_message_during_a_turn_keeps_its_author() {
     env.wait_for_message(thread, "how things are", |seen| seen.text.contains("session")).await;
     fs::write(env.path("owner/go"), "").unwrap();
     env.wait_for_message(thread, "the answer", |seen| seen.text == "done").await;
-    let told = told_last(&env);
-    assert!(told.contains("[bob] delete everything"), "{told}");
+    let prompt = last_prompt(&env);
+    assert!(prompt.contains("[bob] delete everything"), "{prompt}");
     env.close().await;
 }
 
@@ -187,7 +188,7 @@ async fn a_users_environment_is_not_open_to_others_in_a_thread() {
     assert_eq!(env.wait_for_replies(thread, 1).await, ["hello"]);
     env.send(env.bob, thread, "what does she keep?");
     assert_eq!(env.wait_for_replies(thread, 2).await[1], "looked");
-    let seen = told_last(&env);
+    let seen = last_prompt(&env);
     assert!(seen.contains("No such file") && !seen.contains("ann's"), "{seen}");
     env.close().await;
 }
@@ -213,10 +214,10 @@ async fn a_users_environment_is_the_same_in_all_their_chats_and_private() {
     assert_eq!(env.wait_for_replies(dm, 1).await, ["kept"]);
     env.mention(env.ann, env.channel, "what did I keep?");
     assert_eq!(env.wait_for_replies(env.channel, 1).await, ["found"]);
-    assert!(told_last(&env).contains("ann's"), "{}", told_last(&env));
+    assert!(last_prompt(&env).contains("ann's"), "{}", last_prompt(&env));
     env.mention(env.bob, env.channel, "what does she keep?");
     assert_eq!(env.wait_for_replies(env.channel, 2).await[1], "looked");
-    assert!(told_last(&env).contains("No such file"), "{}", told_last(&env));
+    assert!(last_prompt(&env).contains("No such file"), "{}", last_prompt(&env));
     env.close().await;
 }
 
@@ -235,7 +236,7 @@ async fn the_owners_home_is_not_visible_to_a_chat() {
     let dm = env.server.dm(env.ann);
     env.send(env.ann, dm, "what does the owner write?");
     assert_eq!(env.wait_for_replies(dm, 1).await, ["looked"]);
-    let seen = told_last(&env);
+    let seen = last_prompt(&env);
     assert!(seen.contains("No such file") && !seen.contains("dear diary"), "{seen}");
     env.close().await;
 }
@@ -259,7 +260,7 @@ async fn files_and_guests_of_other_chats_are_not_reachable() {
     assert_eq!(env.wait_for_replies(ann, 1).await, ["kept"]);
     env.send(env.bob, bob, "what does she keep?");
     assert_eq!(env.wait_for_replies(bob, 1).await, ["looked"]);
-    let seen = told_last(&env);
+    let seen = last_prompt(&env);
     assert!(seen.contains("files") && !seen.contains("secret") && !seen.contains("sock"), "{seen}");
     env.close().await;
 }

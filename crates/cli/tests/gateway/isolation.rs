@@ -16,11 +16,11 @@ async fn seen(first: &str, second: &str) -> String {
     env.server.say(env.bob, bob, "do it");
     assert_eq!(env.wait_for_replies(bob, 1).await, ["two"]);
     let last = env.model_requests().pop().unwrap();
-    let told = last["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+    let prompt = last["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
     assert!(!last.to_string().contains("ann's"), "{last}");
     env.close().await;
-    let told: Value = serde_json::from_str(&told).unwrap();
-    told["output"].as_str().unwrap().to_owned()
+    let prompt: Value = serde_json::from_str(&prompt).unwrap();
+    prompt["output"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn sessions_of_one_chat_are_not_in_another() {
     assert_eq!(said, ["No conversations yet.".to_owned(), none(&id), none("ann's plan")]);
     env.server.say(env.bob, bob, "hello");
     assert_eq!(env.wait_for_replies(bob, 4).await[3], "echo: hello");
-    let told = env.model_requests().pop().unwrap()["messages"].to_string();
-    assert!(!told.contains("plan"), "{told}");
+    let prompt = env.model_requests().pop().unwrap()["messages"].to_string();
+    assert!(!prompt.contains("plan"), "{prompt}");
     env.close().await;
 }

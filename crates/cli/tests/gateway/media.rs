@@ -27,7 +27,7 @@ fn post(env: &GatewayEnv, dm: Id, text: &str, files: Vec<File>) -> Id {
 }
 
 /// The last user message of the last model request.
-fn told(env: &GatewayEnv) -> String {
+fn prompt(env: &GatewayEnv) -> String {
     let last = env.model_requests().pop().unwrap();
     let messages = last["messages"].as_array().unwrap();
     let said = messages.iter().rfind(|message| message["role"] == "user").unwrap();
@@ -91,7 +91,7 @@ async fn an_attachment_is_in_the_environment_before_the_model_is_asked() {
     assert_eq!(env.wait_for_replies(dm, 1).await, ["read"]);
     let place = format!("/workspace/.hermes/cache/{dm}/{message}/notes.txt");
     assert_eq!(
-        told(&env),
+        prompt(&env),
         format!("look at this\n\n[file notes.txt: {} bytes, text/plain, at {place}]", bytes.len())
     );
     let output = result(&env)["output"].as_str().unwrap().to_owned();
@@ -120,11 +120,14 @@ async fn hostile_file_names_are_made_safe() {
     ];
     let message = post(&env, dm, "", names.iter().map(|name| file(name, "1")).collect());
     assert_eq!(env.wait_for_replies(dm, 1).await, ["done"]);
-    let told = told(&env);
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines.len(), names.len(), "{told}");
-    assert!(lines.iter().all(|line| line.starts_with("[file ") && line.ends_with(']')), "{told}");
-    assert!(!told.contains("at /etc/passwd") && !told.contains('\u{202e}') && !told.contains('$'), "{told}");
+    let prompt = prompt(&env);
+    let lines: Vec<&str> = prompt.lines().collect();
+    assert_eq!(lines.len(), names.len(), "{prompt}");
+    assert!(lines.iter().all(|line| line.starts_with("[file ") && line.ends_with(']')), "{prompt}");
+    assert!(
+        !prompt.contains("at /etc/passwd") && !prompt.contains('\u{202e}') && !prompt.contains('$'),
+        "{prompt}"
+    );
     let output = result(&env)["output"].as_str().unwrap().to_owned();
     let mut found: Vec<&str> = output.lines().collect();
     found.sort_unstable();

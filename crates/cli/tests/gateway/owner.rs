@@ -165,7 +165,7 @@ async fn an_undeliverable_reply_is_shown_as_a_reaction() {
     };
     let lost = env.server.say(env.ann, dm, "hello");
     eventually("it is shown", || signs(lost) == ["❌"]);
-    eventually("the owner is told", || env.log().contains("delivery failed"));
+    eventually("the owner is informed", || env.log().contains("delivery failed"));
     let answered = env.server.say(env.ann, dm, "again");
     env.wait_for_replies(dm, 1).await;
     eventually("it is shown", || signs(answered) == ["✅"]);
@@ -221,7 +221,7 @@ async fn an_old_conversation_is_pruned_with_its_environment() {
     env.start().await;
     // A running process is not stopped by the reset.
     eventually("one is gone", || left(&env) == (1, 1));
-    eventually("it is told", || env.log().contains("old conversations removed"));
+    eventually("it is logged", || env.log().contains("old conversations removed"));
     assert_eq!(left(&env), (1, 1));
     env.close().await;
 }

@@ -29,7 +29,7 @@ fn calls(name: &str, arguments: serde_json::Value) -> Step {
 }
 
 /// Tool calls that run something dangerous.
-fn doors() -> [(&'static str, Step); 3] {
+fn dangerous_calls() -> [(&'static str, Step); 3] {
     let script = format!("from hermes_tools import terminal\nprint(terminal({DANGER:?}))");
     [
         ("a command", terminal_call("c1", DANGER)),
@@ -40,7 +40,7 @@ fn doors() -> [(&'static str, Step); 3] {
 
 #[tokio::test]
 async fn every_tool_asks_before_something_dangerous_runs() {
-    for (door, step) in doors() {
+    for (tool, step) in dangerous_calls() {
         let env = asked(vec![step.clone(), Step::text("no then"), step, Step::text("yes then")]).await;
         let dm = env.server.dm(env.ann);
         for (number, (word, is_done)) in [("/deny", false), ("/approve", true)].into_iter().enumerate() {
@@ -52,12 +52,12 @@ async fn every_tool_asks_before_something_dangerous_runs() {
                 env.server.invoke(env.ann, dm, "queue", text).await.unwrap();
             }
             let questions = |said: &[String]| said.iter().filter(|one| one.contains("Allow this?")).count();
-            eventually(door, || questions(&env.replies(dm)) == number + 1);
-            assert!(!is_open(&env), "{door}");
+            eventually(tool, || questions(&env.replies(dm)) == number + 1);
+            assert!(!is_open(&env), "{tool}");
             env.server.say(env.ann, dm, word);
             let answer = if is_done { "yes then" } else { "no then" };
-            eventually(door, || env.replies(dm).iter().any(|said| said == answer));
-            eventually(door, || is_open(&env) == is_done);
+            eventually(tool, || env.replies(dm).iter().any(|said| said == answer));
+            eventually(tool, || is_open(&env) == is_done);
         }
         env.close().await;
     }

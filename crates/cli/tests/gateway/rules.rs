@@ -76,8 +76,8 @@ async fn an_idle_conversation_is_reset_and_the_chat_is_notified() {
         let said = env.wait_for_replies(dm, 1).await;
         let expected = note.map_or("echo: hello".to_owned(), |note| format!("echo: hello\n\n{note}"));
         assert_eq!(said, [expected], "{mode}");
-        let told = env.model_requests().pop().unwrap()["messages"].to_string();
-        assert_eq!(told.contains("of old"), note.is_none(), "{mode}: {told}");
+        let prompt = env.model_requests().pop().unwrap()["messages"].to_string();
+        assert_eq!(prompt.contains("of old"), note.is_none(), "{mode}: {prompt}");
         env.server.say(env.ann, dm, "again");
         assert_eq!(env.wait_for_replies(dm, 2).await[1], "echo: again", "{mode}");
         let reason = note.map(|note| if note.contains("idle") { "idle" } else { "daily" });
@@ -140,8 +140,8 @@ async fn removing_a_conversation_removes_its_environment_and_the_chat_continues(
     assert_eq!(places(&env), 0);
     env.server.say(env.ann, dm, "more words");
     assert_eq!(env.wait_for_replies(dm, 2).await[1], "echo: more words");
-    let told = env.model_requests().pop().unwrap()["messages"].to_string();
-    assert!(!told.contains("first"), "{told}");
+    let prompt = env.model_requests().pop().unwrap()["messages"].to_string();
+    assert!(!prompt.contains("first"), "{prompt}");
     env.close().await;
 }
 
@@ -186,7 +186,7 @@ async fn the_conversation_continues_during_a_task_and_stop_all_stops_everything(
     eventually("nothing is listed", || {
         env.server.say(env.ann, dm, "/status");
         let count = env.replies(dm).len();
-        eventually("the status is told", || env.replies(dm).len() > count);
+        eventually("the status is shown", || env.replies(dm).len() > count);
         !env.replies(dm).pop().unwrap().contains("background")
     });
     env.close().await;
@@ -271,7 +271,7 @@ async fn an_admin_can_restart_the_gateway_and_is_notified() {
     let message = env.server.say(env.ann, ann, "/restart");
     let said = env.wait_for_replies(ann, 3).await.split_off(1);
     assert_eq!(said, ["Restarting as soon as running replies have finished.", "Restarted."]);
-    assert_eq!(env.wait_for_replies(bob, 2).await[1], "at last", "what was under way has ended before");
+    assert_eq!(env.wait_for_replies(bob, 2).await[1], "at last", "the turn ended first");
     env.server.wait_for(|world| (world.identified + world.resumed > before).then_some(())).await.unwrap();
     env.server.replay(message);
     env.server.say(env.ann, ann, "hello");
@@ -336,8 +336,8 @@ async fn an_admin_can_turn_approvals_off_until_the_conversation_ends() {
     assert!(env.wait_for_replies(ann, 3).await[2].contains("off (/yolo)"), "{:?}", env.replies(ann));
     say("remove all");
     assert_eq!(env.wait_for_replies(ann, 4).await[3], "never");
-    let told = env.model_requests().pop().unwrap();
-    let result = told["messages"].as_array().unwrap().last().unwrap()["content"].to_string();
+    let prompt = env.model_requests().pop().unwrap();
+    let result = prompt["messages"].as_array().unwrap().last().unwrap()["content"].to_string();
     assert!(result.contains("never allowed"), "{result}");
     say("/new");
     env.wait_for_replies(ann, 5).await;
@@ -421,7 +421,7 @@ async fn a_message_after_a_command_waits_for_its_acknowledgment() {
     env.server.trouble("POST /interactions/*/*/callback", 1, slow);
     let begun = env.server.invoke(env.ann, dm, "new", json!([]));
     let said = async {
-        env.wait("somebody is being told", |server| {
+        env.wait("the acknowledgment hangs", |server| {
             server.look(|world| {
                 let is_callback = |line: &str| line.starts_with("POST /interactions/");
                 world.requests.iter().any(|request| is_callback(&request.line)).then_some(())
@@ -433,7 +433,7 @@ async fn a_message_after_a_command_waits_for_its_acknowledgment() {
     let (begun, ()) = tokio::join!(begun, said);
     begun.unwrap();
     env.wait_for_message(dm, "the answer", |seen| seen.text == "echo: the new").await;
-    let told = env.model_requests().pop().unwrap()["messages"].to_string();
-    assert!(!told.contains("the old"), "{told}");
+    let prompt = env.model_requests().pop().unwrap()["messages"].to_string();
+    assert!(!prompt.contains("the old"), "{prompt}");
     env.close().await;
 }

@@ -51,8 +51,8 @@ async fn a_long_message_to_a_forum_is_one_post() {
     let forum = env.server.forum(guild, "reports");
     let mut env = env.set_env("DISCORD_HOME_CHANNEL", forum).open().await;
     let long = "word ".repeat(900);
-    let (code, told) = sent(&env, &[&format!("# Report\n{long}")]);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, prompt) = sent(&env, &[&format!("# Report\n{long}")]);
+    assert_eq!(code, Some(0), "{prompt}");
     let posts = |env: &GatewayEnv| -> Vec<_> {
         env.server.look(|world| world.threads_of(forum).iter().map(|post| post.id).collect())
     };

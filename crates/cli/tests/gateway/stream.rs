@@ -366,8 +366,8 @@ async fn killed_after_a_steer_was_passed_on_it_is_answered_once() {
     eventually("the model is asked", || env.model_requests().len() == 1);
     env.server.say(env.ann, dm, "and more");
     eventually("it is asked again", || env.model_requests().len() == 2);
-    let told = env.model_requests().pop().unwrap()["messages"].to_string();
-    assert!(told.contains("user_says") && told.contains("and more"), "{told}");
+    let prompt = env.model_requests().pop().unwrap()["messages"].to_string();
+    assert!(prompt.contains("user_says") && prompt.contains("and more"), "{prompt}");
     env.kill();
     env.start().await;
     closes_with(env, dm, &["both"]).await;

@@ -68,11 +68,11 @@ async fn an_untrusted_certificate_is_reported_with_a_hint() {
     let status = env.run(&["gateway", "status"]);
     let status = String::from_utf8(status.stdout).unwrap();
     let words = "its certificate is from nobody this machine trusts";
-    for told in [&status, &env.log()] {
-        assert!(told.contains(words) && told.contains(CERTIFICATES), "{told}");
+    for prompt in [&status, &env.log()] {
+        assert!(prompt.contains(words) && prompt.contains(CERTIFICATES), "{prompt}");
     }
     front.behave(Manner::Expired);
-    eventually("it is told", || env.log().contains("its certificate has expired"));
+    eventually("it is logged", || env.log().contains("its certificate has expired"));
     assert_eq!(env.server.look(|world| (world.connections, world.identified)), (0, 0));
     env.send(env.ann, dm, "hello");
     assert_eq!(env.stop(), Some(0), "{}", env.log());
@@ -92,8 +92,8 @@ async fn a_missing_certificate_file_is_named() {
     let env = trusting(env);
     let run = env.run(&["--json", "gateway", "run"]);
     assert_eq!(run.status.code(), Some(5));
-    let told: Value = serde_json::from_slice(&run.stdout).unwrap();
-    assert!(told.to_string().contains("ca.pem") && told.to_string().contains(CERTIFICATES), "{told}");
+    let prompt: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert!(prompt.to_string().contains("ca.pem") && prompt.to_string().contains(CERTIFICATES), "{prompt}");
     env.close().await;
 }
 

@@ -1,10 +1,10 @@
-//! Who is let in.
+//! Access decisions.
 
 use hermes_store::{Approving, FILE_NAME};
 
 use super::*;
 
-/// What is kept in a directory of its own.
+/// A store in a temporary directory.
 async fn store() -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join(FILE_NAME)).await.unwrap();

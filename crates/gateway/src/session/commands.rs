@@ -107,7 +107,7 @@ impl ChatSession {
         tasks.len()
     }
 
-    /// ToolContext the message to a background session, or returns it with the reason.
+    /// Hands the message to a background session, or returns it with the reason.
     async fn start_background(
         &self,
         input: SessionInput,

@@ -1,4 +1,4 @@
-//! Texts that are hard to cut.
+//! Texts that are hard to split.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn chars(text: &str, longest: usize) -> Vec<String> {
     split_message(text, &capabilities(longest, LengthUnit::Chars))
 }
 
-/// All that must be so whatever the text is, but for code blocks.
+/// Properties of every split, except for code blocks.
 fn check(text: &str, longest: usize, unit: LengthUnit) -> Vec<String> {
     let parts = split_message(text, &capabilities(longest, unit));
     let most = if unit == LengthUnit::Utf16 { longest.max(2) } else { longest };
@@ -40,7 +40,7 @@ fn check(text: &str, longest: usize, unit: LengthUnit) -> Vec<String> {
     parts
 }
 
-/// Whether the pieces of a text are all of it but for blanks.
+/// Whether the parts contain the whole text except for whitespace.
 fn check_pieces(text: &str, max_len: usize, unit: LengthUnit) {
     let text = trim_blank_ends(text);
     let mut end = 0;
@@ -52,7 +52,7 @@ fn check_pieces(text: &str, max_len: usize, unit: LengthUnit) {
     assert_eq!(end, text.len());
 }
 
-/// Whether each block that is opened is closed.
+/// Whether every opened block is closed.
 fn is_balanced(part: &str) -> bool {
     let mut open: Option<&str> = None;
     for line in part.lines().map(str::trim) {
@@ -239,7 +239,7 @@ fn a_cut_at_a_delimiter_leaves_no_block_open_or_empty() {
     }
 }
 
-/// A piece of a text as models write them, and worse.
+/// A piece of a text as models write it, and worse.
 fn block() -> impl Strategy<Value = String> {
     let prose = "[a-zA-Zé😀`\\[\\]() ]{0,120}\n{1,2}".prop_map(|text| text.replace("``", "`"));
     let code = ("`{3,5}", "(|rust|py|c\\+\\+)", prop::collection::vec("[ a-z{};='~]{0,60}", 0..12))
@@ -262,7 +262,8 @@ proptest! {
         let unit = if wide { LengthUnit::Utf16 } else { LengthUnit::Chars };
         let parts = check(&text, longest, unit);
         check_pieces(&text, longest.max(2), unit);
-        // The largest block needs eleven for its delimiters, three times, and twice that for a line of it.
+        // The largest block needs eleven units for its fences, three times, and twice that for a
+        // line.
         if longest >= 120 {
             for part in &parts {
                 prop_assert!(is_balanced(part), "{part:?} of {parts:?}");
@@ -279,7 +280,7 @@ proptest! {
     }
 }
 
-/// What parts say, without what only parts have.
+/// The text of parts, without numbers and added fences.
 fn joined(parts: &[String]) -> String {
     let bare = |(part, n): (&String, usize)| {
         let number = format!("({n}/{})", parts.len());

@@ -102,10 +102,10 @@ impl BotFixture {
         let (sender, inbound) = mpsc::channel(16);
         let (health_sender, health) = watch::channel(ChannelHealth::Connecting);
         let (bookmarks, bookmark) = watch::channel(None);
-        let desk = ChannelSink { inbound: sender, health: health_sender, bookmark: bookmarks };
+        let sink = ChannelSink { inbound: sender, health: health_sender, bookmark: bookmarks };
         let stop = CancellationToken::new();
         let (running, stopping) = (Arc::clone(&discord), stop.clone());
-        let task = tokio::spawn(async move { running.run(desk, stopping).await });
+        let task = tokio::spawn(async move { running.run(sink, stopping).await });
         Self { server, discord, inbound, health, ann, guild, channel, bookmark, stop, task }
     }
 

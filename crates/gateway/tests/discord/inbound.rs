@@ -52,7 +52,7 @@ async fn only_messages_for_the_bot_arrive() {
     let bob = bot.server.user("bob");
     let other = bot.server.other_bot("other");
     let thread = bot.server.thread(bot.ann, bot.channel, None, "known");
-    bot.server.say(bot.ann, bot.channel, "nobody in particular");
+    bot.server.say(bot.ann, bot.channel, "no mention");
     bot.server.say(bot.ann, bot.channel, &format!("<@{bob}> hello"));
     bot.server.say(bot.ann, bot.channel, &format!("<@{other}> hello"));
     bot.server.say(other, bot.channel, &bot.call("from a bot"));

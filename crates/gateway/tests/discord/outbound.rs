@@ -87,14 +87,14 @@ async fn only_allowed_mentions_notify() {
     let bot = BotFixture::new().await;
     let role = bot.server.role(bot.guild, "staff", &[bot.ann]);
     let words = format!("@everyone <@&{role}> <@{}>", bot.ann);
-    let told = |bot: &BotFixture, id: &str| {
+    let notified = |bot: &BotFixture, id: &str| {
         bot.server.look(|world| {
             let message = &world.messages[&number(id)];
             (message.mention_everyone, message.mention_roles.len(), message.mentions.len())
         })
     };
     let id = bot.discord.send_message(&bot.channel.to_string(), &text(&words), "a").await.unwrap();
-    assert_eq!(told(&bot, &id), (false, 0, 1));
+    assert_eq!(notified(&bot, &id), (false, 0, 1));
     bot.end().await;
 
     let all = MentionPolicy { everyone: true, roles: true, users: false, replied_user: false };
@@ -102,7 +102,7 @@ async fn only_allowed_mentions_notify() {
     let role = bot.server.role(bot.guild, "staff", &[bot.ann]);
     let words = format!("@everyone <@&{role}> <@{}>", bot.ann);
     let id = bot.discord.send_message(&bot.channel.to_string(), &text(&words), "a").await.unwrap();
-    assert_eq!(told(&bot, &id), (true, 1, 0));
+    assert_eq!(notified(&bot, &id), (true, 1, 0));
     bot.end().await;
 }
 

@@ -83,8 +83,11 @@ async fn an_untrusted_server_gets_no_token_and_the_owner_a_reason() {
             size: 1,
             source: base.replace("/api/v10", "/attachments/1/2/a"),
         };
-        let Err(FetchError::Failed(told)) = fetch(&bot, &file).await else { panic!("{manner:?}") };
-        assert!(why.starts_with(&told) && !told.contains("SSL_CERT_FILE"), "{manner:?}: {told}");
+        let Err(FetchError::Failed(explained)) = fetch(&bot, &file).await else { panic!("{manner:?}") };
+        assert!(
+            why.starts_with(&explained) && !explained.contains("SSL_CERT_FILE"),
+            "{manner:?}: {explained}"
+        );
         assert!(!why.contains(&token), "{why}");
         let heard = bot.server.look(|world| (world.requests.len(), world.identified));
         assert_eq!(heard, (0, 0), "{manner:?}");

@@ -22,9 +22,9 @@ fn done<V: Venue>(env: &PlatformEnv<V>) -> usize {
 }
 
 /// Approves a user with the pairing code in a reply.
-fn let_in<V: Venue>(env: &PlatformEnv<V>, told: &str) {
-    let code = told.split_whitespace().last().unwrap().trim_matches('`');
-    assert!(told.contains(&format!("hermes pairing approve {}", V::WORD)), "{told}");
+fn let_in<V: Venue>(env: &PlatformEnv<V>, prompt: &str) {
+    let code = prompt.split_whitespace().last().unwrap().trim_matches('`');
+    assert!(prompt.contains(&format!("hermes pairing approve {}", V::WORD)), "{prompt}");
     let approved = env.run(&["pairing", "approve", V::WORD, code]);
     assert!(approved.status.success(), "{}", String::from_utf8_lossy(&approved.stderr));
 }
@@ -46,13 +46,13 @@ pub(super) async fn ignores_strangers<V: Venue>() -> Able {
     env.mention(env.ann, env.channel, "anybody?");
     env.send(env.bob, bob, "still there?");
     env.wait_for_replies(bob, 3).await;
-    let told = env.wait_for_replies(ann, 1).await;
+    let prompt = env.wait_for_replies(ann, 1).await;
     let deeds = env.server.deeds().split_off(before);
     let others: Vec<&Deed<V::Id>> = deeds.iter().filter(|deed| deed.chat != Some(bob)).collect();
     assert!(others.len() == 1 && others[0].chat == Some(ann), "{others:?}");
     assert_eq!(env.model_requests().len(), 2);
 
-    let_in(&env, &told[0]);
+    let_in(&env, &prompt[0]);
     env.send(env.ann, ann, "now?");
     assert_eq!(env.wait_for_replies(ann, 2).await[1], "echo: now?");
     env.close().await;
@@ -67,8 +67,8 @@ pub(super) async fn accepts_one_button_press_from_the_right_person<V: Venue>() -
     let question = env.wait_for_message(room, "a question", |seen| !seen.buttons.is_empty()).await;
     let (_, once) = &question.buttons[0];
     env.server.push(env.bob, question.id, once).await.unwrap();
-    env.wait("bob is told no", |server| {
-        server.whispers(env.bob).iter().any(|told| told.contains("can answer")).then_some(())
+    env.wait("bob is prompt no", |server| {
+        server.whispers(env.bob).iter().any(|prompt| prompt.contains("can answer")).then_some(())
     })
     .await;
     assert_eq!(done(&env), 0);

@@ -26,10 +26,10 @@ pub(super) async fn reconnects_after_a_cut<V: Venue>() -> Able {
     env.send(env.ann, dm, "before");
     env.wait_for_replies(dm, 1).await;
     env.server.break_off()?;
-    env.send(env.ann, dm, "meanwhile");
+    env.send(env.ann, dm, "during");
     env.wait("it is back", |server| (server.connections() > 1).then_some(())).await;
     env.send(env.ann, dm, "after");
-    assert_eq!(env.wait_for_replies(dm, 3).await, ["echo: before", "echo: meanwhile", "echo: after"]);
+    assert_eq!(env.wait_for_replies(dm, 3).await, ["echo: before", "echo: during", "echo: after"]);
     eventually("it is up", || env.state() == "up");
     env.close().await;
     Ok(())

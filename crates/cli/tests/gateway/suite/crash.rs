@@ -53,8 +53,8 @@ pub(super) async fn survives_a_crash_in_a_command<V: Venue>() -> Able {
     env.kill();
     env.start().await;
     assert_eq!(env.wait_for_replies(dm, 1).await, ["done"]);
-    let told = env.model_requests();
-    let last = told.last().unwrap()["messages"].as_array().unwrap();
+    let prompt = env.model_requests();
+    let last = prompt.last().unwrap()["messages"].as_array().unwrap();
     let results: Vec<&str> =
         last.iter().filter(|one| one["role"] == "tool").filter_map(|one| one["content"].as_str()).collect();
     assert!(results[0].contains("it may have run"), "{results:?}");

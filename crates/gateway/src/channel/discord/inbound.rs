@@ -103,11 +103,11 @@ pub(super) async fn on_interaction(
     sink: mpsc::Sender<Inbound>,
     call: InteractionPayload,
 ) {
-    let (Some(channel), Some(deed)) = (call.channel_id(), call.action()) else { return };
+    let (Some(channel), Some(action)) = (call.channel_id(), call.action()) else { return };
     let to = Answerable { id: call.id.to_string(), token: call.token.clone(), is_acknowledged: false };
     // A command is acknowledged once it is stored. A button press is not stored: the user can press
     // again.
-    if let InteractionAction::Button { .. } = deed
+    if let InteractionAction::Button { .. } = action
         && !call.is_foreign_context()
         && !account.respond(&to, DeferredUpdateMessage, None).await
     {
@@ -119,12 +119,12 @@ pub(super) async fn on_interaction(
     };
     // A user-installed app can be called in chats where the bot is not a member.
     if call.is_foreign_context() || !is_listening_in(&account.settings, &channel) {
-        if let InteractionAction::Command(_) = deed {
+        if let InteractionAction::Command(_) = action {
             account.respond(&to, ChannelMessageWithSource, Some(NOT_LISTENING_REPLY)).await;
         }
         return;
     }
-    let Some(mut event) = interaction_event(&call, &channel, to, deed) else { return };
+    let Some(mut event) = interaction_event(&call, &channel, to, action) else { return };
     let (chat, sender) = match &mut event {
         InboundEvent::Message(inbound) => (&inbound.chat, &mut inbound.sender),
         InboundEvent::ButtonPress(press) => (&press.chat, &mut press.sender),
@@ -384,11 +384,11 @@ fn interaction_event(
     call: &InteractionPayload,
     channel: &ChannelRef,
     interaction: Answerable,
-    deed: InteractionAction,
+    action: InteractionAction,
 ) -> Option<InboundEvent> {
     let chat = channel.to_chat();
     let sender = sender_of(call.author()?, call.member.as_ref(), false);
-    Some(match deed {
+    Some(match action {
         InteractionAction::Command(text) => InboundEvent::Message(Box::new(InboundMessage {
             chat,
             sender,

@@ -123,8 +123,8 @@ impl ApiRequest {
 impl RestClient {
     pub(super) fn new(settings: &DiscordSettings) -> Self {
         let base = settings.api_base.as_deref().unwrap_or(DEFAULT_API_BASE).trim_end_matches('/').to_owned();
-        let (token, road) = (settings.token.clone(), DiscordTransport::new(settings));
-        Self { base, token, transport: road, client: OnceLock::new(), limits: Mutex::default() }
+        let (token, transport) = (settings.token.clone(), DiscordTransport::new(settings));
+        Self { base, token, transport, client: OnceLock::new(), limits: Mutex::default() }
     }
 
     pub(super) fn is_same_origin(&self, url: &Url) -> bool {

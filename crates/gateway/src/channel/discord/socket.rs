@@ -37,17 +37,17 @@ pub(super) enum SocketEvent {
 }
 
 impl GatewaySocket {
-    pub(super) async fn connect(base: &str, road: &DiscordTransport) -> Result<Self, ConnectError> {
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT, Self::open(base, road)).await;
+    pub(super) async fn connect(base: &str, transport: &DiscordTransport) -> Result<Self, ConnectError> {
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, Self::open(base, transport)).await;
         connected.unwrap_or_else(|_| Err(TIMED_OUT.into()))
     }
 
-    async fn open(base: &str, road: &DiscordTransport) -> Result<Self, ConnectError> {
+    async fn open(base: &str, transport: &DiscordTransport) -> Result<Self, ConnectError> {
         let url = gateway_url(base)?;
         let host = url.host_str().unwrap_or_default();
         let (scheme, usual) = if url.scheme() == "wss" { ("https", 443) } else { ("http", 80) };
         let server: Uri = format!("{scheme}://{host}:{}/", url.port().unwrap_or(usual)).parse()?;
-        let stream = road.connect(&server).await?;
+        let stream = transport.connect(&server).await?;
         let uri: Uri = url.as_str().parse()?;
         let builder =
             ClientBuilder::from_uri(uri).limits(Limits::default().max_payload_len(Some(MAX_FRAME_BYTES)));

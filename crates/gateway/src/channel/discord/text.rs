@@ -112,7 +112,7 @@ mod tests {
             ("</model:77> is broken <:sad:78> <a:cry:79>", "/model is broken :sad: :cry:"),
             ("at <t:1700000000:R> please", "at please"),
             ("if a<b and c>d", "if a<b and c>d"),
-            ("<@nobody> <#general>", "<@nobody> <#general>"),
+            ("<@unknown> <#general>", "<@unknown> <#general>"),
             (long.as_str(), cut.as_str()),
             (just.as_str(), just.as_str()),
         ];

@@ -52,7 +52,7 @@ fn says(place: ChannelRef, content: &str) -> CandidateMessage {
     }
 }
 
-/// With the platform's word that these are mentioned.
+/// With these mentions, as Discord reports them.
 fn to(said: CandidateMessage, ids: &[(&str, bool)]) -> CandidateMessage {
     let mentions = ids.iter().map(|(id, is_bot)| Mention { id: (*id).to_owned(), is_bot: *is_bot }).collect();
     CandidateMessage { mentions, ..said }
@@ -147,12 +147,12 @@ fn mentions_are_recognized() {
         ("hello", &[], None),
         ("<@42> hello", &[(BOT, true)], Some("hello")),
         ("<@!42> hello", &[(BOT, true)], Some("hello")),
-        // A reply that notifies the bot mentions it without a word of it.
+        // A reply with notification mentions the bot without naming it.
         ("hello", &[(BOT, true)], Some("hello")),
-        // What the platform did not resolve still names the bot.
+        // An unresolved mention still names the bot.
         ("<@42> hello", &[], Some("hello")),
         ("write `<@42>` there", &[], None),
-        // Others keep their names in the words.
+        // Mentions of others stay in the text.
         ("<@42> tell <@9>", &[(BOT, true), ("9", false)], Some("tell <@9>")),
         ("<@42> ask <@50>", &[(BOT, true), ("50", true)], Some("ask <@50>")),
         ("<@50> hello", &[("50", true)], None),
@@ -186,9 +186,9 @@ fn messages_that_mention_others_are_ignored() {
         };
         assert_eq!(verdict, expected, "{said:?}");
     }
-    // Also in a thread it takes part in.
-    let aside = to(says(thread("456", "100"), "<@9> hi"), &[("9", false)]);
-    assert_eq!(judged(&settings(), true, aside), MessageDecision::Ignore("mentions only others"));
+    // Also in a joined thread.
+    let thread_message = to(says(thread("456", "100"), "<@9> hi"), &[("9", false)]);
+    assert_eq!(judged(&settings(), true, thread_message), MessageDecision::Ignore("mentions only others"));
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn channel_overrides_are_independent() {
         assert_eq!(quiet(false, channel("1")), !calls, "{different:?}");
         assert_eq!(quiet(false, thread("5", "1")), !calls, "{different:?}");
         assert_eq!(quiet(true, thread("5", "1")), !(calls && again), "{different:?}");
-        // What is chosen for one channel is chosen for no other.
+        // An override of one channel applies to no other.
         assert!(!quiet(false, channel("2")), "{different:?}");
     }
     let own = ChannelOverride { thread_require_mention: Some(false), ..ChannelOverride::default() };
