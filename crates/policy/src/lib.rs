@@ -16,11 +16,12 @@
 //! [`address`] what may be reached, [`withheld`] which variables are not let through in bulk.
 
 pub mod address;
-mod effect;
+mod file_effects;
 pub mod gate;
 pub mod grant;
 mod paths;
 pub mod permit;
+mod programs;
 pub mod question;
 pub mod redact;
 pub mod refusal;

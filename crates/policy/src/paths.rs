@@ -3,7 +3,7 @@
 //! A path may hold patterns and holes (stretches that are not known). Patterns are read to the worse: `/e?c` may be
 //! `/etc`. A hole is only ever itself: what a wholly unknown path means is for each rule to say.
 
-use crate::shell::HOLE;
+use crate::shell::{HOLE, pattern_matches};
 
 mod tables;
 
@@ -14,7 +14,7 @@ use tables::{
 };
 
 /// An absolute path without `.`, `..` and doubled slashes.
-pub(crate) fn normal(path: &str) -> String {
+pub(crate) fn normalize(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -55,13 +55,13 @@ pub(crate) fn normal(path: &str) -> String {
 pub(crate) fn resolve(word: &str, cwd: Option<&str>) -> String {
     let word = word.strip_prefix("file://").unwrap_or(word);
     if word.starts_with('/') || word.starts_with(HOLE) {
-        return normal(word);
+        return normalize(word);
     }
     match cwd {
-        Some(cwd) => normal(&format!("{cwd}/{word}")),
+        Some(cwd) => normalize(&format!("{cwd}/{word}")),
         // Wherever that is, it is the directory the command runs in, and not just anything.
         None if matches!(word, "." | "./" | "") => format!("{HOLE}/here"),
-        None => normal(&format!("{HOLE}/{word}")),
+        None => normalize(&format!("{HOLE}/{word}")),
     }
 }
 
@@ -94,9 +94,16 @@ pub(crate) fn is_program_directory(path: &str) -> bool {
         .any(|start| path.starts_with(start))
 }
 
+/// A file that decides which users exist and what they may do.
+pub(crate) fn is_account_file(path: &str) -> bool {
+    ["/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/pam.d"]
+        .iter()
+        .any(|file| path.starts_with(file))
+}
+
 /// What the rules know about the owner's tree.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Landmarks<'a> {
+pub(crate) struct KnownPaths<'a> {
     pub(crate) home: &'a str,
     pub(crate) hermes_home: &'a str,
     pub(crate) cwd: &'a str,
@@ -106,69 +113,71 @@ pub(crate) struct Landmarks<'a> {
     works_here: bool,
 }
 
-impl<'a> Landmarks<'a> {
+impl<'a> KnownPaths<'a> {
     /// Whoever asks chooses the working directory, so it is trusted to be a project only if it looks like one.
     pub(crate) fn new(home: &'a str, hermes_home: &'a str, cwd: &'a str, owned: &'a [String]) -> Self {
         let mut marks = Self { home, hermes_home, cwd, owned, works_here: false };
-        let here = normal(cwd);
+        let here = normalize(cwd);
         let file = format!("{here}/file");
-        let too_high =
-            here == "/" || here == normal(home) || below(home, &here) || marks.is_system_directory(&here);
-        let system = marks.is_system(&file) && !WORK_TREES.iter().any(|tree| below(&here, tree));
+        let too_high = here == "/"
+            || here == normalize(home)
+            || is_below(home, &here)
+            || marks.is_system_directory(&here);
+        let system = marks.is_system(&file) && !WORK_TREES.iter().any(|tree| is_below(&here, tree));
         marks.works_here = !(too_high || system || marks.is_credential(&file) || marks.is_startup(&file));
         marks
     }
 
     /// The root itself, or everything in it.
     pub(crate) fn is_root(&self, path: &str) -> bool {
-        let path = strip_wild_tail(path);
+        let path = strip_wildcard_tail(path);
         path == "/" || path.is_empty()
     }
 
     /// A directory the system cannot live without, or everything in it.
     pub(crate) fn is_system_directory(&self, path: &str) -> bool {
-        let path = strip_wild_tail(path);
-        SYSTEM_DIRECTORIES.iter().any(|directory| matches(path, directory))
+        let path = strip_wildcard_tail(path);
+        SYSTEM_DIRECTORIES.iter().any(|directory| matches_path(path, directory))
     }
 
     /// Somebody's home directory, or everything in it.
     pub(crate) fn is_home(&self, path: &str) -> bool {
-        let path = strip_wild_tail(path);
-        if matches(path, self.home) || path == "/root" || matches(path, "/var/root") {
+        let path = strip_wildcard_tail(path);
+        if matches_path(path, self.home) || path == "/root" || matches_path(path, "/var/root") {
             return true;
         }
         let mut parts = path.split('/').skip(1);
         let (Some(top), Some(_user), None) = (parts.next(), parts.next(), parts.next()) else { return false };
-        HOME_PARENTS.iter().any(|parent| crate::shell::pattern_matches(top, parent))
+        HOME_PARENTS.iter().any(|parent| pattern_matches(top, parent))
     }
 
     /// A directory of the owner that was mounted, or everything in it, or a directory above it.
     pub(crate) fn is_owned_root(&self, path: &str) -> bool {
-        let path = strip_wild_tail(path);
-        self.owned.iter().any(|owned| matches(path, owned) || below(owned, path))
+        let path = strip_wildcard_tail(path);
+        self.owned.iter().any(|owned| matches_path(path, owned) || is_below(owned, path))
     }
 
     /// Anything in a directory of the owner, the directory itself, or one above it.
     pub(crate) fn touches_owned(&self, path: &str) -> bool {
         let unknown =
             path.starts_with(crate::shell::HOLE) || path.starts_with(&format!("/{}", crate::shell::HOLE));
-        unknown || self.is_owned_root(path) || self.owned.iter().any(|owned| prefix_matches(path, owned))
+        unknown || self.is_owned_root(path) || self.owned.iter().any(|owned| matches_below(path, owned))
     }
 
     /// A directory that holds the home, the working directory or the root of the tree.
     pub(crate) fn is_above_work(&self, path: &str) -> bool {
-        let path = strip_wild_tail(path);
-        below(self.cwd, path) || below(self.home, path)
+        let path = strip_wildcard_tail(path);
+        is_below(self.cwd, path) || is_below(self.home, path)
     }
 
     /// The working directory itself, or everything in it.
     pub(crate) fn is_cwd(&self, path: &str) -> bool {
-        strip_wild_tail(path) == normal(self.cwd)
+        strip_wildcard_tail(path) == normalize(self.cwd)
     }
 
     /// Hermes' own home, or anything in it.
     pub(crate) fn is_hermes(&self, path: &str) -> bool {
-        let home = normal(self.hermes_home);
+        let home = normalize(self.hermes_home);
         let usual = format!("{}/.hermes", self.home);
         let another = |path: &str| {
             let mut parts = path.split('/').skip(1);
@@ -176,35 +185,43 @@ impl<'a> Landmarks<'a> {
             (first.is_some_and(|first| HOME_PARENTS.contains(&first)) && third == Some(".hermes"))
                 || (first == Some("root") && second == Some(".hermes"))
         };
-        matches(path, &home)
-            || prefix_matches(path, &home)
-            || matches(path, &usual)
-            || prefix_matches(path, &usual)
+        matches_path(path, &home)
+            || matches_below(path, &home)
+            || matches_path(path, &usual)
+            || matches_below(path, &usual)
             || another(path)
     }
 
     /// Inside a directory that belongs to the system, below its top.
     pub(crate) fn is_system(&self, path: &str) -> bool {
-        if is_stream(path) || WRITABLE_SYSTEM.iter().any(|start| prefix_matches(path, start)) {
+        if is_stream(path) || WRITABLE_SYSTEM.iter().any(|start| matches_below(path, start)) {
             return false;
         }
-        let inside_work = below(path, self.home) || (below(path, self.cwd) && self.works_here);
+        let inside_work = is_below(path, self.home) || (is_below(path, self.cwd) && self.works_here);
         !inside_work
             && SYSTEM_DIRECTORIES
                 .iter()
-                .any(|directory| prefix_matches(path, directory) || matches(path, directory))
+                .any(|directory| matches_below(path, directory) || matches_path(path, directory))
     }
 
-    /// Where throw-away files belong: temporary directories and the user's cache.
+    /// Where throw-away files belong: temporary directories and the user's cache. A home directory that itself lies
+    /// in a temporary directory is none.
     pub(crate) fn is_temporary(&self, path: &str) -> bool {
-        is_shared_temporary(path)
-            || below(path, &format!("{}/.cache", self.home))
-            || path.split('/').any(|part| matches!(part, "tmp" | ".tmp" | "temp"))
+        let below_home = path.strip_prefix(self.home).filter(|rest| rest.starts_with('/'));
+        let rest = below_home.unwrap_or(path);
+        (below_home.is_none() && is_shared_temporary(path))
+            || (below_home.is_some() && is_below(rest, "/.cache"))
+            || rest.split('/').any(|part| matches!(part, "tmp" | ".tmp" | "temp"))
+    }
+
+    /// Below `/tmp`, and not in a home directory there.
+    pub(crate) fn is_in_tmp(&self, path: &str) -> bool {
+        path.starts_with("/tmp/") && !is_below(path, self.home)
     }
 
     /// Inside the working directory, or relative to an unknown one.
     pub(crate) fn is_project(&self, path: &str) -> bool {
-        (self.works_here && below(path, &normal(self.cwd)))
+        (self.works_here && is_below(path, &normalize(self.cwd)))
             || (path.starts_with(&format!("{HOLE}/")) && !path.contains(".."))
     }
 
@@ -223,9 +240,8 @@ impl<'a> Landmarks<'a> {
         if matches!(*name, "known_hosts" | "allowed_signers") {
             return false;
         }
-        let wild = |part: &str, wanted: &str| {
-            part == wanted || (is_specific(part) && crate::shell::pattern_matches(part, wanted))
-        };
+        let wild =
+            |part: &str, wanted: &str| part == wanted || (is_specific(part) && pattern_matches(part, wanted));
         CREDENTIAL_NAMES.iter().any(|wanted| wild(name, wanted))
             || (name.starts_with(".env.") && !name.contains('*'))
             || SECRET_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
@@ -235,7 +251,7 @@ impl<'a> Landmarks<'a> {
                     .any(|window| window.iter().zip(*tree).all(|(part, wanted)| wild(part, wanted)))
             })
             || (parts.first() == Some(&"proc") && matches!(*name, "environ" | "mem"))
-            || SECRET_FILES.iter().any(|file| matches(path, file))
+            || SECRET_FILES.iter().any(|file| matches_path(path, file))
             || path.starts_with("/etc/ssh/ssh_host_")
             || path.starts_with("/run/secrets/")
             || path.starts_with("/var/run/secrets/")
@@ -275,7 +291,7 @@ impl<'a> Landmarks<'a> {
             || (first.contains(['*', '?', '[', HOLE])
                 && ["sda", "nvme0n1", "vda", "hda", "mmcblk0"]
                     .iter()
-                    .any(|disk| crate::shell::pattern_matches(first, disk)))
+                    .any(|disk| pattern_matches(first, disk)))
     }
 
     /// A knob of the running kernel.
@@ -300,7 +316,7 @@ fn is_specific(part: &str) -> bool {
 }
 
 /// A path without a last part that stands for everything: `/etc/*` is `/etc` as far as deleting goes.
-fn strip_wild_tail(path: &str) -> &str {
+fn strip_wildcard_tail(path: &str) -> &str {
     let mut path = path;
     while let Some((head, tail)) = path.rsplit_once('/') {
         let everything = matches!(tail, "*" | ".*" | "**" | ".[!.]*" | ".??*" | "?*" | ".[^.]*" | "[!.]*")
@@ -317,7 +333,7 @@ fn strip_wild_tail(path: &str) -> &str {
 }
 
 /// Whether a path, which may hold patterns, is this one.
-fn matches(path: &str, wanted: &str) -> bool {
+fn matches_path(path: &str, wanted: &str) -> bool {
     if path == wanted {
         return true;
     }
@@ -328,25 +344,24 @@ fn matches(path: &str, wanted: &str) -> bool {
     loop {
         match (parts.next(), others.next()) {
             (None, None) => return true,
-            (Some(part), Some(other))
-                if !part.contains(HOLE) && crate::shell::pattern_matches(part, other) => {}
+            (Some(part), Some(other)) if !part.contains(HOLE) && pattern_matches(part, other) => {}
             _ => return false,
         }
     }
 }
 
 /// Whether a path, which may hold patterns, lies below this one.
-fn prefix_matches(path: &str, start: &str) -> bool {
-    if below(path, start) {
+fn matches_below(path: &str, start: &str) -> bool {
+    if is_below(path, start) {
         return true;
     }
     let depth = start.split('/').count();
     let parts: Vec<&str> = path.split('/').collect();
-    parts.len() > depth && parts.get(..depth).is_some_and(|head| matches(&head.join("/"), start))
+    parts.len() > depth && parts.get(..depth).is_some_and(|head| matches_path(&head.join("/"), start))
 }
 
 /// Whether a path lies strictly below another.
-pub(crate) fn below(path: &str, top: &str) -> bool {
+pub(crate) fn is_below(path: &str, top: &str) -> bool {
     if top == "/" {
         return path.len() > 1 && path.starts_with('/');
     }

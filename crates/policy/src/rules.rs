@@ -1,7 +1,8 @@
-//! The rules: what is never done, and what is asked about, each as a fact about a parsed command.
+//! The rules: what is never done, and what is asked about.
 //!
-//! A rule has an id, a reason in plain words, and examples on both sides that are its tests. [`matches`] reports
-//! every rule that matches, with the part of the command it matched.
+//! A rule has an id, a reason in plain words, and examples on both sides that are its tests. Most rules are
+//! triggered by the declarations in [`crate::programs`]; those about files test the effects of a command, whatever
+//! program causes them. [`matches`] reports every rule that matches, with the part of the command it matched.
 
 mod cloud;
 mod containers;
@@ -19,16 +20,17 @@ use std::sync::LazyLock;
 
 use serde::Serialize;
 
-use crate::effect::{Effect, effects};
-use crate::paths::Landmarks;
-use crate::shell::{CONTAINERS, Script, Segment, Surroundings, Word, first_operand};
+use crate::file_effects::{FileEffect, file_effects};
+use crate::paths::KnownPaths;
+use crate::programs::{self, Invocation, When};
+use crate::shell::{Script, Segment, Surroundings};
 
 /// How hard a rule is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
-    /// Somebody must say yes.
+    /// A person must agree.
     Ask,
-    /// Nobody can say yes.
+    /// No person can agree.
     Floor,
 }
 
@@ -37,38 +39,51 @@ pub enum Tier {
 pub struct Rule {
     /// A stable name, such as `delete-root`.
     pub id: &'static str,
-    /// How hard it is.
     pub tier: Tier,
     /// Why, in one line, for people.
     pub reason: &'static str,
-    /// Whether it also concerns what happens inside a container the command starts.
+    /// Whether it also concerns commands inside a container that the command starts.
     reaches_inside: bool,
-    on: On,
-    test: fn(&View<'_>) -> bool,
+    trigger: Trigger,
+    /// A condition under which programs do not trigger it.
+    unless: When,
     /// Commands it matches.
     pub matches: &'static [&'static str],
     /// Commands that look like it and that it leaves alone.
     pub ignores: &'static [&'static str],
 }
 
-/// Which segments a rule looks at.
+/// What a rule looks at, apart from the declarations of programs that name it.
 #[derive(Debug)]
-enum On {
-    /// Those of these programs.
-    Programs(&'static [&'static str]),
-    /// Those that touch files.
-    Effects,
-    /// All.
-    Every,
+enum Trigger {
+    /// Nothing else.
+    Programs,
+    /// Commands that touch files.
+    Effects(fn(&RuleContext<'_>) -> bool),
+    /// Every command.
+    Every(fn(&RuleContext<'_>) -> bool),
 }
 
 impl Rule {
-    const fn floor(id: &'static str, reason: &'static str, on: On, test: fn(&View<'_>) -> bool) -> Self {
-        Self { id, tier: Tier::Floor, reason, reaches_inside: true, on, test, matches: &[], ignores: &[] }
+    const fn new(id: &'static str, tier: Tier, reason: &'static str, trigger: Trigger) -> Self {
+        Self {
+            id,
+            tier,
+            reason,
+            reaches_inside: matches!(tier, Tier::Floor),
+            trigger,
+            unless: When::Any(&[]),
+            matches: &[],
+            ignores: &[],
+        }
     }
 
-    const fn ask(id: &'static str, reason: &'static str, on: On, test: fn(&View<'_>) -> bool) -> Self {
-        Self { id, tier: Tier::Ask, reason, reaches_inside: false, on, test, matches: &[], ignores: &[] }
+    const fn floor(id: &'static str, reason: &'static str, trigger: Trigger) -> Self {
+        Self::new(id, Tier::Floor, reason, trigger)
+    }
+
+    const fn ask(id: &'static str, reason: &'static str, trigger: Trigger) -> Self {
+        Self::new(id, Tier::Ask, reason, trigger)
     }
 
     const fn inside(mut self) -> Self {
@@ -76,10 +91,19 @@ impl Rule {
         self
     }
 
+    const fn unless(self, unless: When) -> Self {
+        Self { unless, ..self }
+    }
+
     const fn examples(mut self, matches: &'static [&'static str], ignores: &'static [&'static str]) -> Self {
         self.matches = matches;
         self.ignores = ignores;
         self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_declared_by_programs(&self) -> bool {
+        matches!(self.trigger, Trigger::Programs)
     }
 }
 
@@ -144,71 +168,42 @@ impl Match {
     }
 }
 
-/// A segment with what the rules want to know about it.
-struct View<'a> {
-    segment: &'a Segment,
-    effects: &'a [Effect],
-    marks: Landmarks<'a>,
+/// A command with everything the rules need to know about it.
+pub(crate) struct RuleContext<'a> {
+    pub(crate) invocation: Invocation<'a>,
+    effects: &'a [FileEffect],
+    pub(crate) paths: KnownPaths<'a>,
 }
 
-impl View<'_> {
-    fn args(&self) -> &[Word] {
-        &self.segment.args
+impl RuleContext<'_> {
+    fn segment(&self) -> &Segment {
+        self.invocation.segment
     }
 
     fn name(&self) -> &str {
-        &self.segment.name
-    }
-
-    fn has(&self, options: &[&str]) -> bool {
-        crate::shell::has(self.args(), options)
-    }
-
-    fn values(&self, options: &[&str]) -> Vec<Word> {
-        crate::shell::values(self.args(), options)
-    }
-
-    fn operands(&self, valued: &[&str]) -> Vec<&Word> {
-        crate::shell::operands(self.args(), valued)
-    }
-
-    /// The first operand, for programs that are steered by a verb.
-    fn verb(&self, valued: &[&str]) -> &str {
-        self.args().get(first_operand(self.args(), valued)).map(Word::prefix).unwrap_or_default()
-    }
-
-    /// The known operands, in order.
-    fn words(&self) -> Vec<&str> {
-        self.operands(&[]).into_iter().filter_map(Word::known).collect()
-    }
-
-    fn asks_for_help(&self) -> bool {
-        self.args().iter().any(|word| matches!(word.known(), Some("--help" | "--version")))
-            || matches!(self.args(), [only] if matches!(only.known(), Some("-h" | "-V")))
-    }
-
-    fn via(&self, program: &str) -> bool {
-        self.segment.via.iter().any(|via| via == program)
+        self.invocation.name()
     }
 
     fn any_delete(&self, test: impl Fn(&str, bool) -> bool) -> bool {
-        self.effects.iter().any(|effect| matches!(effect, Effect::Delete { path, tree } if test(path, *tree)))
+        self.effects
+            .iter()
+            .any(|effect| matches!(effect, FileEffect::Delete { path, tree } if test(path, *tree)))
     }
 
-    fn any_write(&self, test: impl Fn(&str) -> bool) -> bool {
-        self.effects.iter().any(|effect| matches!(effect, Effect::Write { path } if test(path)))
+    pub(crate) fn any_write(&self, test: impl Fn(&str) -> bool) -> bool {
+        self.effects.iter().any(|effect| matches!(effect, FileEffect::Write { path } if test(path)))
     }
 
-    fn any_named(&self, test: impl Fn(&str) -> bool) -> bool {
-        self.effects.iter().any(|effect| matches!(effect, Effect::Name { path } if test(path)))
+    fn any_possible_change(&self, test: impl Fn(&str) -> bool) -> bool {
+        self.effects.iter().any(|effect| matches!(effect, FileEffect::MayChange { path } if test(path)))
     }
 
-    fn any_read(&self, test: impl Fn(&str) -> bool) -> bool {
-        self.effects.iter().any(|effect| matches!(effect, Effect::Read { path } if test(path)))
+    pub(crate) fn any_read(&self, test: impl Fn(&str) -> bool) -> bool {
+        self.effects.iter().any(|effect| matches!(effect, FileEffect::Read { path } if test(path)))
     }
 }
 
-/// All rules about segments, in the order they are listed.
+/// All rules about commands, in the order they are listed.
 fn all() -> impl Iterator<Item = &'static Rule> {
     [
         files::RULES,
@@ -225,113 +220,98 @@ fn all() -> impl Iterator<Item = &'static Rule> {
     .flatten()
 }
 
-pub(crate) use network::is_metadata;
-
 /// Every rule, for listing.
 pub fn list() -> Vec<&'static Rule> {
     all().collect()
 }
 
+static BY_ID: LazyLock<HashMap<&'static str, &'static Rule>> =
+    LazyLock::new(|| all().map(|rule| (rule.id, rule)).collect());
+
 /// Rules about the machine itself: its processes, services, packages and users.
 fn is_about_the_machine(rule: &Rule) -> bool {
-    let machine = [processes::RULES, system::RULES].into_iter().flatten();
-    machine.into_iter().any(|known| known.id == rule.id)
+    [processes::RULES, system::RULES].into_iter().flatten().any(|known| known.id == rule.id)
 }
 
 /// What a rule that matched can harm: files only where they are the owner's, the rest unless it stays in the place.
-fn harms(rule: &Rule, view: &View<'_>) -> Harms {
-    let stays = match rule.on {
-        On::Effects => !view.effects.iter().any(|effect| {
-            let (Effect::Delete { path, .. }
-            | Effect::Write { path }
-            | Effect::Read { path }
-            | Effect::Name { path }) = effect;
-            view.marks.touches_owned(path)
-        }),
-        On::Programs(_) | On::Every => is_about_the_machine(rule),
+fn harms(rule: &Rule, context: &RuleContext<'_>) -> Harms {
+    let stays = match rule.trigger {
+        Trigger::Effects(_) => {
+            !context.effects.iter().any(|effect| context.paths.touches_owned(effect.path()))
+        }
+        Trigger::Programs | Trigger::Every(_) => is_about_the_machine(rule),
     };
     if stays { Harms::Place } else { Harms::Owner }
 }
 
-struct Index {
-    by_program: HashMap<&'static str, Vec<&'static Rule>>,
-    by_effect: Vec<&'static Rule>,
-    every: Vec<&'static Rule>,
-}
-
-static INDEX: LazyLock<Index> = LazyLock::new(|| {
-    let mut index = Index { by_program: HashMap::new(), by_effect: Vec::new(), every: Vec::new() };
-    for rule in all() {
-        match rule.on {
-            On::Programs(programs) => {
-                for program in programs {
-                    index.by_program.entry(program).or_default().push(rule);
-                }
-            }
-            On::Effects => index.by_effect.push(rule),
-            On::Every => index.every.push(rule),
-        }
-    }
-    index
-});
-
-/// Rules whose harm is uncertain and can be undone: a model's word may settle them.
+/// Rules whose harm is uncertain and can be undone: a model's opinion may settle them.
 const CONTAINED: &[&str] = &["write-secrets", "containers"];
 
-/// The paths a command touches, however it does.
-fn paths_of(effects: &[Effect]) -> String {
-    let mut paths: Vec<&str> = effects
-        .iter()
-        .map(|effect| match effect {
-            Effect::Delete { path, .. }
-            | Effect::Write { path }
-            | Effect::Read { path }
-            | Effect::Name { path } => path.as_str(),
-        })
-        .collect();
+/// The number of matches after which a script is not examined further.
+const MAX_MATCHES: usize = 512;
+
+/// The paths a command touches, whatever it does to them.
+fn paths_of(effects: &[FileEffect]) -> String {
+    let mut paths: Vec<&str> = effects.iter().map(FileEffect::path).collect();
     paths.sort_unstable();
     paths.dedup();
     paths.join("\n")
 }
 
+/// The rules that match one command.
+fn matching_rules(context: &RuleContext<'_>, inside: bool) -> Vec<&'static Rule> {
+    let mut found: Vec<&'static Rule> = Vec::new();
+    let asks = context.invocation.program.map_or(&[][..], |program| program.asks);
+    for ask in asks {
+        let Some(rule) = BY_ID.get(ask.rule).copied() else { continue };
+        if !found.iter().any(|known| known.id == rule.id)
+            && !rule.unless.holds(&context.invocation)
+            && ask.matches(context)
+        {
+            found.push(rule);
+        }
+    }
+    let by_test = all().filter(|rule| match rule.trigger {
+        Trigger::Programs => false,
+        Trigger::Effects(test) => !context.effects.is_empty() && test(context),
+        Trigger::Every(test) => test(context),
+    });
+    found.extend(by_test);
+    found.retain(|rule| !inside || rule.reaches_inside);
+    found
+}
+
 /// All rules that match a script.
 pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[String]) -> Vec<Match> {
-    let marks = Landmarks::new(around.home, around.hermes_home, around.cwd, owned);
-    let mut found = Vec::new();
-    for doubt in &script.doubts {
-        found.push(doubts::rule(doubt));
-    }
+    let paths = KnownPaths::new(around.home, around.hermes_home, around.cwd, owned);
+    let mut found: Vec<Match> = script.doubts.iter().map(doubts::rule).collect();
     for (at, segment) in script.segments.iter().enumerate() {
-        let effects = effects(segment, around.home);
-        let view = View { segment, effects: &effects, marks };
-        let inside = segment.via.iter().any(|via| CONTAINERS.contains(&via.as_str()));
-        let by_program = INDEX.by_program.get(segment.name.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let by_effect = if effects.is_empty() { &[][..] } else { INDEX.by_effect.as_slice() };
-        for rule in by_program.iter().chain(by_effect).chain(&INDEX.every) {
-            if (inside && !rule.reaches_inside) || !(rule.test)(&view) {
-                continue;
-            }
-            let tier = if inside { Tier::Ask } else { rule.tier };
+        let invocation = Invocation::new(segment);
+        let effects = file_effects(&invocation, around.home);
+        let context = RuleContext { invocation, effects: &effects, paths };
+        let inside =
+            segment.via.iter().any(|via| programs::find(via).is_some_and(|program| program.contains));
+        for rule in matching_rules(&context, inside) {
             let shown = segment.show();
             if found.iter().any(|known: &Match| known.id == rule.id && known.segment == shown) {
                 continue;
             }
-            let what = match rule.on {
-                On::Effects => format!("{}:{}", rule.id, paths_of(&effects)),
-                On::Programs(_) | On::Every => format!("{}:{shown}", rule.id),
+            let what = match rule.trigger {
+                Trigger::Effects(_) => format!("{}:{}", rule.id, paths_of(&effects)),
+                Trigger::Programs | Trigger::Every(_) => format!("{}:{shown}", rule.id),
             };
             found.push(Match {
                 id: rule.id,
-                tier,
+                tier: if inside { Tier::Ask } else { rule.tier },
                 reason: rule.reason,
                 segment: shown,
                 source: segment.source.clone(),
                 what,
                 at: Some(at),
                 contained: CONTAINED.contains(&rule.id),
-                harms: harms(rule, &view),
+                harms: harms(rule, &context),
             });
-            if found.len() >= 512 {
+            if found.len() >= MAX_MATCHES {
                 return found;
             }
         }

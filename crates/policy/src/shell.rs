@@ -1,20 +1,21 @@
 //! Understanding a command: from script text to a list of [`Segment`]s, each one simple command as it will be run.
 //!
 //! [`understand`] parses the text ([`parse`], [`lex`] into [`syntax`]), walks every branch ([`walk`]) while it expands
-//! words ([`expand`]) with what is known ([`env`], [`remember`]), and follows wrappers and inner scripts ([`follow`],
-//! [`inner`], [`code`]). What cannot be known becomes a [`Doubt`]. All of it is bounded ([`budget`]).
+//! words ([`expand`]) with what is known ([`env`], [`bindings`]), and follows wrappers and inner scripts ([`scripts`],
+//! [`nested`], [`interpreters`]). What cannot be known becomes a [`Doubt`]. All of it is bounded ([`budget`]).
 
 mod args;
+mod bindings;
 mod budget;
-mod code;
+mod catch_all;
 mod env;
 mod expand;
-mod follow;
-mod inner;
+mod interpreters;
 mod lex;
+mod nested;
 mod output;
 mod parse;
-mod remember;
+mod scripts;
 mod syntax;
 mod value;
 mod walk;
@@ -22,8 +23,8 @@ mod walk;
 use budget::{Budget, MAX_BYTES};
 use hermes_types::FileUse;
 
-pub(crate) use args::{first_operand, has, operands, values};
-pub(crate) use inner::{CONTAINERS, ENGINE_VALUED, GIT_VALUED, KUBECTL_VALUED, RUN_VALUED};
+pub(crate) use args::{concatenated, first_operand, has, joined, operands, values};
+pub(crate) use nested::{Nested, nested_behind, nested_variable};
 pub use syntax::Operator;
 pub(crate) use value::{HOLE, pattern_matches};
 pub use value::{Piece, Redirect, Stream, Unknown, Word};
@@ -194,9 +195,9 @@ pub fn understand_python(text: &str, around: &Surroundings<'_>) -> Script {
 pub fn understand_file(file: &FileUse, around: &Surroundings<'_>) -> Script {
     let text = format!("{} {}", file.path, file.real);
     read(&text, around, |walk| {
-        walk.file(file.access, &file.path);
+        walk.emit_file_access(file.access, &file.path);
         if file.real != file.path {
-            walk.file(file.access, &file.real);
+            walk.emit_file_access(file.access, &file.real);
         }
     })
 }
@@ -216,10 +217,4 @@ fn read(text: &str, around: &Surroundings<'_>, run: impl FnOnce(&mut walk::Walk<
         run(&mut walk);
     }
     walk.script
-}
-
-/// The name a `find` looks for, when it looks for one.
-pub(crate) fn find_name(args: &[Word]) -> Option<Word> {
-    let at = args.iter().position(|word| matches!(word.known(), Some("-name" | "-iname")))?;
-    args.get(at + 1).cloned()
 }

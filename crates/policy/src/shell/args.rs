@@ -123,5 +123,10 @@ pub(crate) fn joined(words: &[Word]) -> Word {
         }
         pieces.extend(word.pieces().iter().cloned());
     }
+    concatenated(pieces)
+}
+
+/// A word made of these pieces.
+pub(crate) fn concatenated(pieces: Vec<super::value::Piece>) -> Word {
     Word::from_pieces(super::walk::joined(pieces))
 }

@@ -41,7 +41,7 @@ impl Env {
             variables,
             functions: HashMap::new(),
             aliases: HashMap::new(),
-            cwd: Some(paths::normal(around.cwd)),
+            cwd: Some(paths::normalize(around.cwd)),
             files: HashMap::new(),
             positional: None,
         }

@@ -8,7 +8,7 @@ use super::value::{Piece, Stream, Word};
 const MAX_TEXT: usize = 64 * 1024;
 
 /// What a segment writes to its standard output.
-pub(super) fn of(segment: &Segment) -> Stream {
+pub(super) fn standard_output(segment: &Segment) -> Stream {
     let args = segment.args.as_slice();
     let operands_given = args.iter().any(|word| !word.prefix().starts_with('-'));
     let text = match segment.name.as_str() {
@@ -218,7 +218,7 @@ fn hex(text: &str) -> Option<String> {
 }
 
 /// Files a segment makes, or makes runnable, whose content cannot be told.
-pub(super) fn files_made(segment: &Segment) -> Vec<Word> {
+pub(super) fn created_files(segment: &Segment) -> Vec<Word> {
     let args = segment.args.as_slice();
     match segment.name.as_str() {
         "curl" => {

@@ -8,10 +8,10 @@ use std::rc::Rc;
 
 use super::budget::{Budget, MAX_DEPTH, MAX_REDIRECTS, MAX_SEGMENTS, MAX_WORDS, Trouble};
 use super::env::Env;
-use super::inner::Language;
 use super::syntax::{self, AssignValue, Command, Compound, Item, Kind, List, Node, Operator, Target};
 use super::value::{Piece, Redirect, Stream, Unknown, Word};
 use super::{Doubt, DoubtKind, Script, Segment, Surroundings, parse};
+use crate::programs::Language;
 
 /// How many items of a `for` are followed one by one.
 const MAX_ITEMS: usize = 16;

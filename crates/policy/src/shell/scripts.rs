@@ -3,11 +3,13 @@
 use hermes_types::FileAccess;
 
 use super::budget::{MAX_DEPTH, MAX_SEGMENTS, Trouble};
-use super::inner::{self, Inner, Language};
+use super::interpreters::{CodeEffect, code_effects};
+use super::nested::{self, Nested, nested_commands};
 use super::syntax::Operator;
 use super::value::{Piece, Redirect, Stream, Word};
 use super::walk::Walk;
-use super::{DoubtKind, Segment, code, output};
+use super::{DoubtKind, Segment, output};
+use crate::programs::{self, Language};
 
 impl Walk<'_> {
     /// One command with its words: judged itself, then whatever it will run in turn.
@@ -35,7 +37,7 @@ impl Walk<'_> {
             self.doubt(DoubtKind::ForeignLetters, source);
         }
         self.depth += 1;
-        let mut stream = output::of(&segment);
+        let mut stream = output::standard_output(&segment);
         if let Some(body) = self.env.functions.get(&segment.name).cloned()
             && !self.calls.contains(&segment.name)
         {
@@ -54,28 +56,26 @@ impl Walk<'_> {
             self.run_text(&super::args::joined(&words), source);
             self.calls.pop();
         }
-        self.remember(&segment);
-        for inner in inner::of(&segment) {
-            let result = self.inner(inner, &segment, process_text.as_ref());
+        self.apply_bindings(&segment);
+        for nested in nested_commands(&segment) {
+            let result = self.run_nested(nested, &segment, process_text.as_ref());
             if result.text.is_some() || !result.programs.is_empty() {
                 stream = result;
             }
         }
         self.depth -= 1;
-        self.written(&segment, &stream);
+        self.record_written_files(&segment, &stream);
         stream
     }
 
     /// What a segment runs in turn.
-    fn inner(&mut self, inner: Inner, segment: &Segment, process_text: Option<&Word>) -> Stream {
-        let via = match inner::STATE_KEEPERS.contains(&segment.name.as_str()) {
-            true => None,
-            false => Some(segment.name.clone()),
-        };
-        let pushed = via.is_some();
-        self.via.extend(via);
-        let stream = match inner {
-            Inner::Argv { words, assignments, directory } => {
+    fn run_nested(&mut self, nested: Nested, segment: &Segment, process_text: Option<&Word>) -> Stream {
+        let same_shell = nested::SAME_SHELL.contains(&segment.name.as_str());
+        if !same_shell {
+            self.via.push(segment.name.clone());
+        }
+        let stream = match nested {
+            Nested::Argv { words, assignments, directory } => {
                 let outer = self.env.cwd.clone();
                 if let Some(directory) = directory {
                     self.change_directory(&directory);
@@ -84,42 +84,42 @@ impl Walk<'_> {
                 self.env.cwd = outer;
                 stream
             }
-            Inner::Script(text, positional) => {
+            Nested::Script(text, positional) => {
                 let outer = self.env.positional.clone();
-                if !inner::STATE_KEEPERS.contains(&segment.name.as_str()) {
+                if !same_shell {
                     self.env.positional = Some(positional);
                 }
                 let stream = self.run_text(&text, &segment.source);
                 self.env.positional = outer;
                 stream
             }
-            Inner::Code(language, text) => self.run_code(language, &text, &segment.source),
-            Inner::Stdin(language) => {
+            Nested::Code(language, text) => self.run_code(language, &text, &segment.source),
+            Nested::Stdin(language) => {
                 let text = segment.stdin.text.clone();
                 self.run_stream(language, text, &segment.stdin.programs, segment)
             }
-            Inner::File(language, path) => self.run_file(language, &path, segment, process_text),
-            Inner::Source(path) => self.run_source(&path, segment),
-            Inner::Interactive => {
+            Nested::File(language, path) => self.run_file(language, &path, segment, process_text),
+            Nested::Source(path) => self.run_source(&path, segment),
+            Nested::Interactive => {
                 if !self.in_container() {
                     self.doubt(DoubtKind::Interactive, &segment.source);
                 }
                 Stream::default()
             }
         };
-        if pushed {
+        if !same_shell {
             self.via.pop();
         }
         stream
     }
 
     fn in_container(&self) -> bool {
-        self.via.iter().any(|via| inner::CONTAINERS.contains(&via.as_str()))
+        self.via.iter().any(|via| programs::find(via).is_some_and(|program| program.contains))
     }
 
     /// Whether a path lies in the working directory, where that is itself in a temporary directory.
     fn is_in_work(&self, path: &str) -> bool {
-        crate::paths::is_shared_temporary(self.around.cwd) && crate::paths::below(path, self.around.cwd)
+        crate::paths::is_shared_temporary(self.around.cwd) && crate::paths::is_below(path, self.around.cwd)
     }
 
     /// A source file that is compiled: only one the script wrote can be looked at.
@@ -159,7 +159,7 @@ impl Walk<'_> {
     }
 
     /// A file that is touched without a command.
-    pub(super) fn file(&mut self, access: FileAccess, path: &str) {
+    pub(super) fn emit_file_access(&mut self, access: FileAccess, path: &str) {
         let target = self.path_word(Some(path.to_owned()));
         let operator = match access {
             FileAccess::Read => Operator::Read,
@@ -184,28 +184,28 @@ impl Walk<'_> {
         }
         let outline = text.outline();
         self.charge(outline.len() / 4);
-        for act in code::acts(language, &outline) {
-            match act {
-                code::Act::Shell(text) => {
+        for effect in code_effects(language, &outline) {
+            match effect {
+                CodeEffect::Shell(text) => {
                     self.run_text(&Word::literal(text), source);
                 }
-                code::Act::Argv(words) => {
+                CodeEffect::Argv(words) => {
                     let argv = words.into_iter().map(Word::literal).collect();
                     self.run(argv, Vec::new(), Vec::new(), Stream::default(), source);
                 }
-                code::Act::Touch(operator, path) => {
+                CodeEffect::Touch(operator, path) => {
                     let redirect = Redirect { descriptor: None, operator, target: self.path_word(path) };
                     self.emit(Vec::new(), Vec::new(), vec![redirect], Stream::default(), source);
                 }
-                code::Act::Delete { path, tree } => {
+                CodeEffect::Delete { path, tree } => {
                     let flag = Word::literal(if tree { "-rf" } else { "-f" });
                     let argv = vec![Word::literal("rm"), flag, self.path_word(path)];
                     self.run(argv, Vec::new(), Vec::new(), Stream::default(), source);
                 }
-                code::Act::Danger(what) => self.doubt(DoubtKind::Danger(what), source),
+                CodeEffect::Danger(what) => self.doubt(DoubtKind::Danger(what), source),
             }
         }
-        Stream { text: None, programs: vec![language.word().to_owned()] }
+        Stream { text: None, programs: vec![language.as_str().to_owned()] }
     }
 
     /// An interpreter that reads its program from standard input.
@@ -260,7 +260,7 @@ impl Walk<'_> {
         }
         match self.env.files.get(&resolved).cloned() {
             Some(Some(text)) => {
-                let language = inner::language_of(&text, &resolved).unwrap_or(language);
+                let language = nested::language_of(&text, &resolved).unwrap_or(language);
                 return self.run_code(language, &text, &segment.source);
             }
             Some(None) => self.doubt(DoubtKind::MadeHere, &segment.source),

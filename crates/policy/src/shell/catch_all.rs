@@ -1,12 +1,12 @@
-//! The last net: a command handed to a program that nobody here knows.
+//! Destructive commands among the words of a program that is not declared.
 //!
 //! Thousands of programs run what they are given: benchmarks, jails, remote runners, typesetters, calculators. They
-//! cannot all be listed. So where a program is not known to merely read its words, a stretch of them that would
+//! cannot all be declared. So unless a program is known to never run its words, a stretch of them that would
 //! destroy something if it were run is judged as if it were.
 
-use super::super::Segment;
-use super::super::value::Word;
-use super::Inner;
+use super::Segment;
+use super::nested::Nested;
+use super::value::Word;
 
 /// Programs that destroy, by their bare names.
 const DESTROYERS: &[&str] = &[
@@ -14,44 +14,32 @@ const DESTROYERS: &[&str] = &[
     "poweroff", "chmod", "chown", "sudo",
 ];
 
-/// Programs that print, search, store or send their words and never run them.
-const READERS: &[&str] = &[
-    ":", "[", "ack", "ag", "apropos", "awk", "base32", "base64", "basename", "cat", "cd", "cksum", "cmp",
-    "comm", "complete", "curl", "cut", "declare", "diff", "dirname", "echo", "egrep", "export", "expr",
-    "false", "fgrep", "file", "fold", "gh", "git", "glab", "grep", "head", "help", "hermes", "history",
-    "http", "hub", "info", "jq", "less", "local", "logger", "ls", "mail", "man", "md5sum", "mkdir", "more",
-    "mysql", "notify-send", "pbcopy", "printenv", "printf", "psql", "pytest", "read", "readonly", "rev",
-    "rg", "say", "sed", "set", "sha256sum", "sort", "sqlite3", "stat", "tail", "tee", "test", "tldr",
-    "touch", "tr", "true", "type", "typeset", "ugrep", "uniq", "unset", "wc", "wget", "whatis", "whereis",
-    "which", "wl-copy", "write", "xclip", "xxd", "yq", "zgrep",
-];
-
-/// How many such stretches are looked at.
-const MOST: usize = 8;
+/// The number of such stretches that are judged.
+const MAX_STRETCHES: usize = 8;
 
 /// Commands that the words or the input of a segment may hold.
-pub(super) fn commands(segment: &Segment) -> Vec<Inner> {
+pub(super) fn commands(segment: &Segment) -> Vec<Nested> {
     let mut found = Vec::new();
     let name = segment.name.as_str();
-    if name.is_empty() || READERS.contains(&name) || is_destroyer(name) {
+    if name.is_empty() || is_destroyer(name) {
         return found;
     }
     let args = segment.args.as_slice();
     for (index, word) in args.iter().enumerate() {
         let Some(text) = word.known() else { continue };
         let name = text.rsplit('/').next().unwrap_or(text);
-        if found.len() >= MOST {
+        if found.len() >= MAX_STRETCHES {
             break;
         }
         if is_destroyer(name) && index + 1 < args.len() {
-            found.extend(args.get(index..).and_then(Inner::argv));
+            found.extend(args.get(index..).and_then(Nested::argv));
         } else {
-            found.extend(tails(text).into_iter().map(|tail| Inner::text(Word::literal(tail))));
+            found.extend(tails(text).into_iter().map(|tail| Nested::text(Word::literal(tail))));
         }
     }
     let input = segment.stdin.text.as_ref().and_then(Word::known).unwrap_or_default();
-    found.extend(tails(input).into_iter().map(|tail| Inner::text(Word::literal(tail))));
-    found.truncate(MOST);
+    found.extend(tails(input).into_iter().map(|tail| Nested::text(Word::literal(tail))));
+    found.truncate(MAX_STRETCHES);
     found
 }
 
@@ -63,7 +51,7 @@ fn is_destroyer(name: &str) -> bool {
 fn tails(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices([' ', '\t']).take(512) {
-        if found.len() == MOST {
+        if found.len() == MAX_STRETCHES {
             break;
         }
         let before = text.get(..at).unwrap_or_default();

@@ -10,10 +10,10 @@ impl Walk<'_> {
     pub(super) fn change_directory(&mut self, target: &Word) {
         let path = self.env.path(target);
         let known = !path.contains(super::value::HOLE) && !target.has_glob();
-        self.go_to(known.then_some(path));
+        self.set_directory(known.then_some(path));
     }
 
-    fn go_to(&mut self, directory: Option<String>) {
+    fn set_directory(&mut self, directory: Option<String>) {
         for (name, path) in [("OLDPWD", &self.env.cwd.clone()), ("PWD", &directory)] {
             match path {
                 Some(path) => self.env.set(name, vec![Piece::Text(path.clone())], true),
@@ -24,7 +24,7 @@ impl Walk<'_> {
     }
 
     /// What a command changes for those behind it.
-    pub(super) fn remember(&mut self, segment: &Segment) {
+    pub(super) fn apply_bindings(&mut self, segment: &Segment) {
         match segment.name.as_str() {
             "cd" | "pushd" => {
                 let target = segment.args.iter().find(|word| !word.prefix().starts_with('-'));
@@ -35,14 +35,14 @@ impl Walk<'_> {
                             && (self.env.value("CDPATH").is_some()
                                 || segment.assignments.iter().any(|(name, _)| name == "CDPATH")) =>
                     {
-                        self.go_to(None);
+                        self.set_directory(None);
                     }
                     Some(target) => self.change_directory(target),
-                    None if segment.args.is_empty() => self.go_to(Some(self.around.home.to_owned())),
-                    None => self.go_to(None),
+                    None if segment.args.is_empty() => self.set_directory(Some(self.around.home.to_owned())),
+                    None => self.set_directory(None),
                 }
             }
-            "popd" => self.go_to(None),
+            "popd" => self.set_directory(None),
             "declare" | "local" | "typeset" if super::has(&segment.args, &["-n"]) => {
                 for word in &segment.args {
                     self.env.forget(word.prefix().split('=').next().unwrap_or_default());
@@ -91,7 +91,7 @@ impl Walk<'_> {
             "shift" => self.env.positional = None,
             _ => {}
         }
-        for path in output::files_made(segment) {
+        for path in output::created_files(segment) {
             let path = self.env.path(&path);
             self.env.files.entry(path).or_insert(None);
         }
@@ -117,7 +117,7 @@ impl Walk<'_> {
     }
 
     /// Remembers the files a command's output went to.
-    pub(super) fn written(&mut self, segment: &Segment, stream: &Stream) {
+    pub(super) fn record_written_files(&mut self, segment: &Segment, stream: &Stream) {
         let mut targets: Vec<(Word, bool)> = segment
             .redirects
             .iter()

@@ -1,15 +1,15 @@
 //! The two small languages of text editing: sed and awk.
 
 use super::super::syntax::Operator;
-use super::Act;
+use super::CodeEffect;
 
-/// How many calls of one kind in a program are looked at.
-const MANY: usize = 64;
+/// The number of calls of one kind in a program that are examined.
+const MAX_CALLS: usize = 64;
 
 /// What a sed script does beyond editing its input.
-pub(super) fn sed(script: &str) -> Vec<Act> {
+pub(super) fn sed(script: &str) -> Vec<CodeEffect> {
     let chars: Vec<char> = script.chars().collect();
-    let mut acts = Vec::new();
+    let mut effects = Vec::new();
     let mut at = 0;
     while let Some(char) = chars.get(at).copied() {
         at += 1;
@@ -28,20 +28,20 @@ pub(super) fn sed(script: &str) -> Vec<Act> {
                 let Some(mark) = chars.get(at).copied() else { break };
                 at = behind(&chars, behind(&chars, at + 1, mark), mark);
                 if char == 's' {
-                    at = flags(&chars, at, &mut acts);
+                    at = flags(&chars, at, &mut effects);
                 }
             }
             'e' => {
                 let end = line_end(&chars, at);
                 let command: String = chars.get(at..end).unwrap_or_default().iter().collect();
-                acts.push(match command.trim() {
-                    "" => Act::Danger("runs its input as commands"),
-                    command => Act::Shell(command.to_owned()),
+                effects.push(match command.trim() {
+                    "" => CodeEffect::Danger("runs its input as commands"),
+                    command => CodeEffect::Shell(command.to_owned()),
                 });
                 at = end;
             }
-            'w' | 'W' => at = file(&chars, at, Operator::Write, &mut acts),
-            'r' | 'R' => at = file(&chars, at, Operator::Read, &mut acts),
+            'w' | 'W' => at = file(&chars, at, Operator::Write, &mut effects),
+            'r' | 'R' => at = file(&chars, at, Operator::Read, &mut effects),
             'a' | 'i' | 'c' => at = line_end(&chars, at),
             ':' | 'b' | 't' | 'T' => {
                 while chars.get(at).is_some_and(|char| !matches!(char, ';' | '\n' | '}')) {
@@ -51,7 +51,7 @@ pub(super) fn sed(script: &str) -> Vec<Act> {
             _ => {}
         }
     }
-    acts
+    effects
 }
 
 /// The index behind the next unescaped mark.
@@ -81,18 +81,18 @@ fn line_end(chars: &[char], at: usize) -> usize {
         .map_or(chars.len(), |length| at + length)
 }
 
-fn file(chars: &[char], at: usize, operator: Operator, acts: &mut Vec<Act>) -> usize {
+fn file(chars: &[char], at: usize, operator: Operator, effects: &mut Vec<CodeEffect>) -> usize {
     let end = line_end(chars, at);
     let name: String = chars.get(at..end).unwrap_or_default().iter().collect();
-    acts.push(Act::Touch(operator, Some(name.trim().to_owned())));
+    effects.push(CodeEffect::Touch(operator, Some(name.trim().to_owned())));
     end
 }
 
-fn flags(chars: &[char], mut at: usize, acts: &mut Vec<Act>) -> usize {
+fn flags(chars: &[char], mut at: usize, effects: &mut Vec<CodeEffect>) -> usize {
     while let Some(char) = chars.get(at) {
         match char {
-            'e' => acts.push(Act::Danger("runs the result of a substitution")),
-            'w' => return file(chars, at + 1, Operator::Write, acts),
+            'e' => effects.push(CodeEffect::Danger("runs the result of a substitution")),
+            'w' => return file(chars, at + 1, Operator::Write, effects),
             'g' | 'p' | 'i' | 'I' | 'm' | 'M' | '0'..='9' => {}
             _ => return at,
         }
@@ -102,9 +102,9 @@ fn flags(chars: &[char], mut at: usize, acts: &mut Vec<Act>) -> usize {
 }
 
 /// What an awk program does beyond printing.
-pub(super) fn awk(program: &str) -> Vec<Act> {
+pub(super) fn awk(program: &str) -> Vec<CodeEffect> {
     let chars: Vec<char> = program.chars().collect();
-    let mut acts = Vec::new();
+    let mut effects = Vec::new();
     let mut code = String::new();
     let mut strings: Vec<String> = Vec::new();
     let mut at = 0;
@@ -120,23 +120,25 @@ pub(super) fn awk(program: &str) -> Vec<Act> {
         code.push(super::MARK);
         at = end;
     }
-    if code.matches("system").count().max(code.matches('|').count()).max(code.matches('>').count()) > MANY {
-        acts.push(Act::Danger("does too much to be followed"));
+    if code.matches("system").count().max(code.matches('|').count()).max(code.matches('>').count())
+        > MAX_CALLS
+    {
+        effects.push(CodeEffect::Danger("does too much to be followed"));
     }
     let string_before = |code: &str| code.matches(super::MARK).count();
-    for (start, _) in code.match_indices("system").take(MANY) {
+    for (start, _) in code.match_indices("system").take(MAX_CALLS) {
         let (before, rest) = code.split_at(start + "system".len());
         let argument = rest.trim_start().strip_prefix('(').map(str::trim_start);
         let literal = argument.is_some_and(|argument| {
             argument.strip_prefix(super::MARK).is_some_and(|rest| rest.trim_start().starts_with(')'))
         });
-        acts.push(match strings.get(string_before(before)) {
-            Some(text) if literal => Act::Shell(text.clone()),
-            _ if argument.is_some() => Act::Danger("starts a program that is not known"),
+        effects.push(match strings.get(string_before(before)) {
+            Some(text) if literal => CodeEffect::Shell(text.clone()),
+            _ if argument.is_some() => CodeEffect::Danger("starts a program that is not known"),
             _ => continue,
         });
     }
-    for (start, _) in code.match_indices('|').take(MANY) {
+    for (start, _) in code.match_indices('|').take(MAX_CALLS) {
         let (before, rest) = code.split_at(start);
         let rest = rest.trim_start_matches(['|', '&']).trim_start();
         if code.get(start + 1..).is_some_and(|rest| rest.starts_with('|')) || before.ends_with('|') {
@@ -151,13 +153,15 @@ pub(super) fn awk(program: &str) -> Vec<Act> {
         };
         let literal =
             if reads { before.trim_end().ends_with(super::MARK) } else { rest.starts_with(super::MARK) };
-        acts.push(match text {
-            Some(text) if literal => Act::Shell(text.clone()),
-            _ => Act::Danger("starts a program that is not known"),
+        effects.push(match text {
+            Some(text) if literal => CodeEffect::Shell(text.clone()),
+            _ => CodeEffect::Danger("starts a program that is not known"),
         });
     }
-    for statement in
-        code.split_inclusive(['{', '}', ';', '\n']).filter(|statement| statement.contains('>')).take(MANY)
+    for statement in code
+        .split_inclusive(['{', '}', ';', '\n'])
+        .filter(|statement| statement.contains('>'))
+        .take(MAX_CALLS)
     {
         let Some(at) = statement.find("print") else { continue };
         let Some(output) = outer_arrow(statement.get(at..).unwrap_or_default()) else { continue };
@@ -168,17 +172,17 @@ pub(super) fn awk(program: &str) -> Vec<Act> {
         let literal = target.starts_with(super::MARK);
         let path =
             literal.then(|| strings.get(string_before(code.get(..upto).unwrap_or_default()))).flatten();
-        acts.push(Act::Touch(Operator::Write, path.cloned()));
+        effects.push(CodeEffect::Touch(Operator::Write, path.cloned()));
     }
     for text in &strings {
         if text.starts_with("/inet") {
-            acts.push(Act::Danger("opens a network connection or sends data"));
+            effects.push(CodeEffect::Danger("opens a network connection or sends data"));
         }
         if text.starts_with('/') && text.len() < 256 && !text.contains(' ') {
-            acts.push(Act::Touch(Operator::Read, Some(text.clone())));
+            effects.push(CodeEffect::Touch(Operator::Read, Some(text.clone())));
         }
     }
-    acts
+    effects
 }
 
 /// The index of a `>` outside brackets in a print statement.

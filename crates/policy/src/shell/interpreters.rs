@@ -1,19 +1,19 @@
-//! Program texts in other languages: searched for calls that reach outside the program.
+//! Program texts in other languages, searched for calls that reach outside the program.
 //!
-//! This is no parser for those languages. String literals are told from code, calls are found by name, and a call
-//! whose argument is a plain literal is turned into the shell command it amounts to, so that one set of rules judges
-//! both. Ways of hiding a call (`eval`, `getattr`, imports by computed name) count as dangers themselves.
+//! This is no parser for those languages. It separates string literals from code, finds calls by name, and turns a
+//! call whose argument is a plain literal into the equivalent shell command, so one set of rules judges both. Ways
+//! to hide a call (`eval`, `getattr`, imports by computed name) count as dangers themselves.
 
 mod editing;
 mod tables;
 
-use super::inner::Language;
 use super::syntax::Operator;
-use tables::{Call, Does};
+use crate::programs::Language;
+use tables::{CallEffect, KnownCall};
 
-/// What a program text does to the world.
+/// One thing that a program text does outside the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum CodeEffect {
     /// Runs a shell text.
     Shell(String),
     /// Runs a program.
@@ -29,45 +29,45 @@ pub(super) enum Act {
 /// Stands for a string literal in the skeleton of a program.
 const MARK: char = '\u{1}';
 
-pub(super) fn acts(language: Language, text: &str) -> Vec<Act> {
+pub(super) fn code_effects(language: Language, text: &str) -> Vec<CodeEffect> {
     match language {
         Language::Sed => return editing::sed(text),
         Language::Awk => return editing::awk(text),
         _ => {}
     }
     let skeleton = Skeleton::new(language, text);
-    let mut acts = Vec::new();
+    let mut effects = Vec::new();
     // In JavaScript `exec` is also a method of patterns.
     let starts_programs = language != Language::JavaScript
         || skeleton.strings.iter().any(|text| text.ends_with("child_process"));
-    let calls: &[Call] = if language == Language::Compiled { &[] } else { tables::CALLS };
-    for call in calls.iter().filter(|call| starts_programs || call.does != Does::Run) {
+    let calls: &[KnownCall] = if language == Language::Compiled { &[] } else { tables::CALLS };
+    for call in calls.iter().filter(|call| starts_programs || call.effect != CallEffect::Run) {
         for at in skeleton.calls(call) {
-            acts.extend(skeleton.act(call, at));
+            effects.extend(skeleton.act(call, at));
         }
     }
-    for (words, what) in tables::dangers(language) {
-        if words.iter().any(|word| skeleton.holds(word)) {
-            acts.push(Act::Danger(what));
+    for danger in tables::DANGERS.iter().filter(|danger| danger.language == language) {
+        if danger.words.iter().any(|word| skeleton.holds(word)) {
+            effects.push(CodeEffect::Danger(danger.reason));
         }
     }
     if language == Language::Python {
-        skeleton.python_modules(&mut acts);
+        skeleton.python_modules(&mut effects);
     }
     if language == Language::JavaScript {
-        skeleton.javascript_modules(&mut acts);
+        skeleton.javascript_modules(&mut effects);
     }
     if language == Language::Other && skeleton.strings.iter().any(|text| text == "socket") {
-        acts.push(Act::Danger("opens a network connection or sends data"));
+        effects.push(CodeEffect::Danger("opens a network connection or sends data"));
     }
-    if skeleton.strings.iter().any(|text| text.contains("://") && crate::rules::is_metadata(text)) {
-        acts.push(Act::Danger("asks the cloud for the keys of this machine"));
+    if skeleton.strings.iter().any(|text| text.contains("://") && crate::programs::is_metadata(text)) {
+        effects.push(CodeEffect::Danger("asks the cloud for the keys of this machine"));
     }
     for text in &skeleton.commands {
-        acts.push(Act::Shell(text.clone()));
+        effects.push(CodeEffect::Shell(text.clone()));
     }
     if matches!(language, Language::Perl | Language::Ruby) {
-        skeleton.strings.iter().for_each(|text| acts.extend(opened(text)));
+        skeleton.strings.iter().for_each(|text| effects.extend(opened(text)));
     }
     for text in &skeleton.strings {
         if text.len() < 256
@@ -78,25 +78,25 @@ pub(super) fn acts(language: Language, text: &str) -> Vec<Act> {
             // What compiled source does with a path it names is not read closely: it may write.
             let writes = language == Language::Compiled && text.starts_with('/');
             let operator = if writes { Operator::Write } else { Operator::Read };
-            acts.push(Act::Touch(operator, Some(text.clone())));
+            effects.push(CodeEffect::Touch(operator, Some(text.clone())));
         }
     }
-    acts.dedup();
-    acts.truncate(128);
-    acts
+    effects.dedup();
+    effects.truncate(128);
+    effects
 }
 
 /// What `open` does with a text that says how to open: `>file`, `|command`, `command|`.
-fn opened(text: &str) -> Option<Act> {
+fn opened(text: &str) -> Option<CodeEffect> {
     let text = text.trim();
     if let Some(command) = text.strip_prefix('|').or(text.strip_suffix('|')) {
-        return (!command.is_empty()).then(|| Act::Shell(command.to_owned()));
+        return (!command.is_empty()).then(|| CodeEffect::Shell(command.to_owned()));
     }
     let path = text.strip_prefix("+<").or(text.strip_prefix('>'))?.trim_start_matches('>').trim();
     if path.contains("HOME") {
-        return Some(Act::Touch(Operator::Write, None));
+        return Some(CodeEffect::Touch(Operator::Write, None));
     }
-    path.starts_with(['/', '~']).then(|| Act::Touch(Operator::Write, Some(path.to_owned())))
+    path.starts_with(['/', '~']).then(|| CodeEffect::Touch(Operator::Write, Some(path.to_owned())))
 }
 
 /// A program with its string literals taken out.
@@ -185,7 +185,7 @@ impl Skeleton {
     }
 
     /// The indexes behind the opening bracket of each use of a call.
-    fn calls(&self, call: &Call) -> Vec<usize> {
+    fn calls(&self, call: &KnownCall) -> Vec<usize> {
         call.names
             .iter()
             .flat_map(|name| self.find(name))
@@ -255,32 +255,32 @@ impl Skeleton {
         None
     }
 
-    fn act(&self, call: &Call, at: usize) -> Vec<Act> {
+    fn act(&self, call: &KnownCall, at: usize) -> Vec<CodeEffect> {
         let first = self.argument(at);
         let second = first.as_ref().and_then(|(_, end)| {
             (self.code.get(*end) == Some(&',')).then(|| self.argument(end + 1)).flatten()
         });
         let path = first.as_ref().map(|(text, _)| text.clone());
-        match call.does {
-            Does::Run => self.run(at, first),
-            Does::Delete => vec![Act::Delete { path, tree: false }],
-            Does::DeleteTree => vec![Act::Delete { path, tree: true }],
-            Does::DeleteSelf => vec![Act::Delete { path: self.receiver(at), tree: false }],
-            Does::Write => vec![Act::Touch(Operator::Write, path)],
-            Does::WriteSelf => vec![Act::Touch(Operator::Write, self.receiver(at))],
-            Does::Move => vec![
-                Act::Delete { path, tree: false },
-                Act::Touch(Operator::Write, second.map(|(text, _)| text)),
+        match call.effect {
+            CallEffect::Run => self.run(at, first),
+            CallEffect::Delete => vec![CodeEffect::Delete { path, tree: false }],
+            CallEffect::DeleteTree => vec![CodeEffect::Delete { path, tree: true }],
+            CallEffect::DeleteSelf => vec![CodeEffect::Delete { path: self.receiver(at), tree: false }],
+            CallEffect::Write => vec![CodeEffect::Touch(Operator::Write, path)],
+            CallEffect::WriteSelf => vec![CodeEffect::Touch(Operator::Write, self.receiver(at))],
+            CallEffect::Move => vec![
+                CodeEffect::Delete { path, tree: false },
+                CodeEffect::Touch(Operator::Write, second.map(|(text, _)| text)),
             ],
-            Does::WriteSecond => vec![Act::Touch(Operator::Write, second.map(|(text, _)| text))],
-            Does::Open => {
+            CallEffect::WriteSecond => vec![CodeEffect::Touch(Operator::Write, second.map(|(text, _)| text))],
+            CallEffect::Open => {
                 let mode = match (&first, second) {
                     (_, Some((mode, _))) => Some(mode),
                     _ => self.mode(at),
                 };
                 match mode {
                     Some(mode) if mode.contains(['w', 'a', 'x', '+', '>']) => {
-                        vec![Act::Touch(Operator::Write, path)]
+                        vec![CodeEffect::Touch(Operator::Write, path)]
                     }
                     _ => Vec::new(),
                 }
@@ -339,8 +339,8 @@ impl Skeleton {
     }
 
     /// What a call starts: its arguments as a shell text, or as the words of a command.
-    fn run(&self, at: usize, text: Option<(String, usize)>) -> Vec<Act> {
-        let unknown = || vec![Act::Danger("starts a program that is not known")];
+    fn run(&self, at: usize, text: Option<(String, usize)>) -> Vec<CodeEffect> {
+        let unknown = || vec![CodeEffect::Danger("starts a program that is not known")];
         let (mut words, mut at, lone) = match text {
             Some((text, end)) => (vec![text.clone()], end, Some(text)),
             None => (Vec::new(), at, None),
@@ -370,8 +370,8 @@ impl Skeleton {
             }
         }
         match lone {
-            Some(text) if words.len() == 1 => vec![Act::Shell(text)],
-            _ => vec![Act::Argv(words)],
+            Some(text) if words.len() == 1 => vec![CodeEffect::Shell(text)],
+            _ => vec![CodeEffect::Argv(words)],
         }
     }
 
@@ -397,7 +397,7 @@ impl Skeleton {
     }
 
     /// Every use of `os` must be one that is known to be harmless or was read as a call above.
-    fn python_modules(&self, acts: &mut Vec<Act>) {
+    fn python_modules(&self, effects: &mut Vec<CodeEffect>) {
         for end in self.find("os") {
             let at = self.skip_blanks(end);
             if self.code.get(at) != Some(&'.') {
@@ -411,10 +411,10 @@ impl Skeleton {
                         .split(',')
                         .all(|name| tables::SAFE_OS.contains(&name.trim()));
                     if !known {
-                        acts.push(Act::Danger("imports parts of `os` by name"));
+                        effects.push(CodeEffect::Danger("imports parts of `os` by name"));
                     }
                 } else if rest.starts_with("as ") {
-                    acts.push(Act::Danger("gives `os` another name"));
+                    effects.push(CodeEffect::Danger("gives `os` another name"));
                 }
                 continue;
             }
@@ -429,7 +429,7 @@ impl Skeleton {
             let known = called
                 && tables::CALLS.iter().any(|call| call.names.contains(&format!("os.{name}").as_str()));
             if !tables::SAFE_OS.contains(&name.as_str()) && !known {
-                acts.push(Act::Danger("uses a system call that is not known to be harmless"));
+                effects.push(CodeEffect::Danger("uses a system call that is not known to be harmless"));
             }
         }
         for module in ["subprocess", "shutil"] {
@@ -440,33 +440,37 @@ impl Skeleton {
                     || (rest.starts_with("import ") && module == "subprocess")
                     || rest.starts_with("import rm")
                 {
-                    acts.push(Act::Danger("gives a way to start programs another name"));
+                    effects.push(CodeEffect::Danger("gives a way to start programs another name"));
                 }
             }
         }
     }
 
-    fn javascript_modules(&self, acts: &mut Vec<Act>) {
+    fn javascript_modules(&self, effects: &mut Vec<CodeEffect>) {
         for text in &self.strings {
             match text.strip_prefix("node:").unwrap_or(text) {
                 "child_process" => {
                     let known = tables::CALLS
                         .iter()
-                        .filter(|call| call.does == Does::Run)
+                        .filter(|call| call.effect == CallEffect::Run)
                         .any(|call| !self.calls(call).is_empty());
                     if !known {
-                        acts.push(Act::Danger("starts a program that is not known"));
+                        effects.push(CodeEffect::Danger("starts a program that is not known"));
                     }
                 }
-                "net" | "dgram" | "tls" | "http2" => acts.push(Act::Danger("opens a network connection")),
-                "vm" | "worker_threads" | "cluster" => acts.push(Act::Danger("runs code that is not known")),
-                "POST" | "PUT" | "PATCH" => acts.push(Act::Danger("sends data to another machine")),
+                "net" | "dgram" | "tls" | "http2" => {
+                    effects.push(CodeEffect::Danger("opens a network connection"))
+                }
+                "vm" | "worker_threads" | "cluster" => {
+                    effects.push(CodeEffect::Danger("runs code that is not known"))
+                }
+                "POST" | "PUT" | "PATCH" => effects.push(CodeEffect::Danger("sends data to another machine")),
                 _ => {}
             }
         }
         for at in self.find("require") {
             if self.code.get(at) == Some(&'(') && self.argument(at + 1).is_none() {
-                acts.push(Act::Danger("loads a module by a computed name"));
+                effects.push(CodeEffect::Danger("loads a module by a computed name"));
             }
         }
     }

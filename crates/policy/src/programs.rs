@@ -1,0 +1,539 @@
+//! What each program does, declared once.
+//!
+//! A [`Program`] says which of its options take a value, what it does to files, which commands it runs in turn, and
+//! which rules its use triggers. To see what decides whether `git push` asks, open `programs/git.rs` and look for
+//! `"push"`. Three small interpreters read the declarations: [`crate::file_effects`] derives the files that are
+//! read, written and deleted, [`crate::shell`] the nested commands, and [`crate::rules`] the rules that match.
+//!
+//! A program that is not declared may do anything with the paths it is given, and every word of it may be a command.
+
+mod build_tools;
+mod builtins;
+mod cloud;
+mod coreutils;
+mod curl;
+mod databases;
+mod disks;
+mod docker;
+mod editors;
+mod find;
+mod git;
+mod hermes;
+mod interpreters;
+mod kubectl;
+mod network;
+mod npm;
+mod processes;
+mod secrets;
+mod ssh;
+mod system;
+mod wrappers;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+pub(crate) use interpreters::{Interpreter, Language};
+pub(crate) use network::is_metadata;
+pub(crate) use ssh::is_remote;
+
+use crate::rules::RuleContext;
+use crate::shell::{Nested, Segment, Word, first_operand, has, operands, values};
+
+/// Everything the policy knows about one program, or about several that behave alike.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// The names it is called by. A `*` at the end stands for the rest of a name.
+    pub(crate) names: &'static [&'static str],
+    /// Options that take the next word as their value.
+    pub(crate) valued: &'static [&'static str],
+    /// The meaning of an argument that looks like a path and is not covered by `files`.
+    pub(crate) arguments: Arguments,
+    /// Options whose value is a key or a setting to use, and not a file to show.
+    pub(crate) key_options: &'static [&'static str],
+    /// Whether the first operand is a search pattern.
+    pub(crate) searches: bool,
+    /// Whether it prints, stores or sends its words and never runs them.
+    pub(crate) never_runs_words: bool,
+    /// Whether what it runs stays in a container of its own.
+    pub(crate) contains: bool,
+    /// The files it reads, writes and deletes.
+    pub(crate) files: &'static [FileUse],
+    /// The commands it runs in turn.
+    pub(crate) runs: &'static [Runs],
+    /// Options that name the directory in which it runs them.
+    pub(crate) directory: &'static [&'static str],
+    /// The rules its use triggers.
+    pub(crate) asks: &'static [Ask],
+}
+
+const fn program(names: &'static [&'static str]) -> Program {
+    Program {
+        names,
+        valued: &[],
+        arguments: Arguments::Unknown,
+        key_options: &[],
+        searches: false,
+        never_runs_words: false,
+        contains: false,
+        files: &[],
+        runs: &[],
+        directory: &[],
+        asks: &[],
+    }
+}
+
+impl Program {
+    const fn valued(self, valued: &'static [&'static str]) -> Self {
+        Self { valued, ..self }
+    }
+
+    const fn arguments(self, arguments: Arguments) -> Self {
+        Self { arguments, ..self }
+    }
+
+    const fn key_options(self, key_options: &'static [&'static str]) -> Self {
+        Self { key_options, ..self }
+    }
+
+    const fn searches(self) -> Self {
+        Self { searches: true, ..self }
+    }
+
+    const fn never_runs_words(self) -> Self {
+        Self { never_runs_words: true, ..self }
+    }
+
+    const fn contains(self) -> Self {
+        Self { contains: true, ..self }
+    }
+
+    const fn files(self, files: &'static [FileUse]) -> Self {
+        Self { files, ..self }
+    }
+
+    const fn runs(self, runs: &'static [Runs]) -> Self {
+        Self { runs, ..self }
+    }
+
+    const fn directory(self, directory: &'static [&'static str]) -> Self {
+        Self { directory, ..self }
+    }
+
+    const fn asks(self, asks: &'static [Ask]) -> Self {
+        Self { asks, ..self }
+    }
+}
+
+/// What a program does with an argument that looks like a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arguments {
+    /// It uses the name only, and does not read the content.
+    Named,
+    /// It reads the content.
+    Read,
+    /// It reads the content; files of the working directory are its business.
+    ReadOutside,
+    /// It may do anything.
+    Unknown,
+}
+
+/// Files that a program touches.
+#[derive(Debug)]
+pub(crate) struct FileUse {
+    pub(crate) access: Access,
+    pub(crate) which: Which,
+    pub(crate) when: When,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    Delete,
+    DeleteTree,
+}
+
+/// The words of a command that name files.
+#[derive(Debug)]
+pub(crate) enum Which {
+    Operands,
+    OperandsFrom(usize),
+    FirstOperand,
+    /// The last of several operands, unless it is on another machine.
+    LastOperand,
+    /// The operands behind the script, which is the first of them unless one of these options gives it.
+    OperandsAfterScript(&'static [&'static str]),
+    /// The values of these options.
+    Values(&'static [&'static str]),
+    /// The rest of the words that start with this text.
+    Behind(&'static str),
+    /// Every word that looks like a path.
+    PathLike,
+    /// This path.
+    Fixed(&'static str),
+    Custom(fn(&Invocation<'_>) -> Vec<Word>),
+}
+
+const fn writes(which: Which) -> FileUse {
+    FileUse { access: Access::Write, which, when: When::Always }
+}
+
+const fn deletes(which: Which) -> FileUse {
+    FileUse { access: Access::Delete, which, when: When::Always }
+}
+
+impl FileUse {
+    const fn when(self, when: When) -> Self {
+        Self { access: self.access, which: self.which, when }
+    }
+}
+
+/// A way in which a program runs another command.
+#[derive(Debug)]
+pub(crate) enum Runs {
+    /// The words behind its own options and this many operands: `timeout 5 CMD`.
+    Behind(usize),
+    /// The words behind a subcommand, its options and this many operands: `uv run CMD`.
+    After(&'static str, &'static [&'static str], usize),
+    /// The words behind `--`, or behind one of these: `gnome-terminal -- CMD`.
+    AfterMark(&'static [&'static str]),
+    /// All words behind its own options, as one shell text: `watch CMD`.
+    Line,
+    /// The values of these options are shell texts.
+    Text(&'static [&'static str]),
+    /// What follows one of these marks at the start of a word, or of a line of its input, is a shell text.
+    Escapes(&'static [&'static str]),
+    /// It is a shell.
+    Shell,
+    /// It reads program texts in another language.
+    Interprets(&'static Interpreter),
+    /// It turns the source files among its words into programs.
+    Compiles,
+    Custom(fn(&Invocation<'_>, &mut Vec<Nested>)),
+}
+
+/// A rule that the use of a program triggers.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    /// The id of the rule.
+    pub(crate) rule: &'static str,
+    /// Subcommands; empty for every use. `when` then only sees the words behind the subcommand.
+    verbs: &'static [&'static str],
+    when: When,
+    /// A test that needs to know the file effects or the owner's directories.
+    judge: Option<fn(&RuleContext<'_>) -> bool>,
+}
+
+/// Every use triggers the rule.
+const fn always(rule: &'static str) -> Ask {
+    ask(rule, When::Always)
+}
+
+const fn ask(rule: &'static str, when: When) -> Ask {
+    Ask { rule, verbs: &[], when, judge: None }
+}
+
+/// These subcommands trigger the rule. A pattern may have several words, such as `"config set"`.
+const fn verbs(verbs: &'static [&'static str], rule: &'static str) -> Ask {
+    on(verbs, rule, When::Always)
+}
+
+/// These subcommands trigger the rule under a condition.
+const fn on(verbs: &'static [&'static str], rule: &'static str, when: When) -> Ask {
+    Ask { rule, verbs, when, judge: None }
+}
+
+const fn judged(rule: &'static str, judge: fn(&RuleContext<'_>) -> bool) -> Ask {
+    Ask { rule, verbs: &[], when: When::Always, judge: Some(judge) }
+}
+
+impl Ask {
+    /// Whether this use of the program triggers the rule.
+    pub(crate) fn matches(&self, context: &RuleContext<'_>) -> bool {
+        let invocation = &context.invocation;
+        let matched = if self.verbs.is_empty() {
+            self.when.holds(invocation)
+        } else {
+            invocation.has_verb(self.verbs) && self.when.holds(&invocation.behind_verb())
+        };
+        matched && self.judge.is_none_or(|judge| judge(context))
+    }
+}
+
+/// A condition on the words of a command.
+///
+/// A `*` at either end of a pattern stands for any text. Upper and lower case only differ in options.
+#[derive(Debug)]
+pub(crate) enum When {
+    Always,
+    /// One of these options is given: `-x` also inside a cluster, `--long` also shortened.
+    Flag(&'static [&'static str]),
+    /// One of these options is given in front of the first operand.
+    OwnFlag(&'static [&'static str]),
+    /// Some word, option or not, fits one of these patterns.
+    Arg(&'static [&'static str]),
+    /// Some operand fits one of these patterns.
+    Word(&'static [&'static str]),
+    /// The last operand fits one of these patterns.
+    LastWord(&'static [&'static str]),
+    /// The subcommand is one of these.
+    Verb(&'static [&'static str]),
+    /// A value of one of these options fits one of these patterns.
+    Value(&'static [&'static str], &'static [&'static str]),
+    NoArguments,
+    /// There are no words but options.
+    NoOperands,
+    /// Something is piped into it.
+    Piped,
+    /// It only prints its help or its version.
+    Help,
+    Any(&'static [When]),
+    All(&'static [When]),
+    Not(&'static When),
+    Test(fn(&Invocation<'_>) -> bool),
+}
+
+impl When {
+    pub(crate) fn holds(&self, call: &Invocation<'_>) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Flag(options) => has(call.args, options),
+            Self::OwnFlag(options) => {
+                has(call.args.get(..first_operand(call.args, call.valued())).unwrap_or_default(), options)
+            }
+            Self::Arg(patterns) => call.args.iter().any(|word| fits_any(word.prefix(), patterns)),
+            Self::Word(patterns) => call.words().any(|word| fits_any(word, patterns)),
+            Self::LastWord(patterns) => call.words().last().is_some_and(|word| fits_any(word, patterns)),
+            Self::Verb(verbs) => call.has_verb(verbs),
+            Self::Value(options, patterns) => {
+                values(call.args, options).iter().any(|value| fits_any(value.prefix(), patterns))
+            }
+            Self::NoArguments => call.args.is_empty(),
+            Self::NoOperands => call.operands().is_empty(),
+            Self::Piped => call.segment.stdin.is_piped(),
+            Self::Help => call.asks_for_help(),
+            Self::Any(conditions) => conditions.iter().any(|condition| condition.holds(call)),
+            Self::All(conditions) => conditions.iter().all(|condition| condition.holds(call)),
+            Self::Not(condition) => !condition.holds(call),
+            Self::Test(test) => test(call),
+        }
+    }
+}
+
+/// Whether a word fits one of these patterns.
+pub(crate) fn fits_any(word: &str, patterns: &[&str]) -> bool {
+    patterns.iter().any(|pattern| fits(word, pattern))
+}
+
+fn fits(word: &str, pattern: &str) -> bool {
+    let same = |text: &[u8], wanted: &str| {
+        if pattern.starts_with('-') {
+            text == wanted.as_bytes()
+        } else {
+            text.eq_ignore_ascii_case(wanted.as_bytes())
+        }
+    };
+    let word = word.as_bytes();
+    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(""), _) => true,
+        (Some(rest), Some(_)) => {
+            let part = rest.strip_suffix('*').unwrap_or(rest);
+            word.windows(part.len()).any(|window| same(window, part))
+        }
+        (Some(end), None) => word
+            .len()
+            .checked_sub(end.len())
+            .and_then(|at| word.get(at..))
+            .is_some_and(|tail| same(tail, end)),
+        (None, Some(start)) => word.get(..start.len()).is_some_and(|head| same(head, start)),
+        (None, None) => same(word, pattern),
+    }
+}
+
+/// A simple command together with the declaration of its program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Invocation<'a> {
+    pub(crate) segment: &'a Segment,
+    pub(crate) program: Option<&'static Program>,
+    /// The words that are looked at: all, or those behind the subcommand.
+    pub(crate) args: &'a [Word],
+}
+
+impl<'a> Invocation<'a> {
+    pub(crate) fn new(segment: &'a Segment) -> Self {
+        Self { segment, program: find(&segment.name), args: &segment.args }
+    }
+
+    pub(crate) fn name(&self) -> &'a str {
+        &self.segment.name
+    }
+
+    pub(crate) fn valued(&self) -> &'static [&'static str] {
+        self.program.map_or(&[], |program| program.valued)
+    }
+
+    pub(crate) fn has(&self, options: &[&str]) -> bool {
+        has(self.args, options)
+    }
+
+    pub(crate) fn values(&self, options: &[&str]) -> Vec<Word> {
+        values(self.args, options)
+    }
+
+    /// The operands, without options and their values.
+    pub(crate) fn operands(&self) -> Vec<&'a Word> {
+        operands(self.args, self.valued())
+    }
+
+    /// Every known word that is no option. The values of options are among them.
+    pub(crate) fn words(&self) -> impl Iterator<Item = &'a str> {
+        operands(self.args, &[]).into_iter().filter_map(Word::known)
+    }
+
+    /// The first operand.
+    pub(crate) fn verb(&self) -> &'a str {
+        let args: &'a [Word] = self.args;
+        args.get(first_operand(args, self.valued())).map(Word::prefix).unwrap_or_default()
+    }
+
+    /// The same command, looking at the words behind the first operand only.
+    pub(crate) fn behind_verb(&self) -> Self {
+        let start = first_operand(self.args, self.valued()) + 1;
+        Self { args: self.args.get(start..).unwrap_or_default(), ..*self }
+    }
+
+    /// Whether the first operands fit one of these patterns, word by word. An unknown word may expand to nothing.
+    fn has_verb(&self, verbs: &[&str]) -> bool {
+        let mut operands = self.operands();
+        operands.retain(|word| !word.has_unknown() || !word.prefix().is_empty());
+        verbs.iter().any(|verb| {
+            verb.split(' ')
+                .enumerate()
+                .all(|(at, part)| operands.get(at).is_some_and(|word| fits(word.prefix(), part)))
+        })
+    }
+
+    /// Whether only help or the version is printed. The words of a nested command do not count.
+    pub(crate) fn asks_for_help(&self) -> bool {
+        let wraps = |runs: &Runs| matches!(runs, Runs::Behind(_));
+        let own = match self.program {
+            Some(program) if program.runs.iter().any(wraps) => first_operand(self.args, program.valued),
+            Some(program) if program.contains && fits_any(self.verb(), CONTAINER_VERBS) => 2,
+            _ => self.args.len(),
+        };
+        let own = self.args.get(..own).unwrap_or(self.args);
+        own.iter().any(|word| matches!(word.known(), Some("--help" | "--version")))
+            || matches!(self.args, [only] if matches!(only.known(), Some("-h" | "-V")))
+    }
+}
+
+/// Subcommands of container tools behind which a command for the container may stand.
+const CONTAINER_VERBS: &[&str] = &["run", "exec", "create", "debug", "rsh", "container", "compose"];
+
+/// All declarations.
+fn all() -> impl Iterator<Item = &'static Program> {
+    [
+        build_tools::PROGRAMS,
+        builtins::PROGRAMS,
+        cloud::PROGRAMS,
+        coreutils::PROGRAMS,
+        curl::PROGRAMS,
+        databases::PROGRAMS,
+        disks::PROGRAMS,
+        docker::PROGRAMS,
+        editors::PROGRAMS,
+        find::PROGRAMS,
+        git::PROGRAMS,
+        hermes::PROGRAMS,
+        interpreters::PROGRAMS,
+        kubectl::PROGRAMS,
+        network::PROGRAMS,
+        npm::PROGRAMS,
+        processes::PROGRAMS,
+        secrets::PROGRAMS,
+        ssh::PROGRAMS,
+        system::PROGRAMS,
+        wrappers::PROGRAMS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+struct Index {
+    by_name: HashMap<&'static str, &'static Program>,
+    /// Names that end in `*`, without it.
+    by_start: Vec<(&'static str, &'static Program)>,
+}
+
+static INDEX: LazyLock<Index> = LazyLock::new(|| {
+    let mut index = Index { by_name: HashMap::new(), by_start: Vec::new() };
+    for program in all() {
+        for name in program.names {
+            match name.strip_suffix('*') {
+                Some(start) => index.by_start.push((start, program)),
+                None => {
+                    index.by_name.insert(name, program);
+                }
+            }
+        }
+    }
+    index
+});
+
+/// The declaration of a program.
+pub(crate) fn find(name: &str) -> Option<&'static Program> {
+    INDEX.by_name.get(name).copied().or_else(|| {
+        INDEX.by_start.iter().find(|(start, _)| name.starts_with(start)).map(|(_, program)| *program)
+    })
+}
+
+/// The declaration of an interpreter whose name carries a version: `python3.11`, `pypy3`, `php8`.
+pub(crate) fn find_interpreter(name: &str) -> Option<&'static Program> {
+    let stem = name.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.' || char == '-');
+    let program = find(stem.strip_suffix(".exe").unwrap_or(stem))?;
+    program.runs.iter().any(|runs| matches!(runs, Runs::Interprets(_))).then_some(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_program_is_declared_twice() {
+        let mut names: Vec<&str> = all().flat_map(|program| program.names).copied().collect();
+        names.sort_unstable();
+        let count = names.len();
+        let repeated: Vec<&str> =
+            names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+        assert!(repeated.is_empty(), "{repeated:?}");
+        assert!(count > 500);
+    }
+
+    #[test]
+    fn every_declared_rule_exists_and_every_rule_is_used() {
+        let known: Vec<&str> = crate::rules::list().iter().map(|rule| rule.id).collect();
+        for ask in all().flat_map(|program| program.asks) {
+            assert!(known.contains(&ask.rule), "{}", ask.rule);
+        }
+        for rule in crate::rules::list() {
+            let used = all().flat_map(|program| program.asks).any(|ask| ask.rule == rule.id);
+            assert!(used || !rule.is_declared_by_programs(), "{}", rule.id);
+        }
+    }
+
+    #[test]
+    fn patterns_stand_for_text_at_either_end() {
+        for (pattern, word, expected) in [
+            ("push", "push", true),
+            ("push", "PUSH", true),
+            ("push", "pushd", false),
+            ("set*", "set-property", true),
+            ("*.target", "reboot.target", true),
+            ("*secret*", "my-secret-x", true),
+            ("*secret*", "public", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(fits(word, pattern), expected, "{pattern} {word}");
+        }
+    }
+}

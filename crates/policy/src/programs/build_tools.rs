@@ -1,0 +1,37 @@
+//! Compilers, linters, test runners and make.
+
+use super::Which::Values;
+use super::databases::RESETS_SCHEMA;
+use super::{Arguments, Invocation, Language, Program, Runs, program, writes};
+use crate::shell::Nested;
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program(&["pytest"]).arguments(Arguments::Named).never_runs_words(),
+    program(&["black", "eslint", "jest", "mypy", "prettier", "ruff", "tox", "vitest"])
+        .arguments(Arguments::Named),
+    program(&["make"]).arguments(Arguments::Named).runs(&[Runs::Custom(make)]).asks(&[RESETS_SCHEMA]),
+    program(&["gmake"]).runs(&[Runs::Custom(make)]),
+    program(&["just"]).asks(&[RESETS_SCHEMA]),
+    program(&["gcc", "cc", "clang"]).files(&[writes(Values(&["-o", "--output"]))]).runs(&[Runs::Compiles]),
+    program(&[
+        "g++", "c++", "clang++", "tcc", "rustc", "javac", "java", "runghc", "zig", "swiftc", "kotlinc",
+        "nim", "dmd", "rust-script", "cargo-script", "scala-cli", "jbang", "as", "nasm",
+    ])
+    .runs(&[Runs::Compiles]),
+];
+
+/// The text of `--eval`, the values of variables, and makefiles that this script wrote.
+fn make(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    for text in call.values(&["--eval"]) {
+        found.push(Nested::text(text.strip_prefix("$(shell ").unwrap_or(text)));
+    }
+    for word in call.args {
+        let Some((name, _)) = word.prefix().split_once('=') else { continue };
+        let value = word.after('=').unwrap_or_default();
+        if name == "SHELL" || value.prefix().contains(' ') {
+            found.push(Nested::text(value));
+        }
+    }
+    let files = call.values(&["-f", "--file", "--makefile"]);
+    found.extend(files.into_iter().map(|file| Nested::File(Language::Other, file)));
+}

@@ -1,0 +1,317 @@
+//! Programs that show, search, copy, change and delete files.
+
+use super::When::{All, Any, Flag, Not, Test, Word as Operand};
+use super::Which::{Behind, Custom, FirstOperand, Fixed, Operands, OperandsFrom, PathLike, Values};
+use super::{
+    Access, Arguments, Ask, FileUse, Invocation, Program, Runs, always, ask, deletes, judged, program, writes,
+};
+use crate::paths::is_stream;
+use crate::rules::RuleContext;
+use crate::shell::{HOLE, Nested, Word};
+
+pub(super) const PROGRAMS: &[Program] = &[
+    // Programs that name files and neither read nor run them.
+    program(&[
+        "basename", "cmp", "dirname", "echo", "false", "file", "ls", "md5sum", "printf", "sha256sum", "stat",
+        "true", "wc", "which",
+    ])
+    .arguments(Arguments::Named)
+    .never_runs_words(),
+    program(&[
+        "df", "du", "exa", "eza", "findmnt", "getfacl", "locate", "lsattr", "lsblk", "lsd", "mktemp",
+        "namei", "readlink", "realpath", "seq", "sha1sum", "sleep", "tree",
+    ])
+    .arguments(Arguments::Named),
+    // Programs that read files and nothing else.
+    program(&["base64", "cksum", "comm", "cut", "diff", "fold", "jq", "rev", "tail"])
+        .arguments(Arguments::Read)
+        .never_runs_words(),
+    program(&[
+        "b2sum", "bat", "batcat", "colordiff", "column", "delta", "hexdump", "nl", "od", "open", "paste",
+        "sha512sum", "shellcheck", "strings", "tac", "xdg-open",
+    ])
+    .arguments(Arguments::Read),
+    program(&["ack", "ag", "egrep", "fgrep", "ggrep", "grep", "rg", "ugrep", "zgrep"])
+        .arguments(Arguments::Read)
+        .searches()
+        .never_runs_words(),
+    program(&["less", "more"]).arguments(Arguments::Read).never_runs_words().runs(&[Runs::Escapes(&["+!"])]),
+    // Programs that print, store or send their words.
+    program(&[
+        "apropos", "base32", "expr", "info", "notify-send", "pbcopy", "say", "tldr", "tr", "whatis",
+        "whereis", "wl-copy", "write", "xclip", "xxd",
+    ])
+    .never_runs_words(),
+    program(&["man"]).never_runs_words().runs(&[Runs::Text(&["-P", "-H", "--pager", "--html"])]),
+    program(&["cat", "head"]).arguments(Arguments::Read).never_runs_words().asks(&[FILLS_DISK]),
+    program(&["yes"]).asks(&[FILLS_DISK, ask("spawn-without-end", Test(runs_for_each_input))]),
+    program(&["sort"])
+        .arguments(Arguments::Read)
+        .never_runs_words()
+        .files(&[writes(Values(&["-o", "--output"]))]),
+    program(&["uniq"]).valued(&["-f", "-s", "-w"]).never_runs_words().files(&[writes(OperandsFrom(1))]),
+    program(&["yq"]).arguments(Arguments::Read).never_runs_words().files(&[EDITS_IN_PLACE]),
+    program(&["crudini", "dasel", "toml", "augtool", "xmlstarlet"]).files(&[EDITS_IN_PLACE]),
+    program(&["tee", "sponge"]).arguments(Arguments::Named).never_runs_words().files(&[writes(Operands)]),
+    program(&["truncate", "fallocate"])
+        .valued(&["-s", "--size", "-r", "-l", "-o", "--length"])
+        .arguments(Arguments::Named)
+        .files(&[writes(Operands)])
+        .asks(&[FILLS_DISK]),
+    program(&["touch"])
+        .valued(CREATION_VALUED)
+        .arguments(Arguments::Named)
+        .never_runs_words()
+        .files(&[writes(Operands)]),
+    program(&["mkdir", "mkfifo"])
+        .valued(CREATION_VALUED)
+        .arguments(Arguments::Named)
+        .never_runs_words()
+        .files(&[writes(Operands)])
+        .asks(&[ask("modes", Test(creates_open_file))]),
+    program(&["mknod"])
+        .valued(CREATION_VALUED)
+        .files(&[writes(Operands)])
+        .asks(&[ask("modes", Operand(&["b", "c", "u"]))]),
+    program(&["cp", "gcp", "ditto"])
+        .valued(COPY_VALUED)
+        .arguments(Arguments::Read)
+        .files(&[writes(Custom(copy_targets))])
+        .asks(&[FILLS_DISK]),
+    program(&["install", "ginstall"])
+        .valued(&[
+            "-t", "-S", "-m", "-o", "-g", "--target-directory", "--suffix", "--mode", "--owner", "--group",
+        ])
+        .arguments(Arguments::Read)
+        .files(&[writes(Custom(copy_targets))])
+        .asks(&[ask("modes", Test(creates_open_file))]),
+    program(&["ln", "gln", "link"])
+        .valued(COPY_VALUED)
+        .files(&[writes(Custom(copy_targets))])
+        .asks(&[judged("link-around", links_around)]),
+    program(&["mv", "gmv"]).valued(COPY_VALUED).arguments(Arguments::Named).files(MOVES),
+    program(&["dd"]).arguments(Arguments::Read).files(&[writes(Behind("of="))]).asks(&[FILLS_DISK]),
+    program(&["rm", "grm", "srm", "wipe", "rimraf"]).arguments(Arguments::Named).files(REMOVES),
+    program(&["unlink", "shred", "rmdir"])
+        .valued(&["-n", "-s", "--iterations", "--size", "--random-source"])
+        .arguments(Arguments::Named)
+        .files(&[deletes(Operands)]),
+    program(&["chmod", "chown", "chgrp", "gchmod", "gchown"])
+        .valued(&["--reference", "--from"])
+        .arguments(Arguments::Named)
+        .asks(&[judged("modes", changes_modes)]),
+    program(&["setcap", "chflags"]).asks(&[always("capabilities")]),
+    program(&["chattr", "setfacl", "xattr"])
+        .files(&[writes(Custom(behind_first_word))])
+        .asks(&[always("capabilities")]),
+    program(&["tar", "gtar", "bsdtar"]).arguments(Arguments::Read).files(ARCHIVES).runs(&[
+        Runs::Text(&[
+            "--to-command", "-I", "--use-compress-program", "-F", "--info-script", "--new-volume-script",
+            "--rsh-command",
+        ]),
+        Runs::Custom(checkpoint_actions),
+    ]),
+    program(&["zip"]).arguments(Arguments::Read).runs(&[Runs::Text(&["-TT", "--unzip-command"])]),
+    program(&["unzip", "7z", "unrar", "bsdcpio"]).files(&[writes(Values(&["-d", "-o"]))]),
+    program(&["cpio"]).files(&[writes(Values(&["-D", "--directory"]))]),
+    program(&["patch"]).valued(&["-i", "-p", "-d", "-o", "-r"]).files(&[
+        writes(Values(&["-d", "--directory"])),
+        writes(FirstOperand).when(Not(&Flag(&["-d", "--directory"]))),
+    ]),
+    program(&["pandoc"]).files(&[writes(Values(&["-o", "--output"]))]),
+];
+
+const CREATION_VALUED: &[&str] = &["-m", "-d", "-r", "-t", "--mode", "--date"];
+const COPY_VALUED: &[&str] = &["-t", "-S", "--target-directory", "--suffix"];
+
+const FILLS_DISK: Ask = judged("fill-disk", fills_disk);
+
+const EDITS_IN_PLACE: FileUse =
+    writes(PathLike).when(Flag(&["-i", "--inplace", "--in-place", "--set", "-L"]));
+
+const MOVES: &[FileUse] = &[
+    FileUse { access: Access::DeleteTree, which: Custom(copy_sources), when: super::When::Always },
+    writes(Custom(copy_targets)),
+];
+
+const REMOVES: &[FileUse] = &[
+    FileUse {
+        access: Access::DeleteTree,
+        which: Operands,
+        when: All(&[Test(removes_trees), Not(&Flag(&["--help", "--version"]))]),
+    },
+    deletes(Custom(emptied_operands)).when(Test(removes_trees)),
+    deletes(Operands).when(Not(&Any(&[Test(removes_trees), Flag(&["--help", "--version"])]))),
+];
+
+const ARCHIVES: &[FileUse] = &[
+    writes(Values(&["-C", "--directory", "--one-top-level"])).when(Test(extracts)),
+    writes(Fixed("/")).when(All(&[Test(extracts), Test(keeps_absolute_names)])),
+    writes(Values(&["-f", "--file"])).when(Not(&Test(extracts))),
+];
+
+fn runs_for_each_input(call: &Invocation<'_>) -> bool {
+    call.segment.redirects.is_empty() && call.segment.via.iter().any(|via| via == "xargs")
+}
+
+fn behind_first_word(call: &Invocation<'_>) -> Vec<Word> {
+    call.args.iter().skip(1).cloned().collect()
+}
+
+fn removes_trees(call: &Invocation<'_>) -> bool {
+    call.name() == "rimraf"
+        || call.has(&["-r", "-R", "--recursive"])
+        || call.segment.via.iter().any(|via| matches!(via.as_str(), "find" | "fd" | "bfs"))
+        || call.args.iter().any(|word| word.splits && word.starts_unknown())
+}
+
+/// What is left of an operand whose unknown stretches turn out to be empty.
+fn emptied_operands(call: &Invocation<'_>) -> Vec<Word> {
+    let unknown = call.operands().into_iter().filter(|word| word.has_unknown());
+    let emptied = unknown.map(|word| word.outline().replace(HOLE, ""));
+    emptied.filter(|path| path.starts_with('/')).map(Word::literal).collect()
+}
+
+/// The sources and the target of a copy.
+fn sources_and_target(call: &Invocation<'_>) -> (Vec<Word>, Option<Word>) {
+    let mut words: Vec<Word> = call.operands().into_iter().cloned().collect();
+    let target = call.values(&["-t", "--target-directory"]).into_iter().next();
+    let target = target.or_else(|| (words.len() > 1).then(|| words.pop()).flatten());
+    (words, target)
+}
+
+fn copy_sources(call: &Invocation<'_>) -> Vec<Word> {
+    match sources_and_target(call) {
+        (sources, Some(_)) => sources,
+        (_, None) => Vec::new(),
+    }
+}
+
+/// The target of a copy, and where each source lands if it is a directory.
+fn copy_targets(call: &Invocation<'_>) -> Vec<Word> {
+    let (sources, Some(target)) = sources_and_target(call) else { return Vec::new() };
+    let directory = call.segment.path(&target);
+    let mut found = vec![target];
+    for source in sources {
+        let outline = source.outline();
+        let name = outline.rsplit('/').find(|part| !part.is_empty()).unwrap_or_default();
+        found.push(Word::literal(format!("{directory}/{name}")));
+    }
+    found
+}
+
+fn links_around(context: &RuleContext<'_>) -> bool {
+    let (sources, _) = sources_and_target(&context.invocation);
+    let paths = &context.paths;
+    sources.iter().any(|word| {
+        let path = context.invocation.segment.path(word);
+        paths.is_root(&path)
+            || paths.is_home(&path)
+            || paths.is_system_directory(&path)
+            || paths.is_hermes(&path)
+            || paths.is_credential(&path)
+            || paths.is_disk(&path)
+            || crate::paths::is_account_file(&path)
+    })
+}
+
+/// The options of `tar` that may be written without a dash, as in `tar xzf`.
+fn bundled_options<'a>(call: &Invocation<'a>) -> &'a str {
+    call.args.first().and_then(Word::known).filter(|word| !word.starts_with('-')).unwrap_or_default()
+}
+
+fn extracts(call: &Invocation<'_>) -> bool {
+    call.has(&["-x", "--extract", "--get"]) || bundled_options(call).contains('x')
+}
+
+fn keeps_absolute_names(call: &Invocation<'_>) -> bool {
+    call.has(&["-P", "--absolute-names"]) || bundled_options(call).contains('P')
+}
+
+fn checkpoint_actions(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let actions = call.values(&["--checkpoint-action"]);
+    found.extend(actions.iter().filter_map(|action| action.strip_prefix("exec=")).map(Nested::text));
+}
+
+fn creates_open_file(call: &Invocation<'_>) -> bool {
+    call.values(&["-m", "--mode"]).iter().any(|mode| opens_to_all(&mode.outline()))
+}
+
+fn changes_modes(context: &RuleContext<'_>) -> bool {
+    let (call, paths) = (&context.invocation, &context.paths);
+    let words = call.operands();
+    let Some((mode, files)) = words.split_first() else { return false };
+    let is_guarded = |path: &str| {
+        paths.is_system(path) || paths.is_system_directory(path) || paths.is_root(path) || paths.is_home(path)
+    };
+    if !call.name().ends_with("chmod") {
+        let to_root = mode.prefix().split([':', '.']).any(|part| matches!(part, "root" | "0"));
+        return to_root || files.iter().any(|word| is_guarded(&call.segment.path(word)));
+    }
+    let text = mode.outline();
+    let keeps_secret = matches!(text.trim_start_matches('0'), "600" | "400" | "700")
+        || text.starts_with("go-")
+        || text.starts_with("og-");
+    opens_to_all(&text)
+        || words.iter().any(|word| {
+            let path = call.segment.path(word);
+            is_guarded(&path) || (paths.is_credential(&path) && !keeps_secret)
+        })
+}
+
+/// Whether a mode lets everybody write, or gives a file the rights of its owner.
+fn opens_to_all(text: &str) -> bool {
+    if !text.is_empty() && text.chars().all(|char| char.is_digit(8)) {
+        let digits = text.trim_start_matches('0');
+        let digit = |char: Option<char>| char.and_then(|char| char.to_digit(8)).unwrap_or(0);
+        let sets_id = digits.len() > 3 && digit(digits.chars().next()) & 6 != 0;
+        return sets_id || digit(digits.chars().last()) & 2 != 0;
+    }
+    text.split(',').any(|part| {
+        let (who, what) = part.split_at(part.find(['+', '=']).unwrap_or(part.len()));
+        (who.contains(['o', 'a']) && what.contains('w'))
+            || (what.contains('s') && !who.contains('o'))
+            || (who.is_empty() && what.contains('w') && what.starts_with('='))
+    })
+}
+
+/// A size that no command writes by intention.
+const HUGE_BYTES: u64 = 50 << 30;
+
+fn fills_disk(context: &RuleContext<'_>) -> bool {
+    let call = &context.invocation;
+    let writes = || context.any_write(|path| !is_stream(path));
+    let is_endless = |path: &str| matches!(path, "/dev/zero" | "/dev/urandom" | "/dev/random");
+    let is_huge =
+        |options: &[&str]| call.values(options).iter().any(|bytes| parse_size(bytes.prefix()) >= HUGE_BYTES);
+    match call.name() {
+        "cat" | "cp" | "gcp" => writes() && context.any_read(is_endless),
+        "yes" => writes(),
+        "dd" => {
+            let value =
+                |key: &str| call.args.iter().find_map(|word| word.prefix().strip_prefix(key).map(parse_size));
+            let endless =
+                call.args.iter().any(|word| word.prefix().strip_prefix("if=").is_some_and(is_endless));
+            let total = value("count=").map(|count| count.saturating_mul(value("bs=").unwrap_or(512)));
+            endless && writes() && total.is_none_or(|total| total >= HUGE_BYTES)
+        }
+        "head" => writes() && is_huge(&["-c", "--bytes"]),
+        _ => is_huge(&["-l", "--length", "-s", "--size"]),
+    }
+}
+
+/// A size such as `10M` in bytes.
+fn parse_size(text: &str) -> u64 {
+    let text = text.trim_start_matches(|char: char| !char.is_ascii_digit());
+    let unit = text.trim_start_matches(|char: char| char.is_ascii_digit());
+    let number = text.strip_suffix(unit).and_then(|digits| digits.parse::<u64>().ok()).unwrap_or(0);
+    let shift = match unit.chars().next().map(|unit| unit.to_ascii_uppercase()) {
+        Some('K') => 10,
+        Some('M') => 20,
+        Some('G') => 30,
+        Some('T') => 40,
+        Some('P' | 'E') => 50,
+        _ => 0,
+    };
+    number.saturating_mul(1 << shift)
+}

@@ -1,0 +1,124 @@
+//! Web clients.
+
+use super::When::{All, Any, Arg, Flag, Not, Test, Value, Verb};
+use super::Which::Values;
+use super::network::{carries_output, is_local, names_metadata};
+use super::{Arguments, Ask, Invocation, Program, Runs, ask, fits_any, program, writes};
+use crate::shell::Word;
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program(&["curl"])
+        .arguments(Arguments::Read)
+        .key_options(&["-E", "--cert", "--key", "--cacert", "--netrc-file", "-K", "-b", "-c", "--cookie-jar"])
+        .never_runs_words()
+        .files(&[writes(Values(&[
+            "-o", "--output", "--output-dir", "-c", "--cookie-jar", "-D", "--dump-header",
+        ]))])
+        .asks(&[
+            ask("send-file", Test(sends)),
+            ask("send-file", All(&[Flag(&["-T", "-K", "--config"]), Not(&Test(is_to_this_machine))])),
+            DELETES,
+            DELETES_EVERYTHING,
+            ask("metadata", Test(names_metadata)),
+        ]),
+    program(&["wget", "aria2c"])
+        .arguments(Arguments::Read)
+        .never_runs_words()
+        .files(&[writes(Values(&[
+            "-O", "--output-document", "-P", "--directory-prefix", "-o", "-a", "-d", "--dir",
+        ]))])
+        .runs(&[Runs::Text(&["--use-askpass"])])
+        .asks(CLIENT),
+    program(&["fetch", "lynx", "w3m"]).asks(CLIENT),
+    program(&["http", "https", "xh", "httpie"]).never_runs_words().asks(HTTPIE),
+];
+
+const DELETES: Ask = ask(
+    "delete-remote",
+    All(&[Value(&["-X", "--request", "--method"], &["DELETE"]), Not(&Test(is_to_this_machine))]),
+);
+
+const DELETES_EVERYTHING: Ask = ask(
+    "delete-remote",
+    All(&[
+        Any(&[Value(&["-X", "--request", "--method"], &["DELETE"]), Verb(&["DELETE"])]),
+        Test(names_everything),
+    ]),
+);
+
+const CLIENT: &[Ask] =
+    &[ask("send-file", Test(sends)), DELETES, DELETES_EVERYTHING, ask("metadata", Test(names_metadata))];
+
+const HTTPIE: &[Ask] = &[
+    ask("send-file", Test(sends)),
+    ask(
+        "send-file",
+        All(&[
+            Any(&[super::When::Piped, Arg(&["*=@*"]), Test(uploads_field)]),
+            Not(&Test(is_to_this_machine)),
+        ]),
+    ),
+    ask("delete-remote", All(&[Verb(&["DELETE"]), Not(&Test(is_to_this_machine))])),
+    DELETES,
+    DELETES_EVERYTHING,
+    ask("metadata", Test(names_metadata)),
+];
+
+/// Options whose value is the body of a request.
+const BODIES: &[&str] = &[
+    "-d", "--data", "--data-raw", "--data-binary", "--data-ascii", "--data-urlencode", "--json", "-F",
+    "--form", "--form-string", "--post-data", "--body-data", "--post-file", "--body-file",
+];
+
+fn is_to_this_machine(call: &Invocation<'_>) -> bool {
+    call.args.iter().any(|word| is_local(word.prefix()))
+}
+
+fn names_everything(call: &Invocation<'_>) -> bool {
+    call.args.iter().any(|word| fits_any(&word.outline(), &["*/_all*"]) || word.outline().ends_with("/*"))
+}
+
+/// `name@file`, as HTTPie writes it.
+fn uploads_field(call: &Invocation<'_>) -> bool {
+    call.args.iter().any(|word| {
+        word.prefix()
+            .split_once('@')
+            .is_some_and(|(field, _)| !field.is_empty() && !field.contains(['/', ':']))
+    })
+}
+
+fn carries_secret(word: &Word) -> bool {
+    let parts =
+        ["*SECRET*", "*PASSWORD*", "*PASSWD*", "*PRIVATE*", "*CREDENTIAL*", "*AWS_*", "*_KEY*", "*TOKEN*"];
+    word.variables().any(|name| fits_any(name, &parts))
+}
+
+/// Whether a request carries a file, the output of another program or a secret away.
+fn sends(call: &Invocation<'_>) -> bool {
+    let bodies = call.values(BODIES);
+    let in_address =
+        |test: fn(&Word) -> bool| call.args.iter().any(|word| word.prefix().contains("://") && test(word));
+    let file = bodies.iter().any(|body| {
+        let text = body.outline();
+        fits_any(&text, &["@*", "*=@*", "*=<*"])
+            || text.contains('@') && call.has(&["--data-urlencode"]) && !text.contains(' ')
+    }) || call.args.iter().any(|word| {
+        let option = word.prefix().split('=').next().unwrap_or_default();
+        matches!(option, "--post-file" | "--body-file" | "-T" | "--upload-file")
+    });
+    let secret = bodies.iter().any(carries_secret) || in_address(carries_secret);
+    let output = bodies.iter().any(carries_output) || in_address(carries_output);
+    let headers = call.values(&["-H", "--header", "-A", "--user-agent", "-b", "--cookie", "-e", "--referer"]);
+    let header = headers.iter().any(|header| {
+        header.output_of().any(|program| {
+            matches!(
+                program,
+                "cat" | "base64" | "env" | "printenv" | "xxd" | "tar" | "gzip" | "openssl" | "gpg"
+            )
+        })
+    });
+    if is_to_this_machine(call) && !secret {
+        return header && output;
+    }
+    file || output || secret || header
+}

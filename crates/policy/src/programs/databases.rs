@@ -1,0 +1,189 @@
+//! Databases, their frameworks, and backups.
+
+use super::When::{Any, Arg, Flag, Help, Not, Test, Word as Operand};
+use super::Which::{Custom, FirstOperand};
+use super::{Ask, Invocation, Program, Runs, always, ask, program, verbs, writes};
+use crate::shell::Word;
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program(&["psql"]).key_options(&["-f"]).never_runs_words().runs(&[ESCAPES]).asks(&[LOSES_ROWS]),
+    program(&["mysql"]).never_runs_words().runs(&[ESCAPES]).asks(&[LOSES_ROWS]),
+    program(&["mariadb"]).runs(&[ESCAPES]).asks(&[LOSES_ROWS]),
+    program(&["sqlite3"])
+        .valued(&["-cmd", "-separator"])
+        .never_runs_words()
+        .files(&[writes(FirstOperand).when(Test(changes_file)), writes(Custom(sqlite_output))])
+        .runs(&[ESCAPES])
+        .asks(&[LOSES_ROWS]),
+    program(&[
+        "sqlcmd", "cockroach", "clickhouse-client", "clickhouse", "mongosh", "mongo", "duckdb", "pgcli",
+        "mycli", "litecli", "usql", "osql", "isql", "snowsql", "bq", "cqlsh", "influx", "sqlplus", "trino",
+        "hive", "beeline", "spark-sql", "turso",
+    ])
+    .asks(&[LOSES_ROWS]),
+    program(&["dropdb", "dropuser", "memcflush", "pg_dropcluster"]).asks(&[ask(LOSS, Not(&Help))]),
+    program(&["pg_resetwal"]).asks(&[always(LOSS)]),
+    program(&["pg_ctl"]).asks(&[ask(LOSS, Arg(&["stop", "restart", "promote"]))]),
+    program(&["redis-cli", "valkey-cli"]).asks(&[ask(LOSS, Test(empties_redis))]),
+    program(&["mysqladmin"]).asks(&[ask(LOSS, Arg(&["drop", "shutdown", "kill", "password"]))]),
+    program(&["etcdctl"]).asks(&[ask(LOSS, Arg(&["del", "rm", "rmdir"]))]),
+    program(&["rabbitmqctl"]).asks(&[ask(
+        LOSS,
+        Arg(&[
+            "reset", "force_reset", "stop", "delete_queue", "purge_queue", "delete_user", "delete_vhost",
+            "stop_app",
+        ]),
+    )]),
+    program(&["kafka-topics", "kafka-topics.sh"]).asks(&[ask(LOSS, Arg(&["--delete"]))]),
+    program(&["mongorestore", "pg_restore"]).asks(&[ask(LOSS, Arg(&["--drop", "--clean", "-c"]))]),
+    program(&["alembic"]).asks(&[ask(LOSS, Arg(&["downgrade"]))]),
+    program(&["rails", "rake"]).asks(&[ask(
+        LOSS,
+        Arg(&[
+            "db:drop", "db:reset", "db:schema:load", "db:purge", "db:migrate:reset", "db:truncate_all",
+            "db:setup",
+        ]),
+    )]),
+    program(&["prisma"])
+        .asks(&[ask(LOSS, Arg(&["reset", "--force-reset", "--accept-data-loss"])), RESETS_SCHEMA]),
+    program(&["nats", "consul"]).asks(&[DELETES_KEYS]),
+    program(&["flyway"]).asks(&[verbs(&["clean"], RESET), RESETS_SCHEMA]),
+    program(&["dbmate", "migrate"]).asks(&[verbs(&["drop"], RESET), RESETS_SCHEMA]),
+    program(&["django-admin"]).asks(&[verbs(&["flush"], RESET), RESETS_SCHEMA]),
+    program(&[
+        "sequelize", "sequelize-cli", "knex", "liquibase", "typeorm", "drizzle-kit", "artisan", "sail", "wp",
+        "drush", "hasura", "goose", "sqlx", "diesel",
+    ])
+    .asks(&[RESETS_SCHEMA]),
+    program(&["borg"]).runs(&[Runs::Text(&["--rsh"])]).asks(&[LOSES_BACKUPS]),
+    program(&[
+        "tmutil", "restic", "timeshift", "snapper", "duplicity", "rsnapshot", "rdiff-backup", "zrepl",
+        "kopia",
+    ])
+    .asks(&[LOSES_BACKUPS]),
+];
+
+const LOSS: &str = "database-loss";
+const RESET: &str = "schema-reset";
+
+/// The commands with which database clients start a program.
+const ESCAPES: Runs = Runs::Escapes(&["\\!", ".shell ", ".system ", "system ", "!"]);
+
+pub(super) const LOSES_ROWS: Ask = ask("sql", Test(runs_losing_statement));
+
+pub(super) const RESETS_SCHEMA: Ask = ask(RESET, Test(resets_schema));
+
+pub(super) const DELETES_KEYS: Ask = ask(LOSS, Arg(&["delete", "rm", "purge", "destroy"]));
+
+const LOSES_BACKUPS: Ask = ask(
+    "backups",
+    Any(&[
+        Operand(&[
+            "forget", "prune", "delete", "remove", "restore", "rollback", "wipe", "undochange",
+            "deletelocalsnapshots", "disable",
+        ]),
+        Flag(&["--delete", "--restore", "--prune"]),
+    ]),
+);
+
+fn runs_losing_statement(call: &Invocation<'_>) -> bool {
+    let value = |word: &Word| match word.after('=') {
+        Some(value) if word.prefix().starts_with("--") => value.outline(),
+        _ => word.outline(),
+    };
+    let input = call.segment.stdin.text.as_ref().map(Word::outline);
+    call.args.iter().map(value).chain(input).any(|text| text.to_lowercase().split(';').any(loses_rows))
+}
+
+/// Things that `DROP` deletes.
+const DROPPED: &[&str] = &[
+    "table", "database", "schema", "view", "index", "user", "role", "column", "keyspace", "collection",
+    "materialized", "type", "function", "sequence", "owned", "extension", "tablespace",
+];
+
+/// Whether a statement in lower case loses data.
+fn loses_rows(statement: &str) -> bool {
+    let unquoted: String;
+    let mut statement = statement;
+    if ["select", "insert", "explain"].iter().any(|verb| statement.trim_start().starts_with(verb)) {
+        unquoted = statement.split('\'').step_by(2).collect();
+        statement = &unquoted;
+    }
+    let words: Vec<&str> = statement
+        .split(|char: char| !char.is_alphanumeric() && char != '_' && char != '=')
+        .filter(|word| !word.is_empty())
+        .collect();
+    let first = words.first().copied().unwrap_or_default();
+    let follows = |first: &str, second: &[&str]| {
+        words.windows(2).any(|pair| matches!(pair, [a, b] if *a == first && second.contains(b)))
+    };
+    let filter = words
+        .iter()
+        .position(|word| *word == "where")
+        .map(|at| words.get(at + 1..).unwrap_or_default().concat());
+    let everything = filter.is_none_or(|filter| matches!(filter.as_str(), "1=1" | "true" | "1" | "0=0"));
+    let deletes = follows("delete", &["from"]) || (first == "delete" && words.len() > 1);
+    let updates = first == "update" && words.contains(&"set");
+    let calls = ["dropdatabase", ".drop(", "deletemany({})", "remove({})", "pg_terminate_backend"];
+    matches!(first, "truncate" | "shutdown")
+        || follows("drop", DROPPED)
+        || follows("truncate", &["table"])
+        || (everything && (deletes || updates))
+        || calls.iter().any(|call| statement.contains(call))
+}
+
+fn empties_redis(call: &Invocation<'_>) -> bool {
+    let input = call.segment.stdin.text.as_ref().map(|text| text.outline().to_lowercase());
+    let input = input.unwrap_or_default();
+    let changes = Arg(&[
+        "flushall", "flushdb", "shutdown", "config", "debug", "slaveof", "replicaof", "script", "eval",
+        "module", "swapdb", "unlink", "del",
+    ]);
+    let reads_settings = Arg(&["config"]).holds(call) && Arg(&["get"]).holds(call);
+    (changes.holds(call) && !reads_settings)
+        || input.contains("flush")
+        || input.contains("shutdown")
+        || call.segment.via.iter().any(|via| via == "xargs")
+}
+
+/// Tasks of frameworks that start over with an empty database.
+const RESETS: &[&str] = &[
+    "migrate:fresh", "migrate:reset", "migrate:refresh", "db:wipe", "db:drop", "db:drop:all", "db:reset",
+    "ecto.drop", "ecto.reset", "drop-all", "dropAll", "schema:drop", "reset_db", "sqlflush",
+    "db:migrate:undo:all", "migrate:rollback",
+];
+
+/// Two words in a row that do the same.
+const RESET_PAIRS: &[(&str, &str)] = &[
+    ("database", "drop"),
+    ("database", "reset"),
+    ("db", "drop"),
+    ("db", "reset"),
+    ("manage.py", "flush"),
+    ("./manage.py", "flush"),
+    ("migrate", "reset"),
+];
+
+fn resets_schema(call: &Invocation<'_>) -> bool {
+    let words: Vec<&str> = call.args.iter().map(Word::prefix).collect();
+    words.iter().any(|word| RESETS.contains(word))
+        || words.windows(2).any(|pair| matches!(pair, [a, b] if RESET_PAIRS.contains(&(a, b))))
+}
+
+fn changes_file(call: &Invocation<'_>) -> bool {
+    let changes = ["update", "insert", "delete", "drop", "create", "alter", "replace", "vacuum"];
+    call.args.iter().skip(1).any(|word| {
+        let text = word.outline().to_ascii_lowercase();
+        changes.iter().any(|change| text.contains(change))
+    })
+}
+
+fn sqlite_output(call: &Invocation<'_>) -> Vec<Word> {
+    let targets = call.args.iter().filter_map(|command| {
+        let text = command.outline();
+        let mut words = text.split_whitespace();
+        let writes = matches!(words.next(), Some(".output" | ".once" | ".backup" | ".save" | ".log"));
+        words.last().filter(|_| writes).map(Word::literal)
+    });
+    targets.collect()
+}

@@ -1,0 +1,118 @@
+//! Editors, and the two small languages of text editing.
+
+use super::When::{Any, Arg, Flag, Value};
+use super::Which::{Custom, Operands, OperandsAfterScript};
+use super::{Arguments, FileUse, Invocation, Language, Program, Runs, always, program, writes};
+use crate::shell::{Nested, Word};
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program(&["sed", "gsed"])
+        .valued(&["-e", "-f", "-l", "--expression", "--file"])
+        .arguments(Arguments::Read)
+        .never_runs_words()
+        .files(&[writes(OperandsAfterScript(&["-e", "--expression", "-f", "--file"]))
+            .when(Any(&[Flag(&["-i", "--in-place"]), Arg(&["-i*"])]))])
+        .runs(&[Runs::Custom(sed)]),
+    program(&["awk", "gawk", "mawk", "nawk", "original-awk"])
+        .valued(&[
+            "-F", "-v", "-i", "-l", "-e", "-f", "-E", "--field-separator", "--assign", "--include", "--load",
+            "--source", "--file",
+        ])
+        .arguments(Arguments::Read)
+        .never_runs_words()
+        .files(&[writes(OperandsAfterScript(&["-f", "--file", "-e", "--source"]))
+            .when(Value(&["-i", "--include"], &["inplace"]))])
+        .runs(&[Runs::Custom(awk)]),
+    program(&["vim", "vi", "nvim", "ex", "gvim", "vimdiff"])
+        .valued(EDITOR_VALUED)
+        .arguments(Arguments::Read)
+        .files(EDITOR_FILES)
+        .runs(&[Runs::Custom(vim)]),
+    program(&["view"]).arguments(Arguments::Read).runs(&[Runs::Custom(vim)]),
+    program(&["ed", "red"])
+        .valued(EDITOR_VALUED)
+        .arguments(Arguments::Read)
+        .files(EDITOR_FILES)
+        .runs(&[Runs::Custom(ed)]),
+    program(&["nano", "pico", "micro"]).valued(EDITOR_VALUED).arguments(Arguments::Read).files(EDITOR_FILES),
+    program(&["emacs"])
+        .valued(EDITOR_VALUED)
+        .files(EDITOR_FILES)
+        .runs(&[Runs::Interprets(&super::interpreters::OTHER)]),
+    program(&["visudo", "vipw"]).valued(&["-f"]).files(&[writes(Operands)]).asks(&[always("accounts")]),
+];
+
+const EDITOR_VALUED: &[&str] = &["-c", "--cmd", "-S", "-u"];
+
+const EDITOR_FILES: &[FileUse] = &[writes(Custom(edited_files))];
+
+/// The files an editor opens, and those its commands write.
+fn edited_files(call: &Invocation<'_>) -> Vec<Word> {
+    let opened = call.operands().into_iter().filter(|word| !word.prefix().starts_with('+')).cloned();
+    let commands = call.values(&["-c", "--cmd"]);
+    let written = commands.iter().filter_map(|command| {
+        let text = command.outline();
+        let writes = text.trim_start_matches([':', '%']).starts_with(['w', 's', 'x']);
+        text.split_whitespace().nth(1).filter(|_| writes).map(Word::literal)
+    });
+    opened.chain(written).collect()
+}
+
+fn sed(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let mut scripts = call.values(&["-e", "--expression"]);
+    if scripts.is_empty() && call.values(&["-f", "--file"]).is_empty() {
+        scripts.extend(call.operands().first().copied().cloned());
+    }
+    found.extend(scripts.into_iter().map(|script| Nested::Code(Language::Sed, script)));
+}
+
+fn awk(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let mut scripts = call.values(&["-e", "--source"]);
+    let files = call.values(&["-f", "--file", "-E"]);
+    if scripts.is_empty() && files.is_empty() {
+        scripts.extend(call.operands().first().copied().cloned());
+    }
+    found.extend(scripts.into_iter().map(|script| Nested::Code(Language::Awk, script)));
+    found.extend(files.into_iter().map(|file| Nested::File(Language::Awk, file)));
+}
+
+/// `-c '!cmd'`, `+'!cmd'`, and `system()` in an editor command.
+fn vim(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let mut commands = call.values(&["-c", "--cmd", "-S"]);
+    commands.extend(call.args.iter().filter_map(|word| word.strip_prefix("+")));
+    commands.extend(call.segment.stdin.text.clone());
+    for command in commands {
+        let text = command.outline();
+        for line in text.split(['\n', '|']) {
+            let line = line.trim_start_matches([':', ' ', '%', '.', '$', ',']);
+            let line = line.trim_start_matches(|char: char| char.is_ascii_digit());
+            let starts = ["terminal ", "term ", "ter ", "sil !", "silent !"];
+            let terminal = starts.iter().find_map(|start| line.strip_prefix(start));
+            let bang = line.split_once('!').filter(|(before, _)| {
+                matches!(
+                    before.trim(),
+                    "" | "r" | "read" | "w" | "write" | "silent" | "exe" | "normal" | "ter"
+                )
+            });
+            let texts = terminal.into_iter().chain(bang.map(|(_, text)| text));
+            found.extend(texts.map(|text| Nested::text(Word::literal(text))));
+            let languages =
+                ["lua ", "python3 ", "py3 ", "python ", "py ", "perl ", "ruby ", "luado ", "pydo "];
+            if languages.iter().any(|start| line.starts_with(start)) {
+                found.push(Nested::Code(Language::Other, Word::literal(line)));
+            }
+        }
+        if ["system(", "term_start", "job_start"].iter().any(|call| text.contains(call)) {
+            found.push(Nested::Code(Language::Other, command));
+        }
+    }
+}
+
+/// Lines of an `ed` script that start a command.
+fn ed(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let Some(script) = &call.segment.stdin.text else { return };
+    for line in script.outline().lines() {
+        let command = line.trim_start_matches([' ', 'r', 'w']).strip_prefix('!');
+        found.extend(command.map(|line| Nested::text(Word::literal(line))));
+    }
+}

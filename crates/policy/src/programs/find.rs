@@ -1,0 +1,183 @@
+//! Programs that run a command for each file or line they find.
+
+use super::When::Arg;
+use super::Which::{Custom, Values};
+use super::{Access, Arguments, FileUse, Invocation, Language, Program, Runs, program, writes};
+use crate::shell::{HOLE, Nested, Piece, Unknown, Word, concatenated, first_operand, joined};
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program(&["find", "bfs"])
+        .arguments(Arguments::Read)
+        .files(&[
+            FileUse { access: Access::DeleteTree, which: Custom(deleted), when: Arg(&["-delete"]) },
+            writes(Values(&["-fprint", "-fprint0", "-fprintf", "-fls"])),
+        ])
+        .runs(&[Runs::Custom(find)]),
+    program(&["fd", "fdfind"]).arguments(Arguments::Named).runs(&[Runs::Custom(find)]),
+    program(&["xargs"])
+        .valued(&[
+            "-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "--max-args", "--max-procs", "--delimiter",
+            "--arg-file", "--replace", "--max-lines",
+        ])
+        .arguments(Arguments::Read)
+        .runs(&[Runs::Custom(xargs)]),
+    program(&["parallel"])
+        .valued(&[
+            "-j", "--jobs", "-N", "-n", "-I", "-d", "--delimiter", "-a", "--arg-file", "--results",
+            "--timeout", "--joblog", "-S", "--sshlogin", "--colsep", "-C",
+        ])
+        .runs(&[Runs::Custom(parallel)]),
+];
+
+/// The number of items of an input that are followed.
+const MAX_ITEMS: usize = 64;
+
+/// The directories a `find` starts in.
+fn starts(call: &Invocation<'_>) -> Vec<Word> {
+    let starts: Vec<Word> = call
+        .args
+        .iter()
+        .skip_while(|word| matches!(word.known(), Some("-L" | "-P" | "-H" | "-O1" | "-O2" | "-O3")))
+        .take_while(|word| !word.prefix().starts_with(['-', '(', '!']))
+        .cloned()
+        .collect();
+    if starts.is_empty() { vec![Word::literal(".")] } else { starts }
+}
+
+/// The name a `find` looks for.
+fn wanted_name<'a>(call: &Invocation<'a>) -> Option<&'a Word> {
+    let at = call.args.iter().position(|word| matches!(word.known(), Some("-name" | "-iname")))?;
+    call.args.get(at + 1)
+}
+
+fn deleted(call: &Invocation<'_>) -> Vec<Word> {
+    let name = wanted_name(call);
+    let paths = starts(call).into_iter().map(|start| match name {
+        Some(name) => Word::literal(format!("{}/{HOLE}/{}", start.outline(), name.outline())),
+        None => start,
+    });
+    paths.collect()
+}
+
+/// A word that stands for the paths below a directory that `find` hands over.
+fn found_path(start: &Word, name: Option<&Word>) -> Word {
+    let mut pieces = start.pieces().to_vec();
+    pieces.push(Piece::Text("/".to_owned()));
+    match name {
+        Some(name) => {
+            pieces.push(Piece::Unknown(Unknown::Input));
+            pieces.push(Piece::Text("/".to_owned()));
+            pieces.extend(name.pieces().iter().cloned());
+        }
+        None => pieces.push(Piece::Glob("**".to_owned())),
+    }
+    concatenated(pieces)
+}
+
+fn find(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let starts = starts(call);
+    let name = wanted_name(call);
+    let mut rest = call.args;
+    while let Some((word, tail)) = rest.split_first() {
+        rest = tail;
+        let option = word.prefix();
+        // fd appends the path; find puts it in the place of `{}`.
+        let appends = matches!(option, "-x" | "-X" | "--exec" | "--exec-batch");
+        if !appends && !matches!(option, "-exec" | "-execdir" | "-ok" | "-okdir") {
+            continue;
+        }
+        let end = tail.iter().position(|word| matches!(word.known(), Some(";" | "+"))).unwrap_or(tail.len());
+        let (command, behind) = tail.split_at(end);
+        rest = behind;
+        for start in starts.iter().take(4) {
+            let path = found_path(start, name);
+            let mut words: Vec<Word> = command
+                .iter()
+                .map(|word| if word.prefix().contains("{}") { path.clone() } else { word.clone() })
+                .collect();
+            words.extend(appends.then_some(path));
+            found.extend(Nested::argv(&words));
+        }
+    }
+}
+
+/// The words or lines of a known input, or one unknown word.
+fn input(call: &Invocation<'_>, split: fn(&str) -> Vec<&str>) -> Vec<Word> {
+    match call.segment.stdin.text.as_ref().and_then(Word::known) {
+        Some(text) => split(text).into_iter().take(MAX_ITEMS).map(Word::literal).collect(),
+        None => vec![Word::unknown(Unknown::Input)],
+    }
+}
+
+fn xargs(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let start = first_operand(call.args, call.valued());
+    let rest = call.args.get(start..).unwrap_or_default();
+    if rest.is_empty() {
+        return;
+    }
+    let input = input(call, |text| text.split_whitespace().collect());
+    let marker = call.values(&["-I"]).into_iter().next();
+    let marker = marker.or_else(|| call.has(&["-i"]).then(|| Word::literal("{}")));
+    let words: Vec<Word> = match marker.as_ref().and_then(Word::known) {
+        Some(marker) => rest
+            .iter()
+            .flat_map(|word| match word.known() {
+                Some(text) if text == marker => input.clone(),
+                Some(text) if text.contains(marker) => vec![filled(text, marker, &input)],
+                _ => vec![word.clone()],
+            })
+            .collect(),
+        None => rest.iter().cloned().chain(input).collect(),
+    };
+    found.extend(Nested::argv(&words));
+}
+
+/// A word in which a marker stands for the input.
+fn filled(text: &str, marker: &str, input: &[Word]) -> Word {
+    let value = match input {
+        [only] => only.pieces().to_vec(),
+        _ => vec![Piece::Unknown(Unknown::Input)],
+    };
+    let mut pieces = Vec::new();
+    for (index, part) in text.split(marker).enumerate() {
+        if index > 0 {
+            pieces.extend(value.iter().cloned());
+        }
+        pieces.push(Piece::Text(part.to_owned()));
+    }
+    concatenated(pieces)
+}
+
+fn parallel(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let start = first_operand(call.args, call.valued());
+    let rest = call.args.get(start..).unwrap_or_default();
+    let mark = rest.iter().position(|word| word.prefix().starts_with(":::"));
+    let (command, items) = rest.split_at(mark.unwrap_or(rest.len()));
+    let mut items: Vec<Word> =
+        items.iter().filter(|word| !word.prefix().starts_with(":::")).cloned().collect();
+    if command.is_empty() {
+        found.extend(items.into_iter().map(Nested::text));
+        if mark.is_none() {
+            found.push(Nested::Stdin(Language::Shell));
+        }
+        return;
+    }
+    if mark.is_none() {
+        items = input(call, |text| text.lines().collect());
+    }
+    let has_marker = command.iter().any(|word| word.prefix().contains("{}"));
+    for item in items.into_iter().take(MAX_ITEMS) {
+        let mut words: Vec<Word> = command
+            .iter()
+            .map(|word| if word.known() == Some("{}") { item.clone() } else { word.clone() })
+            .collect();
+        if !has_marker {
+            words.push(item);
+        }
+        // A command of one word is a whole command line.
+        match command {
+            [only] if only.prefix().contains(' ') => found.push(Nested::text(joined(&words))),
+            _ => found.extend(Nested::argv(&words)),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! git and the command lines of code hosts.
+
+use super::When::{All, Any, Arg, Flag, Not, Test, Value, Verb, Word as Operand};
+use super::Which::Custom;
+use super::{Access, Arguments, Ask, FileUse, Invocation, Program, Runs, ask, fits_any, on, program, verbs};
+use crate::shell::{Nested, Word, joined, operands, values};
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program(&["git"])
+        .valued(&[
+            "-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix",
+            "--config-env",
+        ])
+        .arguments(Arguments::ReadOutside)
+        .never_runs_words()
+        .files(&[
+            FileUse { access: Access::Read, which: super::Which::Operands, when: Flag(&["--no-index"]) },
+            FileUse {
+                access: Access::DeleteTree,
+                which: Custom(absolute_operands),
+                when: All(&[Verb(&["rm"]), Flag(&["-r"])]),
+            },
+            FileUse { access: Access::Delete, which: Custom(absolute_operands), when: Verb(&["rm"]) },
+            FileUse { access: Access::Write, which: Custom(clone_target), when: Verb(&["clone * *"]) },
+        ])
+        .runs(&[Runs::Custom(nested), Runs::After("bisect", &[], 1)])
+        .asks(&[
+            on(&["reset"], LOSS, Flag(&["--hard", "--merge", "--keep"])),
+            on(
+                &["push"],
+                LOSS,
+                Any(&[
+                    Flag(&["-f", "-d", "--delete", "--mirror", "--prune"]),
+                    Arg(&["--force*"]),
+                    Operand(&["+*", ":*"]),
+                ]),
+            ),
+            on(&["clean"], LOSS, All(&[Flag(&["-f", "--force"]), Not(&Flag(&["-n"]))])),
+            on(
+                &["branch"],
+                LOSS,
+                Any(&[
+                    Flag(&["-D", "-f", "-M", "-C"]),
+                    All(&[Flag(&["-d", "--delete"]), Flag(&["--force"])]),
+                ]),
+            ),
+            on(
+                &["checkout"],
+                LOSS,
+                Any(&[Flag(&["-f", "--force", "-B"]), Arg(&["--"]), Operand(&[".", "./", ":/"])]),
+            ),
+            on(&["switch"], LOSS, Flag(&["-f", "--force", "--discard-changes", "-C"])),
+            on(&["restore"], LOSS, Any(&[Not(&Flag(&["--staged", "-S"])), Flag(&["--worktree", "-W"])])),
+            on(&["gc"], LOSS, Arg(&["--prune*"])),
+            on(&["tag"], LOSS, Flag(&["-d", "--delete", "-f", "--force"])),
+            on(&["update-ref"], LOSS, Flag(&["-d", "--stdin"])),
+            on(&["worktree remove"], LOSS, Flag(&["-f", "--force"])),
+            on(&["submodule deinit"], LOSS, Flag(&["-f", "--force", "--all"])),
+            on(&["rm"], LOSS, All(&[Flag(&["-f", "--force"]), Flag(&["-r"]), Operand(&["."])])),
+            on(&["read-tree"], LOSS, Flag(&["--reset", "-u"])),
+            verbs(
+                &[
+                    "stash drop", "stash clear", "reflog expire", "reflog delete", "prune", "filter-branch",
+                    "filter-repo", "replace", "fast-import", "update-ref * *", "remote set-url",
+                    "remote remove", "remote rm", "lfs prune", "daemon", "instaweb",
+                ],
+                LOSS,
+            ),
+            ask("git-helper", Arg(&["ext::*", "--upload-pack*", "--receive-pack*", "--exec-path=*"])),
+            ask("push-elsewhere", Test(sends_elsewhere)),
+            on(&["init"], "tool-settings", Arg(&["--template*"])),
+            on(&["config"], "tool-settings", Test(changes_settings)),
+            verbs(
+                &["credential fill", "credential approve", "credential reject", "credential-*"],
+                "secret-stores",
+            ),
+        ]),
+    program(&["hg"]).runs(&[Runs::Custom(mercurial)]),
+    program(&["gh", "glab", "hub"]).never_runs_words().asks(HOSTS),
+];
+
+const LOSS: &str = "git-loss";
+
+/// The command lines of code hosts. Everyday work on pull requests and issues does not ask.
+const HOSTS: &[Ask] = &[
+    ask(
+        "publish",
+        All(&[
+            Verb(&[
+                "* delete", "* edit", "* archive", "* transfer", "* rename", "* merge", "* close",
+                "* create", "* upload", "* set", "* remove", "* revoke", "* lock", "* add", "* disable",
+                "* enable", "* run", "* cancel", "* rerun", "* fork", "* token", "* login", "* logout",
+                "* refresh", "* setup-git", "* publish", "* approve", "* review", "* import", "* sync",
+                "* install", "* comment",
+            ]),
+            Not(&Verb(&[
+                "pr create", "pr edit", "pr review", "pr comment", "pr close", "issue create", "issue edit",
+                "issue close", "issue comment", "run rerun", "run cancel", "workflow run", "workflow cancel",
+                "repo fork", "repo sync", "repo create", "alias import", "label create", "label edit",
+            ])),
+        ]),
+    ),
+    ask(
+        "publish",
+        All(&[
+            Verb(&["api"]),
+            Value(&["-X", "--method"], &["*"]),
+            Not(&Value(&["-X", "--method"], &["GET"])),
+        ]),
+    ),
+    verbs(&["gist create"], "copy-out"),
+    verbs(&["auth token"], "secret-stores"),
+    ask("secret-stores", Flag(&["--show-token"])),
+];
+
+fn absolute_operands(call: &Invocation<'_>) -> Vec<Word> {
+    let is_absolute = |word: &&Word| word.prefix().starts_with(['/', '~']);
+    call.behind_verb().operands().into_iter().filter(is_absolute).cloned().collect()
+}
+
+fn clone_target(call: &Invocation<'_>) -> Vec<Word> {
+    let valued = ["-b", "--branch", "--depth", "-c", "-o", "--origin"];
+    operands(call.behind_verb().args, &valued).into_iter().skip(1).next_back().cloned().into_iter().collect()
+}
+
+/// Whether a push, or an address that holds the output of another program, leaves the known remotes.
+fn sends_elsewhere(call: &Invocation<'_>) -> bool {
+    let is_address = |word: &&Word| {
+        word.prefix().contains("://") || (word.prefix().contains('@') && word.prefix().contains(':'))
+    };
+    let pushes = call.verb() == "push";
+    call.args.iter().filter(is_address).any(|word| pushes || super::network::carries_output(word))
+}
+
+/// Settings of one repository that cannot start a program.
+const HARMLESS_SETTINGS: &[&str] = &[
+    "user.*", "alias.*", "color.*", "branch.*", "push.*", "pull.*", "init.defaultbranch*", "merge.*",
+    "rebase.*", "fetch.*", "advice.*", "commit.gpgsign*", "rerere.*", "log.*", "status.*", "core.autocrlf",
+    "core.eol", "core.filemode", "core.ignorecase", "core.quotepath", "core.whitespace", "core.longpaths",
+    "diff.algorithm", "safe.directory", "blame.ignorerevsfile", "commit.template", "lfs.url",
+];
+
+/// Whether `git config` changes a setting that can start a program, or a setting of every repository.
+fn changes_settings(call: &Invocation<'_>) -> bool {
+    let words: Vec<&str> = call.words().collect();
+    let reads = call
+        .has(&["--get", "--list", "-l", "--get-all", "--get-regexp", "--show-origin", "--get-urlmatch"])
+        || matches!(words.first().copied(), Some("get" | "list"));
+    let writes = words.len() > 1
+        || call.has(&[
+            "--unset", "--unset-all", "--edit", "-e", "--remove-section", "--rename-section", "--add",
+            "--replace-all",
+        ]);
+    if reads || !writes {
+        return false;
+    }
+    let mut from_key = words.iter().skip_while(|word| !word.contains('.'));
+    let key = from_key.next().copied().unwrap_or_default();
+    let value = from_key.next().copied().unwrap_or_default();
+    let starts_program = fits_any(key, &["user.signingkey", "*.driver"])
+        || (fits_any(key, &["alias.*"]) && value.starts_with('!'));
+    call.has(&["--global", "--system"]) || starts_program || !fits_any(key, HARMLESS_SETTINGS)
+}
+
+/// Options of subcommands whose value git runs.
+const TEXT_OPTIONS: &[(&[&str], &[&str])] = &[
+    (&["rebase"], &["-x", "--exec"]),
+    (
+        &["filter-branch"],
+        &[
+            "--env-filter", "--tree-filter", "--index-filter", "--parent-filter", "--msg-filter",
+            "--commit-filter", "--tag-name-filter", "--setup",
+        ],
+    ),
+    (&["difftool"], &["-x", "--extcmd"]),
+    (&["grep"], &["-O", "--open-files-in-pager"]),
+    (&["clone", "ls-remote", "archive"], &["--upload-pack", "-u", "--receive-pack", "--exec"]),
+    (&["fetch", "pull"], &["--upload-pack"]),
+    (&["push"], &["--upload-pack", "--receive-pack", "--exec"]),
+];
+
+/// Settings whose value git runs; a `!` in front is dropped.
+const COMMAND_SETTINGS: &[&str] = &[
+    "core.pager", "core.editor", "core.sshcommand", "core.fsmonitor", "core.askpass", "diff.external",
+    "sequence.editor", "credential.helper", "gpg.program", "gpg.ssh.program", "core.gitproxy",
+    "uploadpack.packobjectshook", "interactive.difffilter", "core.hookspath", "init.templatedir", "pager.*",
+    "*.textconv", "*.driver", "*.cmd", "*.helper", "*.clean", "*.smudge", "*.process",
+];
+
+fn nested(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    for setting in call.values(&["-c", "--config"]) {
+        let (key, _) = setting.prefix().split_once('=').unwrap_or((setting.prefix(), ""));
+        if let Some(value) = setting.after('=') {
+            run_setting(key, &value, found);
+        }
+    }
+    let behind = call.behind_verb();
+    let rest = behind.args;
+    let verb = call.verb();
+    for (_, options) in TEXT_OPTIONS.iter().filter(|(verbs, _)| verbs.contains(&verb)) {
+        found.extend(values(rest, options).into_iter().map(Nested::text));
+    }
+    found.extend(rest.iter().filter_map(|word| word.strip_prefix("ext::")).map(Nested::text));
+    match verb {
+        "config" => {
+            let words = operands(rest, &["-f", "--file", "--blob", "--type", "--default"]);
+            let mut words = words
+                .into_iter()
+                .skip_while(|word| matches!(word.known(), Some("set" | "add" | "replace-all")));
+            if let (Some(key), Some(value)) = (words.next(), words.next()) {
+                run_setting(key.prefix(), value, found);
+            }
+        }
+        "submodule" => {
+            if let Some(at) = rest.iter().position(|word| word.known() == Some("foreach")) {
+                let words = rest.get(at + 1..).unwrap_or_default();
+                let from = words.iter().position(|word| !word.prefix().starts_with("--")).unwrap_or(0);
+                found.push(Nested::text(joined(words.get(from..).unwrap_or_default())));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn run_setting(key: &str, value: &Word, found: &mut Vec<Nested>) {
+    let command = value.strip_prefix("!");
+    if fits_any(key, &["alias.*"]) {
+        found.extend(command.map(Nested::text));
+    } else if fits_any(key, COMMAND_SETTINGS) {
+        found.push(Nested::text(command.unwrap_or_else(|| value.clone())));
+    }
+}
+
+fn mercurial(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let settings = call.values(&["--config"]);
+    found.extend(settings.iter().filter_map(|setting| setting.after('!')).map(Nested::text));
+}

@@ -1,0 +1,39 @@
+//! Hermes' own command line.
+
+use super::When::{All, Arg, Not, Verb, Word as Operand};
+use super::{Arguments, Program, ask, program, verbs};
+
+pub(super) const PROGRAMS: &[Program] =
+    &[program(&["hermes", "hermes-agent"]).arguments(Arguments::Named).never_runs_words().asks(&[
+        ask("hermes-policy", Arg(&["--yolo", "--dangerously-skip-permissions"])),
+        ask(
+            "hermes-policy",
+            All(&[
+                Verb(&["approvals *"]),
+                Not(&Verb(&[
+                    "approvals ls", "approvals list", "approvals test", "approvals grants", "approvals show",
+                ])),
+            ]),
+        ),
+        ask(
+            "hermes-policy",
+            All(&[Verb(&["pairing *"]), Not(&Verb(&["pairing ls", "pairing list", "pairing status"]))]),
+        ),
+        verbs(
+            &["config set", "config unset", "config edit", "config import", "config reset"],
+            "hermes-policy",
+        ),
+        ask(
+            "hermes-life",
+            All(&[
+                Verb(&[
+                    "update", "upgrade", "uninstall", "stop", "restart", "reset", "logout", "setup", "auth",
+                    "secrets", "cron", "skills", "plugins", "mcp",
+                ]),
+                Not(&Operand(&["ls", "list", "status"])),
+            ]),
+        ),
+        ask("hermes-life", All(&[Verb(&["gateway"]), Not(&Verb(&["gateway status", "gateway logs"]))])),
+        verbs(&["secrets"], "secret-stores"),
+        ask("secret-stores", All(&[Verb(&["auth"]), Not(&Verb(&["auth status"]))])),
+    ])];

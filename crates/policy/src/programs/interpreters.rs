@@ -1,0 +1,182 @@
+//! Shells and interpreters of other languages.
+
+use super::When::Test;
+use super::Which::Custom;
+use super::databases::RESETS_SCHEMA;
+use super::{Arguments, FileUse, Invocation, Program, Runs, always, ask, judged, program, writes};
+use crate::rules::RuleContext;
+use crate::shell::Word;
+
+/// A language in which program texts are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Language {
+    Shell,
+    Python,
+    Perl,
+    Ruby,
+    JavaScript,
+    Php,
+    Awk,
+    Sed,
+    /// Source of a compiled language.
+    Compiled,
+    /// Any language whose calls are only searched for well-known names.
+    Other,
+}
+
+impl Language {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Shell => "sh",
+            Self::Python => "python",
+            Self::Perl => "perl",
+            Self::Ruby => "ruby",
+            Self::JavaScript => "node",
+            Self::Php => "php",
+            Self::Awk => "awk",
+            Self::Sed => "sed",
+            Self::Compiled => "source",
+            Self::Other => "script",
+        }
+    }
+}
+
+/// How an interpreter takes a program text.
+#[derive(Debug)]
+pub(crate) struct Interpreter {
+    pub(crate) language: Language,
+    /// Options whose value is program text.
+    pub(crate) code: &'static [&'static str],
+    /// Whether it reads a program from standard input when no file is named.
+    pub(crate) reads_input: bool,
+    /// Whether its first operand is the program to run.
+    pub(crate) runs_operand: bool,
+}
+
+const PYTHON: Interpreter =
+    Interpreter { language: Language::Python, code: &["-c"], reads_input: true, runs_operand: true };
+const PERL: Interpreter =
+    Interpreter { language: Language::Perl, code: &["-e", "-E"], reads_input: true, runs_operand: true };
+const RUBY: Interpreter =
+    Interpreter { language: Language::Ruby, code: &["-e"], reads_input: true, runs_operand: true };
+const NODE: Interpreter = Interpreter {
+    language: Language::JavaScript,
+    code: &["-e", "--eval", "-p", "--print", "-pe", "-ep"],
+    reads_input: true,
+    runs_operand: true,
+};
+pub(super) const BUN: Interpreter = Interpreter { runs_operand: false, ..NODE };
+const PHP: Interpreter = Interpreter {
+    language: Language::Php,
+    code: &["-r", "-B", "-R", "-E", "--run"],
+    reads_input: true,
+    runs_operand: true,
+};
+const SCRIPTS: Interpreter = Interpreter { runs_operand: true, ..OTHER };
+pub(super) const OTHER: Interpreter = Interpreter {
+    language: Language::Other,
+    code: &[
+        "-e", "--eval", "-eval", "-c", "-Command", "-command", "-EncodedCommand", "-enc", "--execute", "-E",
+        "--expr",
+    ],
+    reads_input: false,
+    runs_operand: false,
+};
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program(&["bash", "sh", "zsh", "dash"])
+        .valued(SHELL_VALUED)
+        .arguments(Arguments::Named)
+        .runs(&[Runs::Shell]),
+    program(&[
+        "ksh", "ksh93", "mksh", "pdksh", "ash", "fish", "rbash", "csh", "tcsh", "yash", "hush", "nu",
+        "xonsh", "elvish", "osh",
+    ])
+    .valued(SHELL_VALUED)
+    .runs(&[Runs::Shell]),
+    program(&["python", "python3", "pypy", "pypy3", "ipython", "bpython", "jython", "micropython"])
+        .valued(&["-W", "-X", "--check-hash-based-pycs"])
+        .arguments(Arguments::Read)
+        .runs(&[Runs::Interprets(&PYTHON)])
+        .asks(&[judged("open-door", serves_owner_files), RESETS_SCHEMA]),
+    program(&["perl"]).arguments(Arguments::Read).files(IN_PLACE).runs(&[Runs::Interprets(&PERL)]),
+    program(&["ruby", "jruby", "irb"])
+        .valued(&["-r", "-I", "-C", "-E"])
+        .arguments(Arguments::Read)
+        .files(IN_PLACE)
+        .runs(&[Runs::Interprets(&RUBY)]),
+    program(&["node", "nodejs", "ts-node", "tsx", "qjs"])
+        .valued(NODE_VALUED)
+        .arguments(Arguments::Read)
+        .runs(&[Runs::Interprets(&NODE)]),
+    program(&["deno"]).valued(NODE_VALUED).runs(&[Runs::Interprets(&BUN)]),
+    program(&["php"])
+        .valued(&["-d", "-c", "-S", "-t", "-z"])
+        .runs(&[Runs::Interprets(&PHP)])
+        .asks(&[RESETS_SCHEMA]),
+    program(&[
+        "lua", "luajit", "rscript", "r", "julia", "elixir", "groovy", "scala", "racket", "octave", "guile",
+        "sbcl", "erl", "expect", "ghc", "tclsh", "pwsh", "powershell", "jshell", "raku", "crystal",
+        "clojure", "clj", "gforth", "iex", "wish", "kotlin", "dotnet-script", "jrunscript",
+    ])
+    .valued(&["-l", "-i"])
+    .runs(&[Runs::Interprets(&SCRIPTS)]),
+    program(&["powershell.exe"])
+        .valued(&["-l", "-i"])
+        .runs(&[Runs::Interprets(&SCRIPTS)])
+        .asks(&[always("devices")]),
+    program(&["osascript"])
+        .valued(&["-l", "-i"])
+        .runs(&[Runs::Interprets(&SCRIPTS)])
+        .asks(&[ask("power", Test(asks_to_shut_down))]),
+    program(&["swift"]).valued(&["-l", "-i"]).runs(&[Runs::Interprets(&OTHER)]),
+];
+
+const SHELL_VALUED: &[&str] = &["-o", "-O", "+o", "+O", "--rcfile", "--init-file", "-C", "--init-command"];
+pub(super) const NODE_VALUED: &[&str] = &["-r", "--require", "--import", "--loader", "-C", "--env-file"];
+
+const IN_PLACE: &[FileUse] = &[writes(Custom(edited_files)).when(Test(edits_in_place))];
+
+fn edits_in_place(call: &Invocation<'_>) -> bool {
+    call.args.iter().map(Word::prefix).any(|option| {
+        let letters = option.chars().skip(1).take_while(char::is_ascii_alphanumeric).take(4);
+        option.starts_with('-')
+            && !option.starts_with("--")
+            && !option.starts_with("-I")
+            && !option.starts_with("-M")
+            && !option.starts_with("-e")
+            && letters.into_iter().any(|char| char == 'i')
+    })
+}
+
+fn edited_files(call: &Invocation<'_>) -> Vec<Word> {
+    let skip = usize::from(!call.has(&["-e", "-E"]));
+    let words = crate::shell::operands(call.args, &["-e", "-E", "-I", "-r"]);
+    words.into_iter().skip(skip).cloned().collect()
+}
+
+fn asks_to_shut_down(call: &Invocation<'_>) -> bool {
+    call.args.iter().any(|word| {
+        let text = word.outline();
+        text.contains("shut down") || text.contains("restart")
+    })
+}
+
+/// Whether `python -m http.server` shows more than a project.
+fn serves_owner_files(context: &RuleContext<'_>) -> bool {
+    let (call, paths) = (&context.invocation, &context.paths);
+    let serves = call
+        .values(&["-m"])
+        .iter()
+        .any(|module| matches!(module.known(), Some("http.server" | "SimpleHTTPServer")));
+    let directory = call
+        .values(&["-d", "--directory"])
+        .into_iter()
+        .next()
+        .map_or_else(|| call.segment.cwd.clone().unwrap_or_default(), |word| call.segment.path(&word));
+    serves
+        && (paths.is_home(&directory)
+            || paths.is_root(&directory)
+            || paths.is_system(&directory)
+            || paths.is_credential(&directory))
+}

@@ -1,0 +1,73 @@
+//! Clusters.
+
+use super::When::{All, Any, Arg, Flag, Test, Value, Word as Operand};
+use super::{Arguments, Invocation, Program, Runs, ask, on, program, verbs};
+use crate::shell::{Nested, Word};
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program(&["kubectl", "oc"])
+        .valued(VALUED)
+        .arguments(Arguments::ReadOutside)
+        .contains()
+        .runs(&[Runs::Custom(nested)])
+        .asks(&[
+            verbs(
+                &[
+                    "delete", "drain", "cordon", "uncordon", "taint", "replace", "patch", "edit", "scale",
+                    "autoscale", "set", "annotate", "label", "evict", "proxy", "debug", "create", "run",
+                    "expose", "certificate", "adm", "rollout restart", "rollout undo", "rollout pause",
+                    "rollout resume", "config set", "config set-cluster", "config set-credentials",
+                    "config delete-context", "config delete-cluster", "config unset", "config delete-user",
+                ],
+                "cluster",
+            ),
+            on(&["cp"], "cluster", Arg(&["*:*"])),
+            on(
+                &["apply"],
+                "cluster",
+                Any(&[
+                    Value(&["-f", "--filename"], &["*://*", "-"]),
+                    Test(applies_unknown_file),
+                    Flag(&["--prune", "--force"]),
+                ]),
+            ),
+            on(&["get"], "cluster", All(&[Test(names_secret), Flag(&["-o", "--output"])])),
+            ask("secret-stores", All(&[Operand(&["secret"]), Flag(&["-o", "--output"])])),
+            on(&["config view"], "secret-stores", Flag(&["--raw"])),
+            verbs(&["create token"], "secret-stores"),
+        ]),
+    program(&["helm"]).valued(VALUED).arguments(Arguments::ReadOutside).asks(&[
+        verbs(&["uninstall", "delete", "rollback", "upgrade", "install", "push"], "cluster"),
+        verbs(&["push"], "publish"),
+    ]),
+    program(&["helmfile"]).valued(VALUED).asks(&[verbs(&["destroy", "delete", "apply", "sync"], "cluster")]),
+    program(&["argocd", "flux", "nomad", "eksctl", "velero", "istioctl"]).asks(&[ask(
+        "cluster",
+        Operand(&["delete", "destroy", "rollback", "uninstall", "stop", "set", "suspend", "restore"]),
+    )]),
+];
+
+const VALUED: &[&str] = &[
+    "-n", "--namespace", "--context", "--kubeconfig", "-c", "--container", "-s", "--server", "--cluster",
+    "--user", "--as", "-l", "--selector", "-f", "--filename", "-o", "--output", "--token",
+];
+
+fn applies_unknown_file(call: &Invocation<'_>) -> bool {
+    call.values(&["-f", "--filename"]).iter().any(Word::has_unknown)
+}
+
+fn names_secret(call: &Invocation<'_>) -> bool {
+    call.words().any(|word| word.split(',').any(|kind| kind.starts_with("secret")))
+}
+
+fn nested(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    if !matches!(call.verb(), "exec" | "run" | "debug" | "rsh") {
+        return;
+    }
+    if let Some(at) = call.args.iter().position(|word| word.known() == Some("--")) {
+        found.extend(call.args.get(at + 1..).and_then(Nested::argv));
+    } else if call.verb() == "exec" {
+        let words: Vec<Word> = call.operands().into_iter().skip(2).cloned().collect();
+        found.extend(Nested::argv(&words));
+    }
+}

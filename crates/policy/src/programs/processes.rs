@@ -1,0 +1,131 @@
+//! Running processes: ending them, looking into them.
+
+use super::When::{All, Any, Flag, Not, Test};
+use super::{Arguments, Ask, Invocation, Program, Runs, always, ask, program};
+use crate::shell::Word;
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program(&["kill"]).arguments(Arguments::Named).asks(&[
+        ask("kill-everything", Test(targets_everything)),
+        ask("kill-init", All(&[Test(targets_init), Not(&Test(signals_nothing))])),
+        KILLS_HERMES,
+        ask("mass-kill", Test(kills_many)),
+    ]),
+    program(&["pkill"]).arguments(Arguments::Named).asks(&[
+        KILLS_HERMES,
+        ask(
+            "mass-kill",
+            Any(&[
+                Test(sends_kill),
+                Test(matches_any_name),
+                Flag(&["-u", "-U", "-P", "-g", "-t", "-v", "--inverse", "--euid"]),
+            ]),
+        ),
+    ]),
+    program(&["pgrep"]).arguments(Arguments::Named),
+    program(&["killall"]).asks(&[
+        KILLS_HERMES,
+        ask("mass-kill", Any(&[Test(sends_kill), Flag(&["-r", "-u", "--regexp", "--user", "-g"])])),
+    ]),
+    program(&["killall5"]).asks(&[always("kill-everything"), KILLS_HERMES]),
+    program(&["skill"]).asks(&[
+        ask("kill-everything", Test(targets_everything)),
+        KILLS_HERMES,
+        always("mass-kill"),
+    ]),
+    program(&["xkill"]).asks(&[KILLS_HERMES, always("mass-kill")]),
+    program(&["fuser"]).asks(&[KILLS_HERMES, ask("mass-kill", Flag(&["-k", "--kill"]))]),
+    program(&["ps"]).asks(&[ask("secret-stores", Any(&[Test(shows_variables), Flag(&["-E"])]))]),
+    program(&["gdb", "lldb"])
+        .runs(&[Runs::Escapes(&["shell ", "platform shell ", "!"])])
+        .asks(&[ask("attach", Flag(&["-p", "--pid"]))]),
+    program(&["gcore", "reptyr", "dtrace", "bpftrace", "jmap"]).asks(&[always("attach")]),
+];
+
+const KILLS_HERMES: Ask = ask("kill-hermes", All(&[Test(targets_hermes), Not(&Test(signals_nothing))]));
+
+/// The processes a `kill` names, without its signal.
+fn targets<'a>(call: &Invocation<'a>) -> Vec<&'a str> {
+    let mut words = call.args.iter().map(Word::prefix).peekable();
+    let mut targets = Vec::new();
+    let mut may_be_signal = true;
+    while let Some(word) = words.next() {
+        if may_be_signal && matches!(word, "-s" | "-n" | "--signal") {
+            words.next();
+            continue;
+        }
+        if may_be_signal && word == "--" {
+            targets.extend(words);
+            break;
+        }
+        let is_signal = word.len() > 1 && word.starts_with('-') && !(word == "-1" && words.peek().is_none());
+        if !(std::mem::take(&mut may_be_signal) && is_signal) {
+            targets.push(word);
+        }
+    }
+    targets
+}
+
+fn targets_everything(call: &Invocation<'_>) -> bool {
+    targets(call).contains(&"-1")
+}
+
+fn targets_init(call: &Invocation<'_>) -> bool {
+    targets(call).contains(&"1")
+}
+
+fn signals_nothing(call: &Invocation<'_>) -> bool {
+    call.args.first().is_some_and(|word| matches!(word.known(), Some("-0" | "-l" | "-L")))
+}
+
+fn targets_hermes(call: &Invocation<'_>) -> bool {
+    let by_name = call.args.iter().any(|word| {
+        let text = word.prefix().to_lowercase();
+        text.contains("hermes")
+            || text.contains("cli.py")
+            || (text.contains("gateway") && matches!(call.name(), "pkill" | "killall"))
+    });
+    // The parent of a command is the guest that runs it.
+    let parent = call.args.iter().any(|word| word.variables().any(|name| name == "PPID"));
+    let by_search = call.name() == "kill"
+        && call.segment.source.to_lowercase().contains("hermes")
+        && call.args.iter().any(Word::has_unknown);
+    parent || by_name || by_search
+}
+
+fn sends_kill(call: &Invocation<'_>) -> bool {
+    call.args.iter().any(|word| {
+        let signal = word.prefix().trim_start_matches('-').trim_start_matches("SIG");
+        matches!(signal, "9" | "KILL" | "kill")
+            || signal.ends_with("signal=9")
+            || signal.ends_with("signal=KILL")
+    })
+}
+
+fn matches_any_name(call: &Invocation<'_>) -> bool {
+    call.args.iter().any(|word| matches!(word.prefix(), "." | ".*" | ""))
+}
+
+/// Whether a `kill` ends a group, or processes that another program finds.
+fn kills_many(call: &Invocation<'_>) -> bool {
+    let any_output = |programs: &[&str]| {
+        call.args.iter().any(|word| word.output_of().any(|program| programs.contains(&program)))
+    };
+    let found = any_output(&["pgrep", "pidof", "ps", "lsof", "awk", "fuser", "cat", "grep"]);
+    // Ending the process that listens on one port is an everyday thing.
+    let by_port =
+        any_output(&["lsof"]) || call.segment.stdin.programs.iter().any(|program| program == "lsof");
+    let each_input = call.segment.via.iter().any(|via| via == "xargs" || via == "parallel");
+    let group = targets(call).contains(&"0")
+        || call.args.iter().any(|word| word.prefix() == "-" && word.has_unknown());
+    let each = call.segment.repeated && call.args.iter().any(Word::has_unknown);
+    each || group || (!by_port && (found || (each_input && !signals_nothing(call))))
+}
+
+/// `ps e` and the like show the variables of processes.
+fn shows_variables(call: &Invocation<'_>) -> bool {
+    call.args
+        .iter()
+        .map(Word::prefix)
+        .any(|word| word.contains('e') && word.bytes().all(|byte| byte.is_ascii_lowercase()))
+}

@@ -1,0 +1,46 @@
+//! Password managers, key rings and encryption tools.
+
+use super::When::{All, Any, Arg, Flag, NoOperands, Not, Verb, Word as Operand};
+use super::Which::Values;
+use super::{Arguments, Program, Runs, always, ask, program, verbs, writes};
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program(&["security"]).asks(&[verbs(&["find-*", "dump*", "export*", "unlock*", "delete*"], STORE)]),
+    program(&["pass", "gopass", "rbw"]).asks(&[ask(
+        STORE,
+        Not(&Any(&[NoOperands, Verb(&["ls", "list", "git", "find", "version", "help"])])),
+    )]),
+    program(&["op"]).runs(&[Runs::After("run", &["--env-file"], 0)]).asks(&[ask(
+        STORE,
+        All(&[Verb(&["read", "item", "document", "signin", "inject"]), Not(&Verb(&["* list"]))]),
+    )]),
+    program(&["bw", "lpass"]).asks(&[verbs(&["get", "list", "export", "show", "unlock"], STORE)]),
+    program(&["secret-tool"]).asks(&[verbs(&["lookup", "search", "clear"], STORE)]),
+    program(&["keyring"]).asks(&[verbs(&["get", "del"], STORE)]),
+    program(&["kwallet-query", "dcli", "credhub", "docker-credential-desktop"]).asks(&[always(STORE)]),
+    program(&["vault"]).asks(&[
+        ask(STORE, All(&[Verb(&["read", "kv", "login", "token"]), Not(&Operand(&["list"]))])),
+        super::databases::DELETES_KEYS,
+    ]),
+    program(&["gpg", "gpg2"])
+        .files(&[writes(Values(&["-o", "--output"]))])
+        .asks(&[ask(STORE, Arg(&["--export-secret*", "--delete*"]))]),
+    program(&["keyctl"]).asks(&[verbs(&["read", "print", "pipe"], STORE)]),
+    program(&["ssh-add"]).arguments(Arguments::Named).asks(&[ask(STORE, super::When::Test(removes_keys))]),
+    program(&["ssh-keygen"])
+        .arguments(Arguments::Named)
+        .files(&[writes(Values(&["-f"])).when(Not(&Flag(&["-l", "-y", "-e", "-B", "-F", "-r", "-R"])))]),
+    program(&["doppler"])
+        .runs(&[Runs::After("run", &["-p", "-c", "--project", "--config"], 0)])
+        .asks(&[verbs(&["secrets"], STORE)]),
+    program(&["infisical", "chezmoi"]).asks(&[verbs(&["secrets"], STORE)]),
+    program(&["sops", "age", "ansible-vault"])
+        .asks(&[ask(STORE, Any(&[Flag(&["-d", "--decrypt"]), Verb(&["decrypt", "view"])]))]),
+    program(&["aws-vault"]).runs(&[Runs::After("exec", &["-d", "--duration"], 1)]),
+];
+
+const STORE: &str = "secret-stores";
+
+fn removes_keys(call: &super::Invocation<'_>) -> bool {
+    call.args.iter().any(|word| word.known() == Some("-D"))
+}

@@ -1,0 +1,146 @@
+//! Commands and copies on other machines.
+
+use super::When::{All, Any, Arg, Flag, Not, Piped, Test};
+use super::Which::LastOperand;
+use super::{
+    Access, Arguments, Ask, FileUse, Invocation, Language, Program, Runs, always, ask, fits_any, program,
+    writes,
+};
+use crate::shell::{Nested, Word, first_operand, joined};
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program(&["ssh"])
+        .valued(SSH_VALUED)
+        .arguments(Arguments::Read)
+        .key_options(&["-i", "-F"])
+        .runs(&[Runs::Custom(remote_command)])
+        .asks(&[
+            ask("copy-out", All(&[Piped, Test(reads_unknown_input), Test(names_host)])),
+            FORWARDS,
+            ask("open-door", Test(uses_foreign_settings)),
+        ]),
+    program(&["autossh"])
+        .valued(SSH_VALUED)
+        .runs(&[Runs::Custom(remote_command)])
+        .asks(&[FORWARDS, ask("open-door", Test(uses_foreign_settings))]),
+    program(&["scp"])
+        .valued(COPY_VALUED)
+        .arguments(Arguments::Read)
+        .key_options(&["-i", "-F"])
+        .files(&[writes(LastOperand)])
+        .runs(&[Runs::Text(&["-S"])])
+        .asks(&[ask("copy-out", Any(&[Test(copies_away), Test(copies_to_unknown)]))]),
+    program(&["rcp"])
+        .valued(COPY_VALUED)
+        .asks(&[ask("copy-out", Any(&[Test(copies_away), Test(copies_to_unknown)]))]),
+    program(&["sftp"])
+        .valued(COPY_VALUED)
+        .arguments(Arguments::Read)
+        .key_options(&["-i", "-F"])
+        .files(&[writes(LastOperand)])
+        .runs(&[Runs::Text(&["-S"]), Runs::Escapes(&["!"])])
+        .asks(&[always("copy-out")]),
+    program(&["rsync"])
+        .valued(&[
+            "-e", "--rsh", "-f", "--filter", "--exclude", "--include", "--exclude-from", "--include-from",
+            "--files-from", "--rsync-path", "--bwlimit", "-T", "--partial-dir", "--backup-dir", "--port",
+            "--password-file", "--log-file",
+        ])
+        .arguments(Arguments::Read)
+        .key_options(&["-e", "--rsh"])
+        .files(&[
+            FileUse {
+                access: Access::DeleteTree,
+                which: super::Which::Custom(last_operand),
+                when: All(&[Arg(&["--del*"]), Not(&Flag(&["-n", "--dry-run"]))]),
+            },
+            writes(LastOperand),
+        ])
+        .runs(&[Runs::Text(&["-e", "--rsh", "--rsync-path"])])
+        .asks(&[ask("copy-out", All(&[Test(copies_away), Not(&Flag(&["-n", "--dry-run"]))]))]),
+    program(&["rsh"]).asks(&[always("copy-out")]),
+    program(&["ssh-copy-id"]).asks(&[always("open-door")]),
+    program(&["mosh"]).runs(&[Runs::Text(&["--ssh", "--server"]), Runs::AfterMark(&["-e"])]),
+    program(&[
+        "salt", "salt-call", "pssh", "parallel-ssh", "pdsh", "clush", "fab", "mussh", "dsh", "knife",
+        "puppet", "bolt",
+    ])
+    .asks(&[always("many-machines")]),
+];
+
+const SSH_VALUED: &[&str] = &[
+    "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-p", "-Q", "-R",
+    "-S", "-W", "-w", "-B", "-M",
+];
+
+const COPY_VALUED: &[&str] = &["-i", "-P", "-o", "-F", "-c", "-l", "-S", "-J", "-D", "-X"];
+
+const FORWARDS: Ask = ask("open-door", Any(&[Test(forwards_ports), Test(listens_everywhere)]));
+
+/// `host:path` and `user@host:path`, but not `./a:b`.
+pub(crate) fn is_remote(text: &str) -> bool {
+    match text.split_once(':') {
+        Some((host, _)) => (!host.is_empty() && !host.contains('/')) || text.contains("://"),
+        None => false,
+    }
+}
+
+fn last_operand(call: &Invocation<'_>) -> Vec<Word> {
+    call.operands().last().copied().cloned().into_iter().collect()
+}
+
+fn copies_away(call: &Invocation<'_>) -> bool {
+    call.operands().last().is_some_and(|word| is_remote(word.prefix()))
+}
+
+fn copies_to_unknown(call: &Invocation<'_>) -> bool {
+    call.operands().last().is_some_and(|word| word.has_unknown() && word.prefix().is_empty())
+}
+
+fn reads_unknown_input(call: &Invocation<'_>) -> bool {
+    call.segment.stdin.text.is_none()
+}
+
+fn names_host(call: &Invocation<'_>) -> bool {
+    call.words().next().is_some()
+}
+
+/// Whether ports of the other side lead here, among the options in front of the host.
+fn forwards_ports(call: &Invocation<'_>) -> bool {
+    let options = call.args.iter().map(Word::prefix);
+    options
+        .take_while(|word| word.starts_with('-') || !word.contains('@'))
+        .any(|word| matches!(word, "-g" | "-D" | "-w") || word.starts_with("-R"))
+}
+
+fn listens_everywhere(call: &Invocation<'_>) -> bool {
+    call.values(&["-L"])
+        .iter()
+        .any(|value| value.prefix().starts_with("0.0.0.0") || value.prefix().starts_with(['*', ':']))
+}
+
+fn uses_foreign_settings(call: &Invocation<'_>) -> bool {
+    let files = call.values(&["-F"]);
+    files.iter().any(|file| crate::paths::is_shared_temporary(&call.segment.path(file)))
+}
+
+/// The command behind the host, and the commands that options make ssh run here.
+fn remote_command(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    for option in call.values(&["-o"]) {
+        if fits_any(option.prefix(), &["proxycommand*", "localcommand*", "knownhostscommand*"]) {
+            found.extend(option.after('=').map(Nested::text));
+        }
+    }
+    let host = first_operand(call.args, SSH_VALUED);
+    let rest = call.args.get(host + 1..).unwrap_or_default();
+    let rest = rest.get(first_operand(rest, SSH_VALUED)..).unwrap_or_default();
+    if !rest.is_empty() {
+        found.push(Nested::text(joined(rest)));
+        // The remote shell splits quoted words again; both readings are judged.
+        if rest.len() > 1 {
+            found.extend(Nested::argv(rest));
+        }
+    } else if call.segment.stdin.is_piped() && host < call.args.len() {
+        found.push(Nested::Stdin(Language::Shell));
+    }
+}

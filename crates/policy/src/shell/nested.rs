@@ -1,0 +1,359 @@
+//! The commands that a command runs in turn: wrapped commands, and texts for shells and interpreters.
+//!
+//! The declarations in [`crate::programs`] say how a program runs others; this module reads them.
+
+use super::args::{first_operand, joined, operands, values};
+use super::value::Word;
+use super::{Segment, catch_all};
+use crate::programs::{self, Interpreter, Invocation, Language, Program, Runs};
+
+/// Wrappers that run their command in the same shell.
+pub(super) const SAME_SHELL: &[&str] = &["command", "builtin", "eval", "source", "."];
+
+/// One thing a command runs.
+#[derive(Debug)]
+pub(crate) enum Nested {
+    /// Another command, by its words.
+    Argv { words: Vec<Word>, assignments: Vec<(String, Word)>, directory: Option<Word> },
+    /// A shell text, and the words it sees as `$1` and so on.
+    Script(Word, Vec<Word>),
+    /// A program text.
+    Code(Language, Word),
+    /// A program text from standard input.
+    Stdin(Language),
+    /// A file.
+    File(Language, Word),
+    /// A source file that is compiled.
+    Source(Word),
+    /// A shell that waits for input.
+    Interactive,
+}
+
+impl Nested {
+    /// A command, unless there are no words.
+    pub(crate) fn argv(words: &[Word]) -> Option<Self> {
+        let words = words.to_vec();
+        (!words.is_empty()).then_some(Self::Argv { words, assignments: Vec::new(), directory: None })
+    }
+
+    /// A shell text without arguments.
+    pub(crate) fn text(word: Word) -> Self {
+        Self::Script(word, Vec::new())
+    }
+}
+
+/// Everything a segment runs in turn.
+pub(super) fn nested_commands(segment: &Segment) -> Vec<Nested> {
+    let mut found = Vec::new();
+    for (name, value) in &segment.assignments {
+        nested_variable(name, value, &mut found);
+    }
+    if segment.program.outline().contains('/') {
+        found.push(Nested::File(Language::Shell, segment.program.clone()));
+    }
+    let mut call = Invocation::new(segment);
+    let program = call.program.or_else(|| programs::find_interpreter(&segment.name));
+    call.program = program;
+    for runs in program.map_or(&[][..], |program| program.runs) {
+        run(runs, &call, &mut found);
+    }
+    if found.is_empty() && program.is_none_or(may_run_words) {
+        found.extend(catch_all::commands(segment));
+    }
+    found
+}
+
+/// Whether the words of a program may be a command without the program being known for it.
+fn may_run_words(program: &Program) -> bool {
+    let interprets = |runs: &Runs| matches!(runs, Runs::Shell | Runs::Interprets(_));
+    !program.never_runs_words && !program.runs.iter().any(interprets)
+}
+
+fn run(runs: &Runs, call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    match runs {
+        Runs::Behind(skip) => nested_behind(call, *skip, found),
+        Runs::After(verb, valued, skip) => {
+            if let Some(at) = call.args.iter().position(|word| word.known() == Some(verb)) {
+                let rest = call.args.get(at + 1..).unwrap_or_default();
+                let start = first_operand(rest, valued) + skip;
+                let start = start + usize::from(rest.get(start).and_then(Word::known) == Some("--"));
+                found.extend(rest.get(start..).and_then(Nested::argv));
+            }
+        }
+        Runs::AfterMark(marks) => {
+            let is_mark =
+                |word: &Word| word.known().is_some_and(|word| word == "--" || marks.contains(&word));
+            if let Some(at) = call.args.iter().position(is_mark) {
+                found.extend(call.args.get(at + 1..).and_then(Nested::argv));
+            }
+        }
+        Runs::Line => {
+            let start = first_operand(call.args, call.valued());
+            found.push(Nested::text(joined(call.args.get(start..).unwrap_or_default())));
+        }
+        Runs::Text(options) => found.extend(call.values(options).into_iter().map(Nested::text)),
+        Runs::Escapes(marks) => {
+            for word in call.args.iter().chain(&call.segment.stdin.text) {
+                escapes(word, marks, found);
+            }
+        }
+        Runs::Shell => shell(call, found),
+        Runs::Interprets(interpreter) => interpret(interpreter, call, found),
+        Runs::Compiles => {
+            let is_source = |word: &&Word| {
+                word.prefix() == "-" || SOURCE_ENDINGS.iter().any(|ending| word.prefix().ends_with(ending))
+            };
+            found.extend(call.args.iter().filter(is_source).cloned().map(Nested::Source));
+        }
+        Runs::Custom(nested) => nested(call, found),
+    }
+}
+
+const SOURCE_ENDINGS: &[&str] = &[
+    ".c", ".cc", ".cpp", ".cxx", ".rs", ".go", ".java", ".hs", ".zig", ".swift", ".kt", ".nim", ".cr", ".d",
+    ".s", ".asm",
+];
+
+/// The command behind a wrapper's own options and operands, with the variables set in front of it.
+pub(crate) fn nested_behind(call: &Invocation<'_>, skip: usize, found: &mut Vec<Nested>) {
+    let start = first_operand(call.args, call.valued()) + skip;
+    let (own, mut rest) = call.args.split_at(start.min(call.args.len()));
+    // A lone dash is short for `env -i`.
+    while let Some((word, tail)) = rest.split_first()
+        && matches!(word.known(), Some("-" | "--"))
+    {
+        rest = tail;
+    }
+    let mut assignments = Vec::new();
+    while let Some((word, tail)) = rest.split_first()
+        && let Some((name, _)) = word.prefix().split_once('=')
+    {
+        assignments.push((name.to_owned(), word.after('=').unwrap_or_default()));
+        rest = tail;
+    }
+    let is_option = |word: &Word| word.prefix().starts_with('-');
+    if !rest.first().is_none_or(is_option) {
+        let directory = call.program.map_or(&[][..], |program| program.directory);
+        let directory = values(own, directory).into_iter().next();
+        found.push(Nested::Argv { words: rest.to_vec(), assignments, directory });
+    }
+}
+
+/// The shell texts that follow a mark at the start of a word or of one of its lines.
+fn escapes(word: &Word, marks: &[&str], found: &mut Vec<Nested>) {
+    if let Some(text) = marks.iter().find_map(|mark| word.strip_prefix(mark)) {
+        found.push(Nested::text(text));
+        return;
+    }
+    for line in word.outline().lines() {
+        let text = marks.iter().find_map(|mark| line.trim_start().strip_prefix(mark));
+        found.extend(text.map(|text| Nested::text(Word::literal(text))));
+    }
+}
+
+/// Variables whose value some program runs as a command line.
+const COMMAND_VARIABLES: &[&str] = &[
+    "CC", "CXX", "CPP", "LD", "AR", "PROMPT_COMMAND", "PS0", "BASH_ENV", "ENV", "PAGER", "GIT_PAGER",
+    "MANPAGER", "EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_SSH", "GIT_SSH_COMMAND",
+    "GIT_EXTERNAL_DIFF", "GIT_PROXY_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS", "SUDO_ASKPASS", "LESSOPEN",
+    "LESSCLOSE", "BROWSER", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RSYNC_RSH", "CVS_RSH",
+    "SUDO_EDITOR", "FZF_DEFAULT_COMMAND", "LESSEDIT", "TEXEDIT", "MAILER",
+];
+
+/// The command in the value of a variable.
+pub(crate) fn nested_variable(name: &str, value: &Word, found: &mut Vec<Nested>) {
+    if COMMAND_VARIABLES.contains(&name) {
+        found.push(Nested::text(value.clone()));
+    } else if matches!(name, "PS1" | "PS2" | "PS4") && value.outline().contains(['`', '(']) {
+        // A prompt is no command, but the shell runs the substitutions in it.
+        let words = [Word::literal("cat <<PROMPT_END\n"), value.clone(), Word::literal("\nPROMPT_END\n")];
+        found.push(Nested::text(joined(&words)));
+    }
+}
+
+/// The language of a file the script wrote, by its first line or its ending.
+pub(super) fn language_of(text: &Word, path: &str) -> Option<Language> {
+    let first = text.prefix().lines().next().unwrap_or_default();
+    if let Some(line) = first.strip_prefix("#!") {
+        let mut words = line.split_whitespace();
+        let mut name = words.next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
+        if name == "env" {
+            name = words.find(|word| !word.starts_with('-')).unwrap_or_default();
+        }
+        let program = programs::find(name).or_else(|| programs::find_interpreter(name));
+        let runs = program.map_or(&[][..], |program| program.runs);
+        let language = runs.iter().find_map(|runs| match runs {
+            Runs::Shell => Some(Language::Shell),
+            Runs::Interprets(interpreter) => Some(interpreter.language),
+            _ => None,
+        });
+        return Some(language.unwrap_or(Language::Other));
+    }
+    match path.rsplit_once('.')?.1 {
+        "sh" | "bash" | "zsh" => Some(Language::Shell),
+        "py" => Some(Language::Python),
+        "pl" => Some(Language::Perl),
+        "rb" => Some(Language::Ruby),
+        "js" | "mjs" | "cjs" | "ts" => Some(Language::JavaScript),
+        "php" => Some(Language::Php),
+        _ => None,
+    }
+}
+
+/// `bash -c text`, `bash file`, `bash < text`.
+fn shell(call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    for file in call.values(&["--rcfile", "--init-file"]) {
+        found.push(Nested::File(Language::Shell, file));
+    }
+    let mut index = 0;
+    let mut takes_text = false;
+    let mut reads_input = false;
+    while let Some(word) = call.args.get(index) {
+        let text = word.prefix();
+        if text == "--" || text == "-" {
+            index += 1;
+            break;
+        }
+        if !text.starts_with(['-', '+']) {
+            break;
+        }
+        if let Some(long) = text.strip_prefix("--") {
+            takes_text |= long == "command";
+            index += 1 + usize::from(call.valued().contains(&text));
+            continue;
+        }
+        takes_text |= text.starts_with('-') && text.contains('c');
+        reads_input |= text.starts_with('-') && text.contains('s');
+        let with_value = text.ends_with(['o', 'O']) && text.len() <= 3;
+        index += 1 + usize::from(with_value);
+    }
+    let rest = call.args.get(index..).unwrap_or_default();
+    match rest.first() {
+        Some(text) if takes_text => {
+            found.push(Nested::Script(text.clone(), rest.iter().skip(2).cloned().collect()));
+        }
+        Some(file) if !reads_input => found.push(Nested::File(Language::Shell, file.clone())),
+        _ if call.segment.stdin.is_piped() || reads_input => found.push(Nested::Stdin(Language::Shell)),
+        _ if call.has(&["--version", "--help"]) => {}
+        _ => found.push(Nested::Interactive),
+    }
+}
+
+/// `python -c text`, `node file`, `perl < text`.
+fn interpret(interpreter: &Interpreter, call: &Invocation<'_>, found: &mut Vec<Nested>) {
+    let language = interpreter.language;
+    let args = call.args;
+    let mut index = 0;
+    let mut took_code = false;
+    while let Some(word) = args.get(index) {
+        let text = word.prefix();
+        if !text.starts_with('-') || text == "-" || text == "--" {
+            break;
+        }
+        index += 1;
+        if language == Language::Python && !text.starts_with("--") && text.contains('i') {
+            found.push(Nested::Interactive);
+        }
+        if language == Language::Python && text == "-m" {
+            python_module(args.get(index..).unwrap_or_default(), found);
+            return;
+        }
+        if let Some((option, _)) = text.split_once('=')
+            && interpreter.code.contains(&option)
+        {
+            found.extend(word.after('=').map(|code| Nested::Code(language, code)));
+            took_code = true;
+            continue;
+        }
+        match code_option(interpreter, word) {
+            Some(CodeOption::Next) => {
+                found.extend(args.get(index).map(|code| Nested::Code(language, code.clone())));
+                index += 1;
+                took_code = true;
+                if language == Language::Python {
+                    return;
+                }
+            }
+            Some(CodeOption::Attached(code)) => {
+                found.push(Nested::Code(language, code));
+                took_code = true;
+            }
+            None if text.starts_with("--version") || matches!(text, "-V" | "-v" | "--help" | "-h") => {
+                took_code = true;
+            }
+            None => index += usize::from(call.valued().contains(&text)),
+        }
+    }
+    if took_code {
+        return;
+    }
+    let rest = args.get(index..).unwrap_or_default();
+    match rest.first().map(|word| (word, word.known())) {
+        Some((_, Some("eval"))) if call.name() == "deno" => {
+            found.extend(rest.get(1).map(|code| Nested::Code(language, code.clone())));
+        }
+        Some((_, Some("-"))) => found.push(Nested::Stdin(language)),
+        Some((_, Some("run"))) if !interpreter.runs_operand && language == Language::JavaScript => {
+            let file = rest.iter().skip(1).find(|word| !word.prefix().starts_with('-'));
+            found.extend(file.map(|file| Nested::File(language, file.clone())));
+        }
+        Some((file, _)) if interpreter.runs_operand => found.push(Nested::File(language, file.clone())),
+        Some(_) => {}
+        None if call.segment.stdin.is_piped() => found.push(Nested::Stdin(language)),
+        None if interpreter.reads_input && (args.is_empty() || language != Language::JavaScript) => {
+            found.push(Nested::Interactive);
+        }
+        None => {}
+    }
+}
+
+enum CodeOption {
+    Next,
+    Attached(Word),
+}
+
+/// Whether a word is, or ends in, an option whose value is program text.
+fn code_option(interpreter: &Interpreter, word: &Word) -> Option<CodeOption> {
+    let text = word.prefix();
+    if interpreter.code.contains(&text) {
+        return Some(CodeOption::Next);
+    }
+    if text.starts_with("--") {
+        return None;
+    }
+    for option in interpreter.code.iter().filter(|option| option.len() == 2) {
+        let letter = option.chars().nth(1)?;
+        // Perl's `-M` and `-I` take the rest of the word.
+        let cluster: Vec<char> =
+            text.chars().skip(1).take_while(|char| !matches!(char, 'M' | 'I' | 'W' | 'X')).collect();
+        let Some(at) = cluster.iter().position(|char| *char == letter) else { continue };
+        if !cluster.iter().take(at).all(char::is_ascii_alphanumeric) {
+            continue;
+        }
+        let before: String = text.chars().take(at + 2).collect();
+        let rest = word.strip_prefix(&before)?;
+        let next = rest.known() == Some("");
+        return Some(if next { CodeOption::Next } else { CodeOption::Attached(rest) });
+    }
+    None
+}
+
+/// `python -m module …`
+fn python_module(args: &[Word], found: &mut Vec<Nested>) {
+    let rest = args.get(1..).unwrap_or_default();
+    match args.first().and_then(Word::known) {
+        Some("timeit") => {
+            let codes = operands(rest, &["-n", "-r", "-u"]);
+            found.extend(codes.into_iter().map(|code| Nested::Code(Language::Python, code.clone())));
+        }
+        Some("pip") => found.extend(Nested::argv(args)),
+        Some("cProfile" | "profile" | "trace" | "pdb" | "coverage" | "runpy") => {
+            found.extend(values(rest, &["-c"]).into_iter().map(|code| Nested::Code(Language::Python, code)));
+            let files = operands(rest, &["-o", "-s", "-c", "-m"]);
+            let file = files.into_iter().find(|file| file.prefix().contains(['/', '.']));
+            found.extend(file.map(|file| Nested::File(Language::Python, file.clone())));
+        }
+        Some(_) => {}
+        None => found.push(Nested::Stdin(Language::Python)),
+    }
+}
