@@ -72,6 +72,13 @@ fn home_path(text: &str, call: &Invocation<'_>, home: &str) -> String {
     }
 }
 
+/// The words that name files the command writes.
+pub(crate) fn written_words(call: &Invocation<'_>) -> Vec<Word> {
+    let declared = call.program.map_or(&[][..], |program| program.files);
+    let writes = |file_use: &&FileUse| file_use.access == Access::Write && file_use.when.holds(call);
+    declared.iter().filter(writes).flat_map(|file_use| words_of(call, file_use)).collect()
+}
+
 /// The words that a declaration names.
 fn words_of(call: &Invocation<'_>, file_use: &FileUse) -> Vec<Word> {
     let operands = |skip: usize| call.operands().into_iter().skip(skip).cloned();
@@ -93,7 +100,7 @@ fn words_of(call: &Invocation<'_>, file_use: &FileUse) -> Vec<Word> {
     }
 }
 
-/// What happens to the arguments that look like paths.
+/// Adds the effects on arguments that look like paths.
 fn argument_effects(call: &Invocation<'_>, home: &str, found: &mut Vec<FileEffect>) {
     let program = call.program;
     let arguments = program.map_or(Arguments::Unknown, |program| program.arguments);

@@ -1,7 +1,7 @@
-//! Paths as text: made absolute and normal without looking at any file system, then told apart by what they are for.
+//! Paths as text, made absolute and normal without looking at any file system, and classified by their purpose.
 //!
-//! A path may hold patterns and holes (stretches that are not known). Patterns are read to the worse: `/e?c` may be
-//! `/etc`. A hole is only ever itself: what a wholly unknown path means is for each rule to say.
+//! A path may contain patterns and holes (unknown stretches). A pattern counts as the worst path it may match:
+//! `/e?c` may be `/etc`. A hole matches nothing but itself: each rule decides about wholly unknown paths.
 
 use crate::shell::{HOLE, pattern_matches};
 
@@ -28,7 +28,7 @@ pub(crate) fn normalize(path: &str) -> String {
             other => parts.push(other),
         }
     }
-    // Other doors into the same tree.
+    // Other names of the same tree.
     loop {
         match parts.as_slice() {
             ["proc", process, "root", ..]
@@ -71,7 +71,7 @@ pub(crate) fn is_stream(path: &str) -> bool {
         || ["/dev/fd/", "/dev/pts/", "/proc/self/fd/"].iter().any(|start| path.starts_with(start))
 }
 
-/// Places everybody may write to, where a program may have been planted.
+/// Directories that every user may write to, so another user may have put a program there.
 pub(crate) fn is_shared_temporary(path: &str) -> bool {
     ["/tmp/", "/var/tmp/", "/dev/shm/", "/run/user/"].iter().any(|start| path.starts_with(start))
 }
@@ -101,20 +101,20 @@ pub(crate) fn is_account_file(path: &str) -> bool {
         .any(|file| path.starts_with(file))
 }
 
-/// What the rules know about the owner's tree.
+/// The directories of the owner, and the questions that rules ask about paths.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownPaths<'a> {
     pub(crate) home: &'a str,
     pub(crate) hermes_home: &'a str,
     pub(crate) cwd: &'a str,
-    /// Directories of the owner that are mounted into the place.
+    /// Directories of the owner that are mounted into the environment.
     pub(crate) owned: &'a [String],
-    /// Whether the working directory is a place for work: its files are nobody's keys, settings or system.
+    /// The working directory is a project: its files are no keys, settings or system files of the owner.
     works_here: bool,
 }
 
 impl<'a> KnownPaths<'a> {
-    /// Whoever asks chooses the working directory, so it is trusted to be a project only if it looks like one.
+    /// The model chooses the working directory, so it counts as a project only if it looks like one.
     pub(crate) fn new(home: &'a str, hermes_home: &'a str, cwd: &'a str, owned: &'a [String]) -> Self {
         let mut marks = Self { home, hermes_home, cwd, owned, works_here: false };
         let here = normalize(cwd);
@@ -134,13 +134,13 @@ impl<'a> KnownPaths<'a> {
         path == "/" || path.is_empty()
     }
 
-    /// A directory the system cannot live without, or everything in it.
+    /// A directory the system needs, or everything in it.
     pub(crate) fn is_system_directory(&self, path: &str) -> bool {
         let path = strip_wildcard_tail(path);
         SYSTEM_DIRECTORIES.iter().any(|directory| matches_path(path, directory))
     }
 
-    /// Somebody's home directory, or everything in it.
+    /// The home directory of any user, or everything in it.
     pub(crate) fn is_home(&self, path: &str) -> bool {
         let path = strip_wildcard_tail(path);
         if matches_path(path, self.home) || path == "/root" || matches_path(path, "/var/root") {
@@ -204,8 +204,7 @@ impl<'a> KnownPaths<'a> {
                 .any(|directory| matches_below(path, directory) || matches_path(path, directory))
     }
 
-    /// Where throw-away files belong: temporary directories and the user's cache. A home directory that itself lies
-    /// in a temporary directory is none.
+    /// A temporary directory or the user's cache. A home directory below `/tmp` is not temporary.
     pub(crate) fn is_temporary(&self, path: &str) -> bool {
         let below_home = path.strip_prefix(self.home).filter(|rest| rest.starts_with('/'));
         let rest = below_home.unwrap_or(path);
@@ -294,8 +293,8 @@ impl<'a> KnownPaths<'a> {
                     .any(|disk| pattern_matches(first, disk)))
     }
 
-    /// A knob of the running kernel.
-    pub(crate) fn is_kernel_knob(&self, path: &str) -> bool {
+    /// A setting of the running kernel.
+    pub(crate) fn is_kernel_setting(&self, path: &str) -> bool {
         path == "/proc/sysrq-trigger"
             || path.starts_with("/proc/sys/")
             || (path.starts_with("/sys/") && !path.starts_with("/sys/fs/cgroup/user"))

@@ -1,4 +1,4 @@
-//! What each program does, declared once.
+//! One declaration per program.
 //!
 //! A [`Program`] says which of its options take a value, what it does to files, which commands it runs in turn, and
 //! which rules its use triggers. To see what decides whether `git push` asks, open `programs/git.rs` and look for
@@ -56,6 +56,8 @@ pub(crate) struct Program {
     pub(crate) never_runs_words: bool,
     /// Whether what it runs stays in a container of its own.
     pub(crate) contains: bool,
+    /// Whether it brings text or files from other machines.
+    pub(crate) fetches: bool,
     /// The files it reads, writes and deletes.
     pub(crate) files: &'static [FileUse],
     /// The commands it runs in turn.
@@ -75,6 +77,7 @@ const fn program(names: &'static [&'static str]) -> Program {
         searches: false,
         never_runs_words: false,
         contains: false,
+        fetches: false,
         files: &[],
         runs: &[],
         directory: &[],
@@ -107,6 +110,10 @@ impl Program {
         Self { contains: true, ..self }
     }
 
+    const fn fetches(self) -> Self {
+        Self { fetches: true, ..self }
+    }
+
     const fn files(self, files: &'static [FileUse]) -> Self {
         Self { files, ..self }
     }
@@ -124,7 +131,7 @@ impl Program {
     }
 }
 
-/// What a program does with an argument that looks like a path.
+/// The use of an argument that looks like a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arguments {
     /// It uses the name only, and does not read the content.
@@ -201,7 +208,7 @@ pub(crate) enum Runs {
     Line,
     /// The values of these options are shell texts.
     Text(&'static [&'static str]),
-    /// What follows one of these marks at the start of a word, or of a line of its input, is a shell text.
+    /// A shell text follows one of these marks at the start of a word, or of a line of the input.
     Escapes(&'static [&'static str]),
     /// It is a shell.
     Shell,

@@ -25,7 +25,7 @@ use crate::paths::KnownPaths;
 use crate::programs::{self, Invocation, When};
 use crate::shell::{Script, Segment, Surroundings};
 
-/// How hard a rule is.
+/// The force of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
     /// A person must agree.
@@ -42,7 +42,7 @@ pub struct Rule {
     pub tier: Tier,
     /// Why, in one line, for people.
     pub reason: &'static str,
-    /// Whether it also concerns commands inside a container that the command starts.
+    /// It also concerns commands inside a container that the command starts.
     reaches_inside: bool,
     trigger: Trigger,
     /// A condition under which programs do not trigger it.
@@ -53,7 +53,7 @@ pub struct Rule {
     pub ignores: &'static [&'static str],
 }
 
-/// What a rule looks at, apart from the declarations of programs that name it.
+/// The commands a rule tests, apart from the declarations of programs that name it.
 #[derive(Debug)]
 enum Trigger {
     /// Nothing else.
@@ -112,7 +112,7 @@ impl Rule {
 pub struct Match {
     /// The rule's id.
     pub id: &'static str,
-    /// How hard it is here: inside a container that a command starts, the floor is a question.
+    /// The force here: inside a container that a command starts, the floor is a question.
     #[serde(skip)]
     pub tier: Tier,
     /// The rule's reason.
@@ -122,7 +122,7 @@ pub struct Match {
     /// The text of the script that part was read from.
     #[serde(skip)]
     pub source: String,
-    /// What is done to what, the same for every way of doing it.
+    /// The action and its target, the same for every spelling of the command.
     #[serde(skip)]
     pub(crate) what: String,
     /// Which segment of the script, when it is one.
@@ -131,12 +131,12 @@ pub struct Match {
     /// Whether the harm is uncertain and can be undone.
     #[serde(skip)]
     pub(crate) contained: bool,
-    /// What it can harm where only some directories of the owner can be reached.
+    /// The harm where only some directories of the owner can be reached.
     #[serde(skip)]
     pub(crate) harms: Harms,
 }
 
-/// What a match can harm.
+/// The reach of the harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Harms {
     /// Only the place it happens in.
@@ -233,7 +233,8 @@ fn is_about_the_machine(rule: &Rule) -> bool {
     [processes::RULES, system::RULES].into_iter().flatten().any(|known| known.id == rule.id)
 }
 
-/// What a rule that matched can harm: files only where they are the owner's, the rest unless it stays in the place.
+/// The reach of a rule that matched: an effect on files must touch the owner's, and a rule about the machine harms
+/// the place only.
 fn harms(rule: &Rule, context: &RuleContext<'_>) -> Harms {
     let stays = match rule.trigger {
         Trigger::Effects(_) => {
@@ -284,7 +285,7 @@ fn matching_rules(context: &RuleContext<'_>, inside: bool) -> Vec<&'static Rule>
 /// All rules that match a script.
 pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[String]) -> Vec<Match> {
     let paths = KnownPaths::new(around.home, around.hermes_home, around.cwd, owned);
-    let mut found: Vec<Match> = script.doubts.iter().map(doubts::rule).collect();
+    let mut found: Vec<Match> = script.doubts.iter().map(doubts::doubt_match).collect();
     for (at, segment) in script.segments.iter().enumerate() {
         let invocation = Invocation::new(segment);
         let effects = file_effects(&invocation, around.home);

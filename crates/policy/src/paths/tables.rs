@@ -9,10 +9,10 @@ pub(super) const SYSTEM_DIRECTORIES: &[&str] = &[
     "/nix", "/gnu", "/snap", "/cores", "/Volumes",
 ];
 
-/// Where homes live.
+/// Parents of home directories.
 pub(super) const HOME_PARENTS: &[&str] = &["home", "Users"];
 
-/// Below system directories, but made for everybody's files.
+/// Below system directories, but made for the files of all users.
 pub(super) const WRITABLE_SYSTEM: &[&str] =
     &["/var/tmp", "/run/user", "/dev/shm", "/mnt/data", "/var/folders"];
 
@@ -151,7 +151,7 @@ pub(super) const STARTUP_TREES: &[&[&str]] = &[
     &["bin", "activate"],
 ];
 
-/// What builds and tools make again by themselves: the names of directories and the endings of files.
+/// Names that builds and tools create again.
 const REGENERABLE: &[&str] = &[
     "node_modules", "target", "build", "dist", "out", "bin", "obj", "Debug", "Release", ".next", ".nuxt",
     ".output", ".svelte-kit", ".astro", ".turbo", ".parcel-cache", ".vite", ".angular", ".expo", ".cache",

@@ -165,7 +165,7 @@ fn removes_trees(call: &Invocation<'_>) -> bool {
         || call.args.iter().any(|word| word.splits && word.starts_unknown())
 }
 
-/// What is left of an operand whose unknown stretches turn out to be empty.
+/// Operands as they are if their unknown stretches turn out to be empty.
 fn emptied_operands(call: &Invocation<'_>) -> Vec<Word> {
     let unknown = call.operands().into_iter().filter(|word| word.has_unknown());
     let emptied = unknown.map(|word| word.outline().replace(HOLE, ""));
@@ -259,7 +259,7 @@ fn changes_modes(context: &RuleContext<'_>) -> bool {
         })
 }
 
-/// Whether a mode lets everybody write, or gives a file the rights of its owner.
+/// Whether a mode lets every user write, or gives a program the rights of its owner.
 fn opens_to_all(text: &str) -> bool {
     if !text.is_empty() && text.chars().all(|char| char.is_digit(8)) {
         let digits = text.trim_start_matches('0');

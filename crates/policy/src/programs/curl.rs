@@ -8,6 +8,7 @@ use crate::shell::Word;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["curl"])
+        .fetches()
         .arguments(Arguments::Read)
         .key_options(&["-E", "--cert", "--key", "--cacert", "--netrc-file", "-K", "-b", "-c", "--cookie-jar"])
         .never_runs_words()
@@ -21,7 +22,8 @@ pub(super) const PROGRAMS: &[Program] = &[
             DELETES_EVERYTHING,
             ask("metadata", Test(names_metadata)),
         ]),
-    program(&["wget", "aria2c"])
+    program(&["wget", "aria2c", "axel"])
+        .fetches()
         .arguments(Arguments::Read)
         .never_runs_words()
         .files(&[writes(Values(&[
@@ -29,8 +31,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         ]))])
         .runs(&[Runs::Text(&["--use-askpass"])])
         .asks(CLIENT),
-    program(&["fetch", "lynx", "w3m"]).asks(CLIENT),
-    program(&["http", "https", "xh", "httpie"]).never_runs_words().asks(HTTPIE),
+    program(&["fetch", "lynx", "w3m"]).fetches().asks(CLIENT),
+    program(&["http", "https", "xh", "httpie"]).fetches().never_runs_words().asks(HTTPIE),
 ];
 
 const DELETES: Ask = ask(

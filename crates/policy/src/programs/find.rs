@@ -59,7 +59,7 @@ fn deleted(call: &Invocation<'_>) -> Vec<Word> {
     paths.collect()
 }
 
-/// A word that stands for the paths below a directory that `find` hands over.
+/// A word that stands for the paths below a directory that `find` passes to a command.
 fn found_path(start: &Word, name: Option<&Word>) -> Word {
     let mut pieces = start.pieces().to_vec();
     pieces.push(Piece::Text("/".to_owned()));

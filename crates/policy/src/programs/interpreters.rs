@@ -41,7 +41,7 @@ impl Language {
     }
 }
 
-/// How an interpreter takes a program text.
+/// The ways in which an interpreter takes a program text.
 #[derive(Debug)]
 pub(crate) struct Interpreter {
     pub(crate) language: Language,
@@ -98,7 +98,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .valued(&["-W", "-X", "--check-hash-based-pycs"])
         .arguments(Arguments::Read)
         .runs(&[Runs::Interprets(&PYTHON)])
-        .asks(&[judged("open-door", serves_owner_files), RESETS_SCHEMA]),
+        .asks(&[judged("inbound-access", serves_owner_files), RESETS_SCHEMA]),
     program(&["perl"]).arguments(Arguments::Read).files(IN_PLACE).runs(&[Runs::Interprets(&PERL)]),
     program(&["ruby", "jruby", "irb"])
         .valued(&["-r", "-I", "-C", "-E"])

@@ -8,15 +8,17 @@ use crate::shell::Word;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["nc", "netcat", "nc.traditional", "ncat"])
+        .fetches()
         .runs(&[Runs::Text(&["-e", "-c", "--exec", "--sh-exec"])])
         .asks(NETCAT),
-    program(&["telnet"]).asks(&[ask("copy-out", Not(&Test(names_this_machine))), METADATA]),
-    program(&["socat"]).runs(&[Runs::Escapes(&["EXEC:", "SYSTEM:", "exec:", "system:"])]).asks(&[
+    program(&["telnet"]).fetches().asks(&[ask("copy-out", Not(&Test(names_this_machine))), METADATA]),
+    program(&["socat"]).fetches().runs(&[Runs::Escapes(&["EXEC:", "SYSTEM:", "exec:", "system:"])]).asks(&[
         ask("copy-out", Not(&Test(names_this_machine))),
-        ask("open-door", Arg(&["*LISTEN*", "EXEC*", "SYSTEM*", "*EXEC:*"])),
+        ask("inbound-access", Arg(&["*LISTEN*", "EXEC*", "SYSTEM*", "*EXEC:*"])),
         METADATA,
     ]),
     program(&["openssl"])
+        .fetches()
         .files(&[writes(Values(&["-out", "-keyout"]))])
         .asks(&[ask("copy-out", All(&[Verb(&["s_client"]), Piped, Test(reads_unknown_input)])), METADATA]),
     program(&[
@@ -24,16 +26,16 @@ pub(super) const PROGRAMS: &[Program] = &[
         "x11vnc", "vncserver", "ttyd", "gotty", "tmate", "serveo", "pagekite", "zrok", "inlets", "dropbear",
         "teamviewer", "anydesk", "iodine", "dnscat",
     ])
-    .asks(&[always("open-door")]),
-    program(&["code"]).arguments(Arguments::Read).asks(&[verbs(&["tunnel"], "open-door")]),
+    .asks(&[always("inbound-access")]),
+    program(&["code"]).arguments(Arguments::Read).asks(&[verbs(&["tunnel"], "inbound-access")]),
     program(&["tailscale"]).asks(&[
-        verbs(&["funnel", "serve", "up", "ssh", "file"], "open-door"),
+        verbs(&["funnel", "serve", "up", "ssh", "file"], "inbound-access"),
         ask("firewall", Operand(&["up", "down", "set", "logout", "serve", "funnel"])),
     ]),
     program(&["ping"]).asks(&[STEALS_BY_NAME, METADATA]),
-    program(&["dig", "nslookup", "host", "drill", "traceroute"]).asks(&[STEALS_BY_NAME]),
+    program(&["dig", "nslookup", "host", "drill", "traceroute"]).fetches().asks(&[STEALS_BY_NAME]),
     program(&["getent"]).asks(&[STEALS_BY_NAME, ask("secret-stores", Operand(&["*shadow*"]))]),
-    program(&["ftp", "lftp"]).runs(&[Runs::Escapes(&["!"])]).asks(&[always("copy-out")]),
+    program(&["ftp", "lftp"]).fetches().runs(&[Runs::Escapes(&["!"])]).asks(&[always("copy-out")]),
     program(&[
         "tftp", "smbclient", "azcopy", "croc", "wormhole", "magic-wormhole", "transfer", "gist",
         "pastebinit", "termbin", "kdeconnect-cli",
@@ -85,7 +87,7 @@ const STEALS_BY_NAME: Ask = ask("steal-by-name", Test(looks_up_output));
 const NETCAT: &[Ask] = &[
     ask("copy-out", All(&[Piped, Not(&Flag(&["-z"])), Not(&Test(names_this_machine))])),
     ask(
-        "open-door",
+        "inbound-access",
         All(&[Flag(&["-l", "--listen", "-e", "-c", "--exec", "--sh-exec"]), Not(&Flag(&["-z"]))]),
     ),
     METADATA,

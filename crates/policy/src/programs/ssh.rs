@@ -10,6 +10,7 @@ use crate::shell::{Nested, Word, first_operand, joined};
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["ssh"])
+        .fetches()
         .valued(SSH_VALUED)
         .arguments(Arguments::Read)
         .key_options(&["-i", "-F"])
@@ -17,13 +18,14 @@ pub(super) const PROGRAMS: &[Program] = &[
         .asks(&[
             ask("copy-out", All(&[Piped, Test(reads_unknown_input), Test(names_host)])),
             FORWARDS,
-            ask("open-door", Test(uses_foreign_settings)),
+            ask("inbound-access", Test(uses_foreign_settings)),
         ]),
     program(&["autossh"])
         .valued(SSH_VALUED)
         .runs(&[Runs::Custom(remote_command)])
-        .asks(&[FORWARDS, ask("open-door", Test(uses_foreign_settings))]),
+        .asks(&[FORWARDS, ask("inbound-access", Test(uses_foreign_settings))]),
     program(&["scp"])
+        .fetches()
         .valued(COPY_VALUED)
         .arguments(Arguments::Read)
         .key_options(&["-i", "-F"])
@@ -34,6 +36,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .valued(COPY_VALUED)
         .asks(&[ask("copy-out", Any(&[Test(copies_away), Test(copies_to_unknown)]))]),
     program(&["sftp"])
+        .fetches()
         .valued(COPY_VALUED)
         .arguments(Arguments::Read)
         .key_options(&["-i", "-F"])
@@ -41,6 +44,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .runs(&[Runs::Text(&["-S"]), Runs::Escapes(&["!"])])
         .asks(&[always("copy-out")]),
     program(&["rsync"])
+        .fetches()
         .valued(&[
             "-e", "--rsh", "-f", "--filter", "--exclude", "--include", "--exclude-from", "--include-from",
             "--files-from", "--rsync-path", "--bwlimit", "-T", "--partial-dir", "--backup-dir", "--port",
@@ -59,7 +63,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .runs(&[Runs::Text(&["-e", "--rsh", "--rsync-path"])])
         .asks(&[ask("copy-out", All(&[Test(copies_away), Not(&Flag(&["-n", "--dry-run"]))]))]),
     program(&["rsh"]).asks(&[always("copy-out")]),
-    program(&["ssh-copy-id"]).asks(&[always("open-door")]),
+    program(&["ssh-copy-id"]).asks(&[always("inbound-access")]),
     program(&["mosh"]).runs(&[Runs::Text(&["--ssh", "--server"]), Runs::AfterMark(&["-e"])]),
     program(&[
         "salt", "salt-call", "pssh", "parallel-ssh", "pdsh", "clush", "fab", "mussh", "dsh", "knife",
@@ -75,7 +79,7 @@ const SSH_VALUED: &[&str] = &[
 
 const COPY_VALUED: &[&str] = &["-i", "-P", "-o", "-F", "-c", "-l", "-S", "-J", "-D", "-X"];
 
-const FORWARDS: Ask = ask("open-door", Any(&[Test(forwards_ports), Test(listens_everywhere)]));
+const FORWARDS: Ask = ask("inbound-access", Any(&[Test(forwards_ports), Test(listens_everywhere)]));
 
 /// `host:path` and `user@host:path`, but not `./a:b`.
 pub(crate) fn is_remote(text: &str) -> bool {

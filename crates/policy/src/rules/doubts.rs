@@ -1,32 +1,24 @@
-//! What cannot be known is asked about, with the reason.
+//! Doubts: parts of a command that cannot be known, each asked about with its reason.
 
 use super::{Harms, Match, Tier};
+use crate::programs::find;
 use crate::shell::{Doubt, DoubtKind};
 
-/// Programs that bring text from other machines.
-const FETCHERS: &[&str] = &[
-    "curl", "wget", "fetch", "nc", "ncat", "netcat", "aria2c", "http", "https", "httpie", "lynx", "w3m",
-    "dig", "host", "nslookup", "ssh", "scp", "ftp", "telnet", "socat", "openssl", "xh", "axel",
-];
-
-pub(super) fn rule(doubt: &Doubt) -> Match {
+/// The match that stands for a doubt.
+pub(super) fn doubt_match(doubt: &Doubt) -> Match {
     let (id, tier, reason) = match &doubt.kind {
         DoubtKind::Syntax(_) => {
             ("unreadable", Tier::Ask, "the command is not valid shell, so what it does cannot be known")
         }
-        DoubtKind::TooDeep => ("too-deep", Tier::Ask, "the command nests too deep to be followed"),
-        DoubtKind::TooMuch => {
-            ("too-long", Tier::Ask, "the command is too long or too involved to be followed")
-        }
-        DoubtKind::Hidden => {
-            ("hidden-characters", Tier::Ask, "the command holds characters that are not shown as they are")
-        }
+        DoubtKind::TooDeep => ("too-deep", Tier::Ask, "the command is nested too deeply to follow"),
+        DoubtKind::TooMuch => ("too-long", Tier::Ask, "the command is too long or too complex to follow"),
+        DoubtKind::Hidden => ("hidden-characters", Tier::Ask, "the command contains invisible characters"),
         DoubtKind::Program => ("unknown-program", Tier::Ask, "which program runs is only known when it runs"),
         DoubtKind::ForeignLetters => {
-            ("lookalike", Tier::Ask, "the program's name holds letters that look like others")
+            ("lookalike", Tier::Ask, "the program's name contains letters that look like other letters")
         }
         DoubtKind::Script(programs)
-            if programs.iter().any(|program| FETCHERS.contains(&program.as_str())) =>
+            if programs.iter().any(|program| find(program).is_some_and(|program| program.fetches)) =>
         {
             ("download-and-run", Tier::Ask, "text from another machine is run as a program")
         }
@@ -35,24 +27,24 @@ pub(super) fn rule(doubt: &Doubt) -> Match {
         }
         DoubtKind::Code => ("unknown-code", Tier::Ask, "the program text is only known when it runs"),
         DoubtKind::Interactive => {
-            ("interactive-shell", Tier::Ask, "a shell or interpreter is opened that takes more commands")
+            ("interactive-shell", Tier::Ask, "an interactive shell or interpreter is opened")
         }
         DoubtKind::MadeHere => (
             "made-and-run",
             Tier::Ask,
-            "a file is run that this same command fetched, copied or made runnable",
+            "a file is run that this command downloaded, copied or made executable",
         ),
-        DoubtKind::Temporary => {
-            ("run-from-temporary", Tier::Ask, "a program is run from a directory everybody can write to")
-        }
+        DoubtKind::Temporary => (
+            "run-from-temporary",
+            Tier::Ask,
+            "a program is run from a directory that every user can write to",
+        ),
         DoubtKind::Danger(what) => ("dangerous-code", Tier::Ask, *what),
-        DoubtKind::ForkBomb => (
-            "fork-bomb",
-            Tier::Floor,
-            "a function that starts itself again and again brings the machine down",
-        ),
+        DoubtKind::ForkBomb => {
+            ("fork-bomb", Tier::Floor, "a function that starts itself again and again stops the machine")
+        }
         DoubtKind::EndlessSpawn => {
-            ("endless-spawn", Tier::Ask, "a loop without an end starts processes without waiting")
+            ("endless-spawn", Tier::Ask, "an endless loop starts processes without waiting")
         }
     };
     Match {

@@ -117,7 +117,7 @@ pub(super) const RULES: &[Rule] = &[
                 let top = path
                     .strip_prefix('/')
                     .is_some_and(|rest| !rest.contains('/') && !rest.contains(HOLE) && rest != "tmp");
-                (context.paths.is_system(path) || context.paths.is_kernel_knob(path) || top)
+                (context.paths.is_system(path) || context.paths.is_kernel_setting(path) || top)
                     && !context.paths.is_disk(path)
                     && !is_stream(path)
             })
@@ -221,7 +221,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     Rule::ask(
         "modes",
-        "opens files to everybody, or changes owners of what is not the project's",
+        "lets every user write to files, or changes the owner of files outside the project",
         Trigger::Programs,
     )
     .unless(Help)
@@ -254,7 +254,7 @@ fn outside(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
     if context.segment().args.iter().any(|word| word.output_of().any(|program| program == "mktemp")) {
         return false;
     }
-    // Beside the working directory, a single plain file is fine; below the home directory only caches are.
+    // Below the home directory, only caches are deleted without a question.
     let inside_home = crate::paths::is_below(path, context.paths.home);
     if inside_home
         && is_regenerable(path)

@@ -28,7 +28,7 @@ pub(super) const RULES: &[Rule] = &[
         ],
         &["scp host:x .", "rsync -a a/ b/", "aws s3 ls", "nc -z localhost 80", "ssh host uptime"],
     ),
-    Rule::ask("open-door", "lets other machines reach or control this one", Trigger::Programs)
+    Rule::ask("inbound-access", "lets other machines reach or control this one", Trigger::Programs)
         .unless(Help)
         .examples(
             &[

@@ -1,11 +1,11 @@
-//! Reading options out of expanded words.
+//! Reads options out of expanded words.
 //!
-//! Options are read to the worse: a cluster such as `-rf` holds both letters, a long option may be shortened as GNU
+//! An unclear option counts as the worse one: a cluster such as `-rf` holds both letters, a long option may be shortened as GNU
 //! programs allow, and `--name=value` is the same as `--name value`.
 
 use super::value::Word;
 
-/// Where the operands start, given the options that take a separate value.
+/// The index of the first operand, given the options that take a separate value.
 pub(crate) fn first_operand(args: &[Word], valued: &[&str]) -> usize {
     let mut index = 0;
     while let Some(word) = args.get(index) {

@@ -1,4 +1,4 @@
-//! What a command changes for those behind it: the directory, variables, aliases and files.
+//! Changes that a command makes for later ones: the directory, variables, aliases and files.
 
 use super::Segment;
 use super::output;
@@ -23,7 +23,7 @@ impl Walk<'_> {
         self.env.cwd = directory;
     }
 
-    /// What a command changes for those behind it.
+    /// Applies the changes a command makes for later ones.
     pub(super) fn apply_bindings(&mut self, segment: &Segment) {
         match segment.name.as_str() {
             "cd" | "pushd" => {

@@ -75,7 +75,7 @@ pub(super) fn code_effects(language: Language, text: &str) -> Vec<CodeEffect> {
             && (text.contains('/') || text.starts_with('.'))
             && !text.contains("://")
         {
-            // What compiled source does with a path it names is not read closely: it may write.
+            // Compiled source is not read closely, so a path it names may be written.
             let writes = language == Language::Compiled && text.starts_with('/');
             let operator = if writes { Operator::Write } else { Operator::Read };
             effects.push(CodeEffect::Touch(operator, Some(text.clone())));
@@ -86,7 +86,7 @@ pub(super) fn code_effects(language: Language, text: &str) -> Vec<CodeEffect> {
     effects
 }
 
-/// What `open` does with a text that says how to open: `>file`, `|command`, `command|`.
+/// The effect of `open` with a text such as `>file`, `|command` or `command|`.
 fn opened(text: &str) -> Option<CodeEffect> {
     let text = text.trim();
     if let Some(command) = text.strip_prefix('|').or(text.strip_suffix('|')) {
@@ -157,7 +157,7 @@ impl Skeleton {
         !self.find(word).is_empty()
     }
 
-    /// Where a word occurs, not as part of a longer name: the indexes behind it.
+    /// The indexes behind each use of a word that is not part of a longer name.
     fn find(&self, word: &str) -> Vec<usize> {
         if !self.text.contains(word) {
             return Vec::new();
@@ -338,7 +338,7 @@ impl Skeleton {
         })
     }
 
-    /// What a call starts: its arguments as a shell text, or as the words of a command.
+    /// The command a call starts, as a shell text or as words.
     fn run(&self, at: usize, text: Option<(String, usize)>) -> Vec<CodeEffect> {
         let unknown = || vec![CodeEffect::Danger("starts a program that is not known")];
         let (mut words, mut at, lone) = match text {

@@ -1,13 +1,15 @@
-//! What simple commands print and which files they make, as far as it can be told from their words.
+//! The output of simple commands and the files they create, as far as their words show it.
 
 use super::Segment;
-use super::args::{first_operand, has, joined, operands, values};
+use super::args::{has, joined};
 use super::value::{Piece, Stream, Word};
+use crate::file_effects::written_words;
+use crate::programs::Invocation;
 
 /// The longest decoded text that is followed.
-const MAX_TEXT: usize = 64 * 1024;
+const MAX_TEXT_BYTES: usize = 64 * 1024;
 
-/// What a segment writes to its standard output.
+/// The standard output of a segment.
 pub(super) fn standard_output(segment: &Segment) -> Stream {
     let args = segment.args.as_slice();
     let operands_given = args.iter().any(|word| !word.prefix().starts_with('-'));
@@ -18,7 +20,7 @@ pub(super) fn standard_output(segment: &Segment) -> Stream {
             segment.stdin.text.clone()
         }
         "cat" if matches!(args, [only] if only.known() == Some("-")) => segment.stdin.text.clone(),
-        // A new file in a temporary directory; its name is nobody's choice.
+        // A new file in a temporary directory, with a random name.
         "mktemp"
             if !has(args, &["-p", "--tmpdir"]) && !args.iter().any(|word| word.prefix().contains('/')) =>
         {
@@ -98,7 +100,7 @@ fn echoed(args: &[Word]) -> Word {
     Word::from_pieces(super::walk::joined(pieces))
 }
 
-/// What `printf` prints for these words, when the format is plain enough.
+/// The output of `printf` for these words, when the format is plain enough.
 pub(super) fn printed(args: &[Word]) -> Option<Word> {
     let args = match args.first()?.known() {
         Some("--") => args.get(1..)?,
@@ -179,7 +181,7 @@ fn take_number(
 
 /// Decodes base64, or nothing when it is not.
 pub(super) fn base64(text: &str) -> Option<String> {
-    if text.len() > MAX_TEXT {
+    if text.len() > MAX_TEXT_BYTES {
         return None;
     }
     let mut bytes = Vec::new();
@@ -207,7 +209,7 @@ fn hex(text: &str) -> Option<String> {
     let digits: Option<Vec<u32>> = text
         .chars()
         .filter(|char| !char.is_whitespace())
-        .take(MAX_TEXT)
+        .take(MAX_TEXT_BYTES)
         .map(|char| char.to_digit(16))
         .collect();
     let bytes = digits?
@@ -217,41 +219,33 @@ fn hex(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Files a segment makes, or makes runnable, whose content cannot be told.
+/// Files a segment creates or makes executable, whose content is not known.
 pub(super) fn created_files(segment: &Segment) -> Vec<Word> {
-    let args = segment.args.as_slice();
-    match segment.name.as_str() {
-        "curl" => {
-            let mut files = values(args, &["-o", "--output"]);
-            if has(args, &["-O", "--remote-name", "--remote-name-all"]) {
-                files.extend(args.iter().filter_map(last_component));
-            }
-            files
-        }
-        "wget" | "aria2c" | "axel" => {
-            let files = values(args, &["-O", "--output-document", "-o", "--out"]);
-            if files.is_empty() { args.iter().filter_map(last_component).collect() } else { files }
-        }
+    let call = Invocation::new(segment);
+    let words = call.operands();
+    match call.name() {
         "chmod" => {
-            let words = operands(args, &["--reference"]);
             let mode = words.first().and_then(|word| word.known()).unwrap_or("+x");
-            let runs = mode.contains('x') || mode.chars().any(|digit| matches!(digit, '1' | '3' | '5' | '7'));
+            let runs = mode.contains(['x', '1', '3', '5', '7']);
             if runs { words.into_iter().skip(1).cloned().collect() } else { Vec::new() }
         }
         "cp" | "mv" | "ln" | "install" => {
-            let words = operands(args, &["-t", "-m", "-o", "-g", "-S"]);
-            let system = words.iter().any(|word| crate::paths::is_program_directory(word.prefix()));
-            match words.last() {
-                Some(last) if system && words.len() > 1 => vec![(*last).clone()],
-                _ => Vec::new(),
+            let copies_program = words.iter().any(|word| crate::paths::is_program_directory(word.prefix()));
+            let target = words.last().filter(|_| copies_program && words.len() > 1);
+            target.map(|word| (*word).clone()).into_iter().collect()
+        }
+        "dd" => written_words(&call),
+        name if call.program.is_some_and(|program| program.fetches) => {
+            let mut files = written_words(&call);
+            let by_remote_name = match name {
+                "curl" => call.has(&["-O", "--remote-name", "--remote-name-all"]),
+                _ => files.is_empty(),
+            };
+            if by_remote_name {
+                files.extend(call.args.iter().filter_map(last_component));
             }
+            files
         }
-        "scp" | "sftp" | "rsync" => {
-            let start = first_operand(args, &["-e", "-P", "-i", "-o", "-F", "-p"]);
-            let remote = args.get(start).is_some_and(|word| word.prefix().contains(':'));
-            if remote { args.last().cloned().into_iter().collect() } else { Vec::new() }
-        }
-        "dd" => args.iter().filter_map(|word| word.strip_prefix("of=")).collect(),
         _ => Vec::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! Following a command into what it runs in turn: functions, aliases, wrappers, scripts, program texts and files.
+//! Follows a command into functions, aliases, wrapped commands, scripts, program texts and files.
 
 use hermes_types::FileAccess;
 
@@ -12,7 +12,7 @@ use super::{DoubtKind, Segment, output};
 use crate::programs::{self, Language};
 
 impl Walk<'_> {
-    /// One command with its words: judged itself, then whatever it will run in turn.
+    /// Records one command, then follows everything it runs in turn.
     pub(super) fn run(
         &mut self,
         argv: Vec<Word>,
@@ -68,7 +68,7 @@ impl Walk<'_> {
         stream
     }
 
-    /// What a segment runs in turn.
+    /// Follows one nested command.
     fn run_nested(&mut self, nested: Nested, segment: &Segment, process_text: Option<&Word>) -> Stream {
         let same_shell = nested::SAME_SHELL.contains(&segment.name.as_str());
         if !same_shell {
@@ -277,7 +277,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether the program that will run cannot be told from its word.
+/// Whether the program is only known when the command runs.
 fn program_unknown(segment: &Segment) -> bool {
     let outline = segment.program.outline();
     let name = outline.rsplit('/').next().unwrap_or_default();

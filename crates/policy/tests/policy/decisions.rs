@@ -444,3 +444,25 @@ fn a_file_is_judged_by_the_path_asked_for_and_by_the_one_it_comes_to() {
         assert_eq!(judged(access, path, real, Reach::Nothing), "allow", "{access:?} {path} {real}");
     }
 }
+
+#[test]
+fn a_home_directory_below_a_temporary_directory_is_protected() {
+    let mut origin = origin(Reach::Host);
+    origin.place.home = "/tmp/people/ada".to_owned();
+    origin.place.hermes_home = "/tmp/people/ada/.hermes".to_owned();
+    for (command, expected) in [
+        ("rm -rf ~", "deny"),
+        ("rm -rf ~/Documents", "ask"),
+        ("rm -rf ~/\"$DIR\"", "ask"),
+        ("echo x >> ~/.bashrc", "ask"),
+        ("echo x > ~/other/.env", "ask"),
+        ("echo x > ~/.hermes/config.yaml", "deny"),
+        ("rm -rf ~/.cache/pip", "allow"),
+        ("rm -rf /tmp/other/build", "allow"),
+        ("rm -rf build", "allow"),
+    ] {
+        let job = Job::shell(command, "/tmp/people/ada/work");
+        let report = Gate::default().report(&job, &origin, moment());
+        assert_eq!(report.verdict, expected, "{command}");
+    }
+}

@@ -6,7 +6,7 @@ use super::CodeEffect;
 /// The number of calls of one kind in a program that are examined.
 const MAX_CALLS: usize = 64;
 
-/// What a sed script does beyond editing its input.
+/// The effects of a sed script beyond editing its input.
 pub(super) fn sed(script: &str) -> Vec<CodeEffect> {
     let chars: Vec<char> = script.chars().collect();
     let mut effects = Vec::new();
@@ -101,7 +101,7 @@ fn flags(chars: &[char], mut at: usize, effects: &mut Vec<CodeEffect>) -> usize 
     at
 }
 
-/// What an awk program does beyond printing.
+/// The effects of an awk program beyond printing.
 pub(super) fn awk(program: &str) -> Vec<CodeEffect> {
     let chars: Vec<char> = program.chars().collect();
     let mut effects = Vec::new();
