@@ -123,7 +123,7 @@ impl ChatEnv {
     /// Ends the execution environment. The model must have received only valid requests.
     pub(crate) async fn finish(self) {
         assert_eq!(self.model.failures(), Vec::<String>::new());
-        self.fixture.remove().await;
+        self.fixture.end_places().await;
         self.store.close().await;
     }
 }

@@ -96,9 +96,13 @@ impl Fixture {
         found
     }
 
-    /// Ends all execution environments and checks that no script left files.
+    /// Checks that no script left files, and ends all execution environments.
     pub(crate) async fn remove(self) {
         assert_eq!(self.script_files(), Vec::<PathBuf>::new());
+        self.end_places().await;
+    }
+
+    pub(crate) async fn end_places(&self) {
         let places = Places { run_dir: self.folder.join("run"), kept_dirs: vec![self.folder.join("kept")] };
         let failed = places.end_all(places.list().await.unwrap()).await;
         assert!(failed.is_empty(), "{failed:?}");

@@ -37,8 +37,8 @@ async fn an_interrupted_reply_is_stored() {
     let env = ChatEnv::new([stalling(&long, 3_000), Step::text("well")]).await;
     let (mut conversation, reason) = run_until(&env, |event| matches!(event, TurnEvent::Text(_))).await;
     assert_eq!(reason, StopReason::Interrupted);
-    let kept = env.stored(&conversation).await;
-    assert!(kept.len() == 2 && kept[1].starts_with("assistant: word"), "{kept:?}");
+    let stored = env.stored(&conversation).await;
+    assert!(stored.len() == 2 && stored[1].starts_with("assistant: word"), "{stored:?}");
     // The session accepts another turn.
     assert_eq!(env.run(&mut conversation, "again").await.stop_reason, StopReason::Answered);
     env.finish().await;
