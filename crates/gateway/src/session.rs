@@ -77,8 +77,8 @@ impl SessionInput {
         Self { command: ChatCommand::from_message(&message), message, ..self }
     }
 
-    fn with_input(self, saying: UserInput) -> Self {
-        Self { images: saying.images, ..self.with_text(saying.text) }
+    fn with_input(self, input: UserInput) -> Self {
+        Self { images: input.images, ..self.with_text(input.text) }
     }
 }
 
@@ -356,9 +356,9 @@ impl ChatSession {
         control.reply_sink.reply = Some(self.reply_fn(input, Arc::clone(&live), uploader));
         let context = Arc::clone(&self.context);
         let (key, person, view) = (self.key.clone(), input.person.clone(), Arc::clone(&live));
-        let config_source = Arc::clone(&tools);
+        let call_tools = Arc::clone(&tools);
         let watch = move |event: TurnEvent| {
-            context.audit.record_call(&key, &person, config_source.config(), &event);
+            context.audit.record_call(&key, &person, call_tools.config(), &event);
             view.on_event(&event);
         };
         let (context, own_key) = (Arc::clone(&self.context), self.key.clone());
@@ -367,20 +367,21 @@ impl ChatSession {
                 TurnStart::Message => Box::pin(async {
                     // The stored turn refers to the files, so they are downloaded once.
                     let files = attachments::download(&context, &tools, &input.message, &control.stop).await;
-                    let context_list = context_messages(&context, &own_key, &input.message).await;
+                    let earlier = context_messages(&context, &own_key, &input.message).await;
                     let text = format::user_prompt(
                         &input.message,
-                        &context_list,
+                        &earlier,
                         &files.descriptions,
                         context.settings.scope,
                         Timestamp::now(),
                     );
-                    let saying = UserInput { text, images: [input.images.clone(), files.images].concat() };
-                    conversation.run_turn(saying, &control, &watch).await.map(Some)
+                    let user_input =
+                        UserInput { text, images: [input.images.clone(), files.images].concat() };
+                    conversation.run_turn(user_input, &control, &watch).await.map(Some)
                 }),
                 TurnStart::Text(text) => {
-                    let said = conversation.run_turn(text, &control, &watch);
-                    Box::pin(async { said.await.map(Some) })
+                    let turn = conversation.run_turn(text, &control, &watch);
+                    Box::pin(async { turn.await.map(Some) })
                 }
                 TurnStart::Resume => Box::pin(conversation.resume_turn(&control, &watch)),
             };
@@ -422,7 +423,7 @@ impl ChatSession {
             TurnStart::Message | TurnStart::Text(_) => None,
             TurnStart::Resume => self.store().turn(conversation.id()).await.ok().flatten(),
         };
-        let past = open.map_or_else(
+        let (started, calls) = open.map_or_else(
             || (Timestamp::now(), Vec::new()),
             |open| {
                 let since = conversation.history().iter().rev();
@@ -436,7 +437,8 @@ impl ChatSession {
             input.message.clone(),
             Arc::clone(&self.approver),
             self.task.clone(),
-            past,
+            started,
+            calls,
         )
     }
 
@@ -444,11 +446,11 @@ impl ChatSession {
     fn reply_fn(&self, input: &SessionInput, live: Arc<LiveReply>, uploader: Uploader) -> ReplyFn {
         let late = format::lateness_note(&input.message, Timestamp::now(), LATE_AFTER_SECONDS);
         let notes: Vec<String> = late.into_iter().chain(input.notes.iter().cloned()).collect();
-        let how = Arc::new((live, notes, uploader));
+        let shared = Arc::new((live, notes, uploader));
         Arc::new(move |exit: &StopReason, text: &str| {
-            let (how, exit, text) = (Arc::clone(&how), exit.clone(), text.to_owned());
+            let (shared, exit, text) = (Arc::clone(&shared), exit.clone(), text.to_owned());
             Box::pin(async move {
-                let (live, notes, uploader) = &*how;
+                let (live, notes, uploader) = &*shared;
                 live.finish(&exit, &text, notes, uploader).await
             })
         })
@@ -604,18 +606,18 @@ async fn context_messages(
     key: &SessionKey,
     message: &InboundMessage,
 ) -> Vec<ContextMessage> {
-    let mut context_list = context.channel.context_before(message).await;
-    if context_list.is_empty() {
-        return context_list;
+    let mut earlier = context.channel.context_before(message).await;
+    if earlier.is_empty() {
+        return earlier;
     }
-    let messages = context_list.iter().map(|entry| entry.id.clone()).collect();
-    let (word, chat) = (message.chat.platform.as_str(), &message.chat.id);
-    match context.store.letters_among(word, chat, key, messages).await {
-        Ok(prompt) => context_list.retain(|entry| !prompt.contains(&entry.id)),
+    let messages = earlier.iter().map(|entry| entry.id.clone()).collect();
+    let (platform, chat) = (message.chat.platform.as_str(), &message.chat.id);
+    match context.store.letters_among(platform, chat, key, messages).await {
+        Ok(known) => earlier.retain(|entry| !known.contains(&entry.id)),
         Err(error) => {
             tracing::warn!(%error, "cannot filter context messages");
-            context_list.clear();
+            earlier.clear();
         }
     }
-    context_list
+    earlier
 }

@@ -95,9 +95,10 @@ impl LiveReply {
         message: InboundMessage,
         approver: Arc<ChatApprover>,
         task: Option<BackgroundTask>,
-        (started, calls): (Timestamp, Vec<CallId>),
+        started: Timestamp,
+        calls: Vec<CallId>,
     ) -> Arc<Self> {
-        let work = WorkStatus::new(context.settings.streaming.progress, calls);
+        let status = WorkStatus::new(context.settings.streaming.progress, calls);
         let live = Arc::new(Self {
             context,
             key,
@@ -105,7 +106,7 @@ impl LiveReply {
             approver,
             task,
             started,
-            state: Mutex::new(TurnState { status: work, ..TurnState::default() }),
+            state: Mutex::new(TurnState { status, ..TurnState::default() }),
             changed: Notify::new(),
             renderer: Mutex::default(),
         });
