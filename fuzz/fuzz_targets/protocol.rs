@@ -1,5 +1,5 @@
-//! Any bytes from the other side of a guest's stream, in both directions: read or refused, and what was read can be
-//! said again.
+//! Arbitrary bytes on the stream of a guest, in both directions, are decoded or rejected, and a decoded message
+//! can be encoded again.
 //!
 //! `cargo +nightly fuzz run protocol -- -max_len=65536 -timeout=2 -rss_limit_mb=512`
 
@@ -10,40 +10,40 @@ use std::io::Cursor;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use hermes_guest::protocol::frame::{self, Frames};
-use hermes_guest::protocol::message::{Input, Reply, Request};
+use hermes_guest::protocol::frame::{self, FrameStream};
+use hermes_guest::protocol::message::{GuestReply, GuestRequest, RunInput};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 fuzz_target!(|data: &[u8]| {
-    read::<Request>(data);
-    read::<Input>(data);
-    read::<Reply>(data);
+    check::<GuestRequest>(data);
+    check::<RunInput>(data);
+    check::<GuestReply>(data);
 });
 
-fn read<T: Serialize + DeserializeOwned + PartialEq + Debug>(data: &[u8]) {
+fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(data: &[u8]) {
     if let Ok(message) = frame::decode::<T>(data) {
-        say_again(&message);
+        check_round_trip(&message);
     }
-    let mut frames = Frames::new(Cursor::new(data.to_vec()));
-    while let Ok(Some(message)) = at_once(frames.reader.receive::<T>()) {
-        say_again(&message);
+    let mut frames = FrameStream::new(Cursor::new(data.to_vec()));
+    while let Ok(Some(message)) = poll_once(frames.reader.receive::<T>()) {
+        check_round_trip(&message);
     }
 }
 
-fn say_again<T: Serialize + DeserializeOwned + PartialEq + Debug>(message: &T) {
-    let mut frames = Frames::new(Cursor::new(Vec::new()));
-    at_once(frames.writer.send(message)).expect("what fitted into a frame fits again");
-    let said = frames.into_raw().0.into_inner();
-    let mut frames = Frames::new(Cursor::new(said));
-    assert_eq!(at_once(frames.reader.receive::<T>()).expect("what was said is read").as_ref(), Some(message));
+fn check_round_trip<T: Serialize + DeserializeOwned + PartialEq + Debug>(message: &T) {
+    let mut frames = FrameStream::new(Cursor::new(Vec::new()));
+    poll_once(frames.writer.send(message)).expect("a decoded message fits into a frame");
+    let bytes = frames.into_parts().0.into_inner();
+    let mut frames = FrameStream::new(Cursor::new(bytes));
+    assert_eq!(poll_once(frames.reader.receive::<T>()).expect("an encoded message decodes").as_ref(), Some(message));
 }
 
-/// Nothing here waits: the bytes are all in memory.
-fn at_once<T>(work: impl Future<Output = T>) -> T {
+/// Nothing blocks, because all bytes are in memory.
+fn poll_once<T>(work: impl Future<Output = T>) -> T {
     match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => done,
-        Poll::Pending => panic!("memory makes nobody wait"),
+        Poll::Pending => panic!("a read from memory does not block"),
     }
 }

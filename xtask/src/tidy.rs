@@ -13,7 +13,7 @@ use crate::root;
 /// Which workspace crates a crate may use; the page ARCHITECTURE.md has the same table.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("types", &[]),
-    ("sandbox", &[]),
+    ("sandbox", &["types"]),
     ("policy", &["types"]),
     ("model", &["types"]),
     ("store", &["types"]),

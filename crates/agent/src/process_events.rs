@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use hermes_exec::process::{Happening, Notice, Notices as Stream, ProcessHandle};
+use hermes_exec::process::{NoticeStream as Stream, ProcessEvent, ProcessHandle, ProcessNotice};
 use hermes_exec::{Error, ProcessId};
 use hermes_types::{Arguments, Message};
 use serde_json::Value;
@@ -118,7 +118,7 @@ impl ToolContext {
     pub async fn next_process_event(&self) -> String {
         let mut stream = self.process_events.stream.lock().await;
         while let Some(open) = stream.as_mut() {
-            let text = match open.next().await {
+            let text = match open.next_notice().await {
                 Ok(notice) => self.format_event(&notice),
                 Err(error) => {
                     tracing::debug!(%error, "process notice stream ended");
@@ -225,7 +225,7 @@ impl ToolContext {
         while notices.len() < max
             && let Some(open) = stream
         {
-            match open.next().now_or_never() {
+            match open.next_notice().now_or_never() {
                 None => break,
                 Some(Ok(notice)) => notices.extend(self.format_event(&notice)),
                 Some(Err(_gone)) => *stream = None,
@@ -235,7 +235,7 @@ impl ToolContext {
     }
 
     /// The text of a notice for the model; none if there is nothing to report.
-    fn format_event(&self, notice: &Notice) -> Option<String> {
+    fn format_event(&self, notice: &ProcessNotice) -> Option<String> {
         let mut subscriptions = lock(&self.process_events.subscriptions);
         let process = subscriptions.processes.get_mut(&notice.process)?;
         if notice.number < process.next_number {
@@ -245,39 +245,41 @@ impl ToolContext {
         let handle = ProcessHandle::new(self.config().place.id(), notice.process);
         let command = clean_output(self, &process.command);
         let command = truncate_chars(&command, MAX_COMMAND_CHARS);
-        let text = match &notice.what {
-            Happening::Ended(ended) => {
+        let text = match &notice.event {
+            ProcessEvent::Exited(ended) => {
                 let notify_on = process.notify_on;
                 subscriptions.processes.remove(&notice.process);
                 if notify_on != NotifyOn::Exit {
                     return None;
                 }
-                let output = tail_text(self, &ended.tail, ended.total, MAX_OUTPUT_CHARS);
+                let output = tail_text(self, &ended.tail, ended.output_bytes, MAX_OUTPUT_CHARS);
                 let (code, output) = (ended.code, output.trim_end());
                 format!(
                     "{NOTICE_PREFIX}{handle} has ended with exit code {code}.\nCommand: {command}\nOutput:\n{output}]"
                 )
             }
-            Happening::Matched { .. } if process.notify_on != NotifyOn::Output => return None,
-            Happening::Matched { line, unreported } => match process.on_line(*unreported, Instant::now()) {
-                LineAction::Suppress => return None,
-                LineAction::Mute => format!(
-                    "{NOTICE_PREFIX}{handle} has too many lines with a watched word; no more lines are reported, only its \
+            ProcessEvent::LineMatched { .. } if process.notify_on != NotifyOn::Output => return None,
+            ProcessEvent::LineMatched { line, unreported } => {
+                match process.on_line(*unreported, Instant::now()) {
+                    LineAction::Suppress => return None,
+                    LineAction::Mute => format!(
+                        "{NOTICE_PREFIX}{handle} has too many lines with a watched word; no more lines are reported, only its \
                      end.\nCommand: {command}]"
-                ),
-                LineAction::Report(suppressed) => {
-                    let line = clean_output(self, &String::from_utf8_lossy(line));
-                    let line = truncate_chars(&line, MAX_OUTPUT_CHARS);
-                    let more = if suppressed == 0 {
-                        String::new()
-                    } else {
-                        format!("\n({suppressed} lines before it were not reported)")
-                    };
-                    format!(
-                        "{NOTICE_PREFIX}{handle} has a line with a watched word.\nCommand: {command}\nLine:\n{line}{more}]"
-                    )
+                    ),
+                    LineAction::Report(suppressed) => {
+                        let line = clean_output(self, &String::from_utf8_lossy(line));
+                        let line = truncate_chars(&line, MAX_OUTPUT_CHARS);
+                        let more = if suppressed == 0 {
+                            String::new()
+                        } else {
+                            format!("\n({suppressed} lines before it were not reported)")
+                        };
+                        format!(
+                            "{NOTICE_PREFIX}{handle} has a line with a watched word.\nCommand: {command}\nLine:\n{line}{more}]"
+                        )
+                    }
                 }
-            },
+            }
         };
         let is_reported = subscriptions.reported_before.iter().any(|reported| reported.contains(&text));
         (!is_reported).then_some(text)

@@ -3,8 +3,8 @@
 mod docker;
 
 use hermes_exec::{BindMount, SandboxBackend};
-use hermes_sandbox::probe::{Probe, Verdict};
-use hermes_sandbox::{Launcher, Limits};
+use hermes_sandbox::probe::{ProbeReport, ProbeVerdict};
+use hermes_sandbox::{JailLimits, Launcher};
 use hermes_types::{BackendName, Network};
 use serde::Serialize;
 
@@ -109,7 +109,7 @@ fn jail(context: &Context, config: &Config) -> Standing {
     let settings = resolve::sandboxed(context, config, home).map_err(Trouble::from);
     let settings = settings.and_then(|settings| check(&settings.binds).map(|()| settings));
     let probed = settings.and_then(|settings| {
-        let probe = Launcher::program(&settings.helper).probe();
+        let probe = Launcher::new(&settings.helper).probe();
         probe.map(|probe| (settings, probe)).map_err(|error| Trouble::told(&error.to_string()))
     });
     match probed {
@@ -136,7 +136,7 @@ fn check(binds: &[BindMount]) -> Result<(), Trouble> {
 }
 
 /// A jail that can be made but does not hold is as bad as none. Limits on resources are reported only.
-fn leak(probe: &Probe) -> Option<Trouble> {
+fn leak(probe: &ProbeReport) -> Option<Trouble> {
     let parts = [
         ("files", &probe.files),
         ("network", &probe.network),
@@ -144,8 +144,8 @@ fn leak(probe: &Probe) -> Option<Trouble> {
         ("system calls", &probe.syscalls),
     ];
     parts.into_iter().find_map(|(name, verdict)| match verdict {
-        Verdict::Held => None,
-        Verdict::NotHeld(reason) | Verdict::Unknown(reason) => Some(Trouble {
+        ProbeVerdict::Enforced => None,
+        ProbeVerdict::NotEnforced(reason) | ProbeVerdict::Unknown(reason) => Some(Trouble {
             what: format!("its jail does not hold: {name}: {reason}"),
             remedy: "do not use it on this machine, and report this to the maintainers".to_owned(),
         }),
@@ -190,7 +190,7 @@ impl Confines {
         }
     }
 
-    fn of_jail(settings: &SandboxBackend, probe: Probe) -> Self {
+    fn of_jail(settings: &SandboxBackend, probe: ProbeReport) -> Self {
         let files = "reads all but secrets and other homes; writes its own";
         let network = match settings.network {
             Network::None => Hold::of(probe.network, "nothing but a loopback of its own"),
@@ -224,7 +224,7 @@ impl Confines {
 }
 
 /// A limit that nobody set does not hold, whatever this machine could do.
-fn resources(limits: &Limits, probed: Verdict) -> Hold {
+fn resources(limits: &JailLimits, probed: ProbeVerdict) -> Hold {
     let unset: Vec<&str> = [
         (limits.memory.is_none(), "memory (terminal.container_memory is 0)"),
         (limits.processes.is_none(), "processes"),
@@ -243,11 +243,11 @@ fn resources(limits: &Limits, probed: Verdict) -> Hold {
 }
 
 impl Hold {
-    fn of(verdict: Verdict, meaning: &str) -> Self {
+    fn of(verdict: ProbeVerdict, meaning: &str) -> Self {
         let (state, reason) = match verdict {
-            Verdict::Held => (State::Held, meaning.to_owned()),
-            Verdict::NotHeld(reason) => (State::NotHeld, reason),
-            Verdict::Unknown(reason) => (State::Unknown, reason),
+            ProbeVerdict::Enforced => (State::Held, meaning.to_owned()),
+            ProbeVerdict::NotEnforced(reason) => (State::NotHeld, reason),
+            ProbeVerdict::Unknown(reason) => (State::Unknown, reason),
         };
         Self { state, reason: Some(reason) }
     }
@@ -260,18 +260,18 @@ mod tests {
     #[test]
     fn a_limit_that_nobody_set_does_not_hold() {
         let limits =
-            |memory, millicpus| Limits { memory, millicpus, processes: Some(1), ..Limits::default() };
-        let told = |limits: &Limits, probed| {
+            |memory, millicpus| JailLimits { memory, millicpus, processes: Some(1), ..JailLimits::default() };
+        let told = |limits: &JailLimits, probed| {
             let hold = resources(limits, probed);
             (hold.state, hold.reason.unwrap())
         };
-        let not = || Verdict::NotHeld("processes: no cgroup".to_owned());
+        let not = || ProbeVerdict::NotEnforced("processes: no cgroup".to_owned());
         assert_eq!(
-            told(&limits(Some(1), Some(1)), Verdict::Held),
+            told(&limits(Some(1), Some(1)), ProbeVerdict::Enforced),
             (State::Held, "memory, processes, processor time; disk is not limited".to_owned())
         );
         assert_eq!(
-            told(&limits(None, Some(1)), Verdict::Held),
+            told(&limits(None, Some(1)), ProbeVerdict::Enforced),
             (State::NotHeld, "no limit is set for memory (terminal.container_memory is 0)".to_owned())
         );
         assert_eq!(
@@ -282,33 +282,35 @@ mod tests {
                     .to_owned()
             )
         );
-        let unknown = Verdict::Unknown("the probe broke off".to_owned());
+        let unknown = ProbeVerdict::Unknown("the probe broke off".to_owned());
         assert_eq!(told(&limits(None, None), unknown), (State::Unknown, "the probe broke off".to_owned()));
     }
 
     #[test]
     fn a_jail_that_leaks_is_trouble_and_one_that_lacks_limits_is_not() {
-        let held = || Probe {
-            files: Verdict::Held,
-            network: Verdict::Held,
-            processes: Verdict::Held,
-            syscalls: Verdict::Held,
-            resources: Verdict::NotHeld("memory: no cgroup".to_owned()),
+        let held = || ProbeReport {
+            files: ProbeVerdict::Enforced,
+            network: ProbeVerdict::Enforced,
+            processes: ProbeVerdict::Enforced,
+            syscalls: ProbeVerdict::Enforced,
+            resources: ProbeVerdict::NotEnforced("memory: no cgroup".to_owned()),
         };
         assert!(leak(&held()).is_none());
-        let leaking = Probe { files: Verdict::NotHeld("could write outside".to_owned()), ..held() };
+        let leaking =
+            ProbeReport { files: ProbeVerdict::NotEnforced("could write outside".to_owned()), ..held() };
         assert_eq!(leak(&leaking).unwrap().what, "its jail does not hold: files: could write outside");
-        let unknown = Probe { syscalls: Verdict::Unknown("the probe broke off".to_owned()), ..held() };
+        let unknown =
+            ProbeReport { syscalls: ProbeVerdict::Unknown("the probe broke off".to_owned()), ..held() };
         assert_eq!(leak(&unknown).unwrap().what, "its jail does not hold: system calls: the probe broke off");
     }
 
     #[test]
     fn what_is_wrong_and_what_to_do_are_told_apart() {
-        let trouble = Trouble::told(&hermes_sandbox::Missing::UserNamespaceCount.to_string());
+        let trouble = Trouble::told(&hermes_sandbox::MissingSupport::UserNamespaceLimit.to_string());
         assert_eq!(
             (trouble.what.as_str(), trouble.remedy.as_str()),
             (
-                "user namespaces are used up or switched off (user.max_user_namespaces)",
+                "user namespaces are disabled or exhausted (user.max_user_namespaces)",
                 "as root: sysctl -w user.max_user_namespaces=15000"
             )
         );

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_agent::{ModelConfig, SessionConfig, SystemPrompt};
-use hermes_exec::{Audience, ListedPlace, PlaceState, Reaper, Tree};
+use hermes_exec::{Audience, ListedPlace, PlaceState, Reaper, TreeStatus};
 use hermes_gateway::{
     BoxFuture, Chat, ChatKind, Error, Platform, SessionHost, SessionRequest, is_shared_session, service,
 };
@@ -243,7 +243,7 @@ async fn is_busy(places: &[ListedPlace]) -> bool {
         // A place that ended just now has nothing that runs.
         let Ok(processes) = place.processes().await else { continue };
         let Ok(views) = processes.list().await else { continue };
-        if views.iter().any(|view| view.tree == Tree::Alive) {
+        if views.iter().any(|view| view.tree == TreeStatus::Alive) {
             return true;
         }
     }

@@ -152,7 +152,7 @@ mod tests {
     use std::time::Duration;
 
     use hermes_exec::backend::docker::{self, engine::EngineAddress};
-    use hermes_sandbox::Limits;
+    use hermes_sandbox::JailLimits;
     use hermes_types::{Network, PlaceId};
 
     use super::*;
@@ -194,7 +194,7 @@ mod tests {
             audience: hermes_exec::Audience::Owner,
             binds,
             network,
-            limits: Limits::default(),
+            limits: JailLimits::default(),
             base_env: Vec::new(),
         })
     }

@@ -10,7 +10,7 @@ use hermes_config::layers::Source;
 use hermes_config::resolve::image::means;
 use hermes_config::resolve::{self, Keep, PlaceRequest, Session};
 use hermes_exec::backend::docker::NO_DISK_LIMIT;
-use hermes_exec::{Error, OpenPlace, ResolvedPlace, Tree};
+use hermes_exec::{Error, OpenPlace, ResolvedPlace, TreeStatus};
 
 use crate::Context;
 use crate::command::{fill_pool, keep_proxy};
@@ -64,7 +64,7 @@ pub(crate) async fn leave(
         Ok(processes) => processes.list().await.unwrap_or_default(),
         Err(_gone) => Vec::new(),
     };
-    if views.iter().any(|view| view.tree == Tree::Alive) {
+    if views.iter().any(|view| view.tree == TreeStatus::Alive) {
         keep_proxy::start(context, plan)
     } else if session.keep == Keep::Nothing {
         sandbox.remove().await.map_err(resolve::fault)

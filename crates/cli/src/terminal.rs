@@ -2,13 +2,13 @@
 
 use std::io;
 
-use hermes_exec::Size;
+use hermes_exec::TerminalSize;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 /// The size of the window.
-pub(crate) fn size() -> io::Result<Size> {
+pub(crate) fn size() -> io::Result<TerminalSize> {
     let window = tcgetwinsize(io::stdout())?;
-    Ok(Size { rows: window.ws_row, columns: window.ws_col })
+    Ok(TerminalSize { rows: window.ws_row, columns: window.ws_col })
 }
 
 /// Whatever was changed about the terminal is changed back when this is gone.

@@ -22,7 +22,7 @@ use hermes_exec::{
     Writable,
 };
 use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
-use hermes_sandbox::Limits;
+use hermes_sandbox::JailLimits;
 use hermes_types::{BackendName, MountAccess, Network, Place, PlaceId, Reach, SessionKey, Volume};
 
 use crate::ConfigContext;
@@ -288,7 +288,7 @@ pub fn sandboxed(context: &ConfigContext, config: &Config, home: &str) -> Result
         audience: Audience::default(),
         binds: binds(&terminal.docker_volumes, home)?,
         network: terminal.network.unwrap_or(Network::Proxy),
-        limits: Limits {
+        limits: JailLimits {
             memory: megabytes(terminal.container_memory),
             processes: processes(config),
             millicpus: millicpus(terminal.container_cpu),

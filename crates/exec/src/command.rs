@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hermes_guest::client::{Event, Running};
-use hermes_guest::protocol::message::{Cause, Ended, ProcessId, Size, Tree};
+use hermes_guest::client::{RunEvent, RunHandle};
+use hermes_guest::protocol::message::{ExitCause, ExitReport, ProcessId, TerminalSize, TreeStatus};
 use tokio::time::Instant;
 
 use crate::{Error, StateLoss};
@@ -54,7 +54,7 @@ pub enum CommandEvent {
 /// A running command. Dropping it kills its whole process tree, unless it is in the background.
 #[derive(Debug)]
 pub struct RunningCommand {
-    running: Running,
+    running: RunHandle,
     started: Instant,
     cwd: String,
     state_loss: StateLoss,
@@ -69,7 +69,7 @@ pub(crate) enum CommandMode {
 }
 
 impl RunningCommand {
-    pub(crate) fn new(running: Running, cwd: String, reset: StateLoss, kind: CommandMode) -> Self {
+    pub(crate) fn new(running: RunHandle, cwd: String, reset: StateLoss, kind: CommandMode) -> Self {
         Self { running, started: Instant::now(), cwd, state_loss: reset, mode: kind }
     }
 
@@ -80,10 +80,10 @@ impl RunningCommand {
         {
             return Ok(CommandEvent::End(self.background_outcome(id)));
         }
-        Ok(match self.running.next().await? {
-            Event::Output(page) => CommandEvent::Output(page.data.into_vec()),
-            Event::Moved(id) => CommandEvent::End(self.background_outcome(id)),
-            Event::Ended(ended) => CommandEvent::End(self.outcome(*ended)),
+        Ok(match self.running.next_event().await? {
+            RunEvent::Output(page) => CommandEvent::Output(page.data.into_vec()),
+            RunEvent::MovedToBackground(id) => CommandEvent::End(self.background_outcome(id)),
+            RunEvent::Exited(ended) => CommandEvent::End(self.outcome(*ended)),
         })
     }
 
@@ -103,31 +103,31 @@ impl RunningCommand {
 
     /// Moves the command to the background, which ends it for this caller.
     pub async fn move_to_background(&mut self) -> Result<(), Error> {
-        Ok(self.running.background().await?)
+        Ok(self.running.move_to_background().await?)
     }
 
-    fn outcome(&mut self, ended: Ended) -> Outcome {
+    fn outcome(&mut self, ended: ExitReport) -> Outcome {
         let kept_bytes = (ended.head.len() + ended.tail.len()) as u64;
         // Live output was already delivered.
         let omitted =
-            if self.mode == CommandMode::Summary { ended.total.saturating_sub(kept_bytes) } else { 0 };
+            if self.mode == CommandMode::Summary { ended.output_bytes.saturating_sub(kept_bytes) } else { 0 };
         Outcome {
             code: ended.code,
             end_reason: match ended.cause {
-                Cause::Exited | Cause::Signaled(_) | Cause::Killed => EndReason::Exited,
-                Cause::Deadline => EndReason::TimedOut,
-                Cause::Interrupted => EndReason::Interrupted,
-                Cause::BadDirectory => EndReason::BadDirectory,
+                ExitCause::Exited | ExitCause::Signaled(_) | ExitCause::Killed => EndReason::Exited,
+                ExitCause::Deadline => EndReason::TimedOut,
+                ExitCause::Interrupted => EndReason::Interrupted,
+                ExitCause::NoWorkingDir => EndReason::BadDirectory,
             },
             head_len: ended.head.len(),
             output: [ended.head.into_vec(), ended.tail.into_vec()].concat(),
             omitted_bytes: omitted,
-            total_bytes: ended.total,
-            spool_path: ended.spool.map(|path| String::from_utf8_lossy(&path).into_owned()),
+            total_bytes: ended.output_bytes,
+            spool_path: ended.spool_path.map(|path| String::from_utf8_lossy(&path).into_owned()),
             duration: self.started.elapsed(),
             cwd: String::from_utf8_lossy(&ended.cwd).into_owned(),
             state_loss: self.state_loss,
-            leftover: (ended.tree == Tree::Alive).then_some(ended.process),
+            leftover: (ended.tree == TreeStatus::Alive).then_some(ended.process),
         }
     }
 
@@ -151,7 +151,7 @@ impl RunningCommand {
 /// An interactive terminal in a place. Dropping it kills its processes.
 #[derive(Debug)]
 pub struct Terminal {
-    running: Running,
+    running: RunHandle,
 }
 
 #[derive(Debug)]
@@ -161,24 +161,24 @@ pub enum TerminalEvent {
 }
 
 impl Terminal {
-    pub(crate) fn new(running: Running) -> Self {
+    pub(crate) fn new(running: RunHandle) -> Self {
         Self { running }
     }
 
     /// Waits for the next event. Cancel safe.
     pub async fn next_event(&mut self) -> Result<TerminalEvent, Error> {
-        Ok(match self.running.next().await? {
-            Event::Output(page) => TerminalEvent::Output(page.data.into_vec()),
-            Event::Ended(ended) => TerminalEvent::Exit(ended.code),
-            Event::Moved(_) => TerminalEvent::Exit(0),
+        Ok(match self.running.next_event().await? {
+            RunEvent::Output(page) => TerminalEvent::Output(page.data.into_vec()),
+            RunEvent::Exited(ended) => TerminalEvent::Exit(ended.code),
+            RunEvent::MovedToBackground(_) => TerminalEvent::Exit(0),
         })
     }
 
     pub async fn write(&mut self, typed: &[u8]) -> Result<(), Error> {
-        Ok(self.running.write(typed).await?)
+        Ok(self.running.write_stdin(typed).await?)
     }
 
-    pub async fn resize(&mut self, size: Size) -> Result<(), Error> {
+    pub async fn resize(&mut self, size: TerminalSize) -> Result<(), Error> {
         Ok(self.running.resize(size).await?)
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use hermes_guest::client;
-use hermes_guest::protocol::file::FileFault;
+use hermes_guest::protocol::file::FileError;
 use hermes_types::{BackendName, FileAccess};
 use thiserror::Error;
 
@@ -85,7 +85,7 @@ pub enum Error {
     PathNotUtf8,
     /// The file is unchanged.
     #[error("{0}")]
-    FileFailed(FileFault),
+    FileFailed(FileError),
     #[error("the file has more than {0} bytes")]
     TooLarge(usize),
     #[error("cannot read the content to write: {0}")]

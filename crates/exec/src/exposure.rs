@@ -119,7 +119,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use hermes_sandbox::Limits;
+    use hermes_sandbox::JailLimits;
     use hermes_types::SessionKey;
 
     use super::*;
@@ -149,7 +149,7 @@ mod tests {
             audience: Audience::Owner,
             binds,
             network,
-            limits: Limits::default(),
+            limits: JailLimits::default(),
             base_env: Vec::new(),
         })
     }

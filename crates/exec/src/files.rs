@@ -10,14 +10,15 @@
 //! names are still listed and found.
 
 use hermes_guest::client::{self, Client, FileReader};
-pub use hermes_guest::client::{Listing, Piece};
-use hermes_guest::protocol::file::Place;
+pub use hermes_guest::client::{FileChunk, ResultPage};
+use hermes_guest::protocol::file::JudgedPath;
 pub use hermes_guest::protocol::file::{
-    Before, Digest, Edit, Entry, Expect, FileFault, Found, Hit, Kind, Occurrences, Parents, Part, ReadEnd,
-    Role, Scope, Search, Stat, Target, Whole, Write, Written,
+    ContentDigest, DirEntry, FileEdit, FileError, FileKind, FileRange, FileSearch, FileStat, FileSummary,
+    LineRole, Occurrences, ParentDirs, Precondition, ReadSummary, SearchHit, SearchMode, SearchScope,
+    SearchSummary, WriteEffect, WriteOptions, WriteResult,
 };
 use hermes_guest::protocol::limit;
-use hermes_guest::protocol::message::{Fault, SessionKey as GuestSession};
+use hermes_guest::protocol::message::{Rejection, ShellSessionKey as GuestSession};
 use hermes_policy::Permit;
 use hermes_types::{FileAccess, PlaceId, SessionKey, Work};
 use serde_bytes::ByteBuf;
@@ -34,10 +35,10 @@ pub struct GuestFiles {
 }
 
 impl GuestFiles {
-    pub async fn read(&self, permit: Permit, part: Part) -> Result<PlaceFileReader, Error> {
-        let mut reader = self.client.read(self.redeem(permit, FileAccess::Read)?, part).await?;
+    pub async fn read(&self, permit: Permit, part: FileRange) -> Result<PlaceFileReader, Error> {
+        let mut reader = self.client.read_file(self.redeem(permit, FileAccess::Read)?, part).await?;
         // Errors arrive with the first piece.
-        let first = reader.next().await.map_err(map_file_error)?;
+        let first = reader.next_chunk().await.map_err(map_file_error)?;
         Ok(PlaceFileReader { reader, first: Some(first) })
     }
 
@@ -47,10 +48,10 @@ impl GuestFiles {
         &self,
         permit: Permit,
         content: &mut (impl AsyncRead + Unpin),
-        how: Write,
-    ) -> Result<Written, Error> {
-        let mut writer = self.client.write(self.redeem(permit, FileAccess::Write)?, how).await?;
-        let mut buffer = vec![0; limit::CHUNK];
+        how: WriteOptions,
+    ) -> Result<WriteResult, Error> {
+        let mut writer = self.client.write_file(self.redeem(permit, FileAccess::Write)?, how).await?;
+        let mut buffer = vec![0; limit::CHUNK_BYTES];
         loop {
             let count = content.read(&mut buffer).await.map_err(Error::ReadContent)?;
             if count == 0 {
@@ -61,36 +62,44 @@ impl GuestFiles {
     }
 
     /// Applies all edits to a file, or none. Returns the number of replacements for each edit.
-    pub async fn patch(&self, permit: Permit, edits: Vec<Edit>) -> Result<(Vec<u64>, Written), Error> {
-        self.client.patch(self.redeem(permit, FileAccess::Write)?, edits).await.map_err(map_file_error)
+    pub async fn patch(
+        &self,
+        permit: Permit,
+        edits: Vec<FileEdit>,
+    ) -> Result<(Vec<u64>, WriteResult), Error> {
+        self.client.patch_file(self.redeem(permit, FileAccess::Write)?, edits).await.map_err(map_file_error)
     }
 
     /// Describes a file. A symbolic link at the end of the path is not followed.
-    pub async fn stat(&self, permit: Permit) -> Result<Stat, Error> {
-        self.client.stat(self.redeem(permit, FileAccess::Read)?).await.map_err(map_file_error)
+    pub async fn stat(&self, permit: Permit) -> Result<FileStat, Error> {
+        self.client.stat_file(self.redeem(permit, FileAccess::Read)?).await.map_err(map_file_error)
     }
 
     /// Lists a directory sorted by name, with the total number of entries.
-    pub async fn list(&self, permit: Permit) -> Result<Listing<Entry, u64>, Error> {
-        self.client.list(self.redeem(permit, FileAccess::Read)?).await.map_err(map_file_error)
+    pub async fn list(&self, permit: Permit) -> Result<ResultPage<DirEntry, u64>, Error> {
+        self.client.list_dir(self.redeem(permit, FileAccess::Read)?).await.map_err(map_file_error)
     }
 
-    pub async fn search(&self, permit: Permit, search: Search) -> Result<Listing<Hit, Found>, Error> {
-        self.client.search(self.redeem(permit, FileAccess::Read)?, search).await.map_err(map_file_error)
+    pub async fn search(
+        &self,
+        permit: Permit,
+        search: FileSearch,
+    ) -> Result<ResultPage<SearchHit, SearchSummary>, Error> {
+        self.client.search_files(self.redeem(permit, FileAccess::Read)?, search).await.map_err(map_file_error)
     }
 
     /// Removes a file, an empty directory, or a symbolic link itself.
     pub async fn remove(&self, permit: Permit) -> Result<(), Error> {
-        self.client.remove(self.redeem(permit, FileAccess::Delete)?).await.map_err(map_file_error)
+        self.client.remove_file(self.redeem(permit, FileAccess::Delete)?).await.map_err(map_file_error)
     }
 
     /// Checks that the permit is for this use of a file.
-    fn redeem(&self, permit: Permit, access: FileAccess) -> Result<Place, Error> {
+    fn redeem(&self, permit: Permit, access: FileAccess) -> Result<JudgedPath, Error> {
         match permit.redeem(&self.place, &self.session)?.work {
-            Work::File(file) if file.access == access => Ok(Place {
+            Work::File(file) if file.access == access => Ok(JudgedPath {
                 session: Some(self.guest_session.clone()),
                 path: ByteBuf::from(file.path),
-                judged: ByteBuf::from(file.real),
+                resolved: ByteBuf::from(file.real),
             }),
             _ => Err(Error::WrongFileAccess(access)),
         }
@@ -100,27 +109,27 @@ impl GuestFiles {
 #[derive(Debug)]
 pub struct PlaceFileReader {
     reader: FileReader,
-    first: Option<Piece>,
+    first: Option<FileChunk>,
 }
 
 impl PlaceFileReader {
-    pub async fn next(&mut self) -> Result<Piece, Error> {
+    pub async fn next(&mut self) -> Result<FileChunk, Error> {
         match self.first.take() {
             Some(piece) => Ok(piece),
-            None => self.reader.next().await.map_err(map_file_error),
+            None => self.reader.next_chunk().await.map_err(map_file_error),
         }
     }
 
     /// Reads everything, up to a limit in bytes.
-    pub async fn read_to_end(mut self, max_bytes: usize) -> Result<(Vec<u8>, ReadEnd), Error> {
+    pub async fn read_to_end(mut self, max_bytes: usize) -> Result<(Vec<u8>, ReadSummary), Error> {
         let mut all = Vec::new();
         loop {
             match self.next().await? {
-                Piece::Data(data) if all.len() + data.len() > max_bytes => {
+                FileChunk::Data(data) if all.len() + data.len() > max_bytes => {
                     return Err(Error::TooLarge(max_bytes));
                 }
-                Piece::Data(data) => all.extend_from_slice(&data),
-                Piece::End(end) => return Ok((all, end)),
+                FileChunk::Data(data) => all.extend_from_slice(&data),
+                FileChunk::End(end) => return Ok((all, end)),
             }
         }
     }
@@ -149,14 +158,14 @@ pub fn resolve_lexically(path: &str, cwd: &str, home: &str) -> String {
 /// Separates errors about the file from errors of the guest.
 fn map_file_error(error: client::Error) -> Error {
     match error {
-        client::Error::Refused(Fault::File(FileFault::Elsewhere { real })) => {
+        client::Error::Rejected(Rejection::File(FileError::ResolvesElsewhere { real })) => {
             match String::from_utf8(real.into_vec()) {
                 Ok(real) if real.starts_with('/') => Error::PathElsewhere(real),
-                Ok(_nowhere) => Error::Guest(client::Error::Breach(client::Breach::Unexpected)),
+                Ok(_nowhere) => Error::Guest(client::Error::Protocol(client::ProtocolViolation::Unexpected)),
                 Err(_) => Error::PathNotUtf8,
             }
         }
-        client::Error::Refused(Fault::File(fault)) => Error::FileFailed(fault),
+        client::Error::Rejected(Rejection::File(fault)) => Error::FileFailed(fault),
         other => Error::Guest(other),
     }
 }
@@ -169,12 +178,12 @@ mod tests {
     fn a_resolved_path_is_accepted_only_if_it_can_be_judged() {
         let mapped = |real: &[u8]| {
             let real = ByteBuf::from(real);
-            map_file_error(client::Error::Refused(Fault::File(FileFault::Elsewhere { real })))
+            map_file_error(client::Error::Rejected(Rejection::File(FileError::ResolvesElsewhere { real })))
         };
         assert!(matches!(mapped(b"/a"), Error::PathElsewhere(real) if real == "/a"));
         assert!(matches!(mapped(b"/\xff"), Error::PathNotUtf8));
-        assert!(matches!(mapped(b""), Error::Guest(client::Error::Breach(_))));
-        assert!(matches!(mapped(b"a"), Error::Guest(client::Error::Breach(_))));
+        assert!(matches!(mapped(b""), Error::Guest(client::Error::Protocol(_))));
+        assert!(matches!(mapped(b"a"), Error::Guest(client::Error::Protocol(_))));
     }
 
     #[test]

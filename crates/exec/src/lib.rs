@@ -40,9 +40,11 @@ pub use error::Error;
 pub use exposure::{Exposure, ExposureAccess};
 pub use files::GuestFiles;
 pub use hermes_guest::protocol::message::{
-    AtDeadline, AtEnd, Cause, ProcessId, ProcessView, Size, Stats, Tree,
+    DeadlineAction, ExitCause, ExitNotice, ProcessId, ProcessView, Stats, TerminalSize, TreeStatus,
 };
-pub use place::script::{Calls, RunningScript, ScriptDirectory, ScriptOptions, ScriptOutcome, Tunnel};
+pub use place::script::{
+    PythonConnections, RunningScript, ScriptDirectory, ScriptOptions, ScriptOutcome, Tunnel,
+};
 pub use place::{CommandInput, OpenPlace, OutputMode, RunOptions, StateLoss, WorkingDirectory};
 pub use places::{ListedPlace, PlaceState, Places, Reaper};
 pub use process::{ProcessHandle, Processes};

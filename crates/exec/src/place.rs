@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use hermes_guest::client::{self, Client};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    AtDeadline, AtEnd, Deadline, Delivery, Fault, Mode, OpenSession, Origin, Program, Run, SessionKey,
-    StateRule, Stdin, Workdir,
+    Deadline, DeadlineAction, ExitNotice, OpenSession, OutputDelivery, Program, Rejection, RunMode,
+    RunRequest, SessionOrigin, ShellSessionKey, StatePolicy, Stdin, WorkingDir,
 };
 use hermes_policy::Permit;
 use hermes_policy::withheld::FAMILIES;
@@ -21,7 +21,7 @@ use crate::command::{CommandMode, RunningCommand, Terminal};
 use crate::pidfd::ProcessRef;
 use crate::proxy::{self, ProxyTask};
 use crate::registry::{PlaceDir, PlaceRecord, is_recently_swept, remove, remove_stale_if_due, run_blocking};
-use crate::{Error, GuestFiles, Processes, ResolvedPlace, Size, capacity};
+use crate::{Error, GuestFiles, Processes, ResolvedPlace, TerminalSize, capacity};
 
 /// Attempts to connect to a place that ends while it is found.
 const MAX_CONNECT_ATTEMPTS: u32 = 3;
@@ -29,7 +29,7 @@ const MAX_CONNECT_ATTEMPTS: u32 = 3;
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     pub timeout: Option<Duration>,
-    pub at_deadline: AtDeadline,
+    pub at_deadline: DeadlineAction,
     /// Bytes of output to return.
     pub keep_bytes: u32,
     pub input: CommandInput,
@@ -38,7 +38,7 @@ pub struct RunOptions {
     pub output: OutputMode,
     pub directory: WorkingDirectory,
     /// Runs the command on a terminal of this size instead of pipes.
-    pub terminal_size: Option<Size>,
+    pub terminal_size: Option<TerminalSize>,
 }
 
 /// The standard input of a command.
@@ -61,7 +61,7 @@ pub enum OutputMode {
         label: String,
         /// Sends a notice for each line of output that contains one of these.
         watch: Vec<String>,
-        at_end: AtEnd,
+        at_end: ExitNotice,
     },
 }
 
@@ -118,7 +118,7 @@ struct GuestConnection {
     /// moves later, a job judged by this directory does not run and the caller asks again.
     cwd: Option<String>,
     /// Whether the session existed before.
-    origin: Origin,
+    origin: SessionOrigin,
     /// Limits that are not enforced in a place created by this call.
     unenforced_limits: Vec<String>,
     /// Network access for a place that has none of its own.
@@ -135,8 +135,8 @@ impl ResolvedPlace {
         for _ in 1..MAX_CONNECT_ATTEMPTS {
             match self.try_connect().await {
                 // The place was just ending.
-                Err(Error::Guest(client::Error::Gone)) => {}
-                Err(Error::Guest(client::Error::Breach(_))) => break,
+                Err(Error::Guest(client::Error::Disconnected)) => {}
+                Err(Error::Guest(client::Error::Protocol(_))) => break,
                 done => return done,
             }
         }
@@ -166,15 +166,15 @@ impl ResolvedPlace {
             cwd: ByteBuf::from(self.spec.cwd.as_bytes()),
             env,
             // Only these files could set a withheld variable.
-            withheld: if init.is_empty() { Vec::new() } else { withheld.collect() },
-            init,
+            protected_env: if init.is_empty() { Vec::new() } else { withheld.collect() },
+            init_files: init,
         };
         let start_proxy =
             async { if is_proxied { proxy::attach(&client).await.map(Some) } else { Ok(None) } };
         let (proxy, view) = tokio::join!(start_proxy, client.open_session(open));
         let (proxy, view) = (proxy?, view?);
         // A guest that lost the session lost its state, even if another process created the place.
-        let state_loss = if view.origin == Origin::Created { place_loss } else { StateLoss::No };
+        let state_loss = if view.origin == SessionOrigin::Created { place_loss } else { StateLoss::No };
         let cwd = Some(String::from_utf8_lossy(&view.cwd).into_owned());
         Ok(GuestConnection {
             client,
@@ -302,9 +302,9 @@ impl ResolvedPlace {
         }
     }
 
-    fn guest_session_key(&self) -> SessionKey {
+    fn guest_session_key(&self) -> ShellSessionKey {
         // The guest limits the length of keys. Sessions that share a place also share its shell.
-        SessionKey::from("session")
+        ShellSessionKey::from("session")
     }
 }
 
@@ -320,12 +320,12 @@ impl OpenPlace {
             shown = client.show_session(&key) => shown,
             () = self.place.until_unresponsive() => {
                 self.recreate().await?;
-                Err(client::Error::Gone)
+                Err(client::Error::Disconnected)
             }
         };
         let shown = match shown {
             // The place just ended; reading the directory again is harmless.
-            Err(client::Error::Gone) => self.client().await?.show_session(&key).await,
+            Err(client::Error::Disconnected) => self.client().await?.show_session(&key).await,
             shown => shown,
         };
         Ok(String::from_utf8_lossy(&shown?.cwd).into_owned())
@@ -390,17 +390,24 @@ impl OpenPlace {
 
     /// Starts the job of a permit, which must be for this place and this session.
     pub async fn start_command(&self, permit: Permit, options: RunOptions) -> Result<RunningCommand, Error> {
-        let foreground = |output| Mode::Foreground { output, state: StateRule::Keep };
+        let foreground = |output| RunMode::Foreground { output, state: StatePolicy::Apply };
         let (kind, mode) = match options.output {
-            OutputMode::Live => (CommandMode::Live, foreground(Delivery::Live)),
-            OutputMode::AtEnd => (CommandMode::Summary, foreground(Delivery::Summary)),
+            OutputMode::Live => (CommandMode::Live, foreground(OutputDelivery::Live)),
+            OutputMode::AtEnd => (CommandMode::Summary, foreground(OutputDelivery::Summary)),
             OutputMode::Background { label, watch, at_end } => {
                 let watch = watch.into_iter().map(ByteBuf::from).collect();
-                (CommandMode::Background, Mode::Background { label: ByteBuf::from(label), watch, at_end })
+                (
+                    CommandMode::Background,
+                    RunMode::Background {
+                        label: ByteBuf::from(label),
+                        watch_patterns: watch,
+                        exit_notice: at_end,
+                    },
+                )
             }
         };
         let cwd = permit.job().cwd.clone();
-        let run = Run {
+        let run = RunRequest {
             env: to_byte_pairs(&options.env),
             stdin: match options.input {
                 CommandInput::None => Stdin::Null,
@@ -408,8 +415,8 @@ impl OpenPlace {
                 CommandInput::Stream => Stdin::Stream,
             },
             terminal: options.terminal_size,
-            deadline: options.timeout.map(|after| Deadline { after, then: options.at_deadline }),
-            keep: options.keep_bytes,
+            deadline: options.timeout.map(|after| Deadline { after, action: options.at_deadline }),
+            memory_bytes: options.keep_bytes,
             ..self.redeem(permit, options.directory, mode)?
         };
         let (client, state_loss) = self.client_for_command().await?;
@@ -421,11 +428,11 @@ impl OpenPlace {
     pub async fn open_terminal(
         &self,
         permit: Permit,
-        size: Size,
+        size: TerminalSize,
         env: &[(String, String)],
     ) -> Result<Terminal, Error> {
-        let mode = Mode::Foreground { output: Delivery::Live, state: StateRule::Leave };
-        let run = Run {
+        let mode = RunMode::Foreground { output: OutputDelivery::Live, state: StatePolicy::Discard };
+        let run = RunRequest {
             env: to_byte_pairs(env),
             stdin: Stdin::Stream,
             terminal: Some(size),
@@ -436,15 +443,20 @@ impl OpenPlace {
     }
 
     /// Turns a permit into a run request with default options.
-    fn redeem(&self, permit: Permit, directory: WorkingDirectory, mode: Mode) -> Result<Run, Error> {
+    fn redeem(
+        &self,
+        permit: Permit,
+        directory: WorkingDirectory,
+        mode: RunMode,
+    ) -> Result<RunRequest, Error> {
         let job = permit.redeem(self.place.id(), &self.place.session)?;
         let Work::Shell(text) = job.work else { return Err(Error::NotACommand) };
         // The gate judged the job by its directory, so it runs there or not at all.
         let workdir = match directory {
-            WorkingDirectory::Session => Workdir::SessionAt(ByteBuf::from(job.cwd)),
-            WorkingDirectory::Override => Workdir::Other(ByteBuf::from(job.cwd)),
+            WorkingDirectory::Session => WorkingDir::SessionAt(ByteBuf::from(job.cwd)),
+            WorkingDirectory::Override => WorkingDir::Other(ByteBuf::from(job.cwd)),
         };
-        Ok(Run {
+        Ok(RunRequest {
             session: self.place.guest_session_key(),
             program: Program::Shell(ByteBuf::from(text)),
             workdir,
@@ -453,8 +465,8 @@ impl OpenPlace {
             terminal: None,
             deadline: None,
             mode,
-            keep: 0,
-            spool: limit::SPOOL,
+            memory_bytes: 0,
+            spool_bytes: limit::MAX_SPOOL_BYTES,
         })
     }
 
@@ -476,7 +488,7 @@ impl OpenPlace {
             let pending_loss = connection.state_loss;
             *connection = self.place.connect().await?;
             // This handle had a session; a new one means that it was lost.
-            if pending_loss == StateLoss::Yes || connection.origin == Origin::Created {
+            if pending_loss == StateLoss::Yes || connection.origin == SessionOrigin::Created {
                 connection.state_loss = StateLoss::Yes;
             }
         }
@@ -487,7 +499,7 @@ impl OpenPlace {
 /// A session that moved is not a failure of the guest: the caller asks again.
 fn map_moved_error(error: client::Error) -> Error {
     match error {
-        client::Error::Refused(Fault::Moved) => Error::SessionMoved,
+        client::Error::Rejected(Rejection::SessionMoved) => Error::SessionMoved,
         other => Error::Guest(other),
     }
 }

@@ -4,10 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-pub use hermes_guest::client::Notices;
-use hermes_guest::client::{Client, Followed};
-pub use hermes_guest::protocol::message::{Happening, Notice};
-use hermes_guest::protocol::message::{Page, ProcessId, ProcessView};
+pub use hermes_guest::client::NoticeStream;
+use hermes_guest::client::{Client, OutputFollower};
+use hermes_guest::protocol::message::{OutputPage, ProcessId, ProcessView};
+pub use hermes_guest::protocol::message::{ProcessEvent, ProcessNotice};
 use hermes_policy::Permit;
 use hermes_types::{PlaceId, SessionKey, Work};
 use thiserror::Error as ThisError;
@@ -78,13 +78,13 @@ impl Processes {
         Ok(self.client.process(id).await?)
     }
 
-    pub async fn output(&self, id: ProcessId, offset: u64, limit: u32) -> Result<Page, Error> {
-        Ok(self.client.output(id, offset, limit).await?)
+    pub async fn output(&self, id: ProcessId, offset: u64, limit: u32) -> Result<OutputPage, Error> {
+        Ok(self.client.read_output(id, offset, limit).await?)
     }
 
     /// Streams the output from an offset until all of the process tree has ended.
-    pub async fn follow(&self, id: ProcessId, offset: u64) -> Result<Followed, Error> {
-        Ok(self.client.follow(id, offset).await?)
+    pub async fn follow(&self, id: ProcessId, offset: u64) -> Result<OutputFollower, Error> {
+        Ok(self.client.follow_output(id, offset).await?)
     }
 
     /// Waits for the end up to a time limit; the view says whether it has ended.
@@ -114,8 +114,8 @@ impl Processes {
     }
 
     /// Notices from a number on: stored ones first, then each as it arrives.
-    pub async fn notices(&self, from: u64) -> Result<Notices, Error> {
-        Ok(self.client.notices(from).await?)
+    pub async fn notices(&self, from: u64) -> Result<NoticeStream, Error> {
+        Ok(self.client.follow_notices(from).await?)
     }
 }
 

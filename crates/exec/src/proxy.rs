@@ -27,9 +27,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_guest::client::{Client, Listener};
+use hermes_guest::client::{Client, TunnelListener};
 use hermes_guest::protocol::limit;
-use hermes_guest::protocol::message::Address;
+use hermes_guest::protocol::message::TunnelAddress;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
@@ -74,7 +74,7 @@ impl Drop for ProxyTask {
 
 /// Serves the place of this client. Several processes may serve one place.
 pub async fn attach(client: &Client) -> Result<ProxyTask, Error> {
-    let listener = client.listen(Address::Loopback(PORT)).await?;
+    let listener = client.listen(TunnelAddress::Loopback(PORT)).await?;
     Ok(ProxyTask { task: tokio::spawn(accept_connections(listener)) })
 }
 
@@ -95,14 +95,14 @@ async fn serve_until_idle(dir: &PlaceDir) -> Result<(), Error> {
     while client.stats().await.is_ok_and(|stats| stats.running > 0) {
         tokio::select! {
             () = tokio::time::sleep(POLL_INTERVAL) => {}
-            () = client.closed() => {}
+            () = client.wait_closed() => {}
         }
     }
     Ok(())
 }
 
-async fn accept_connections(mut listener: Listener) {
-    let slots = Arc::new(Semaphore::new(limit::CARRIED));
+async fn accept_connections(mut listener: TunnelListener) {
+    let slots = Arc::new(Semaphore::new(limit::MAX_LISTENER_CONNECTIONS));
     let mut served = JoinSet::new();
     // The semaphore is never closed.
     while let Ok(slot) = slots.clone().acquire_owned().await {

@@ -12,7 +12,7 @@ use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use hermes_guest::removal::{self, through};
+use hermes_guest::removal::{self, descriptor_path};
 use hermes_types::{Place, PlaceId, Reach};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -170,7 +170,7 @@ impl PlaceDir {
             return container.connect_through_engine().await;
         }
         let door = self.open_socket()?;
-        UnixStream::connect(through(&door)).await
+        UnixStream::connect(descriptor_path(&door)).await
     }
 
     /// The container of a place whose engine shares no directory with this host.
@@ -200,7 +200,7 @@ impl PlaceDir {
     }
 
     pub(crate) fn connect_blocking(&self) -> io::Result<net::UnixStream> {
-        net::UnixStream::connect(through(&self.open_socket()?))
+        net::UnixStream::connect(descriptor_path(&self.open_socket()?))
     }
 
     pub(crate) fn accepts_connections(&self) -> bool {
@@ -234,7 +234,7 @@ impl PlaceDir {
     /// The process that listens on the socket of a place without a record.
     fn listener_process(&self) -> Option<ProcessRef> {
         let door = self.open_socket().ok()?;
-        ProcessRef::of_peer(std::os::unix::net::UnixStream::connect(through(&door)).ok()?)
+        ProcessRef::of_peer(std::os::unix::net::UnixStream::connect(descriptor_path(&door)).ok()?)
     }
 
     /// Removes the directory. The record goes last, since it tells how to remove the rest.
@@ -298,7 +298,7 @@ fn open_socket_file(socket: &Path) -> io::Result<OwnedFd> {
 }
 
 pub(crate) fn accepts_connections(socket: &Path) -> bool {
-    open_socket_file(socket).and_then(|door| net::UnixStream::connect(through(&door))).is_ok()
+    open_socket_file(socket).and_then(|door| net::UnixStream::connect(descriptor_path(&door))).is_ok()
 }
 
 /// The right to create or remove a place.
@@ -380,7 +380,7 @@ pub(crate) fn remove_stale(run: &Path, engines: EngineAccess) -> Result<(), Erro
         }
     }
     // Remains of jails whose supervisors were killed.
-    hermes_sandbox::sweep();
+    hermes_sandbox::remove_stale_cgroups();
     Ok(())
 }
 
@@ -404,11 +404,11 @@ pub(crate) fn is_recently_swept(run: &Path) -> bool {
 /// Removes a directory that commands could write. Files that only container users may remove are
 /// removed from inside a container. Blocks.
 pub(crate) fn remove(path: &Path, container: Option<&Container>) -> Result<(), Error> {
-    let removed = removal::remove(path);
+    let removed = removal::remove_dir(path);
     match (&removed, container) {
         (Err(error), Some(container)) if error.kind() == io::ErrorKind::PermissionDenied => {
             Handle::current().block_on(container.empty_directory(path))?;
-            removal::remove(path).map_err(Error::file(path))
+            removal::remove_dir(path).map_err(Error::file(path))
         }
         _ => removed.map_err(Error::file(path)),
     }

@@ -171,7 +171,7 @@ fn without_values<S: Serializer>(env: &[(String, String)], serializer: S) -> Res
 
 #[cfg(test)]
 mod tests {
-    use hermes_sandbox::Limits;
+    use hermes_sandbox::JailLimits;
     use hermes_types::Network;
 
     use super::*;
@@ -208,7 +208,7 @@ mod tests {
                 audience: crate::Audience::Owner,
                 binds: Vec::new(),
                 network,
-                limits: Limits::default(),
+                limits: JailLimits::default(),
                 base_env: Vec::new(),
             })
         };
@@ -285,7 +285,7 @@ mod tests {
                 audience: crate::Audience::Owner,
                 binds: Vec::new(),
                 network: Network::None,
-                limits: Limits::default(),
+                limits: JailLimits::default(),
                 base_env: Vec::new(),
             }),
             cwd: "/".to_owned(),

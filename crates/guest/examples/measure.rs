@@ -1,19 +1,21 @@
-//! What the guest costs: `cargo run --release -p hermes-guest --example measure -- path/to/hermes-guest`.
+//! Measures the guest: `cargo run --release -p hermes-guest --example measure --
+//! path/to/hermes-guest`.
 //!
-//! Each figure is taken in one run with what it is compared to, in turns, because only the ratio means anything on a
-//! machine that does other things too.
+//! Each figure is measured together with its baseline, in turns, because only the ratio is
+//! meaningful on a busy machine.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a measurement that fails has no result")]
-#![expect(clippy::print_stdout, reason = "the figures are what this is for")]
+#![expect(clippy::print_stdout, reason = "the example prints its figures")]
 #![expect(clippy::disallowed_methods, reason = "it starts the guest, and bash to compare it with")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hermes_guest::client::{Client, Event};
+use hermes_guest::client::{Client, RunEvent};
 use hermes_guest::protocol::message::{
-    AtDeadline, Deadline, Delivery, Ended, Mode, OpenSession, Program, Run, SessionKey, StateRule, Stdin,
+    Deadline, DeadlineAction, ExitReport, OpenSession, OutputDelivery, Program, RunMode, RunRequest,
+    ShellSessionKey, StatePolicy, Stdin,
 };
 use serde_bytes::ByteBuf;
 use tokio::net::UnixStream;
@@ -29,17 +31,17 @@ async fn main() {
     let socket = dir.path().join("run/guest.sock");
     serve(&guest, &socket);
     let client = Client::connect(UnixStream::connect(&socket).await.unwrap()).await.unwrap();
-    let pid = client.about().await.unwrap().pid;
+    let pid = client.info().await.unwrap().pid;
     println!("idle, one client: {} KiB proportional", proportional(pid));
     let env = vec![(ByteBuf::from("PATH"), ByteBuf::from("/usr/bin:/bin"))];
-    let key = SessionKey::from("s");
+    let key = ShellSessionKey::from("s");
     client
         .open_session(OpenSession {
             key,
             cwd: ByteBuf::from("/tmp"),
             env,
-            init: Vec::new(),
-            withheld: Vec::new(),
+            init_files: Vec::new(),
+            protected_env: Vec::new(),
         })
         .await
         .unwrap();
@@ -47,7 +49,7 @@ async fn main() {
     latency(&client, "no-op").await;
     let state = "for i in $(seq 100); do export V$i=\"value $i\"; done; \
         for i in $(seq 20); do eval \"f$i() { local a=\\$1; if [ -n \\\"\\$a\\\" ]; then echo $i; fi; }\"; done";
-    run(&client, Delivery::Summary, state, None).await;
+    run(&client, OutputDelivery::Summary, state, None).await;
     latency(&client, "no-op, 100 variables and 20 functions").await;
     println!("after {} commands: {} KiB proportional", 2 * ROUNDS, proportional(pid));
     throughput(&client, pid).await;
@@ -67,21 +69,21 @@ fn end(pid: u32) {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
 }
 
-async fn run(client: &Client, output: Delivery, text: &str, deadline: Option<Duration>) -> Ended {
-    let run = Run {
-        session: SessionKey::from("s"),
+async fn run(client: &Client, output: OutputDelivery, text: &str, deadline: Option<Duration>) -> ExitReport {
+    let run = RunRequest {
+        session: ShellSessionKey::from("s"),
         program: Program::Shell(ByteBuf::from(text)),
-        workdir: hermes_guest::protocol::message::Workdir::Session,
+        workdir: hermes_guest::protocol::message::WorkingDir::Session,
         env: Vec::new(),
         stdin: Stdin::Null,
         terminal: None,
-        deadline: deadline.map(|after| Deadline { after, then: AtDeadline::Kill }),
-        mode: Mode::Foreground { output, state: StateRule::Keep },
-        keep: 64 * 1024,
-        spool: 64 << 20,
+        deadline: deadline.map(|after| Deadline { after, action: DeadlineAction::Kill }),
+        mode: RunMode::Foreground { output, state: StatePolicy::Apply },
+        memory_bytes: 64 * 1024,
+        spool_bytes: 64 << 20,
     };
-    match client.run(run).await.unwrap().end().await.unwrap() {
-        Event::Ended(ended) => *ended,
+    match client.run(run).await.unwrap().wait().await.unwrap() {
+        RunEvent::Exited(ended) => *ended,
         other => panic!("{other:?}"),
     }
 }
@@ -106,7 +108,7 @@ async fn latency(client: &Client, name: &str) {
     for _ in 0..ROUNDS {
         plain.push(bash("true"));
         let began = Instant::now();
-        assert_eq!(run(client, Delivery::Summary, "true", None).await.code, 0);
+        assert_eq!(run(client, OutputDelivery::Summary, "true", None).await.code, 0);
         ours.push(began.elapsed());
     }
     let (median, bare) = (at(&mut ours, 0.5), at(&mut plain, 0.5));
@@ -119,7 +121,7 @@ async fn latency(client: &Client, name: &str) {
 }
 
 async fn throughput(client: &Client, pid: u32) {
-    for (name, output) in [("summary", Delivery::Summary), ("live", Delivery::Live)] {
+    for (name, output) in [("summary", OutputDelivery::Summary), ("live", OutputDelivery::Live)] {
         let (mut ours, mut plain) = (Vec::new(), Vec::new());
         let (guest, host) = (peak(pid), peak(std::process::id()));
         let (mut worked, mut piped) = (Duration::ZERO, Duration::ZERO);
@@ -128,7 +130,7 @@ async fn throughput(client: &Client, pid: u32) {
             plain.push(bash(&format!("{FLOOD} | cat >/dev/null")));
             piped += waited_for() - before;
             let (began, before) = (Instant::now(), processor(pid) + processor(std::process::id()));
-            assert_eq!(run(client, output, FLOOD, None).await.total, 200_000_000);
+            assert_eq!(run(client, output, FLOOD, None).await.output_bytes, 200_000_000);
             ours.push(began.elapsed());
             worked += processor(pid) + processor(std::process::id()) - before;
         }
@@ -143,13 +145,13 @@ async fn throughput(client: &Client, pid: u32) {
     }
 }
 
-/// Processor time of a process with one thread.
+/// Processor time of a single-threaded process.
 fn processor(pid: u32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// Processor time of all children that have ended.
+/// Processor time of all exited children.
 fn waited_for() -> Duration {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -164,7 +166,7 @@ async fn kill(client: &Client) {
     let mut late = Vec::new();
     for _ in 0..5 {
         let began = Instant::now();
-        assert_eq!(run(client, Delivery::Summary, tree, Some(deadline)).await.code, 124);
+        assert_eq!(run(client, OutputDelivery::Summary, tree, Some(deadline)).await.code, 124);
         late.push(began.elapsed() - deadline);
     }
     println!("200 processes: gone {:.1} ms after the deadline (median of 5)", at(&mut late, 0.5));
@@ -177,7 +179,7 @@ async fn many_idle(guest: &Path) {
         let socket = dir.path().join(format!("{number}/guest.sock"));
         serve(guest, &socket);
         let client = Client::connect(UnixStream::connect(&socket).await.unwrap()).await.unwrap();
-        pids.push(client.about().await.unwrap().pid);
+        pids.push(client.info().await.unwrap().pid);
     }
     let total: u64 = pids.iter().map(|pid| proportional(*pid)).sum();
     println!("50 idle guests: {} KiB proportional each", total / 50);

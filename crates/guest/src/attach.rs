@@ -1,4 +1,4 @@
-//! `hermes-guest attach`: standard input and output, joined to the socket of a guest.
+//! `hermes-guest attach`: connects standard input and output to the socket of a guest.
 
 use std::io;
 use std::net::Shutdown;
@@ -11,18 +11,18 @@ pub(crate) fn main(socket: &Path) -> io::Result<()> {
     let stream = UnixStream::connect(socket)?;
     let to_guest = stream.try_clone()?;
     thread::spawn(move || {
-        // However the input ended, the guest is to know that nothing more will come.
+        // The guest must see end of input, whether the copy ended normally or with an error.
         drop(pump(&io::stdin(), &to_guest));
         drop(to_guest.shutdown(Shutdown::Write));
     });
     match pump(&stream, &io::stdout()) {
-        // Nobody listens any more.
+        // The host closed our standard output.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => done,
     }
 }
 
-/// Copies without buffering: every byte may be one that the other side waits for.
+/// Copies without buffering: the other side may be waiting for any byte.
 fn pump(from: &impl AsFd, to: &impl AsFd) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {

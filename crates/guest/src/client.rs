@@ -1,209 +1,215 @@
-//! The host's end of the protocol.
+//! The host's side of the protocol.
 //!
-//! [`Client::connect`] takes a byte stream that leads to a guest and greets it. Each call after that uses a stream
-//! of its own, so calls do not wait for each other. Whatever the guest does wrong becomes an [`Error`]; a breach of
-//! the protocol also ends the connection, because a guest that broke it once cannot be believed again.
+//! [`Client::connect`] takes a byte stream that leads to a guest and performs the handshake. Each
+//! call after that uses its own stream, so calls do not block each other. Every failure is an
+//! [`Error`]; a protocol violation also closes the connection, because nothing that such a guest
+//! says afterwards can be trusted.
 
+mod connection;
 mod error;
 mod file;
-mod link;
 mod process;
 mod tunnel;
 
 use serde_bytes::ByteBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::protocol::greeting;
+use crate::protocol::handshake;
 use crate::protocol::limit;
 use crate::protocol::message::{
-    About, Act, Fault, OpenSession, Page, ProcessId, ProcessView, Program, Python, Reply, Request, Run,
-    SessionKey, SessionView, Signal, Size, Stats,
+    GuestInfo, GuestReply, GuestRequest, OpenSession, OutputPage, ProcessId, ProcessRequest, ProcessView,
+    Program, PythonProgram, Rejection, RunRequest, SessionView, ShellSessionKey, Signal, Stats, TerminalSize,
 };
-use crate::protocol::mux::{self, End};
+use crate::protocol::mux::{self, MuxSide};
 
-pub use error::{Breach, Error};
-pub use file::{FileReader, FileWriter, Listing, Piece};
-use link::Link;
-pub use process::{Event, Followed, Notices, Running};
-pub use tunnel::{Calls, Listener, Tunnel};
+pub use crate::protocol::tunnel::Tunnel;
+
+use connection::SharedConnection;
+pub use error::{Error, ProtocolViolation};
+pub use file::{FileChunk, FileReader, FileWriter, ResultPage};
+pub use process::{NoticeStream, OutputFollower, RunEvent, RunHandle};
+pub use tunnel::{PythonConnections, TunnelListener};
 
 /// A connection to a guest. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Client {
-    link: Link,
+    connection: SharedConnection,
 }
 
 impl Client {
-    /// Greets the guest at the other end of the stream. Needs a tokio runtime, on which the connection is kept going
-    /// until the last clone is dropped or the stream ends.
+    /// Performs the handshake with the guest at the other end of the stream. Must be called in a
+    /// tokio runtime, which drives the connection until the last clone is dropped or the stream
+    /// ends.
     pub async fn connect<S>(mut stream: S) -> Result<Self, Error>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        tokio::time::timeout(limit::ANSWER, greeting::exchange(&mut stream))
+        tokio::time::timeout(limit::REPLY_TIMEOUT, handshake::exchange_hello(&mut stream))
             .await
-            .map_err(|_elapsed| Error::Silent)??;
-        let (mux, driver, arrivals) = mux::multiplex(stream, End::Host);
-        Ok(Self { link: Link::start(mux, driver, arrivals) })
+            .map_err(|_elapsed| Error::Timeout)??;
+        let (mux, driver, arrivals) = mux::multiplex(stream, MuxSide::Host);
+        Ok(Self { connection: SharedConnection::start(mux, driver, arrivals) })
     }
 
-    /// What place this is.
-    pub async fn about(&self) -> Result<About, Error> {
-        match self.link.ask(&Request::About).await? {
-            Reply::About(about) => Ok(about),
-            other => Err(self.link.unexpected(other)),
+    pub async fn info(&self) -> Result<GuestInfo, Error> {
+        match self.connection.call_with_timeout(&GuestRequest::Info).await? {
+            GuestReply::Info(about) => Ok(about),
+            other => Err(self.connection.unexpected_reply(other)),
         }
     }
 
-    /// How the guest is doing.
     pub async fn stats(&self) -> Result<Stats, Error> {
-        match self.link.ask(&Request::Stats).await? {
-            Reply::Stats(stats) => Ok(stats),
-            other => Err(self.link.unexpected(other)),
+        match self.connection.call_with_timeout(&GuestRequest::Stats).await? {
+            GuestReply::Stats(stats) => Ok(stats),
+            other => Err(self.connection.unexpected_reply(other)),
         }
     }
 
-    /// Opens a session, or finds the one that is there with all its state.
+    /// Opens a shell session, or returns the existing one with its state.
     pub async fn open_session(&self, open: OpenSession) -> Result<SessionView, Error> {
-        self.session(Request::OpenSession(open)).await
+        self.call_for_session(GuestRequest::OpenSession(open)).await
     }
 
-    /// What a session looks like now.
-    pub async fn show_session(&self, key: &SessionKey) -> Result<SessionView, Error> {
-        self.session(Request::ShowSession(key.clone())).await
+    pub async fn show_session(&self, key: &ShellSessionKey) -> Result<SessionView, Error> {
+        self.call_for_session(GuestRequest::ShowSession(key.clone())).await
     }
 
-    /// Forgets a session. What its commands left running lives on.
-    pub async fn close_session(&self, key: &SessionKey) -> Result<(), Error> {
-        self.link.ask_done(&Request::CloseSession(key.clone())).await
-    }
-
-    async fn session(&self, request: Request) -> Result<SessionView, Error> {
-        match self.link.ask(&request).await? {
-            Reply::Session(view) => Ok(view),
-            other => Err(self.link.unexpected(other)),
+    async fn call_for_session(&self, request: GuestRequest) -> Result<SessionView, Error> {
+        match self.connection.call_with_timeout(&request).await? {
+            GuestReply::Session(view) => Ok(view),
+            other => Err(self.connection.unexpected_reply(other)),
         }
     }
 
-    /// Starts a program and, if its mode is foreground, gives the handle that keeps it alive: dropping that kills
-    /// the whole tree. For a background program the handle only tells its id.
-    pub async fn run(&self, run: Run) -> Result<Running, Error> {
-        Running::start(self.link.clone(), run).await
+    /// Starts a program. For a foreground program, dropping the handle kills the whole process
+    /// tree. For a background program, the handle only carries the id.
+    pub async fn run(&self, run: RunRequest) -> Result<RunHandle, Error> {
+        RunHandle::start(self.connection.clone(), run).await
     }
 
-    /// Starts a Python program in the foreground, like [`Client::run`], and gives the connections it makes to us. The
-    /// number in `python` and the program in `run` are set here.
-    pub async fn run_python(&self, run: Run, python: Python) -> Result<(Running, Calls), Error> {
-        let (number, calls) = Calls::register(&self.link);
-        let program = Program::Python(Python { number, ..python });
-        Ok((self.run(Run { program, ..run }).await?, calls))
+    /// Starts a Python program in the foreground, like [`Client::run`], and returns the connections
+    /// that the program opens to the host. Sets `python.listener` and `run.program`.
+    pub async fn run_python(
+        &self,
+        run: RunRequest,
+        python: PythonProgram,
+    ) -> Result<(RunHandle, PythonConnections), Error> {
+        let (number, calls) = PythonConnections::register(&self.connection);
+        let program = Program::Python(PythonProgram { listener: number, ..python });
+        Ok((self.run(RunRequest { program, ..run }).await?, calls))
     }
 
-    /// Background processes, running and finished, and what foreground commands left running.
+    /// Lists background processes, running and finished, and foreground commands that left
+    /// processes running.
     pub async fn processes(&self) -> Result<Vec<ProcessView>, Error> {
-        match self.link.ask(&Request::Processes).await? {
-            Reply::Processes(views) if views.len() <= limit::RUNNING + limit::FINISHED => Ok(views),
-            other => Err(self.link.unexpected(other)),
+        match self.connection.call_with_timeout(&GuestRequest::Processes).await? {
+            GuestReply::Processes(views) if views.len() <= limit::MAX_RUNNING + limit::MAX_FINISHED => {
+                Ok(views)
+            }
+            other => Err(self.connection.unexpected_reply(other)),
         }
     }
 
-    /// One process.
     pub async fn process(&self, id: ProcessId) -> Result<ProcessView, Error> {
-        self.act_view(id, Act::Show).await
+        self.process_view(id, ProcessRequest::Show).await
     }
 
-    /// Waits for the end of a process, but not longer than this; the view says whether it has ended.
-    pub async fn wait(&self, id: ProcessId, patience: std::time::Duration) -> Result<ProcessView, Error> {
-        let patience = patience.min(limit::FINISHED_FOR);
-        let request = Request::Process(id, Act::Wait(patience));
-        self.link.within(patience + limit::ANSWER, self.view(request)).await
+    /// Waits until a process exits or the timeout elapses; the view says which.
+    pub async fn wait(&self, id: ProcessId, timeout: std::time::Duration) -> Result<ProcessView, Error> {
+        let timeout = timeout.min(limit::FINISHED_RETENTION);
+        let request = GuestRequest::Process(id, ProcessRequest::Wait(timeout));
+        self.connection.with_timeout(timeout + limit::REPLY_TIMEOUT, self.call_for_view(request)).await
     }
 
-    /// A page of a process's output.
-    pub async fn output(&self, id: ProcessId, offset: u64, limit: u32) -> Result<Page, Error> {
-        let fits = |page: &Page| {
+    /// Reads one page of a process's output.
+    pub async fn read_output(&self, id: ProcessId, offset: u64, limit: u32) -> Result<OutputPage, Error> {
+        let fits = |page: &OutputPage| {
             let length = page.data.len() as u64;
             let end = page.offset.checked_add(length);
             length <= u64::from(limit) && end.is_some_and(|end| end <= page.total)
         };
-        match self.link.ask(&Request::Process(id, Act::Page { offset, limit })).await? {
-            Reply::Page(page) if fits(&page) => Ok(page),
-            other => Err(self.link.unexpected(other)),
+        match self
+            .connection
+            .call_with_timeout(&GuestRequest::Process(id, ProcessRequest::Page { offset, limit }))
+            .await?
+        {
+            GuestReply::Page(page) if fits(&page) => Ok(page),
+            other => Err(self.connection.unexpected_reply(other)),
         }
     }
 
-    /// A process's output from an offset on, as it comes, until all of the tree has ended.
-    pub async fn follow(&self, id: ProcessId, offset: u64) -> Result<Followed, Error> {
-        Followed::start(self.link.clone(), id, offset).await
+    /// Follows a process's output from an offset until the whole process tree has exited.
+    pub async fn follow_output(&self, id: ProcessId, offset: u64) -> Result<OutputFollower, Error> {
+        OutputFollower::start(self.connection.clone(), id, offset).await
     }
 
-    /// Writes to the input of a process, at the pace at which it reads.
+    /// Writes to the standard input of a process; waits while the process does not read.
     pub async fn write_stdin(&self, id: ProcessId, data: &[u8]) -> Result<(), Error> {
-        for chunk in data.chunks(limit::CHUNK) {
-            let act = Act::Write(ByteBuf::from(chunk));
-            self.link.expect_done(self.link.call(&Request::Process(id, act)).await?)?;
+        for chunk in data.chunks(limit::CHUNK_BYTES) {
+            let action = ProcessRequest::Write(ByteBuf::from(chunk));
+            self.connection.expect_done(self.connection.call(&GuestRequest::Process(id, action)).await?)?;
         }
         Ok(())
     }
 
-    /// Ends the input of a process.
     pub async fn close_stdin(&self, id: ProcessId) -> Result<(), Error> {
-        self.act_done(id, Act::CloseStdin).await
+        self.process_done(id, ProcessRequest::CloseStdin).await
     }
 
-    /// Gives a process's terminal another size.
-    pub async fn resize(&self, id: ProcessId, size: Size) -> Result<(), Error> {
-        self.act_done(id, Act::Resize(size)).await
+    pub async fn resize(&self, id: ProcessId, size: TerminalSize) -> Result<(), Error> {
+        self.process_done(id, ProcessRequest::Resize(size)).await
     }
 
-    /// Sends a signal to a process and the group it leads.
+    /// Sends a signal to the process group of a process.
     pub async fn signal(&self, id: ProcessId, signal: Signal) -> Result<(), Error> {
-        self.act_done(id, Act::Signal(signal)).await
+        self.process_done(id, ProcessRequest::Signal(signal)).await
     }
 
-    /// Kills a process with everything it started. When this returns, nothing of it is left.
+    /// Kills a process with all its descendants; returns when all of them are gone.
     pub async fn kill(&self, id: ProcessId) -> Result<ProcessView, Error> {
-        self.act_view(id, Act::Kill).await
+        self.process_view(id, ProcessRequest::Kill).await
     }
 
-    /// Drops the record of a process that has ended, and its output.
+    /// Deletes the record and the output of a process that has exited.
     pub async fn forget(&self, id: ProcessId) -> Result<(), Error> {
-        self.act_done(id, Act::Forget).await
+        self.process_done(id, ProcessRequest::Forget).await
     }
 
-    /// Notices about background processes, from a number on: those that are kept, then each as it comes.
-    pub async fn notices(&self, from: u64) -> Result<Notices, Error> {
-        Notices::start(self.link.clone(), from).await
+    /// Follows notices about background processes: first the stored ones from `from` on, then each
+    /// new one.
+    pub async fn follow_notices(&self, from: u64) -> Result<NoticeStream, Error> {
+        NoticeStream::start(self.connection.clone(), from).await
     }
 
-    async fn act_done(&self, id: ProcessId, act: Act) -> Result<(), Error> {
-        self.link.ask_done(&Request::Process(id, act)).await
+    async fn process_done(&self, id: ProcessId, action: ProcessRequest) -> Result<(), Error> {
+        self.connection.call_done(&GuestRequest::Process(id, action)).await
     }
 
-    async fn act_view(&self, id: ProcessId, act: Act) -> Result<ProcessView, Error> {
-        self.link.within(limit::ANSWER, self.view(Request::Process(id, act))).await
+    async fn process_view(&self, id: ProcessId, action: ProcessRequest) -> Result<ProcessView, Error> {
+        self.connection
+            .with_timeout(limit::REPLY_TIMEOUT, self.call_for_view(GuestRequest::Process(id, action)))
+            .await
     }
 
-    async fn view(&self, request: Request) -> Result<ProcessView, Error> {
-        match self.link.call(&request).await? {
-            Reply::Process(view) => Ok(*view),
-            other => Err(self.link.unexpected(other)),
+    async fn call_for_view(&self, request: GuestRequest) -> Result<ProcessView, Error> {
+        match self.connection.call(&request).await? {
+            GuestReply::Process(view) => Ok(*view),
+            other => Err(self.connection.unexpected_reply(other)),
         }
     }
 
-    /// Whether the connection is gone.
     pub fn is_closed(&self) -> bool {
-        self.link.is_closed()
+        self.connection.is_closed()
     }
 
-    /// Waits until the connection is gone, for whatever reason.
-    pub async fn closed(&self) {
-        self.link.closed().await;
+    /// Waits until the connection is closed, for any reason.
+    pub async fn wait_closed(&self) {
+        self.connection.closed().await;
     }
 }
 
-impl From<Fault> for Error {
-    fn from(fault: Fault) -> Self {
-        Self::Refused(fault)
+impl From<Rejection> for Error {
+    fn from(fault: Rejection) -> Self {
+        Self::Rejected(fault)
     }
 }

@@ -1,157 +1,179 @@
-//! One client: its connection, and one task for each of its requests.
+//! One client: its connection, and one task per request.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use hermes_guest::protocol::frame::{FrameError, Frames, Reader, Writer};
-use hermes_guest::protocol::greeting;
+use hermes_guest::protocol::frame::{FrameError, FrameReader, FrameStream, FrameWriter};
+use hermes_guest::protocol::handshake;
 use hermes_guest::protocol::limit;
-use hermes_guest::protocol::message::{Act, Cause, Fault, Input, Origin, ProcessId, Reply, Request};
-use hermes_guest::protocol::mux::{self, End, Mux, Stream};
+use hermes_guest::protocol::message::{
+    ExitCause, GuestReply, GuestRequest, ProcessId, ProcessRequest, Rejection, RunInput, SessionOrigin,
+};
+use hermes_guest::protocol::mux::{self, Mux, MuxSide, MuxStream};
 use tokio::net::UnixStream;
 use tokio::task::spawn_local;
 
 use crate::guest::Guest;
-use crate::process::Process;
+use crate::process::GuestProcess;
 use crate::{files, run, tunnel};
 
-/// Serves a client until it leaves. What it left running in the foreground is killed by the tasks that run it,
-/// whose streams end with the connection.
-pub(crate) async fn serve(guest: Rc<Guest>, mut stream: UnixStream) {
-    let greeted = tokio::time::timeout(limit::ANSWER, greeting::exchange(&mut stream)).await;
-    if !matches!(greeted, Ok(Ok(()))) {
+/// Serves a client until it disconnects. The tasks that run its foreground programs see their
+/// streams end and kill the programs.
+pub(crate) async fn serve_client(guest: Rc<Guest>, mut stream: UnixStream) {
+    let handshake_result =
+        tokio::time::timeout(limit::REPLY_TIMEOUT, handshake::exchange_hello(&mut stream)).await;
+    if !matches!(handshake_result, Ok(Ok(()))) {
         return;
     }
-    let (mux, driver, mut arrivals) = mux::multiplex(stream, End::Guest);
+    let (mux, driver, mut inbound) = mux::multiplex(stream, MuxSide::Guest);
     let accept = async {
-        while let Some(stream) = arrivals.recv().await {
+        while let Some(stream) = inbound.recv().await {
             let (guest, mux) = (guest.clone(), mux.clone());
-            // A stream that breaks concerns nobody but its own request.
-            spawn_local(async move { drop(answer(&guest, &mux, stream).await) });
+            // A broken stream only affects its own request.
+            spawn_local(async move { drop(handle_request(&guest, &mux, stream).await) });
         }
     };
     tokio::select! {
-        // How a client left makes no difference.
+        // The reason for the disconnect does not matter.
         ended = driver.run() => drop(ended),
         () = accept => {}
     }
 }
 
-async fn answer(guest: &Rc<Guest>, mux: &Mux, stream: Stream) -> Result<(), FrameError> {
-    let mut frames = Frames::new(stream);
-    let request = match frames.reader.receive::<Request>().await {
+async fn handle_request(guest: &Rc<Guest>, mux: &Mux, stream: MuxStream) -> Result<(), FrameError> {
+    let mut frames = FrameStream::new(stream);
+    let request = match frames.reader.receive::<GuestRequest>().await {
         Ok(Some(request)) => request,
         Ok(None) => return Ok(()),
         Err(error) => {
-            frames.writer.send(&Reply::Failed(Fault::Malformed)).await?;
+            frames.writer.send(&GuestReply::Failed(Rejection::Malformed)).await?;
             frames.writer.finish().await?;
             return Err(error);
         }
     };
-    let _use = is_use(&request).then(|| guest.using());
+    let _use = is_activity(&request).then(|| guest.begin_use());
     let (reader, writer) = (&mut frames.reader, &mut frames.writer);
     match request {
-        Request::About => writer.send(&Reply::About(guest.about())).await?,
-        Request::Stats => writer.send(&Reply::Stats(guest.stats())).await?,
-        Request::OpenSession(open) => {
+        GuestRequest::Info => writer.send(&GuestReply::Info(guest.info())).await?,
+        GuestRequest::Stats => writer.send(&GuestReply::Stats(guest.stats())).await?,
+        GuestRequest::OpenSession(open) => {
             let opened = guest.sessions.open(&guest.base_env, open);
             if let Ok((session, _)) = &opened {
-                run::init::ready(guest, session).await;
+                run::init::ensure_initialized(guest, session).await;
             }
-            let view = opened.map(|(session, origin)| Reply::Session(session.view(origin)));
-            reply(writer, view).await?;
+            let view = opened.map(|(session, origin)| GuestReply::Session(session.view(origin)));
+            send_reply(writer, view).await?;
         }
-        Request::ShowSession(key) => {
-            let shown = guest.sessions.get(&key).map(|session| session.view(Origin::Found));
-            reply(writer, shown.map(Reply::Session)).await?;
+        GuestRequest::ShowSession(key) => {
+            let shown = guest.sessions.get(&key).map(|session| session.view(SessionOrigin::Found));
+            send_reply(writer, shown.map(GuestReply::Session)).await?;
         }
-        Request::CloseSession(key) => reply(writer, guest.sessions.close(&key).map(|()| Reply::Done)).await?,
-        Request::Run(request) => run::run(guest, mux, *request, reader, writer).await?,
-        Request::Processes => {
-            let views = guest.table.listed().iter().map(|process| process.view()).collect();
-            writer.send(&Reply::Processes(views)).await?;
+        GuestRequest::Run(request) => run::run_program(guest, mux, *request, reader, writer).await?,
+        GuestRequest::Processes => {
+            let views = guest.table.list().iter().map(|process| process.view()).collect();
+            writer.send(&GuestReply::Processes(views)).await?;
         }
-        Request::Process(id, act) => {
-            let done = unless_left(reader, act_on(guest, id, act, writer)).await?;
-            reply(writer, done).await?;
+        GuestRequest::Process(id, action) => {
+            let done = until_disconnect(reader, handle_process_request(guest, id, action, writer)).await?;
+            send_reply(writer, done).await?;
         }
-        Request::Notices(from) => unless_left(reader, notices(guest, from, writer)).await??,
-        Request::File(request) => files::answer(guest, request, reader, writer).await?,
-        Request::Listen(number, address) => {
+        GuestRequest::Notices(from) => until_disconnect(reader, send_notices(guest, from, writer)).await??,
+        GuestRequest::File(request) => files::handle_request(guest, request, reader, writer).await?,
+        GuestRequest::Listen(number, address) => {
             return tunnel::listen(guest, mux, number, &address, frames).await;
         }
-        Request::Dial(address) => return tunnel::dial(&address, frames).await,
+        GuestRequest::Dial(address) => return tunnel::dial(&address, frames).await,
     }
     frames.writer.finish().await
 }
 
-/// Whether the place is used by this, or only looked at.
-fn is_use(request: &Request) -> bool {
+/// Whether a request counts as activity that keeps the environment alive.
+fn is_activity(request: &GuestRequest) -> bool {
     match request {
-        Request::OpenSession(_)
-        | Request::CloseSession(_)
-        | Request::Run(_)
-        | Request::File(_)
-        | Request::Dial(_) => true,
-        Request::Process(_, act) => {
-            !matches!(act, Act::Show | Act::Wait(_) | Act::Page { .. } | Act::Follow(_))
-        }
-        Request::About
-        | Request::Stats
-        | Request::ShowSession(_)
-        | Request::Processes
-        | Request::Notices(_)
-        | Request::Listen(..) => false,
+        GuestRequest::OpenSession(_)
+        | GuestRequest::Run(_)
+        | GuestRequest::File(_)
+        | GuestRequest::Dial(_) => true,
+        GuestRequest::Process(_, action) => !matches!(
+            action,
+            ProcessRequest::Show
+                | ProcessRequest::Wait(_)
+                | ProcessRequest::Page { .. }
+                | ProcessRequest::Follow(_)
+        ),
+        GuestRequest::Info
+        | GuestRequest::Stats
+        | GuestRequest::ShowSession(_)
+        | GuestRequest::Processes
+        | GuestRequest::Notices(_)
+        | GuestRequest::Listen(..) => false,
     }
 }
 
-async fn reply(writer: &mut Writer<Stream>, result: Result<Reply, Fault>) -> Result<(), FrameError> {
-    writer.send(&result.unwrap_or_else(Reply::Failed)).await
+async fn send_reply(
+    writer: &mut FrameWriter<MuxStream>,
+    result: Result<GuestReply, Rejection>,
+) -> Result<(), FrameError> {
+    writer.send(&result.unwrap_or_else(GuestReply::Failed)).await
 }
 
-/// Does something that may take long, unless the client leaves first.
-async fn unless_left<T>(reader: &mut Reader<Stream>, work: impl Future<Output = T>) -> Result<T, FrameError> {
+/// Runs a long task until it completes or the client disconnects.
+async fn until_disconnect<T>(
+    reader: &mut FrameReader<MuxStream>,
+    work: impl Future<Output = T>,
+) -> Result<T, FrameError> {
     tokio::select! {
         done = work => Ok(done),
-        // Nothing may be said here, so saying something is leaving too.
-        left = reader.receive::<Input>() => {
+        // The client must not send anything here; a message counts as a disconnect.
+        left = reader.receive::<RunInput>() => {
             left?;
             Err(FrameError::Io(std::io::ErrorKind::ConnectionReset.into()))
         }
     }
 }
 
-async fn act_on(guest: &Guest, id: ProcessId, act: Act, writer: &mut Writer<Stream>) -> Result<Reply, Fault> {
+async fn handle_process_request(
+    guest: &Guest,
+    id: ProcessId,
+    action: ProcessRequest,
+    writer: &mut FrameWriter<MuxStream>,
+) -> Result<GuestReply, Rejection> {
     let process = guest.table.get(id)?;
-    match act {
-        Act::Show => {}
-        Act::Wait(patience) => {
-            // Whether it ended or not is in the answer.
-            drop(tokio::time::timeout(patience, process.until(Process::has_exited)).await);
+    match action {
+        ProcessRequest::Show => {}
+        ProcessRequest::Wait(timeout) => {
+            // The reply says whether the process exited.
+            drop(tokio::time::timeout(timeout, process.wait_until(GuestProcess::has_exited)).await);
         }
-        Act::Page { offset, limit } => {
-            let limit = usize::try_from(limit).unwrap_or(limit::CHUNK).min(limit::FRAME / 2);
-            return process.page(offset, limit).map(Reply::Page);
+        ProcessRequest::Page { offset, limit } => {
+            let limit = usize::try_from(limit).unwrap_or(limit::CHUNK_BYTES).min(limit::MAX_FRAME_BYTES / 2);
+            return process.output_page(offset, limit).map(GuestReply::Page);
         }
-        Act::Follow(offset) => {
-            follow(&process, offset, writer).await.map_err(|_gone| Fault::NoProcess)?;
+        ProcessRequest::Follow(offset) => {
+            send_output(&process, offset, writer).await.map_err(|_gone| Rejection::NoProcess)?;
         }
-        Act::Write(data) => return process.write(&data).await.map(|()| Reply::Done),
-        Act::CloseStdin => return process.close_stdin().await.map(|()| Reply::Done),
-        Act::Resize(size) => return process.resize(size).map(|()| Reply::Done),
-        Act::Signal(signal) => return process.signal(signal).map(|()| Reply::Done),
-        Act::Kill => process.kill(Cause::Killed).await,
-        Act::Forget => return guest.table.forget(id).map(|()| Reply::Done),
+        ProcessRequest::Write(data) => return process.write_stdin(&data).await.map(|()| GuestReply::Done),
+        ProcessRequest::CloseStdin => return process.close_stdin().await.map(|()| GuestReply::Done),
+        ProcessRequest::Resize(size) => return process.resize(size).map(|()| GuestReply::Done),
+        ProcessRequest::Signal(signal) => return process.signal(signal).map(|()| GuestReply::Done),
+        ProcessRequest::Kill => process.kill(ExitCause::Killed).await,
+        ProcessRequest::Forget => return guest.table.forget(id).map(|()| GuestReply::Done),
     }
-    Ok(Reply::Process(Box::new(process.view())))
+    Ok(GuestReply::Process(Box::new(process.view())))
 }
 
-/// Sends output as it comes until the tree is gone. A reader that is too slow misses what is no longer kept.
-async fn follow(process: &Process, offset: u64, writer: &mut Writer<Stream>) -> Result<(), FrameError> {
+/// Sends output until the process tree is gone. A reader that is too slow misses discarded output.
+async fn send_output(
+    process: &GuestProcess,
+    offset: u64,
+    writer: &mut FrameWriter<MuxStream>,
+) -> Result<(), FrameError> {
     let position = Cell::new(offset);
     loop {
-        process.until(|process| process.total() > position.get() || process.ended_at().is_some()).await;
-        if process.total() <= position.get() {
+        process
+            .wait_until(|process| process.output_bytes() > position.get() || process.ended_at().is_some())
+            .await;
+        if process.output_bytes() <= position.get() {
             return Ok(());
         }
         run::send_page(process, &position, writer).await?;
@@ -159,15 +181,19 @@ async fn follow(process: &Process, offset: u64, writer: &mut Writer<Stream>) -> 
     }
 }
 
-async fn notices(guest: &Guest, from: u64, writer: &mut Writer<Stream>) -> Result<(), FrameError> {
+async fn send_notices(
+    guest: &Guest,
+    from: u64,
+    writer: &mut FrameWriter<MuxStream>,
+) -> Result<(), FrameError> {
     let mut next = from;
     loop {
         let mut changed = std::pin::pin!(guest.table.changed.notified());
         changed.as_mut().enable();
-        match guest.table.notice(next) {
+        match guest.table.notice_from(next) {
             Some(notice) => {
                 next = notice.number + 1;
-                writer.send(&Reply::Notice(notice)).await?;
+                writer.send(&GuestReply::Notice(notice)).await?;
             }
             None => changed.await,
         }

@@ -1,9 +1,9 @@
-//! Files of the place. What looks through files is done on a thread of its own, so that it holds up nobody else.
+//! File requests. Blocking file work runs on its own thread, so it never delays other requests.
 
 mod blocks;
-pub(crate) mod place;
+mod prefilter;
 mod read;
-mod screen;
+pub(crate) mod resolve;
 mod search;
 mod stat;
 mod walk;
@@ -11,139 +11,163 @@ mod write;
 
 use std::io;
 
-use hermes_guest::protocol::file::{Content, FileFault, FileReply, FileRequest, Parents, Place};
-use hermes_guest::protocol::frame::{FrameError, Reader, Writer};
-use hermes_guest::protocol::message::{Fault, Reply};
-use hermes_guest::protocol::mux::Stream;
+use hermes_guest::protocol::file::{FileError, FileReply, FileRequest, JudgedPath, ParentDirs, WriteChunk};
+use hermes_guest::protocol::frame::{FrameError, FrameReader, FrameWriter};
+use hermes_guest::protocol::message::{GuestReply, Rejection};
+use hermes_guest::protocol::mux::MuxStream;
 use tokio::sync::mpsc;
 
 use crate::guest::Guest;
-use place::{Last, Spot};
+use resolve::{FinalLink, ResolvedPath};
 
-/// Replies that wait until the client reads.
-const QUEUE: usize = 4;
+/// Replies queued until the client reads them.
+const MAX_QUEUED_REPLIES: usize = 4;
 
-/// Carries out a request about files on the stream it came by.
-pub(crate) async fn answer(
+/// Handles a file request on the stream it arrived on.
+pub(crate) async fn handle_request(
     guest: &Guest,
     request: FileRequest,
-    reader: &mut Reader<Stream>,
-    writer: &mut Writer<Stream>,
+    reader: &mut FrameReader<MuxStream>,
+    writer: &mut FrameWriter<MuxStream>,
 ) -> Result<(), FrameError> {
-    let (place, last) = match &request {
-        FileRequest::Read(place, _)
-        | FileRequest::Write(place, _)
-        | FileRequest::Patch(place, _)
-        | FileRequest::List(place)
-        | FileRequest::Search(place, _) => (place, Last::Follow),
-        FileRequest::Stat(place) | FileRequest::Remove(place) => (place, Last::Keep),
+    let (judged_path, last) = match &request {
+        FileRequest::Read(judged_path, _)
+        | FileRequest::Write(judged_path, _)
+        | FileRequest::Patch(judged_path, _)
+        | FileRequest::List(judged_path)
+        | FileRequest::Search(judged_path, _) => (judged_path, FinalLink::Follow),
+        FileRequest::Stat(judged_path) | FileRequest::Remove(judged_path) => {
+            (judged_path, FinalLink::NoFollow)
+        }
     };
-    let (path, judged) = (locate(guest, place), place.judged.clone());
-    let find = move |parents| -> Result<Spot, Fault> { Ok(Spot::find(&path?, &judged, last, parents)?) };
-    let here = Parents::Require;
+    let (path, expected) = (absolute_path(guest, judged_path), judged_path.resolved.clone());
+    let resolve_path = move |parents| -> Result<ResolvedPath, Rejection> {
+        Ok(ResolvedPath::absolute_path(&path?, &expected, last, parents)?)
+    };
+    let existing_parents = ParentDirs::Require;
     match request {
-        FileRequest::Write(_, how) => write::receive(find(how.parents), how.expect, reader, writer).await,
+        FileRequest::Write(_, how) => {
+            write::receive_file(resolve_path(how.parents), how.precondition, reader, writer).await
+        }
         FileRequest::Read(_, part) => {
-            stream(reader, writer, move |out| read::read(&find(here)?, part, out)).await
+            run_blocking(reader, writer, move |out| {
+                read::read_file(&resolve_path(existing_parents)?, part, out)
+            })
+            .await
         }
         FileRequest::Patch(_, edits) => {
-            stream(reader, writer, move |out| write::patch(find(here)?, &edits, out)).await
+            run_blocking(reader, writer, move |out| {
+                write::patch_file(resolve_path(existing_parents)?, &edits, out)
+            })
+            .await
         }
-        FileRequest::Stat(_) => stream(reader, writer, move |out| stat::stat(&find(here)?, out)).await,
-        FileRequest::List(_) => stream(reader, writer, move |out| stat::list(&find(here)?, out)).await,
+        FileRequest::Stat(_) => {
+            run_blocking(reader, writer, move |out| stat::stat_file(&resolve_path(existing_parents)?, out))
+                .await
+        }
+        FileRequest::List(_) => {
+            run_blocking(reader, writer, move |out| stat::list_dir(&resolve_path(existing_parents)?, out))
+                .await
+        }
         FileRequest::Search(_, search) => {
-            stream(reader, writer, move |out| search::search(&find(here)?, &search, out)).await
+            run_blocking(reader, writer, move |out| {
+                search::search_files(&resolve_path(existing_parents)?, &search, out)
+            })
+            .await
         }
-        FileRequest::Remove(_) => stream(reader, writer, move |out| stat::remove(&find(here)?, out)).await,
+        FileRequest::Remove(_) => {
+            run_blocking(reader, writer, move |out| stat::remove_file(&resolve_path(existing_parents)?, out))
+                .await
+        }
     }
 }
 
-/// An absolute path for what a request says.
-fn locate(guest: &Guest, place: &Place) -> Result<Vec<u8>, Fault> {
-    let session = place.session.as_ref().map(|key| guest.sessions.get(key)).transpose()?;
+/// The absolute path of a request.
+fn absolute_path(guest: &Guest, judged_path: &JudgedPath) -> Result<Vec<u8>, Rejection> {
+    let session = judged_path.session.as_ref().map(|key| guest.sessions.get(key)).transpose()?;
     let state = session.as_ref().map(|session| session.state.borrow());
-    Ok(place::resolve(&place.path, state.as_deref())?)
+    Ok(resolve::resolve(&judged_path.path, state.as_deref())?)
 }
 
-/// Hands replies from a working thread to the client, at the client's pace.
-pub(crate) struct Out(mpsc::Sender<FileReply>);
+/// Sends replies from a blocking thread to the client; blocks while the client does not read.
+pub(crate) struct ReplySender(mpsc::Sender<FileReply>);
 
-impl Out {
-    fn send(&self, reply: FileReply) -> Result<(), Failure> {
-        self.0.blocking_send(reply).map_err(|_left| Failure::Left)
+impl ReplySender {
+    fn send(&self, reply: FileReply) -> Result<(), FileTaskError> {
+        self.0.blocking_send(reply).map_err(|_left| FileTaskError::Disconnected)
     }
 
-    /// The same for somebody who begins later, if it is still of use then.
-    fn later(&self) -> impl FnOnce() -> Option<Self> + Send + 'static {
+    /// A sender for a helper thread that may start after the request is done; `None` by then.
+    fn downgrade(&self) -> impl FnOnce() -> Option<Self> + Send + 'static {
         let sender = self.0.downgrade();
         move || sender.upgrade().map(Self)
     }
 
-    /// Stops work that has nothing to say for long when nobody listens any more.
-    fn still_wanted(&self) -> Result<(), Failure> {
-        if self.0.is_closed() { Err(Failure::Left) } else { Ok(()) }
+    /// Stops long work without output when the client disconnects.
+    fn check_connected(&self) -> Result<(), FileTaskError> {
+        if self.0.is_closed() { Err(FileTaskError::Disconnected) } else { Ok(()) }
     }
 }
 
-/// Why work on files stopped.
+/// Why a file task stopped.
 #[derive(Debug)]
-pub(crate) enum Failure {
-    Fault(Fault),
-    /// The client is gone; nobody is to be told.
-    Left,
+pub(crate) enum FileTaskError {
+    Request(Rejection),
+    /// The client disconnected; no error is reported.
+    Disconnected,
 }
 
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
+impl From<Rejection> for FileTaskError {
+    fn from(fault: Rejection) -> Self {
+        Self::Request(fault)
     }
 }
 
-impl From<FileFault> for Failure {
-    fn from(fault: FileFault) -> Self {
-        Self::Fault(fault.into())
+impl From<FileError> for FileTaskError {
+    fn from(fault: FileError) -> Self {
+        Self::Request(fault.into())
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for FileTaskError {
     fn from(error: io::Error) -> Self {
-        fault_of(&error).into()
+        io_error(&error).into()
     }
 }
 
-impl From<rustix::io::Errno> for Failure {
+impl From<rustix::io::Errno> for FileTaskError {
     fn from(errno: rustix::io::Errno) -> Self {
         io::Error::from(errno).into()
     }
 }
 
-pub(crate) fn fault_of(error: &io::Error) -> FileFault {
-    FileFault::Os { errno: error.raw_os_error().unwrap_or(libc::EIO) }
+pub(crate) fn io_error(error: &io::Error) -> FileError {
+    FileError::Os { errno: error.raw_os_error().unwrap_or(libc::EIO) }
 }
 
-async fn stream(
-    reader: &mut Reader<Stream>,
-    writer: &mut Writer<Stream>,
-    work: impl FnOnce(&Out) -> Result<(), Failure> + Send + 'static,
+async fn run_blocking(
+    reader: &mut FrameReader<MuxStream>,
+    writer: &mut FrameWriter<MuxStream>,
+    work: impl FnOnce(&ReplySender) -> Result<(), FileTaskError> + Send + 'static,
 ) -> Result<(), FrameError> {
-    let (out, mut replies) = mpsc::channel(QUEUE);
-    let work = tokio::task::spawn_blocking(move || work(&Out(out)));
+    let (out, mut replies) = mpsc::channel(MAX_QUEUED_REPLIES);
+    let work = tokio::task::spawn_blocking(move || work(&ReplySender(out)));
     loop {
         tokio::select! {
             reply = replies.recv() => match reply {
-                Some(reply) => writer.send(&Reply::File(reply)).await?,
+                Some(reply) => writer.send(&GuestReply::File(reply)).await?,
                 None => break,
             },
-            // Nothing may be said here, so saying something is leaving too.
-            left = reader.receive::<Content>() => {
-                left?;
+            // The client must not send anything here; a message counts as a disconnect.
+            received = reader.receive::<WriteChunk>() => {
+                received?;
                 return Err(FrameError::Io(io::ErrorKind::ConnectionReset.into()));
             }
         }
     }
     match work.await {
-        Ok(Ok(()) | Err(Failure::Left)) => Ok(()),
-        Ok(Err(Failure::Fault(fault))) => writer.send(&Reply::Failed(fault)).await,
-        Err(_ended) => writer.send(&Reply::Failed(Fault::Malformed)).await,
+        Ok(Ok(()) | Err(FileTaskError::Disconnected)) => Ok(()),
+        Ok(Err(FileTaskError::Request(fault))) => writer.send(&GuestReply::Failed(fault)).await,
+        Err(_ended) => writer.send(&GuestReply::Failed(Rejection::Malformed)).await,
     }
 }

@@ -1,4 +1,4 @@
-//! Everything the guest knows, shared by all its clients.
+//! The state of the guest, shared by all clients.
 
 use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;
@@ -6,71 +6,70 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hermes_guest::protocol::message::{About, Stats};
+use hermes_guest::protocol::message::{GuestInfo, Stats};
 use serde_bytes::ByteBuf;
 use tokio::time::Instant;
 
-use crate::process::table::Table;
-use crate::session::Sessions;
+use crate::process::table::ProcessTable;
+use crate::session::ShellSessions;
 use crate::shell;
 
-/// What a place tells its guest that commands should know too.
+/// Variables of the guest's own environment that commands inherit.
 pub(crate) const BASE_ENV: [&str; 7] = ["PATH", "HOME", "LANG", "TERM", "TZ", "USER", "SHELL"];
 
-/// The name and the value of a variable.
-pub(crate) type Variable = (ByteBuf, ByteBuf);
+pub(crate) type EnvVar = (ByteBuf, ByteBuf);
 
 #[derive(Debug)]
 pub(crate) struct Guest {
-    pub(crate) sessions: Sessions,
-    pub(crate) table: Rc<Table>,
+    pub(crate) sessions: ShellSessions,
+    pub(crate) table: Rc<ProcessTable>,
     pub(crate) clients: Cell<usize>,
     pub(crate) listeners: Cell<usize>,
-    /// Requests that make use of the place, at this moment.
-    uses: Cell<usize>,
+    /// Requests in progress that count as activity.
+    active_uses: Cell<usize>,
     last_used: Cell<Instant>,
     started: Instant,
-    pub(crate) base_env: Vec<Variable>,
+    pub(crate) base_env: Vec<EnvVar>,
 }
 
 impl Guest {
     pub(crate) fn new(run_dir: PathBuf) -> Rc<Self> {
         Rc::new(Self {
-            sessions: Sessions::default(),
-            table: Table::new(run_dir),
+            sessions: ShellSessions::default(),
+            table: ProcessTable::new(run_dir),
             clients: Cell::new(0),
             listeners: Cell::new(0),
-            uses: Cell::new(0),
+            active_uses: Cell::new(0),
             last_used: Cell::new(Instant::now()),
             started: Instant::now(),
             base_env: base_env(),
         })
     }
 
-    /// How long nothing has run and nobody has asked for anything but news. A client that is merely connected keeps
-    /// no place alive: a gateway is connected all day.
-    pub(crate) fn idle(&self) -> Duration {
-        match self.uses.get() + self.table.running() {
-            0 => self.last_used.get().max(self.table.last_end.get()).elapsed(),
+    /// Time since the last activity: zero while anything runs. A connected client alone does not
+    /// count, because a gateway stays connected all day.
+    pub(crate) fn idle_time(&self) -> Duration {
+        match self.active_uses.get() + self.table.running_count() {
+            0 => self.last_used.get().max(self.table.last_exit.get()).elapsed(),
             _ => Duration::ZERO,
         }
     }
 
-    /// Counts as a use of the place until it is dropped.
-    pub(crate) fn using(self: &Rc<Self>) -> Use {
-        self.uses.set(self.uses.get() + 1);
-        Use(self.clone())
+    /// Counts as activity until the guard is dropped.
+    pub(crate) fn begin_use(self: &Rc<Self>) -> UseGuard {
+        self.active_uses.set(self.active_uses.get() + 1);
+        UseGuard(self.clone())
     }
 
-    pub(crate) fn about(&self) -> About {
+    pub(crate) fn info(&self) -> GuestInfo {
         let search_path = self.base_env.iter().find(|(name, _)| name.as_slice() == b"PATH");
         let me = rustix::process::getpid();
-        About {
-            instance: crate::process::tree::started(me).unwrap_or(0),
+        GuestInfo {
+            instance: crate::process::tree::start_time(me).unwrap_or(0),
             pid: std::process::id(),
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
-            shell: shell::find(search_path.map(|(_, value)| value.as_slice())),
+            shell: shell::find_shell(search_path.map(|(_, value)| value.as_slice())),
             base_env: self.base_env.clone(),
         }
     }
@@ -81,41 +80,41 @@ impl Guest {
             uptime: self.started.elapsed(),
             clients: count(self.clients.get()),
             sessions: count(self.sessions.count()),
-            running: count(self.table.running()),
-            finished: count(self.table.finished()),
-            idle: self.idle(),
+            running: count(self.table.running_count()),
+            finished: count(self.table.finished_count()),
+            idle: self.idle_time(),
             memory: resident_memory(),
         }
     }
 }
 
-/// Somebody uses the place.
-pub(crate) struct Use(Rc<Guest>);
+/// Marks the guest as active.
+pub(crate) struct UseGuard(Rc<Guest>);
 
-impl Drop for Use {
+impl Drop for UseGuard {
     fn drop(&mut self) {
-        self.0.uses.set(self.0.uses.get() - 1);
+        self.0.active_uses.set(self.0.active_uses.get() - 1);
         self.0.last_used.set(Instant::now());
         self.0.table.changed.notify_waiters();
     }
 }
 
-/// The variables of the place itself. `HOME` is looked up where the guest was not told.
-#[expect(clippy::disallowed_methods, reason = "this is the environment of the place, not a setting")]
-fn base_env() -> Vec<Variable> {
-    let told = BASE_ENV.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
-    let mut env: Vec<Variable> =
-        told.map(|(name, value)| (ByteBuf::from(name), ByteBuf::from(value.as_bytes()))).collect();
+/// The variables of the environment itself. Looks up `HOME` if it is not set.
+#[expect(clippy::disallowed_methods, reason = "these are variables of the environment, not settings")]
+fn base_env() -> Vec<EnvVar> {
+    let inherited = BASE_ENV.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
+    let mut env: Vec<EnvVar> =
+        inherited.map(|(name, value)| (ByteBuf::from(name), ByteBuf::from(value.as_bytes()))).collect();
     if !env.iter().any(|(name, _)| name.as_slice() == b"HOME")
-        && let Some(home) = home_of(rustix::process::getuid().as_raw())
+        && let Some(home) = home_dir(rustix::process::getuid().as_raw())
     {
         env.push((ByteBuf::from("HOME"), ByteBuf::from(home)));
     }
     env
 }
 
-/// Reads the list of users by hand: the lookup of libc would load libraries.
-fn home_of(uid: u32) -> Option<Vec<u8>> {
+/// Parses `/etc/passwd` directly: the lookup of libc would load shared libraries.
+fn home_dir(uid: u32) -> Option<Vec<u8>> {
     let users = std::fs::read("/etc/passwd").ok()?;
     let uid = uid.to_string();
     users.split(|byte| *byte == b'\n').find_map(|line| {

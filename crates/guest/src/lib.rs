@@ -1,19 +1,22 @@
-//! What runs inside every place, seen from outside: the protocol and the host's end of it.
+//! The protocol between the host and the guest, and the host's client.
 //!
-//! The binary of this crate, `hermes-guest`, runs in a place and does there whatever the host asks: shell
-//! commands, background processes, terminals, files, search, tunnels. This library is what both sides share.
-//! [`protocol`] holds the messages, their limits, the framing and the multiplexer; [`client`] is the typed
-//! API the host uses over any byte stream, be it a socket or the pipes of `ssh`; [`removal`] clears up after commands.
+//! The binary of this crate, `hermes-guest`, runs inside every environment and serves the host's
+//! requests: shell commands, background processes, terminals, files, search, tunnels. The library
+//! is the code that both sides share. [`protocol`] has the messages, their limits, the framing and
+//! the multiplexer; [`client`] is the typed API the host uses over any byte stream (a Unix socket,
+//! or the pipes of `ssh`); [`removal`] deletes directories that commands left behind.
 //!
-//! The invariant: **the host trusts nothing that comes from a guest.** Whatever runs in a place may have taken
-//! its guest over, so every frame, list and answer has a bound, a message that does not fit what was asked ends
-//! the connection with an error, and nothing a guest says is ever a path or a command for the host.
+//! *Invariant.* **The host trusts nothing that comes from a guest.** A command may have taken over
+//! its guest, so every frame, list and reply is bounded, a reply that does not match its request
+//! closes the connection with an error, and the host never uses anything from a guest as a path or
+//! a command.
 //!
-//! A second one: **a request is carried out at most once.** The client never repeats one on its own; a stream
-//! that breaks is an error, and the caller looks at what is there before it tries again.
+//! *Invariant.* **A request is executed at most once.** The client never retries. A broken stream
+//! is an error; the caller checks the state before it tries again.
 //!
-//! Start with [`client::Client`]; then [`protocol::message`] for the vocabulary. The binary starts in
-//! `main.rs`; its heart is `process/shim.rs`, which explains how a whole tree of processes is kept together.
+//! *Where to start reading.* [`client::Client`], then [`protocol::message`] for the messages. The
+//! binary starts in `main.rs`; `process/shim.rs` explains how the guest tracks the whole process
+//! tree of a command.
 
 pub mod client;
 pub mod protocol;

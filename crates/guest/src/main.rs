@@ -1,15 +1,16 @@
-//! `hermes-guest`: the program that runs inside a place.
+//! `hermes-guest`: the program that runs inside an environment.
 //!
-//! `serve` answers clients on a Unix socket until nobody needs it; `attach` joins its own standard input and
-//! output to that socket, for a host that can only start a program in the place; `empty` removes what commands of
-//! another user left, for a host that may not.
+//! - `serve` answers clients on a Unix socket until the guest is idle for too long.
+//! - `attach` connects its standard input and output to that socket, for hosts that can only start
+//!   a program in the environment.
+//! - `empty` deletes the files that commands of another user left, for hosts without that
+//!   permission.
 
 mod attach;
 mod connection;
 mod files;
 mod guest;
 mod process;
-mod room;
 mod run;
 mod serve;
 mod session;
@@ -21,12 +22,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The allocator of musl returns every buffer to the system at once and takes it back for the next one, which makes
-/// live output nearly three times slower.
+/// The allocator of musl returns every buffer to the kernel immediately and requests it again for
+/// the next one, which makes live output almost three times slower.
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
-const USAGE: &str = "usage: hermes-guest serve --socket PATH [--idle SECONDS] [--foreground] [--room PATH]
+const USAGE: &str = "usage: hermes-guest serve --socket PATH [--idle SECONDS] [--foreground] [--run-dir PATH]
        hermes-guest attach --socket PATH
        hermes-guest empty DIRECTORY";
 
@@ -38,9 +39,9 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let done = match &command {
-        Command::Serve(options) => serve::main(options),
-        Command::Attach { socket } => attach::main(socket),
-        Command::Empty { directory } => hermes_guest::removal::empty(directory),
+        GuestCommand::Serve(options) => serve::main(options),
+        GuestCommand::Attach { socket } => attach::main(socket),
+        GuestCommand::Empty { directory } => hermes_guest::removal::empty_dir(directory),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -52,33 +53,33 @@ fn main() -> ExitCode {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Command {
-    Serve(serve::Options),
+enum GuestCommand {
+    Serve(serve::ServeOptions),
     Attach { socket: PathBuf },
     Empty { directory: PathBuf },
 }
 
-fn parse(mut words: impl Iterator<Item = OsString>) -> Option<Command> {
-    let verb = words.next()?;
+fn parse(mut args: impl Iterator<Item = OsString>) -> Option<GuestCommand> {
+    let verb = args.next()?;
     if verb == "empty" {
-        let directory = PathBuf::from(words.next()?);
-        return words.next().is_none().then_some(Command::Empty { directory });
+        let directory = PathBuf::from(args.next()?);
+        return args.next().is_none().then_some(GuestCommand::Empty { directory });
     }
-    let (mut socket, mut idle, mut stay) = (None, DEFAULT_IDLE, serve::Stay::Detached);
-    let mut room = None;
-    while let Some(word) = words.next() {
-        match word.to_str()? {
-            "--socket" => socket = Some(PathBuf::from(words.next()?)),
-            "--idle" => idle = Duration::from_secs(words.next()?.to_str()?.parse().ok()?),
-            "--room" => room = Some(PathBuf::from(words.next()?)),
-            "--foreground" => stay = serve::Stay::Foreground,
+    let (mut socket, mut idle, mut mode) = (None, DEFAULT_IDLE, serve::StartMode::Detached);
+    let mut run_dir = None;
+    while let Some(arg) = args.next() {
+        match arg.to_str()? {
+            "--socket" => socket = Some(PathBuf::from(args.next()?)),
+            "--idle" => idle = Duration::from_secs(args.next()?.to_str()?.parse().ok()?),
+            "--run-dir" => run_dir = Some(PathBuf::from(args.next()?)),
+            "--foreground" => mode = serve::StartMode::Foreground,
             _ => return None,
         }
     }
     let socket = socket?;
     match verb.to_str()? {
-        "serve" => Some(Command::Serve(serve::Options { socket, idle, stay, room })),
-        "attach" => Some(Command::Attach { socket }),
+        "serve" => Some(GuestCommand::Serve(serve::ServeOptions { socket, idle, mode, run_dir })),
+        "attach" => Some(GuestCommand::Attach { socket }),
         _ => None,
     }
 }
@@ -88,21 +89,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_read_or_refused() {
+    fn the_command_line_is_parsed_or_rejected() {
         let read = |line: &str| parse(line.split_whitespace().map(OsString::from));
         let socket = PathBuf::from("/run/s");
-        let options = serve::Options {
+        let options = serve::ServeOptions {
             socket: socket.clone(),
             idle: Duration::from_secs(7),
-            stay: serve::Stay::Foreground,
-            room: Some(PathBuf::from("/run/r")),
+            mode: serve::StartMode::Foreground,
+            run_dir: Some(PathBuf::from("/run/r")),
         };
         assert_eq!(
-            read("serve --idle 7 --socket /run/s --foreground --room /run/r"),
-            Some(Command::Serve(options))
+            read("serve --idle 7 --socket /run/s --foreground --run-dir /run/r"),
+            Some(GuestCommand::Serve(options))
         );
-        assert_eq!(read("attach --socket /run/s"), Some(Command::Attach { socket }));
-        assert_eq!(read("empty /d"), Some(Command::Empty { directory: PathBuf::from("/d") }));
+        assert_eq!(read("attach --socket /run/s"), Some(GuestCommand::Attach { socket }));
+        assert_eq!(read("empty /d"), Some(GuestCommand::Empty { directory: PathBuf::from("/d") }));
         for wrong in [
             "", "empty", "empty /d /e", "serve", "attach", "serve --socket", "serve --socket /s --idle x",
             "x --socket /s", "serve -v",

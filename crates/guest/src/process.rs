@@ -1,13 +1,13 @@
-//! Programs and what is known about them.
+//! Processes of the guest.
 
-mod errors;
+mod io_loop;
 pub(crate) mod launch;
 pub(crate) mod output;
 pub(crate) mod shim;
+mod stderr;
 pub(crate) mod table;
-mod tend;
 pub(crate) mod tree;
-mod watch;
+mod watcher;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -16,7 +16,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use hermes_guest::protocol::message::{
-    AtEnd, Cause, Doing, Ended, Fault, ProcessId, ProcessView, SessionKey, Signal, Size, StateFate, Tree,
+    ExitCause, ExitNotice, ExitReport, FailedOperation, ProcessId, ProcessView, Rejection, ShellSessionKey,
+    Signal, StateOutcome, TerminalSize, TreeStatus,
 };
 use rustix::process::Pid;
 use serde_bytes::ByteBuf;
@@ -24,78 +25,79 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use errors::Errors;
-use output::Output;
-use watch::Watch;
+use output::OutputBuffer;
+use stderr::StderrCapture;
+use watcher::OutputWatcher;
 
-/// How much of a command is shown in the list.
-const COMMAND_SHOWN: usize = 1000;
-/// How much of the output is shown in the list.
-const LAST_SHOWN: usize = 2000;
-/// How often a tree is looked at while it is being killed.
-const ROUND: Duration = Duration::from_millis(2);
+/// The listed command is truncated to this length.
+const MAX_LISTED_COMMAND_BYTES: usize = 1000;
+/// Output shown in the list.
+const LISTED_TAIL_BYTES: usize = 2000;
+/// Delay between two rounds of killing a process tree.
+const KILL_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// One program and everything it started.
+/// One program and all its descendants.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct GuestProcess {
     pub(crate) id: ProcessId,
     shim: Pid,
     main: Pid,
-    session: SessionKey,
+    session: ShellSessionKey,
     command: Vec<u8>,
     cwd: Vec<u8>,
     started: Instant,
-    role: RefCell<Role>,
-    /// What stands for the end if we bring it about.
-    verdict: Cell<Option<Cause>>,
-    exit: Cell<Option<Exit>>,
-    state: Cell<StateFate>,
-    tree: Cell<Tree>,
-    output: RefCell<Output>,
-    watch: RefCell<Watch>,
-    /// How far a reader has come that must not miss anything.
-    reader: Cell<Option<u64>>,
-    input: RefCell<Feed>,
-    /// Its standard error, where that is kept apart.
-    errors: Option<Errors>,
+    role: RefCell<ProcessRole>,
+    /// Reported instead of the exit status if the guest kills the program.
+    kill_cause: Cell<Option<ExitCause>>,
+    exit: Cell<Option<ProcessExit>>,
+    state_outcome: Cell<StateOutcome>,
+    tree: Cell<TreeStatus>,
+    output: RefCell<OutputBuffer>,
+    watcher: RefCell<OutputWatcher>,
+    /// Offset of a live reader, which must not miss any output.
+    reader_offset: Cell<Option<u64>>,
+    stdin: RefCell<ProcessStdin>,
+    /// Captured standard error, if it is separate from the output.
+    stderr: Option<StderrCapture>,
     changed: Notify,
 }
 
-/// Whether somebody waits for it.
+/// Whether a client waits for the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ProcessRole {
     Foreground,
-    Background { label: ByteBuf, at_end: AtEnd },
+    Background { label: ByteBuf, exit_notice: ExitNotice },
 }
 
-/// How the main program ended, and when.
+/// Wait status of the main process, and when it exited.
 #[derive(Debug, Clone, Copy)]
-struct Exit {
+struct ProcessExit {
     status: i32,
     at: Instant,
 }
 
-/// The way to the program's input.
+/// The writing end of the program's standard input.
 #[derive(Debug)]
-enum Feed {
+enum ProcessStdin {
     None,
     Pipe(std::rc::Rc<AsyncFd<OwnedFd>>),
     Terminal(std::rc::Rc<AsyncFd<OwnedFd>>),
 }
 
-impl Process {
-    pub(crate) fn role(&self) -> Role {
+impl GuestProcess {
+    pub(crate) fn role(&self) -> ProcessRole {
         self.role.borrow().clone()
     }
 
     pub(crate) fn is_background(&self) -> bool {
-        matches!(*self.role.borrow(), Role::Background { .. })
+        matches!(*self.role.borrow(), ProcessRole::Background { .. })
     }
 
-    /// Makes a foreground program one that nobody waits for.
+    /// Turns a foreground program into a background program.
     pub(crate) fn move_to_background(&self) {
-        *self.role.borrow_mut() = Role::Background { label: ByteBuf::new(), at_end: AtEnd::Notify };
-        self.reader.set(None);
+        *self.role.borrow_mut() =
+            ProcessRole::Background { label: ByteBuf::new(), exit_notice: ExitNotice::Notify };
+        self.reader_offset.set(None);
         self.changed.notify_waiters();
     }
 
@@ -103,48 +105,48 @@ impl Process {
         self.exit.get().is_some()
     }
 
-    /// Whether it ended and, if we ended it, nothing of it is left.
-    pub(crate) fn is_over(&self) -> bool {
-        self.has_exited() && (self.verdict.get().is_none() || self.tree.get() == Tree::Gone)
+    /// Whether the program exited and, if the guest killed it, its whole tree is gone.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.has_exited() && (self.kill_cause.get().is_none() || self.tree.get() == TreeStatus::Gone)
     }
 
-    pub(crate) fn tree(&self) -> Tree {
+    pub(crate) fn tree(&self) -> TreeStatus {
         self.tree.get()
     }
 
-    pub(crate) fn set_state_fate(&self, fate: StateFate) {
-        self.state.set(fate);
+    pub(crate) fn set_state_outcome(&self, fate: StateOutcome) {
+        self.state_outcome.set(fate);
     }
 
-    /// When the last of it ended, if it has.
+    /// The time of the exit, once the whole tree is gone.
     pub(crate) fn ended_at(&self) -> Option<Instant> {
-        self.exit.get().filter(|_| self.tree.get() == Tree::Gone).map(|exit| exit.at)
+        self.exit.get().filter(|_| self.tree.get() == TreeStatus::Gone).map(|exit| exit.at)
     }
 
-    pub(crate) fn output_is_long(&self) -> bool {
-        self.output.borrow().is_long()
+    pub(crate) fn has_spooled_output(&self) -> bool {
+        self.output.borrow().is_spooled()
     }
 
-    pub(crate) fn total(&self) -> u64 {
+    pub(crate) fn output_bytes(&self) -> u64 {
         self.output.borrow().total()
     }
 
-    pub(crate) fn page(
+    pub(crate) fn output_page(
         &self,
         offset: u64,
         limit: usize,
-    ) -> Result<hermes_guest::protocol::message::Page, Fault> {
-        self.output.borrow().page(offset, limit).map_err(|error| os(Doing::Read, &error))
+    ) -> Result<hermes_guest::protocol::message::OutputPage, Rejection> {
+        self.output.borrow().page(offset, limit).map_err(|error| os_error(FailedOperation::Read, &error))
     }
 
-    /// From now on the program waits for a reader that has come this far.
-    pub(crate) fn set_reader(&self, offset: u64) {
-        self.reader.set(Some(offset));
+    /// Blocks the program from now on while it is too far ahead of this reader.
+    pub(crate) fn set_reader_offset(&self, offset: u64) {
+        self.reader_offset.set(Some(offset));
         self.changed.notify_waiters();
     }
 
-    /// Waits until something is true of the process; it is looked at whenever anything changes.
-    pub(crate) async fn until(&self, holds: impl Fn(&Self) -> bool) {
+    /// Waits until a condition holds; checks it after every change.
+    pub(crate) async fn wait_until(&self, holds: impl Fn(&Self) -> bool) {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -155,57 +157,57 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has. The summary of the output is left to the caller.
-    pub(crate) fn ended(&self, cwd: &[u8]) -> Option<Ended> {
+    /// The exit report, without output. `None` while the program runs.
+    pub(crate) fn exit_report(&self, cwd: &[u8]) -> Option<ExitReport> {
         let exit = self.exit.get()?;
-        let (code, cause) = match self.verdict.get() {
-            Some(cause @ Cause::Deadline) => (124, cause),
-            Some(cause @ Cause::Interrupted) => (130, cause),
+        let (code, cause) = match self.kill_cause.get() {
+            Some(cause @ ExitCause::Deadline) => (124, cause),
+            Some(cause @ ExitCause::Interrupted) => (130, cause),
             Some(cause) => (137, cause),
             None if libc::WIFSIGNALED(exit.status) => {
                 let signal = libc::WTERMSIG(exit.status);
-                (128 + signal, Cause::Signaled(Signal(signal)))
+                (128 + signal, ExitCause::Signaled(Signal(signal)))
             }
-            None => (libc::WEXITSTATUS(exit.status), Cause::Exited),
+            None => (libc::WEXITSTATUS(exit.status), ExitCause::Exited),
         };
-        Some(Ended {
+        Some(ExitReport {
             process: self.id,
             code,
             cause,
-            total: self.total(),
+            output_bytes: self.output_bytes(),
             head: ByteBuf::new(),
             tail: ByteBuf::new(),
-            spool: self.output.borrow().whole(),
-            errors: self.errors.as_ref().map(Errors::head).unwrap_or_default(),
+            spool_path: self.output.borrow().whole_output_path(),
+            stderr: self.stderr.as_ref().map(StderrCapture::head).unwrap_or_default(),
             cwd: ByteBuf::from(cwd),
-            state: self.state.get(),
+            state: self.state_outcome.get(),
             tree: self.tree.get(),
         })
     }
 
-    /// Reads its standard error, where that is kept apart, for as long as it is waited for.
-    pub(crate) async fn read_errors(&self) -> Infallible {
-        if let Some(errors) = &self.errors {
+    /// Reads separate standard error, for as long as the caller polls.
+    pub(crate) async fn read_stderr(&self) -> Infallible {
+        if let Some(errors) = &self.stderr {
             errors.read().await;
         }
         std::future::pending().await
     }
 
-    /// Reads what is there of its standard error.
-    pub(crate) fn drain_errors(&self) {
-        if let Some(errors) = &self.errors {
+    /// Reads the available part of separate standard error.
+    pub(crate) fn drain_stderr(&self) {
+        if let Some(errors) = &self.stderr {
             errors.drain();
         }
     }
 
-    pub(crate) fn summary(&self) -> (Vec<u8>, Vec<u8>) {
+    pub(crate) fn output_summary(&self) -> (Vec<u8>, Vec<u8>) {
         self.output.borrow().summary()
     }
 
     pub(crate) fn view(&self) -> ProcessView {
         let label = match &*self.role.borrow() {
-            Role::Foreground => ByteBuf::new(),
-            Role::Background { label, .. } => label.clone(),
+            ProcessRole::Foreground => ByteBuf::new(),
+            ProcessRole::Background { label, .. } => label.clone(),
         };
         let output = self.output.borrow();
         ProcessView {
@@ -215,102 +217,99 @@ impl Process {
             command: ByteBuf::from(self.command.clone()),
             cwd: ByteBuf::from(self.cwd.clone()),
             age: self.ended_at().unwrap_or_else(Instant::now) - self.started,
-            ended: self.ended(&self.cwd),
+            exit: self.exit_report(&self.cwd),
             tree: self.tree.get(),
-            last: ByteBuf::from(output.last(LAST_SHOWN)),
-            total: output.total(),
-            spool: output.whole(),
+            output_tail: ByteBuf::from(output.tail_bytes(LISTED_TAIL_BYTES)),
+            output_bytes: output.total(),
+            spool_path: output.whole_output_path(),
         }
     }
 
-    /// Sends a signal to the program's process group.
-    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Fault> {
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Rejection> {
         if self.has_exited() {
-            return Err(Fault::NoProcess);
+            return Err(Rejection::NoProcess);
         }
-        let number = rustix::process::Signal::from_named_raw(signal.0).ok_or(Fault::Malformed)?;
+        let number = rustix::process::Signal::from_named_raw(signal.0).ok_or(Rejection::Malformed)?;
         rustix::process::kill_process_group(self.main, number)
-            .map_err(|errno| os(Doing::Signal, &errno.into()))
+            .map_err(|errno| os_error(FailedOperation::Signal, &errno.into()))
     }
 
-    /// Kills the whole tree and returns when nothing of it is left.
-    pub(crate) async fn kill(&self, cause: Cause) {
-        if !self.has_exited() && self.verdict.get().is_none() {
-            self.verdict.set(Some(cause));
+    /// Kills the whole process tree; returns when it is gone.
+    pub(crate) async fn kill(&self, cause: ExitCause) {
+        if !self.has_exited() && self.kill_cause.get().is_none() {
+            self.kill_cause.set(Some(cause));
         }
-        while self.tree.get() == Tree::Alive {
+        while self.tree.get() == TreeStatus::Alive {
             if tree::kill_descendants(self.shim).is_err() {
-                // Without /proc the shim, which is told by this signal, knows no more than we do; but the
-                // program itself can be reached.
+                // Without /proc neither the guest nor the shim can list descendants, but the
+                // process group can be killed.
                 rustix::process::kill_process_group(self.main, rustix::process::Signal::KILL).ok();
             }
-            let gone = self.until(|process| process.tree.get() == Tree::Gone);
-            if tokio::time::timeout(ROUND, gone).await.is_ok() {
+            let gone = self.wait_until(|process| process.tree.get() == TreeStatus::Gone);
+            if tokio::time::timeout(KILL_POLL_INTERVAL, gone).await.is_ok() {
                 break;
             }
         }
-        self.until(Self::has_exited).await;
+        self.wait_until(Self::has_exited).await;
     }
 
-    /// What Ctrl-C means, for a program that may not listen.
-    pub(crate) async fn interrupt(&self, patience: Duration) {
-        if self.verdict.get().is_none() {
-            self.verdict.set(Some(Cause::Interrupted));
+    /// Sends SIGINT, waits for the exit at most `grace`, then kills the tree.
+    pub(crate) async fn interrupt(&self, grace: Duration) {
+        if self.kill_cause.get().is_none() {
+            self.kill_cause.set(Some(ExitCause::Interrupted));
         }
         rustix::process::kill_process_group(self.main, rustix::process::Signal::INT).ok();
-        // Whether it listened or not, nothing of it may stay.
-        drop(tokio::time::timeout(patience, self.until(Self::has_exited)).await);
-        self.kill(Cause::Interrupted).await;
+        // Descendants must be killed even if the program exits.
+        drop(tokio::time::timeout(grace, self.wait_until(Self::has_exited)).await);
+        self.kill(ExitCause::Interrupted).await;
     }
 
-    /// Writes all of it to the program's input, as fast as the program reads.
-    pub(crate) async fn write(&self, data: &[u8]) -> Result<(), Fault> {
-        let feed = match &*self.input.borrow() {
-            Feed::None => return Err(Fault::NoStdin),
-            Feed::Pipe(feed) | Feed::Terminal(feed) => feed.clone(),
+    /// Writes all data to standard input, as fast as the program reads.
+    pub(crate) async fn write_stdin(&self, data: &[u8]) -> Result<(), Rejection> {
+        let stdin = match &*self.stdin.borrow() {
+            ProcessStdin::None => return Err(Rejection::NoStdin),
+            ProcessStdin::Pipe(stdin) | ProcessStdin::Terminal(stdin) => stdin.clone(),
         };
         let mut rest = data;
         while !rest.is_empty() {
-            // A reader that is gone does not always wake the writer of a terminal, so the end is watched too.
+            // The exit of the reader does not always wake the writer of a terminal.
             let mut ready = tokio::select! {
-                ready = feed.writable() => ready.map_err(|error| os(Doing::Write, &error))?,
-                () = self.until(|process| process.tree.get() == Tree::Gone) => return Err(Fault::NoStdin),
+                ready = stdin.writable() => ready.map_err(|error| os_error(FailedOperation::Write, &error))?,
+                () = self.wait_until(|process| process.tree.get() == TreeStatus::Gone) => return Err(Rejection::NoStdin),
             };
             let written = ready.try_io(|fd| Ok(rustix::io::write(fd.get_ref(), rest)?));
             match written {
                 Ok(Ok(count)) => rest = rest.split_at(count).1,
                 Ok(Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-                    return Err(Fault::NoStdin);
+                    return Err(Rejection::NoStdin);
                 }
-                Ok(Err(error)) => return Err(os(Doing::Write, &error)),
+                Ok(Err(error)) => return Err(os_error(FailedOperation::Write, &error)),
                 Err(_would_block) => {}
             }
         }
         Ok(())
     }
 
-    /// Ends the program's input. A terminal is told so by its end-of-file character.
-    pub(crate) async fn close_stdin(&self) -> Result<(), Fault> {
-        if matches!(*self.input.borrow(), Feed::Terminal(_)) {
-            return self.write(&[4]).await;
+    /// Closes standard input; on a terminal, sends its end-of-file character.
+    pub(crate) async fn close_stdin(&self) -> Result<(), Rejection> {
+        if matches!(*self.stdin.borrow(), ProcessStdin::Terminal(_)) {
+            return self.write_stdin(&[4]).await;
         }
-        match self.input.replace(Feed::None) {
-            Feed::None => Err(Fault::NoStdin),
-            Feed::Pipe(_) | Feed::Terminal(_) => Ok(()),
+        match self.stdin.replace(ProcessStdin::None) {
+            ProcessStdin::None => Err(Rejection::NoStdin),
+            ProcessStdin::Pipe(_) | ProcessStdin::Terminal(_) => Ok(()),
         }
     }
 
-    pub(crate) fn resize(&self, size: Size) -> Result<(), Fault> {
-        match &*self.input.borrow() {
-            Feed::Terminal(master) => {
-                launch::set_size(master.get_ref(), size).map_err(|error| os(Doing::Write, &error))
-            }
-            Feed::None | Feed::Pipe(_) => Err(Fault::NoTerminal),
+    pub(crate) fn resize(&self, size: TerminalSize) -> Result<(), Rejection> {
+        match &*self.stdin.borrow() {
+            ProcessStdin::Terminal(master) => launch::set_size(master.get_ref(), size)
+                .map_err(|error| os_error(FailedOperation::Write, &error)),
+            ProcessStdin::None | ProcessStdin::Pipe(_) => Err(Rejection::NoTerminal),
         }
     }
 }
 
-/// A fault from an error of the system.
-pub(crate) fn os(doing: Doing, error: &std::io::Error) -> Fault {
-    Fault::Os { doing, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+pub(crate) fn os_error(doing: FailedOperation, error: &std::io::Error) -> Rejection {
+    Rejection::Os { operation: doing, errno: error.raw_os_error().unwrap_or(libc::EIO) }
 }

@@ -1,210 +1,216 @@
 //! Runs one program for a client.
 
 pub(crate) mod init;
-mod prepare;
 pub(crate) mod python;
+mod spawn;
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hermes_guest::protocol::frame::{FrameError, Reader, Writer};
+use hermes_guest::protocol::frame::{FrameError, FrameReader, FrameWriter};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    AtDeadline, Cause, Deadline, Delivery, Fault, Input, Mode, Program, Reply, Run, Tree,
+    Deadline, DeadlineAction, ExitCause, GuestReply, OutputDelivery, Program, Rejection, RunInput, RunMode,
+    RunRequest, TreeStatus,
 };
-use hermes_guest::protocol::mux::{Mux, Stream};
+use hermes_guest::protocol::mux::{Mux, MuxStream};
 use serde_bytes::ByteBuf;
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 
 use crate::guest::Guest;
-use crate::process::Process;
-use prepare::{Launched, Stop};
+use crate::process::GuestProcess;
+use spawn::{RunningProgram, SpawnError};
 
-/// How long a program may take to end after it was interrupted.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// Messages for a program's input that wait until it reads.
-const INPUTS: usize = 4;
+/// Time between SIGINT and SIGKILL.
+const INTERRUPT_GRACE: Duration = Duration::from_millis(500);
+/// Input messages queued until the program reads.
+const MAX_QUEUED_INPUTS: usize = 4;
 
-/// Carries out a [`Run`] on the stream it came by.
-pub(crate) async fn run(
+/// Handles a [`RunRequest`] on the stream it arrived on.
+pub(crate) async fn run_program(
     guest: &Rc<Guest>,
     mux: &Mux,
-    mut run: Run,
-    reader: &mut Reader<Stream>,
-    writer: &mut Writer<Stream>,
+    mut run: RunRequest,
+    reader: &mut FrameReader<MuxStream>,
+    writer: &mut FrameWriter<MuxStream>,
 ) -> Result<(), FrameError> {
     let (mode, deadline) = (run.mode.clone(), run.deadline);
     let session = match guest.sessions.get(&run.session) {
         Ok(session) => session,
-        Err(fault) => return writer.send(&Reply::Failed(fault)).await,
+        Err(fault) => return writer.send(&GuestReply::Failed(fault)).await,
     };
-    init::ready(guest, &session).await;
+    init::ensure_initialized(guest, &session).await;
     let program = std::mem::replace(&mut run.program, Program::Argv(Vec::new()));
-    let launched = match program {
-        Program::Python(python) => python::launch(guest, mux, session, run, python).await,
-        program => prepare::launch(guest, session, Run { program, ..run }),
+    let program_handle = match program {
+        Program::Python(python) => python::spawn_python(guest, mux, session, run, python).await,
+        program => spawn::spawn_program(guest, session, RunRequest { program, ..run }),
     };
-    let launched = match launched {
-        Ok(launched) => Rc::new(launched),
-        Err(Stop::Fault(fault)) => return writer.send(&Reply::Failed(fault)).await,
-        Err(Stop::BadDirectory(ended)) => return writer.send(&Reply::Ended(*ended)).await,
+    let program_handle = match program_handle {
+        Ok(program_handle) => Rc::new(program_handle),
+        Err(SpawnError::Request(fault)) => return writer.send(&GuestReply::Failed(fault)).await,
+        Err(SpawnError::NoWorkingDir(ended)) => return writer.send(&GuestReply::Exited(*ended)).await,
     };
-    // The shell needs its files to its end, whoever is there to see it.
-    let held = launched.clone();
-    spawn_local(async move { held.process.until(Process::has_exited).await });
+    // The shell reads its files until it exits, whether or not a client waits.
+    let kept = program_handle.clone();
+    spawn_local(async move { kept.process.wait_until(GuestProcess::has_exited).await });
     match mode {
-        Mode::Background { .. } => {
-            if let Some(Deadline { after, then: AtDeadline::Kill }) = deadline {
-                spawn_local(kill_after(launched.process.clone(), after));
+        RunMode::Background { .. } => {
+            if let Some(Deadline { after, action: DeadlineAction::Kill }) = deadline {
+                spawn_local(kill_after(program_handle.process.clone(), after));
             }
-            writer.send(&Reply::Started(launched.process.id)).await
+            writer.send(&GuestReply::Started(program_handle.process.id)).await
         }
-        Mode::Foreground { output, .. } => {
-            let seen_through = attend(guest, &launched, deadline, output, reader, writer).await;
-            if seen_through.is_err() && !launched.process.is_background() {
-                launched.process.kill(Cause::Killed).await;
+        RunMode::Foreground { output, .. } => {
+            let supervised = supervise(guest, &program_handle, deadline, output, reader, writer).await;
+            if supervised.is_err() && !program_handle.process.is_background() {
+                program_handle.process.kill(ExitCause::Killed).await;
             }
-            // Else it was done before the end was told.
-            if seen_through.is_err() || launched.process.is_background() {
-                end_room(&launched).await;
+            // In the other cases `supervise` did it before it reported the exit.
+            if supervised.is_err() || program_handle.process.is_background() {
+                clean_up_python(&program_handle).await;
             }
-            forget_told(guest, &launched.process, output);
-            seen_through
+            forget_delivered(guest, &program_handle.process, output);
+            supervised
         }
     }
 }
 
-/// Whatever a Python program started ends with it, and then its files and its connections do.
-async fn end_room(launched: &Launched) {
-    if let Some(room) = &launched.room {
-        launched.process.kill(Cause::Killed).await;
-        launched.process.drain_errors();
-        room.close().await;
+/// Kills the descendants of a Python program, then removes its files and connections.
+async fn clean_up_python(program_handle: &RunningProgram) {
+    if let Some(python_dir) = &program_handle.python_dir {
+        program_handle.process.kill(ExitCause::Killed).await;
+        program_handle.process.drain_stderr();
+        python_dir.remove().await;
     }
 }
 
-/// A foreground program is remembered only if there is more to say of it than was said.
-fn forget_told(guest: &Guest, process: &Process, delivery: Delivery) {
-    let has_more = delivery == Delivery::Summary && process.output_is_long();
-    if !process.is_background() && !has_more && process.tree() == Tree::Gone {
-        // It may have been pruned meanwhile, which comes to the same.
+/// Deletes the record of a foreground program unless there is more output to read.
+fn forget_delivered(guest: &Guest, process: &GuestProcess, delivery: OutputDelivery) {
+    let has_more = delivery == OutputDelivery::Summary && process.has_spooled_output();
+    if !process.is_background() && !has_more && process.tree() == TreeStatus::Gone {
+        // It may have been pruned already.
         drop(guest.table.forget(process.id));
     }
 }
 
-/// Sees a foreground program through to its end. An error means that the client is gone.
-async fn attend(
+/// Supervises a foreground program until it exits or moves to the background. An error means that
+/// the client disconnected.
+async fn supervise(
     guest: &Rc<Guest>,
-    launched: &Launched,
+    program_handle: &RunningProgram,
     deadline: Option<Deadline>,
-    delivery: Delivery,
-    reader: &mut Reader<Stream>,
-    writer: &mut Writer<Stream>,
+    delivery: OutputDelivery,
+    reader: &mut FrameReader<MuxStream>,
+    writer: &mut FrameWriter<MuxStream>,
 ) -> Result<(), FrameError> {
-    let process = &launched.process;
+    let process = &program_handle.process;
     let position = Cell::new(0);
-    if delivery == Delivery::Live {
-        process.set_reader(0);
+    if delivery == OutputDelivery::Live {
+        process.set_reader_offset(0);
     }
-    writer.send(&Reply::Started(process.id)).await?;
+    writer.send(&GuestReply::Started(process.id)).await?;
     {
-        let mut to_the_end = std::pin::pin!(deliver(process, delivery, &position, writer));
-        let mut listening = std::pin::pin!(listen(process, reader));
-        let mut alarm = std::pin::pin!(at_deadline(process, deadline));
-        let mut errors = std::pin::pin!(process.read_errors());
+        let mut delivery_task = std::pin::pin!(deliver_output(process, delivery, &position, writer));
+        let mut input_task = std::pin::pin!(handle_input(process, reader));
+        let mut deadline_task = std::pin::pin!(enforce_deadline(process, deadline));
+        let mut stderr_task = std::pin::pin!(process.read_stderr());
         tokio::select! {
-            never = &mut errors => match never {},
-            delivered = &mut to_the_end => delivered?,
-            left = &mut listening => left?,
-            () = &mut alarm => {}
+            never = &mut stderr_task => match never {},
+            delivered = &mut delivery_task => delivered?,
+            left = &mut input_task => left?,
+            () = &mut deadline_task => {}
         }
     }
     if process.is_background() {
-        flush_position(process, &position, writer, delivery).await?;
-        return writer.send(&Reply::Moved).await;
+        flush_output(process, &position, writer, delivery).await?;
+        return writer.send(&GuestReply::MovedToBackground).await;
     }
-    end_room(launched).await;
-    process.set_state_fate(launched.settle());
-    let Some(mut ended) = process.ended(&launched.session_cwd()) else {
-        return writer.send(&Reply::Failed(Fault::NoProcess)).await;
+    clean_up_python(program_handle).await;
+    process.set_state_outcome(program_handle.apply_state());
+    let Some(mut ended) = process.exit_report(&program_handle.session_cwd()) else {
+        return writer.send(&GuestReply::Failed(Rejection::NoProcess)).await;
     };
-    if delivery == Delivery::Summary {
-        let (head, tail) = process.summary();
+    if delivery == OutputDelivery::Summary {
+        let (head, tail) = process.output_summary();
         ended.head = ByteBuf::from(head);
         ended.tail = ByteBuf::from(tail);
     }
     guest.table.changed.notify_waiters();
-    writer.send(&Reply::Ended(ended)).await
+    writer.send(&GuestReply::Exited(ended)).await
 }
 
-/// What was taken for sending goes out before anything else does.
-async fn flush_position(
-    process: &Process,
+/// Sends output up to the current position before anything else.
+async fn flush_output(
+    process: &GuestProcess,
     position: &Cell<u64>,
-    writer: &mut Writer<Stream>,
-    delivery: Delivery,
+    writer: &mut FrameWriter<MuxStream>,
+    delivery: OutputDelivery,
 ) -> Result<(), FrameError> {
-    if delivery == Delivery::Live && position.get() < process.total() {
+    if delivery == OutputDelivery::Live && position.get() < process.output_bytes() {
         send_page(process, position, writer).await?;
     }
     writer.flush().await
 }
 
-/// Sends the output until the program is over: it ended and, if we ended it, nothing of it is left.
-async fn deliver(
-    process: &Process,
-    delivery: Delivery,
+/// Sends output until the program exited and, if the guest killed it, its tree is gone.
+async fn deliver_output(
+    process: &GuestProcess,
+    delivery: OutputDelivery,
     position: &Cell<u64>,
-    writer: &mut Writer<Stream>,
+    writer: &mut FrameWriter<MuxStream>,
 ) -> Result<(), FrameError> {
-    if delivery == Delivery::Summary {
-        process.until(Process::is_over).await;
+    if delivery == OutputDelivery::Summary {
+        process.wait_until(GuestProcess::is_finished).await;
         return Ok(());
     }
     loop {
-        process.until(|process| process.total() > position.get() || process.is_over()).await;
-        if process.total() == position.get() {
+        process.wait_until(|process| process.output_bytes() > position.get() || process.is_finished()).await;
+        if process.output_bytes() == position.get() {
             return Ok(());
         }
         send_page(process, position, writer).await?;
-        process.set_reader(position.get());
+        process.set_reader_offset(position.get());
         writer.flush().await?;
     }
 }
 
-/// Sends one page of output from where the reader is. A page that cannot be read any more ends the stream.
+/// Sends one page of output from the current position. An unreadable page ends the stream.
 pub(crate) async fn send_page(
-    process: &Process,
+    process: &GuestProcess,
     position: &Cell<u64>,
-    writer: &mut Writer<Stream>,
+    writer: &mut FrameWriter<MuxStream>,
 ) -> Result<(), FrameError> {
     let page = process
-        .page(position.get(), limit::CHUNK)
+        .output_page(position.get(), limit::CHUNK_BYTES)
         .map_err(|fault| FrameError::Io(std::io::Error::other(fault)))?;
     let next = page.offset + page.data.len() as u64;
-    writer.feed(&Reply::Output { offset: page.offset, data: page.data }).await?;
+    writer.feed(&GuestReply::Output { offset: page.offset, data: page.data }).await?;
     position.set(next);
     Ok(())
 }
 
-/// Does what the client says until it says that the program is to go on without it. An error means that it left.
-async fn listen(process: &Rc<Process>, reader: &mut Reader<Stream>) -> Result<(), FrameError> {
-    let (queue, queued) = mpsc::channel(INPUTS);
+/// Handles input of the client until it moves the program to the background. An error means that
+/// the client disconnected.
+async fn handle_input(
+    process: &Rc<GuestProcess>,
+    reader: &mut FrameReader<MuxStream>,
+) -> Result<(), FrameError> {
+    let (queue, queued) = mpsc::channel(MAX_QUEUED_INPUTS);
     spawn_local(feed_input(process.clone(), queued));
-    while let Some(input) = reader.receive::<Input>().await? {
+    while let Some(input) = reader.receive::<RunInput>().await? {
         match input {
-            Input::Stdin(data) => drop(queue.send(Some(data)).await),
-            Input::CloseStdin => drop(queue.send(None).await),
-            // What no longer applies because the program has ended meanwhile is no error of the client.
-            Input::Resize(size) => drop(process.resize(size)),
-            Input::Signal(signal) => drop(process.signal(signal)),
-            Input::Interrupt => {
+            RunInput::Stdin(data) => drop(queue.send(Some(data)).await),
+            RunInput::CloseStdin => drop(queue.send(None).await),
+            // The program may have exited already, which is not the client's error.
+            RunInput::Resize(size) => drop(process.resize(size)),
+            RunInput::Signal(signal) => drop(process.signal(signal)),
+            RunInput::Interrupt => {
                 let process = process.clone();
-                spawn_local(async move { process.interrupt(PATIENCE).await });
+                spawn_local(async move { process.interrupt(INTERRUPT_GRACE).await });
             }
-            Input::Background => {
+            RunInput::Background => {
                 process.move_to_background();
                 return Ok(());
             }
@@ -213,11 +219,12 @@ async fn listen(process: &Rc<Process>, reader: &mut Reader<Stream>) -> Result<()
     Err(FrameError::Io(std::io::ErrorKind::ConnectionReset.into()))
 }
 
-/// Writes to the program at the program's own pace, so that a program that does not read can still be interrupted.
-async fn feed_input(process: Rc<Process>, mut queued: mpsc::Receiver<Option<ByteBuf>>) {
+/// Writes input as fast as the program reads. Runs separately, so that a program that does not read
+/// can still be interrupted.
+async fn feed_input(process: Rc<GuestProcess>, mut queued: mpsc::Receiver<Option<ByteBuf>>) {
     while let Some(input) = queued.recv().await {
         let done = match input {
-            Some(data) => process.write(&data).await,
+            Some(data) => process.write_stdin(&data).await,
             None => process.close_stdin().await,
         };
         if done.is_err() {
@@ -226,22 +233,22 @@ async fn feed_input(process: Rc<Process>, mut queued: mpsc::Receiver<Option<Byte
     }
 }
 
-/// Keeps the deadline of a program that nobody waits for.
-async fn kill_after(process: Rc<Process>, after: Duration) {
-    if tokio::time::timeout(after, process.until(Process::has_exited)).await.is_err() {
-        process.kill(Cause::Deadline).await;
+/// Enforces the deadline of a background program.
+async fn kill_after(process: Rc<GuestProcess>, after: Duration) {
+    if tokio::time::timeout(after, process.wait_until(GuestProcess::has_exited)).await.is_err() {
+        process.kill(ExitCause::Deadline).await;
     }
 }
 
-/// Waits for the deadline and keeps it. Returns if the program goes on in the background.
-async fn at_deadline(process: &Rc<Process>, deadline: Option<Deadline>) {
+/// Waits for the deadline and enforces it. Returns if the program continues in the background.
+async fn enforce_deadline(process: &Rc<GuestProcess>, deadline: Option<Deadline>) {
     let Some(deadline) = deadline else { return std::future::pending().await };
     tokio::time::sleep(deadline.after).await;
-    match deadline.then {
-        AtDeadline::Background => process.move_to_background(),
-        AtDeadline::Kill => {
-            process.kill(Cause::Deadline).await;
-            // What it wrote before is delivered first.
+    match deadline.action {
+        DeadlineAction::Background => process.move_to_background(),
+        DeadlineAction::Kill => {
+            process.kill(ExitCause::Deadline).await;
+            // `deliver_output` sends the remaining output and completes first.
             std::future::pending().await
         }
     }

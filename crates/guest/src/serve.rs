@@ -1,4 +1,4 @@
-//! `hermes-guest serve`: the life of a guest.
+//! `hermes-guest serve`: starts the guest, accepts clients, and shuts down when idle.
 
 use std::fs;
 use std::io;
@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hermes_guest::protocol::limit;
+use hermes_types::RunDir;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::WaitOptions;
 use tokio::net::UnixListener;
@@ -20,58 +21,58 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::connection;
 use crate::guest::{BASE_ENV, Guest};
 use crate::process::{output, shim};
-use crate::room::Room;
 use crate::run::python;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct ServeOptions {
     pub(crate) socket: PathBuf,
-    /// How long the guest waits for somebody to need it.
+    /// Idle time after which the guest exits.
     pub(crate) idle: Duration,
-    pub(crate) stay: Stay,
-    /// A directory that is removed at the end.
-    pub(crate) room: Option<PathBuf>,
+    pub(crate) mode: StartMode,
+    /// Removed when the guest exits.
+    pub(crate) run_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Stay {
-    /// The starter goes on as soon as the guest can be reached.
+pub(crate) enum StartMode {
+    /// The parent process returns as soon as the guest accepts connections.
     Detached,
-    /// The starter is meant to wait, or the guest is the first process of its place and has none.
+    /// The parent process waits, or the guest is process 1 of its environment.
     Foreground,
 }
 
-pub(crate) fn main(options: &Options) -> io::Result<()> {
+pub(crate) fn main(options: &ServeOptions) -> io::Result<()> {
     shim::close_inherited();
-    shed_environment()?;
-    // Where its run directory is removed or a disk is taken away, the guest does not stand in the way.
+    clear_environment()?;
+    // The working directory must not keep a file system busy.
     let socket = std::path::absolute(&options.socket)?;
     std::env::set_current_dir("/")?;
     let is_first = std::process::id() == 1;
-    let ready = match options.stay {
-        Stay::Detached if !is_first => Some(shim::detach()?),
-        Stay::Detached | Stay::Foreground => None,
+    let ready = match options.mode {
+        StartMode::Detached if !is_first => Some(shim::detach()?),
+        StartMode::Detached | StartMode::Foreground => None,
     };
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let run_dir = private_dir(&socket, is_first)?;
-    let room = options.room.as_deref().map(Room::hold).transpose()?;
+    let run_dir = ensure_private_dir(&socket, is_first)?;
+    let owned_run_dir = options.run_dir.as_deref().map(RunDir::open).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(4)
         .thread_keep_alive(Duration::from_secs(1))
         .build()?;
-    let lived = LocalSet::new().block_on(&runtime, live(&socket, run_dir, options.idle, ready));
-    // A thread that still reads something endless does not keep us.
+    let result = LocalSet::new().block_on(&runtime, run(&socket, run_dir, options.idle, ready));
+    // Does not wait for a blocking read that never ends.
     runtime.shutdown_background();
-    lived?;
-    // What cannot be removed is swept away by whoever makes the next place.
-    room.map(Room::remove).transpose().ok();
+    result?;
+    // A leftover directory is removed when the next environment is created.
+    owned_run_dir.map(RunDir::remove).transpose().ok();
     Ok(())
 }
 
-/// Starts over without whatever the environment holds: commands can read the environment of their parent.
-#[expect(clippy::disallowed_methods, reason = "the environment is looked at to be thrown away")]
-fn shed_environment() -> io::Result<()> {
+/// Re-executes the guest with a clean environment, because commands can read the environment of
+/// their parent through `/proc`.
+#[expect(clippy::disallowed_methods, reason = "the guest reads its environment only to clear it")]
+fn clear_environment() -> io::Result<()> {
     let is_base = |name: &std::ffi::OsStr| BASE_ENV.iter().any(|base| name == *base);
     if std::env::vars_os().all(|(name, _)| is_base(&name)) {
         return Ok(());
@@ -80,9 +81,10 @@ fn shed_environment() -> io::Result<()> {
     Err(Command::new("/proc/self/exe").args(std::env::args_os().skip(1)).env_clear().envs(kept).exec())
 }
 
-/// The directory of the socket, which nobody else may look into. In a container there is nobody else, and whoever made
-/// it sees to the outside.
-fn private_dir(socket: &Path, is_first: bool) -> io::Result<PathBuf> {
+/// Makes sure that only the owner can access the directory of the socket. As process 1 of a
+/// container the guest accepts any directory: the creator of the container restricts it from
+/// outside.
+fn ensure_private_dir(socket: &Path, is_first: bool) -> io::Result<PathBuf> {
     let dir = socket.parent().ok_or(io::ErrorKind::InvalidInput)?;
     if !dir.exists() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -91,55 +93,57 @@ fn private_dir(socket: &Path, is_first: bool) -> io::Result<PathBuf> {
     let is_open = found.mode() & 0o077 != 0;
     match found.uid() == rustix::process::geteuid().as_raw() {
         true if is_open => fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?,
-        // In a container it is that of whoever made the container, who is somebody else there.
-        false if is_open && !is_first => return Err(io::Error::other("the run directory is open to others")),
+        // In a container the directory belongs to the user who created the container.
+        false if is_open && !is_first => {
+            return Err(io::Error::other("the run directory is accessible to other users"));
+        }
         _ => {}
     }
     Ok(dir.to_owned())
 }
 
-async fn live(socket: &Path, run_dir: PathBuf, idle: Duration, ready: Option<OwnedFd>) -> io::Result<()> {
+async fn run(socket: &Path, run_dir: PathBuf, idle: Duration, ready: Option<OwnedFd>) -> io::Result<()> {
     let listener = listen(socket)?;
-    // Whoever may enter its directory may speak to us, as whichever user that is.
+    // Access is controlled by the directory, so the socket accepts every user.
     fs::set_permissions(socket, fs::Permissions::from_mode(0o666))?;
-    sweep(&run_dir);
+    remove_leftovers(&run_dir);
     let guest = Guest::new(run_dir.clone());
-    spawn_local(reap());
+    spawn_local(reap_children());
     let mut stop = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     if let Some(ready) = ready {
-        let_go_of_starter()?;
+        detach_stdio()?;
         rustix::io::write(&ready, b"!")?;
     }
     tokio::select! {
-        () = accept(&guest, &listener) => {}
-        () = idle_for(&guest, idle) => {}
+        () = accept_clients(&guest, &listener) => {}
+        () = wait_until_idle(&guest, idle) => {}
         _ = stop.recv() => {}
         _ = interrupt.recv() => {}
     }
-    // From here on nobody can find us, so nobody begins what would be cut off.
+    // Stops accepting clients first, so that no new request is cut off.
     drop(listener);
-    // Somebody may have removed it before us.
+    // Another process may have removed it already.
     fs::remove_file(socket).ok();
-    for process in guest.table.listed() {
-        process.kill(hermes_guest::protocol::message::Cause::Killed).await;
+    for process in guest.table.list() {
+        process.kill(hermes_guest::protocol::message::ExitCause::Killed).await;
     }
-    sweep(&run_dir);
+    remove_leftovers(&run_dir);
     Ok(())
 }
 
-/// Removes what belongs to nobody: it is of a guest that was killed, or that ends now.
-fn sweep(run_dir: &Path) {
-    output::sweep(run_dir);
-    python::sweep(run_dir);
+/// Removes files of this guest or of a previous one that was killed.
+fn remove_leftovers(run_dir: &Path) {
+    output::remove_spools(run_dir);
+    python::remove_leftover_dirs(run_dir);
 }
 
-/// Takes the place of a guest that died without cleaning up, but never of one that lives.
+/// Replaces the socket of a dead guest, but never that of a running one.
 fn listen(socket: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(socket) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             if std::os::unix::net::UnixStream::connect(socket).is_ok() {
-                return Err(io::Error::other("a guest is already there"));
+                return Err(io::Error::other("another guest is already listening on the socket"));
             }
             fs::remove_file(socket)?;
             UnixListener::bind(socket)
@@ -148,40 +152,41 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
     }
 }
 
-/// The starter may be waiting for the end of its pipes.
-fn let_go_of_starter() -> io::Result<()> {
+/// The parent process may wait for end of file on its pipes.
+fn detach_stdio() -> io::Result<()> {
     let null = rustix::fs::openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     Ok(rustix::stdio::dup2_stderr(&null)?)
 }
 
-async fn accept(guest: &Rc<Guest>, listener: &UnixListener) {
+async fn accept_clients(guest: &Rc<Guest>, listener: &UnixListener) {
     loop {
         let mut changed = std::pin::pin!(guest.table.changed.notified());
         changed.as_mut().enable();
-        if guest.clients.get() >= limit::CLIENTS {
-            // Whoever comes now waits at the door: one who is sent away takes the guest for broken.
+        if guest.clients.get() >= limit::MAX_CLIENTS {
+            // Leaves the connection in the backlog: a client that is refused would consider the
+            // guest broken.
             changed.await;
             continue;
         }
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors: some will come back.
+            // Out of file descriptors: some will be closed soon.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         guest.clients.set(guest.clients.get() + 1);
         let guest = guest.clone();
         spawn_local(async move {
-            connection::serve(guest.clone(), stream).await;
+            connection::serve_client(guest.clone(), stream).await;
             guest.clients.set(guest.clients.get() - 1);
             guest.table.changed.notify_waiters();
         });
     }
 }
 
-/// Collects the dead: shims, and as the first process of a place whatever else is left to us.
-async fn reap() {
+/// Reaps shims and, as process 1, any orphaned process.
+async fn reap_children() {
     let Ok(mut child) = signal(SignalKind::child()) else { return };
     loop {
         while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
@@ -191,13 +196,13 @@ async fn reap() {
     }
 }
 
-/// Returns when nobody has needed the guest for so long.
-async fn idle_for(guest: &Guest, idle: Duration) {
+/// Returns when the guest has been idle for this long.
+async fn wait_until_idle(guest: &Guest, idle: Duration) {
     loop {
         let mut changed = std::pin::pin!(guest.table.changed.notified());
         changed.as_mut().enable();
-        let Some(left) = idle.checked_sub(guest.idle()).filter(|left| !left.is_zero()) else { return };
-        // Either it was used meanwhile, or the time is over; both are looked at again.
+        let Some(left) = idle.checked_sub(guest.idle_time()).filter(|left| !left.is_zero()) else { return };
+        // Checks again after either activity or a timeout.
         drop(tokio::time::timeout(left, changed).await);
     }
 }

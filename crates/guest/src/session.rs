@@ -1,4 +1,4 @@
-//! Sessions by their keys.
+//! Shell sessions by key.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,72 +8,71 @@ use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    Counted, Fault, Measured, OpenSession, Origin, SessionKey, SessionView,
+    CountLimit, OpenSession, Rejection, SessionOrigin, SessionView, ShellSessionKey, SizeLimit,
 };
 use serde_bytes::ByteBuf;
 use tokio::sync::OnceCell;
 
-use crate::guest::Variable;
-use crate::shell::state::{Map, State};
+use crate::guest::EnvVar;
+use crate::shell::state::{ByteMap, ShellState};
 
-/// One session. Its state is replaced as a whole or not at all.
+/// One shell session. Its state is replaced as a whole or not at all.
 #[derive(Debug)]
-pub(crate) struct Session {
-    pub(crate) key: SessionKey,
-    pub(crate) state: RefCell<State>,
-    /// The variables that the host gave when it last opened the session.
-    given: RefCell<Map>,
-    /// Files to source before the first command.
-    pub(crate) init: Vec<ByteBuf>,
-    /// Variables that those files cannot set.
-    pub(crate) withheld: Vec<ByteBuf>,
-    /// Set once the files were sourced; whoever comes before that waits.
-    pub(crate) ready: OnceCell<()>,
+pub(crate) struct ShellSession {
+    pub(crate) key: ShellSessionKey,
+    pub(crate) state: RefCell<ShellState>,
+    /// Variables the host sent when it last opened the session.
+    host_env: RefCell<ByteMap>,
+    /// Sourced before the first command.
+    pub(crate) init_files: Vec<ByteBuf>,
+    /// Variables that the init files cannot set.
+    pub(crate) protected_env: Vec<ByteBuf>,
+    /// Set once the init files are sourced; earlier commands wait for it.
+    pub(crate) initialized: OnceCell<()>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Sessions {
-    open: RefCell<HashMap<SessionKey, Rc<Session>>>,
+pub(crate) struct ShellSessions {
+    open: RefCell<HashMap<ShellSessionKey, Rc<ShellSession>>>,
 }
 
-impl Sessions {
+impl ShellSessions {
     pub(crate) fn open(
         &self,
-        base_env: &[Variable],
+        base_env: &[EnvVar],
         request: OpenSession,
-    ) -> Result<(Rc<Session>, Origin), Fault> {
-        let given: Map = bytes(request.env).collect();
+    ) -> Result<(Rc<ShellSession>, SessionOrigin), Rejection> {
+        let host_env: ByteMap = byte_pairs(request.env).collect();
         if let Ok(found) = self.get(&request.key) {
-            found.give(base_env, given);
-            return Ok((found, Origin::Found));
+            found.update_host_env(base_env, host_env);
+            return Ok((found, SessionOrigin::Found));
         }
         let mut open = self.open.borrow_mut();
-        if request.key.0.len() > limit::SESSION_KEY {
-            return Err(Fault::TooLarge { what: Measured::SessionKey, limit: limit::SESSION_KEY as u64 });
+        if request.key.0.len() > limit::MAX_SESSION_KEY_BYTES {
+            return Err(Rejection::TooLarge {
+                what: SizeLimit::SessionKey,
+                limit: limit::MAX_SESSION_KEY_BYTES as u64,
+            });
         }
-        if open.len() >= limit::SESSIONS {
-            return Err(Fault::TooMany { what: Counted::Sessions, limit: limit::SESSIONS as u64 });
+        if open.len() >= limit::MAX_SESSIONS {
+            return Err(Rejection::TooMany { what: CountLimit::Sessions, limit: limit::MAX_SESSIONS as u64 });
         }
-        let env = bytes(base_env.to_vec()).chain(given.clone()).collect();
-        let state = State { cwd: plain(&request.cwd), env, ..State::default() };
-        let session = Rc::new(Session {
+        let env = byte_pairs(base_env.to_vec()).chain(host_env.clone()).collect();
+        let state = ShellState { cwd: normalize_dir(&request.cwd), env, ..ShellState::default() };
+        let session = Rc::new(ShellSession {
             key: request.key.clone(),
             state: RefCell::new(state),
-            given: RefCell::new(given),
-            init: request.init,
-            withheld: request.withheld,
-            ready: OnceCell::new(),
+            host_env: RefCell::new(host_env),
+            init_files: request.init_files,
+            protected_env: request.protected_env,
+            initialized: OnceCell::new(),
         });
         open.insert(request.key, session.clone());
-        Ok((session, Origin::Created))
+        Ok((session, SessionOrigin::Created))
     }
 
-    pub(crate) fn get(&self, key: &SessionKey) -> Result<Rc<Session>, Fault> {
-        self.open.borrow().get(key).cloned().ok_or(Fault::NoSession)
-    }
-
-    pub(crate) fn close(&self, key: &SessionKey) -> Result<(), Fault> {
-        self.open.borrow_mut().remove(key).map(drop).ok_or(Fault::NoSession)
+    pub(crate) fn get(&self, key: &ShellSessionKey) -> Result<Rc<ShellSession>, Rejection> {
+        self.open.borrow().get(key).cloned().ok_or(Rejection::NoSession)
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -81,16 +80,16 @@ impl Sessions {
     }
 }
 
-impl Session {
-    /// Takes other values from the host, such as a token that was renewed. What the session itself has changed since
-    /// is its own.
-    fn give(&self, base_env: &[Variable], given: Map) {
-        let base: Map = bytes(base_env.to_vec()).collect();
-        let before = self.given.replace(given);
-        let given = self.given.borrow();
+impl ShellSession {
+    /// Applies changed variables from the host, such as a renewed token. Variables that the session
+    /// itself changed keep the session's value.
+    fn update_host_env(&self, base_env: &[EnvVar], host_env: ByteMap) {
+        let base: ByteMap = byte_pairs(base_env.to_vec()).collect();
+        let before = self.host_env.replace(host_env);
+        let host_env = self.host_env.borrow();
         let env = &mut self.state.borrow_mut().env;
-        for name in before.keys().chain(given.keys()) {
-            let (old, new) = (before.get(name), given.get(name));
+        for name in before.keys().chain(host_env.keys()) {
+            let (old, new) = (before.get(name), host_env.get(name));
             if old != new && env.get(name) == old.or_else(|| base.get(name)) {
                 match new.or_else(|| base.get(name)) {
                     Some(value) => env.insert(name.clone(), value.clone()),
@@ -100,12 +99,11 @@ impl Session {
         }
     }
 
-    /// The variables that the host gave.
-    pub(crate) fn given(&self) -> Map {
-        self.given.borrow().clone()
+    pub(crate) fn host_env(&self) -> ByteMap {
+        self.host_env.borrow().clone()
     }
 
-    pub(crate) fn view(&self, origin: Origin) -> SessionView {
+    pub(crate) fn view(&self, origin: SessionOrigin) -> SessionView {
         let state = self.state.borrow();
         SessionView {
             cwd: ByteBuf::from(state.cwd.clone()),
@@ -121,16 +119,17 @@ impl Session {
     }
 }
 
-fn bytes(variables: Vec<Variable>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+fn byte_pairs(variables: Vec<EnvVar>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     variables.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec()))
 }
 
-/// A directory as a shell would call it, so that a command that does not move is not seen as moving.
-fn plain(cwd: &[u8]) -> Vec<u8> {
-    let roundabout = cwd.split(|byte| *byte == b'/').any(|part| part == b"." || part == b"..");
-    let simple =
-        !roundabout && (cwd.len() == 1 || !cwd.ends_with(b"/")) && memchr::memmem::find(cwd, b"//").is_none();
-    if simple {
+/// Normalizes a directory as a shell does, so that a command that does not change directory is not
+/// recorded as a change.
+fn normalize_dir(cwd: &[u8]) -> Vec<u8> {
+    let has_dots = cwd.split(|byte| *byte == b'/').any(|part| part == b"." || part == b"..");
+    let is_simple =
+        !has_dots && (cwd.len() == 1 || !cwd.ends_with(b"/")) && memchr::memmem::find(cwd, b"//").is_none();
+    if is_simple {
         return cwd.to_vec();
     }
     match std::fs::canonicalize(Path::new(std::ffi::OsStr::from_bytes(cwd))) {
@@ -144,40 +143,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_value_from_the_host_replaces_its_own_and_not_the_sessions() {
+    fn a_new_value_from_the_host_does_not_override_the_session() {
         let variable = |name: &str, value: &str| (ByteBuf::from(name), ByteBuf::from(value));
-        let base = [variable("BASE", "of the place")];
-        let sessions = Sessions::default();
+        let base = [variable("BASE", "of the guest")];
+        let sessions = ShellSessions::default();
         let open = |env: &[(&str, &str)]| {
             let env = env.iter().map(|(name, value)| variable(name, value)).collect();
-            let (key, cwd) = (SessionKey::from("s"), ByteBuf::from("/"));
+            let (key, cwd) = (ShellSessionKey::from("s"), ByteBuf::from("/"));
             sessions
-                .open(&base, OpenSession { key, cwd, env, init: Vec::new(), withheld: Vec::new() })
+                .open(&base, OpenSession { key, cwd, env, init_files: Vec::new(), protected_env: Vec::new() })
                 .unwrap()
         };
         let first = [("KEPT", "1"), ("RENEWED", "1"), ("TAKEN", "1"), ("CHANGED", "1"), ("BASE", "given")];
         let (session, origin) = open(&first);
-        assert_eq!(origin, Origin::Created);
+        assert_eq!(origin, SessionOrigin::Created);
         let set = |name: &str, value: &str| {
             session.state.borrow_mut().env.insert(name.into(), value.into());
         };
         set("CHANGED", "by the session");
         set("OWN", "of the session");
-        let seen = || {
+        let env_lines = || {
             let env = session.state.borrow().env.clone();
             let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
             env.into_iter().map(|(name, value)| format!("{}={}", text(name), text(value))).collect::<Vec<_>>()
         };
         let second = [("KEPT", "1"), ("RENEWED", "2"), ("CHANGED", "2"), ("NEW", "2"), ("OWN", "2")];
-        assert_eq!(open(&second).1, Origin::Found);
+        assert_eq!(open(&second).1, SessionOrigin::Found);
         let expected = [
-            "BASE=of the place", "CHANGED=by the session", "KEPT=1", "NEW=2", "OWN=of the session",
+            "BASE=of the guest", "CHANGED=by the session", "KEPT=1", "NEW=2", "OWN=of the session",
             "RENEWED=2",
         ];
-        assert_eq!(seen(), expected);
-        // The same again changes nothing, even what the session has taken away.
+        assert_eq!(env_lines(), expected);
+        // The same values change nothing, not even a variable that the session removed.
         session.state.borrow_mut().env.remove(b"NEW".as_slice());
         open(&second);
-        assert!(!seen().contains(&"NEW=2".to_owned()), "{:?}", seen());
+        assert!(!env_lines().contains(&"NEW=2".to_owned()), "{:?}", env_lines());
     }
 }

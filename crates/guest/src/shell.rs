@@ -1,14 +1,14 @@
-//! Shell sessions: what one command leaves for the next.
+//! Shell sessions: state that one command leaves for the next.
 //!
-//! Every command is a fresh shell. Before it runs, the shell reads a script from a memory file of the guest that
-//! sets up what the session knows; when it exits, a trap writes what it knows then to a second memory file. Both
-//! are opened by the shell itself through `/proc`, only for the moment they are needed, so no descriptor of ours
-//! is ever inherited by what the command starts, and nothing is on disk.
+//! Every command is a new shell. It first reads a script from a memory file of the guest that
+//! restores the session's state; at its exit, a trap writes the new state to a second memory file.
+//! The shell opens both through `/proc` only while it needs them, so commands never inherit these
+//! descriptors, and nothing is on disk.
 
 pub(crate) mod dump;
 pub(crate) mod script;
 pub(crate) mod state;
-mod word;
+mod unquote;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,25 +18,26 @@ use hermes_guest::protocol::message::Shell;
 use rustix::fs::Access;
 use serde_bytes::ByteBuf;
 
-const USUAL_PLACES: [&str; 3] = ["/bin", "/usr/bin", "/usr/local/bin"];
+const STANDARD_DIRS: [&str; 3] = ["/bin", "/usr/bin", "/usr/local/bin"];
 
-/// The best shell there is: bash before sh, the usual places before the `PATH` of the session.
-pub(crate) fn find(search_path: Option<&[u8]>) -> Option<Shell> {
+/// Finds a shell: bash before sh, standard directories before the `PATH` of the session.
+pub(crate) fn find_shell(search_path: Option<&[u8]>) -> Option<Shell> {
     let find = |name: &str| {
-        let usual = USUAL_PLACES.iter().map(|dir| Path::new(dir).join(name)).find(|path| runs(path));
-        let found = usual.or_else(|| find_program(name, search_path))?;
+        let standard =
+            STANDARD_DIRS.iter().map(|dir| Path::new(dir).join(name)).find(|path| is_executable(path));
+        let found = standard.or_else(|| find_program(name, search_path))?;
         Some(ByteBuf::from(found.into_os_string().into_vec()))
     };
     find("bash").map(Shell::Bash).or_else(|| find("sh").map(Shell::Sh))
 }
 
-/// The first program of this name in a `PATH`.
+/// Finds a program in a `PATH`.
 pub(crate) fn find_program(name: &str, search_path: Option<&[u8]>) -> Option<PathBuf> {
     let dirs =
         search_path.unwrap_or_default().split(|byte| *byte == b':').filter(|dir| dir.starts_with(b"/"));
-    dirs.map(|dir| Path::new(OsStr::from_bytes(dir)).join(name)).find(|path| runs(path))
+    dirs.map(|dir| Path::new(OsStr::from_bytes(dir)).join(name)).find(|path| is_executable(path))
 }
 
-pub(crate) fn runs(path: &Path) -> bool {
+pub(crate) fn is_executable(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Sockets inside the place, joined to streams of the connection.
+//! Forwards sockets inside the environment to streams of the connection.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,71 +6,77 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use hermes_guest::protocol::frame::{FrameError, Frames};
+use hermes_guest::protocol::frame::{FrameError, FrameStream};
 use hermes_guest::protocol::limit;
-use hermes_guest::protocol::message::{Address, Counted, Doing, Fault, Input, Reply};
-use hermes_guest::protocol::mux::{Mux, Stream};
+use hermes_guest::protocol::message::{
+    CountLimit, FailedOperation, GuestReply, Rejection, RunInput, TunnelAddress,
+};
+use hermes_guest::protocol::mux::{Mux, MuxStream};
+use hermes_guest::protocol::tunnel::{OnReset, Tunnel};
 use hermes_guest::removal;
 use rustix::fs::{CWD, Mode, OFlags};
 use serde_bytes::ByteBuf;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet, spawn_local};
 
 use crate::guest::Guest;
-use crate::process::os;
+use crate::process::os_error;
 
-/// Connections that the kernel keeps until they are accepted.
-const BACKLOG: u32 = 1024;
+/// Backlog of a listening TCP socket.
+const LISTEN_BACKLOG: u32 = 1024;
 
-/// How long a socket may go on once the host has ended its side.
-const LINGER: Duration = Duration::from_secs(60);
+/// How long a socket may keep sending after the host closed its side.
+const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Connects to a socket in the place and carries its bytes.
-pub(crate) async fn dial(address: &Address, mut frames: Frames<Stream>) -> Result<(), FrameError> {
+/// Connects to a socket in the environment and forwards its bytes.
+pub(crate) async fn dial(
+    address: &TunnelAddress,
+    mut frames: FrameStream<MuxStream>,
+) -> Result<(), FrameError> {
     let connected = match address {
-        Address::Unix(path) => UnixStream::connect(path_of(path)).await.map(Socket::Unix),
-        Address::Loopback(port) => TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await.map(Socket::Tcp),
+        TunnelAddress::Unix(path) => UnixStream::connect(to_path(path)).await.map(LocalSocket::Unix),
+        TunnelAddress::Loopback(port) => {
+            TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await.map(LocalSocket::Tcp)
+        }
     };
     match connected {
         Ok(socket) => {
-            frames.writer.send(&Reply::Done).await?;
-            Ok(carry(frames, socket).await?)
+            frames.writer.send(&GuestReply::Done).await?;
+            Ok(copy_both_ways(frames, socket).await?)
         }
         Err(error) => {
-            frames.writer.send(&Reply::Failed(os(Doing::Tunnel, &error))).await?;
+            frames.writer.send(&GuestReply::Failed(os_error(FailedOperation::Tunnel, &error))).await?;
             frames.writer.finish().await
         }
     }
 }
 
-/// Listens in the place for as long as the client keeps the stream open.
+/// Listens in the environment as long as the client keeps the stream open.
 pub(crate) async fn listen(
     guest: &Rc<Guest>,
     mux: &Mux,
     number: u64,
-    address: &Address,
-    mut frames: Frames<Stream>,
+    address: &TunnelAddress,
+    mut frames: FrameStream<MuxStream>,
 ) -> Result<(), FrameError> {
     let listener = match bind(guest, address) {
         Ok(listener) => listener,
         Err(fault) => {
-            frames.writer.send(&Reply::Failed(fault)).await?;
+            frames.writer.send(&GuestReply::Failed(fault)).await?;
             return frames.writer.finish().await;
         }
     };
     guest.listeners.set(guest.listeners.get() + 1);
-    let reply = Reply::Listening(listener.port());
+    let reply = GuestReply::Listening(listener.port());
     let served = async {
         frames.writer.send(&reply).await?;
         tokio::select! {
-            () = pass_on(&listener, mux, number, limit::CARRIED) => Ok(()),
-            left = frames.reader.receive::<Input>() => left.map(drop),
+            () = forward_connections(&listener, mux, number, limit::MAX_LISTENER_CONNECTIONS) => Ok(()),
+            left = frames.reader.receive::<RunInput>() => left.map(drop),
         }
     }
     .await;
@@ -78,82 +84,80 @@ pub(crate) async fn listen(
     served
 }
 
-/// A socket whose connections go to the host for as long as this is held.
+/// Forwards connections of a listening socket to the host until dropped.
 #[derive(Debug)]
-pub(crate) struct Carrier {
+pub(crate) struct SocketForwarder {
     guest: Rc<Guest>,
     task: JoinHandle<()>,
 }
 
-impl Carrier {
-    /// Cuts every connection; when this returns, nothing comes from the socket any more.
-    pub(crate) async fn cut(mut self) {
+impl SocketForwarder {
+    /// Closes every connection; returns when none is left.
+    pub(crate) async fn stop(mut self) {
         self.task.abort();
-        // It ends because it was told to.
+        // The error is the cancellation.
         drop((&mut self.task).await);
     }
 }
 
-impl Drop for Carrier {
+impl Drop for SocketForwarder {
     fn drop(&mut self) {
         self.task.abort();
         self.guest.listeners.set(self.guest.listeners.get() - 1);
     }
 }
 
-/// Listens on a socket in a directory, whose path may be longer than that of a socket.
-pub(crate) fn carry_all(
+/// Listens on a Unix socket in a directory whose path may exceed the length limit of socket paths.
+pub(crate) fn forward_socket(
     guest: &Rc<Guest>,
     mux: &Mux,
     number: u64,
     dir: &Path,
     name: &str,
-) -> Result<Carrier, Fault> {
+) -> Result<SocketForwarder, Rejection> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let held = rustix::fs::openat(CWD, dir, flags, Mode::empty());
-    let held = held.map_err(|error| os(Doing::Tunnel, &error.into()))?;
-    let path = removal::through(&held).join(name);
-    let listener = bind(guest, &Address::Unix(ByteBuf::from(path.as_os_str().as_bytes())))?;
+    let dir_fd = rustix::fs::openat(CWD, dir, flags, Mode::empty());
+    let dir_fd = dir_fd.map_err(|error| os_error(FailedOperation::Tunnel, &error.into()))?;
+    let path = removal::descriptor_path(&dir_fd).join(name);
+    let listener = bind(guest, &TunnelAddress::Unix(ByteBuf::from(path.as_os_str().as_bytes())))?;
     guest.listeners.set(guest.listeners.get() + 1);
     let mux = mux.clone();
     let task = spawn_local(async move {
-        pass_on(&listener, &mux, number, limit::CALLS).await;
-        drop(held);
+        forward_connections(&listener, &mux, number, limit::MAX_PYTHON_CONNECTIONS).await;
+        drop(dir_fd);
     });
-    Ok(Carrier { guest: guest.clone(), task })
+    Ok(SocketForwarder { guest: guest.clone(), task })
 }
 
-/// Hands each connection to the host as a stream of its own; all of them end with the listener.
-async fn pass_on(listener: &Listener, mux: &Mux, number: u64, most: usize) {
-    let mut carried = JoinSet::new();
+/// Forwards each connection to the host on its own stream; all of them end with the listener.
+async fn forward_connections(listener: &LocalListener, mux: &Mux, number: u64, max_connections: usize) {
+    let mut forwarded = JoinSet::new();
     loop {
-        while carried.try_join_next().is_some() {}
-        // More would use up the streams of the connection; they wait in the kernel meanwhile.
-        if carried.len() >= most {
-            carried.join_next().await;
+        while forwarded.try_join_next().is_some() {}
+        // More connections would use up the streams; they wait in the backlog of the kernel.
+        if forwarded.len() >= max_connections {
+            forwarded.join_next().await;
         }
         let Ok(socket) = listener.accept().await else { return };
         let mux = mux.clone();
-        carried.spawn_local(async move {
-            let mut frames = Frames::new(mux.open().await?);
-            frames.writer.send(&Reply::Arrived(number)).await.map_err(io::Error::other)?;
-            carry(frames, socket).await
+        forwarded.spawn_local(async move {
+            let mut frames = FrameStream::new(mux.open_stream().await?);
+            frames.writer.send(&GuestReply::Connected(number)).await.map_err(io::Error::other)?;
+            copy_both_ways(frames, socket).await
         });
     }
 }
 
-/// Carries bytes both ways until both sides have ended.
-async fn carry(frames: Frames<Stream>, socket: Socket) -> io::Result<()> {
-    let (stream, early) = frames.into_raw();
+/// Copies bytes in both directions until both sides are closed.
+async fn copy_both_ways(frames: FrameStream<MuxStream>, socket: LocalSocket) -> io::Result<()> {
     let socket: Box<dyn Duplex> = match socket {
-        Socket::Unix(socket) => Box::new(socket),
-        Socket::Tcp(socket) => Box::new(socket),
+        LocalSocket::Unix(socket) => Box::new(socket),
+        LocalSocket::Tcp(socket) => Box::new(socket),
     };
-    let (from_host, mut to_host) = tokio::io::split(Host { stream, ended: false });
-    let (from_place, mut to_place) = tokio::io::split(socket);
-    to_place.write_all(&early).await?;
-    let inward = copy(from_host, &mut to_place);
-    let outward = copy(from_place, &mut to_host);
+    let (from_host, mut to_host) = tokio::io::split(Tunnel::new(frames, OnReset::Error));
+    let (from_socket, mut to_socket) = tokio::io::split(socket);
+    let inward = copy_to_end(from_host, &mut to_socket);
+    let outward = copy_to_end(from_socket, &mut to_host);
     tokio::pin!(inward, outward);
     tokio::select! {
         ended = &mut outward => {
@@ -162,78 +166,36 @@ async fn carry(frames: Frames<Stream>, socket: Socket) -> io::Result<()> {
         }
         ended = &mut inward => {
             ended?;
-            // A socket that nobody closes would be carried forever.
-            tokio::time::timeout(LINGER, outward).await?
+            // Otherwise a socket that is never closed would be forwarded forever.
+            tokio::time::timeout(HALF_CLOSE_TIMEOUT, outward).await?
         }
     }
 }
 
-async fn copy(from: impl AsyncRead + Unpin, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
-    tokio::io::copy_buf(&mut BufReader::with_capacity(limit::CHUNK, from), to).await?;
+async fn copy_to_end(from: impl AsyncRead + Unpin, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    tokio::io::copy_buf(&mut BufReader::with_capacity(limit::CHUNK_BYTES, from), to).await?;
     to.shutdown().await
-}
-
-/// The stream to the host, with a reset told apart from an end.
-struct Host {
-    stream: Stream,
-    /// Whether we have ended our side.
-    ended: bool,
-}
-
-impl AsyncRead for Host {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        let at_end = buffer.filled().len() == before;
-        if at_end && !self.ended && self.stream.get_ref().is_closed() {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Host {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, data)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.ended = true;
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
 }
 
 trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 
-enum Socket {
+enum LocalSocket {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
 
-/// A Unix listener takes its file with it.
-enum Listener {
+/// A Unix listener removes its file on drop.
+enum LocalListener {
     Unix(UnixListener, PathBuf),
     Tcp(TcpListener),
 }
 
-impl Listener {
-    async fn accept(&self) -> io::Result<Socket> {
+impl LocalListener {
+    async fn accept(&self) -> io::Result<LocalSocket> {
         match self {
-            Self::Unix(listener, _) => listener.accept().await.map(|(socket, _)| Socket::Unix(socket)),
-            Self::Tcp(listener) => listener.accept().await.map(|(socket, _)| Socket::Tcp(socket)),
+            Self::Unix(listener, _) => listener.accept().await.map(|(socket, _)| LocalSocket::Unix(socket)),
+            Self::Tcp(listener) => listener.accept().await.map(|(socket, _)| LocalSocket::Tcp(socket)),
         }
     }
 
@@ -245,38 +207,38 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for LocalListener {
     fn drop(&mut self) {
         if let Self::Unix(_, path) = self {
-            // It may have been removed already.
+            // The file may have been removed already.
             drop(fs::remove_file(path));
         }
     }
 }
 
-fn bind(guest: &Guest, address: &Address) -> Result<Listener, Fault> {
-    if guest.listeners.get() >= limit::LISTENERS {
-        return Err(Fault::TooMany { what: Counted::Listeners, limit: limit::LISTENERS as u64 });
+fn bind(guest: &Guest, address: &TunnelAddress) -> Result<LocalListener, Rejection> {
+    if guest.listeners.get() >= limit::MAX_LISTENERS {
+        return Err(Rejection::TooMany { what: CountLimit::Listeners, limit: limit::MAX_LISTENERS as u64 });
     }
     let bound = match address {
-        Address::Unix(path) => {
-            let path = path_of(path);
-            UnixListener::bind(&path).map(|listener| Listener::Unix(listener, path))
+        TunnelAddress::Unix(path) => {
+            let path = to_path(path);
+            UnixListener::bind(&path).map(|listener| LocalListener::Unix(listener, path))
         }
-        Address::Loopback(port) => bind_loopback(*port).map(Listener::Tcp),
+        TunnelAddress::Loopback(port) => bind_loopback(*port).map(LocalListener::Tcp),
     };
-    bound.map_err(|error| os(Doing::Tunnel, &error))
+    bound.map_err(|error| os_error(FailedOperation::Tunnel, &error))
 }
 
-/// Clients that each want the same port share it: the kernel gives every connection to one of them.
+/// Several clients may listen on the same port: the kernel distributes the connections.
 fn bind_loopback(port: u16) -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(true)?;
     socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
-    socket.listen(BACKLOG)
+    socket.listen(LISTEN_BACKLOG)
 }
 
-fn path_of(bytes: &[u8]) -> PathBuf {
+fn to_path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }

@@ -1,6 +1,8 @@
-//! How long a jail takes, beside what it is compared with: `cargo run --release --example jail_speed [bwrap]`.
+//! Measures the time to launch a jail, compared with alternatives: `cargo run --release --example
+//! jail_speed [bwrap]`.
 //!
-//! Medians and 99th percentiles of 300 rounds, in turns, so that a busy moment hits all alike.
+//! Prints medians and 99th percentiles of 300 rounds. The variants take turns, so that a busy
+//! moment affects all of them.
 #![expect(
     clippy::print_stdout,
     clippy::disallowed_methods,
@@ -12,12 +14,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Network, Streams};
+use hermes_sandbox::{BindAccess, Jail, JailLimits, JailNetwork, JailStreams, Launcher, Lifetime};
 
 const ROUNDS: usize = 300;
 
-type Outcome = Result<Duration, Box<dyn Error>>;
-type Way<'a> = (&'a str, Box<dyn Fn() -> Outcome + 'a>);
+type Measurement = Result<Duration, Box<dyn Error>>;
+type Variant<'a> = (&'a str, Box<dyn Fn() -> Measurement + 'a>);
 
 fn main() -> Result<(), Box<dyn Error>> {
     hermes_sandbox::helper_main();
@@ -30,29 +32,29 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn jail(work: &Path) -> Jail {
-    let mut jail = Jail::new("/bin/bash", Path::new("/root")).bind(work, Access::ReadWrite);
+    let mut jail = Jail::new("/bin/bash", Path::new("/root")).bind(work, BindAccess::ReadWrite);
     jail.arguments = vec!["-c".into(), "true".into()];
     jail
 }
 
-/// From the wish to the report that nothing is left.
-fn whole_life(jail: &Jail) -> Outcome {
+/// From the launch to the report that the jail is gone.
+fn measure_lifetime(jail: &Jail) -> Measurement {
     let start = Instant::now();
-    let mut running = Launcher::this_program().launch(jail, &Streams::default())?;
+    let mut running = Launcher::new("/proc/self/exe").launch(jail, &JailStreams::default())?;
     running.wait()?;
     Ok(start.elapsed())
 }
 
-/// From the wish to the first instruction of the program.
-fn until_start(jail: &Jail) -> Outcome {
+/// From the launch to the first instruction of the program.
+fn measure_start(jail: &Jail) -> Measurement {
     let start = Instant::now();
-    let mut running = Launcher::this_program().launch(jail, &Streams::default())?;
+    let mut running = Launcher::new("/proc/self/exe").launch(jail, &JailStreams::default())?;
     let took = start.elapsed();
     running.kill()?;
     Ok(took)
 }
 
-fn spawn(program: &str, arguments: &[&str]) -> Outcome {
+fn spawn(program: &str, arguments: &[&str]) -> Measurement {
     let start = Instant::now();
     let mut command = Command::new(program);
     command.args(arguments).env_clear().stdin(Stdio::null()).stdout(Stdio::null());
@@ -61,56 +63,60 @@ fn spawn(program: &str, arguments: &[&str]) -> Outcome {
 
 fn measure(work: &Path, bwrap: &str) -> Result<(), Box<dyn Error>> {
     let whole = jail(work);
-    let few_masks = Jail { masked: Vec::new(), ..whole.clone() };
-    let with_network = Jail { network: Network::Full, ..whole.clone() };
+    let unmasked = Jail { masked: Vec::new(), ..whole.clone() };
+    let with_network = Jail { network: JailNetwork::Full, ..whole.clone() };
     let detached = Jail { lifetime: Lifetime::Detached, ..whole.clone() };
-    let limits =
-        Limits { memory: Some(1 << 30), processes: Some(512), millicpus: Some(1000), ..Limits::default() };
+    let limits = JailLimits {
+        memory: Some(1 << 30),
+        processes: Some(512),
+        millicpus: Some(1000),
+        ..JailLimits::default()
+    };
     let limited = Jail { limits, ..whole.clone() };
-    let place = Jail { lifetime: Lifetime::Detached, ..limited.clone() };
+    let detached_limited = Jail { lifetime: Lifetime::Detached, ..limited.clone() };
     let text = work.to_string_lossy();
     let bwrap_arguments = [
         "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--ro-bind", "/", "/",
         "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--tmpfs", "/run", "--tmpfs", "/home",
         "--bind", &text, &text, "--", "/bin/bash", "-c", "true",
     ];
-    let mut ways: Vec<Way<'_>> = vec![
+    let mut variants: Vec<Variant<'_>> = vec![
         ("bash -c true", Box::new(|| spawn("/bin/bash", &["-c", "true"]))),
-        ("jail: bash -c true", Box::new(|| whole_life(&whole))),
-        ("jail until bash starts", Box::new(|| until_start(&whole))),
-        ("jail without masks", Box::new(|| whole_life(&few_masks))),
-        ("jail with the host's network", Box::new(|| whole_life(&with_network))),
-        ("jail, detached", Box::new(|| whole_life(&detached))),
-        ("jail with cgroup limits", Box::new(|| whole_life(&limited))),
-        ("jail, detached, with limits", Box::new(|| whole_life(&place))),
+        ("jail: bash -c true", Box::new(|| measure_lifetime(&whole))),
+        ("jail until bash starts", Box::new(|| measure_start(&whole))),
+        ("jail without masks", Box::new(|| measure_lifetime(&unmasked))),
+        ("jail with the host's network", Box::new(|| measure_lifetime(&with_network))),
+        ("jail, detached", Box::new(|| measure_lifetime(&detached))),
+        ("jail with cgroup limits", Box::new(|| measure_lifetime(&limited))),
+        ("jail, detached, with limits", Box::new(|| measure_lifetime(&detached_limited))),
     ];
     if Path::new(bwrap).exists() {
-        ways.push(("bwrap, comparable", Box::new(|| spawn(bwrap, &bwrap_arguments))));
+        variants.push(("bwrap, comparable", Box::new(|| spawn(bwrap, &bwrap_arguments))));
     } else {
         println!("bwrap is not at {bwrap}");
     }
-    let mut times: Vec<Vec<Duration>> = vec![Vec::new(); ways.len()];
+    let mut times: Vec<Vec<Duration>> = vec![Vec::new(); variants.len()];
     for _ in 0..ROUNDS {
-        for ((_, way), times) in ways.iter().zip(&mut times) {
-            times.push(way()?);
+        for ((_, run), times) in variants.iter().zip(&mut times) {
+            times.push(run()?);
         }
     }
     let mut probes = Vec::new();
     for _ in 0..20 {
         let start = Instant::now();
-        Launcher::this_program().probe()?;
+        Launcher::new("/proc/self/exe").probe()?;
         probes.push(start.elapsed());
     }
-    ways.push(("probe", Box::new(|| Ok(Duration::ZERO))));
+    variants.push(("probe", Box::new(|| Ok(Duration::ZERO))));
     times.push(probes);
-    print(&ways, times);
+    print(&variants, times);
     Ok(())
 }
 
-fn print(ways: &[Way<'_>], times: Vec<Vec<Duration>>) {
+fn print(variants: &[Variant<'_>], times: Vec<Vec<Duration>>) {
     println!("{:<30} {:>9} {:>9} {:>9} {:>7}", "", "least ms", "median ms", "p99 ms", "ratio");
     let mut base = None;
-    for ((name, _), mut times) in ways.iter().zip(times) {
+    for ((name, _), mut times) in variants.iter().zip(times) {
         times.sort_unstable();
         let at =
             |part: usize| times.get(times.len() * part / 100).map_or(0.0, |time| time.as_secs_f64() * 1e3);

@@ -1,116 +1,120 @@
-//! Limits on the jail as a whole: a cgroup of its own in whichever hierarchies can be written.
+//! Resource limits of the whole jail, by its own cgroup in every writable hierarchy.
 //!
-//! A machine has the one hierarchy of version 2, or one per controller of version 1, or both with the controllers
-//! shared out between them. What counts is found by looking: where the controller is mounted, which cgroup we are in,
-//! and the nearest cgroup upward in which a new one can be made and given its limit.
+//! A machine has the single hierarchy of version 2, one hierarchy per controller of version 1, or
+//! both. This module looks for the mount of the controller, the cgroup of this process, and the
+//! nearest parent cgroup in which a child can be created and limited.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::held::{Held, Hold};
-use crate::jail::Limits;
+use crate::jail::JailLimits;
+use crate::limit_report::{LimitReport, LimitStatus};
 use crate::sys;
 
-/// What the names of our cgroups begin with; the number of the keeper follows, and when it started, since numbers are
-/// used again while a cgroup whose keeper was killed stays.
-const PREFIX: &str = "hermes-jail-";
+/// The name of a cgroup continues with the pid and start time of its supervisor. Both are needed:
+/// pids are reused while the cgroup of a killed supervisor still exists.
+const CGROUP_PREFIX: &str = "hermes-jail-";
 
-/// The processor time of one turn is counted over this many microseconds.
-const PERIOD: u64 = 100_000;
+/// The period over which processor time is limited.
+const CPU_PERIOD_MICROS: u64 = 100_000;
 
-/// The cgroups of one jail. They must be empty, and [`Cgroups::remove`]d, in the end.
+/// The cgroups of one jail. Call [`Cgroups::remove`] once they are empty.
 #[derive(Debug, Default)]
 pub(crate) struct Cgroups {
-    made: Vec<PathBuf>,
+    created: Vec<PathBuf>,
 }
 
-/// One kind of limit, and what it is called in both versions.
+/// One limit, in the files of both cgroup versions.
 struct Controller {
     name: &'static str,
-    /// Files and values of version 1, in the order they must be written.
+    /// Files and values of version 1, in the order of writing.
     v1: Vec<(&'static str, String)>,
     /// Files and values of version 2.
     v2: Vec<(&'static str, String)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
+enum CgroupVersion {
     One,
     Two,
 }
 
 impl Cgroups {
-    /// Makes cgroups for those limits that need one and says which of them hold.
-    pub(crate) fn make(limits: &Limits) -> (Self, Held) {
-        let hierarchies = Hierarchies::of_this_process();
+    /// Creates cgroups for the limits that need one and reports which limits are enforced.
+    pub(crate) fn create(limits: &JailLimits) -> (Self, LimitReport) {
+        let hierarchies = Hierarchies::detect();
         let mut cgroups = Self::default();
-        let mut hold = |asked: Option<Controller>| match asked {
-            None => Hold::NotAsked,
-            Some(controller) => match cgroups.limit(&hierarchies, &controller) {
-                Ok(()) => Hold::Held,
-                Err(reason) => Hold::NotHeld { reason },
+        let mut apply = |asked: Option<Controller>| match asked {
+            None => LimitStatus::NotRequested,
+            Some(controller) => match cgroups.apply_limit(&hierarchies, &controller) {
+                Ok(()) => LimitStatus::Enforced,
+                Err(error) => LimitStatus::not_enforced(error.to_string()),
             },
         };
-        let memory = hold(limits.memory.map(memory));
-        let processes = hold(limits.processes.map(processes));
-        let cpu = hold(limits.millicpus.map(cpu));
+        let memory = apply(limits.memory.map(memory_controller));
+        let processes = apply(limits.processes.map(pids_controller));
+        let cpu = apply(limits.millicpus.map(cpu_controller));
         let disk = match limits.disk {
-            None => Hold::NotAsked,
-            Some(_) => Hold::not("directories of the host have no quota for one jail"),
+            None => LimitStatus::NotRequested,
+            Some(_) => LimitStatus::not_enforced("host directories have no quota per jail"),
         };
-        // Set for every process by `privilege::limit`, which fails the launch if it cannot.
-        let open_files = limits.open_files.map_or(Hold::NotAsked, |_| Hold::Held);
-        (cgroups, Held { memory, processes, cpu, disk, open_files })
+        // `privilege::Rlimits` sets it for every process; the launch fails if it cannot.
+        let open_files = limits.open_files.map_or(LimitStatus::NotRequested, |_| LimitStatus::Enforced);
+        (cgroups, LimitReport { memory, processes, cpu, disk, open_files })
     }
 
-    /// Makes a cgroup with one limit, in the hierarchy that has its controller.
-    fn limit(&mut self, hierarchies: &Hierarchies, controller: &Controller) -> Result<(), String> {
+    /// Applies one limit in the hierarchy that has its controller.
+    fn apply_limit(&mut self, hierarchies: &Hierarchies, controller: &Controller) -> io::Result<()> {
         let (own, version) = hierarchies.find(controller)?;
         let files = match version {
-            Version::One => &controller.v1,
-            Version::Two => &controller.v2,
+            CgroupVersion::One => &controller.v1,
+            CgroupVersion::Two => &controller.v2,
         };
-        let mut reason = format!("no cgroup with the controller `{}` can be written", controller.name);
-        let parents: Vec<&Path> = own.ancestors().take_while(|parent| hierarchies.contain(parent)).collect();
-        let name = own_name().map_err(|error| error.to_string())?;
-        // A process is in one cgroup of a hierarchy, so the second controller of one must take the first one's.
-        let taken: Vec<&Path> =
-            parents.iter().copied().filter(|parent| self.made.contains(&parent.join(&name))).collect();
-        for parent in if taken.is_empty() { parents } else { taken } {
-            if version == Version::Two && !offers(parent, controller.name) {
+        let mut failure = format!("no writable cgroup has the controller `{}`", controller.name);
+        let parents: Vec<&Path> = own.ancestors().take_while(|parent| hierarchies.contains(parent)).collect();
+        let name = own_cgroup_name()?;
+        // A process is in one cgroup per hierarchy, so a second controller must use the same
+        // cgroup.
+        let shared_parents: Vec<&Path> =
+            parents.iter().copied().filter(|parent| self.created.contains(&parent.join(&name))).collect();
+        for parent in if shared_parents.is_empty() { parents } else { shared_parents } {
+            if version == CgroupVersion::Two && !enable_controller(parent, controller.name) {
                 continue;
             }
             let path = parent.join(&name);
-            if !self.made.contains(&path) {
+            if !self.created.contains(&path) {
                 if let Err(error) = fs::create_dir(&path) {
-                    reason = format!("{}: {error}", path.display());
+                    failure = format!("{}: {error}", path.display());
                     continue;
                 }
-                self.made.push(path.clone());
+                self.created.push(path.clone());
             }
-            return write_all(&path, files).map_err(|error| format!("{}: {error}", path.display()));
+            return write_values(&path, files)
+                .map_err(|error| io::Error::other(format!("{}: {error}", path.display())));
         }
-        Err(reason)
+        Err(io::Error::other(failure))
     }
 
-    /// The files through which a process enters, to be written by that process, which must have one thread.
+    /// The files through which a single-threaded process enters the cgroups, to be written by that
+    /// process.
     ///
-    /// Version 1 has one for single threads. Moving a whole process makes the kernel wait for every processor to have
-    /// passed a quiet moment, some ten milliseconds; a thread that moves itself does not wait.
-    pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
+    /// Version 1 has a file for single threads. Moving a whole process makes the kernel wait about
+    /// ten milliseconds for a grace period; a thread that moves itself does not wait.
+    pub(crate) fn entry_files(&self) -> io::Result<Vec<OwnedFd>> {
         let open = |path: &PathBuf| {
             let thread = path.join("tasks");
-            let door = if thread.exists() { thread } else { path.join("cgroup.procs") };
-            OpenOptions::new().write(true).open(door).map(OwnedFd::from)
+            let entry_file = if thread.exists() { thread } else { path.join("cgroup.procs") };
+            OpenOptions::new().write(true).open(entry_file).map(OwnedFd::from)
         };
-        self.made.iter().map(open).collect()
+        self.created.iter().map(open).collect()
     }
 
-    /// Removes them. They are empty once the jail is gone, but the kernel may take a moment to see it.
+    /// Removes the cgroups. They are empty once the jail is gone, but the kernel may notice it with
+    /// a delay.
     pub(crate) fn remove(&self) {
-        for path in &self.made {
+        for path in &self.created {
             for _ in 0..200 {
                 match fs::remove_dir(path) {
                     Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
@@ -123,44 +127,44 @@ impl Cgroups {
     }
 }
 
-/// Enters a cgroup by its door.
-pub(crate) fn enter(door: OwnedFd) -> io::Result<()> {
-    File::from(door).write_all(b"0")
+/// Moves the calling process into a cgroup.
+pub(crate) fn enter(entry_file: OwnedFd) -> io::Result<()> {
+    File::from(entry_file).write_all(b"0")
 }
 
-/// The process that a cgroup is named after.
-struct Keeper {
+/// The supervisor that a cgroup is named after.
+struct CgroupOwner {
     pid: i32,
-    started: u64,
+    start_time: u64,
 }
 
-impl Keeper {
+impl CgroupOwner {
     fn is_alive(&self) -> bool {
-        sys::started(self.pid).is_ok_and(|started| started == self.started)
+        sys::process_start_time(self.pid).is_ok_and(|started| started == self.start_time)
     }
 }
 
-fn own_name() -> io::Result<String> {
+fn own_cgroup_name() -> io::Result<String> {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    Ok(format!("{PREFIX}{pid}-{}", sys::started(pid)?))
+    Ok(format!("{CGROUP_PREFIX}{pid}-{}", sys::process_start_time(pid)?))
 }
 
-/// Whose cgroup this is, if it is one of ours.
-fn keeper(name: &str) -> Option<Keeper> {
-    let (pid, started) = name.strip_prefix(PREFIX)?.split_once('-')?;
-    Some(Keeper { pid: pid.parse().ok()?, started: started.parse().ok()? })
+/// The owner encoded in the name of a cgroup, if it is one of ours.
+fn parse_owner(name: &str) -> Option<CgroupOwner> {
+    let (pid, started) = name.strip_prefix(CGROUP_PREFIX)?.split_once('-')?;
+    Some(CgroupOwner { pid: pid.parse().ok()?, start_time: started.parse().ok()? })
 }
 
-/// Removes the cgroups of jails whose keeper was killed before it could do so. A reaper calls this.
-pub fn sweep() {
-    let hierarchies = Hierarchies::of_this_process();
+/// Removes cgroups of jails whose supervisor was killed. The reaper calls this.
+pub fn remove_stale_cgroups() {
+    let hierarchies = Hierarchies::detect();
     for own in hierarchies.own.iter().map(|(_, own)| own) {
-        for parent in own.ancestors().take_while(|parent| hierarchies.contain(parent)) {
+        for parent in own.ancestors().take_while(|parent| hierarchies.contains(parent)) {
             let children = fs::read_dir(parent).into_iter().flatten().flatten();
             for child in children {
                 let name = child.file_name();
-                if name.to_str().and_then(keeper).is_some_and(|keeper| !keeper.is_alive()) {
-                    // A cgroup that is not empty refuses, and is left for the next time.
+                if name.to_str().and_then(parse_owner).is_some_and(|owner| !owner.is_alive()) {
+                    // Fails for a cgroup that is not empty yet; the next call retries.
                     fs::remove_dir(child.path()).ok();
                 }
             }
@@ -168,12 +172,12 @@ pub fn sweep() {
     }
 }
 
-fn memory(bytes: u64) -> Controller {
+fn memory_controller(bytes: u64) -> Controller {
     Controller {
         name: "memory",
         v1: vec![
             ("memory.limit_in_bytes", bytes.to_string()),
-            // Where swap is counted at all, none on top.
+            // No swap in addition to memory, where swap is accounted.
             ("?memory.memsw.limit_in_bytes", bytes.to_string()),
         ],
         v2: vec![
@@ -184,22 +188,25 @@ fn memory(bytes: u64) -> Controller {
     }
 }
 
-fn processes(count: u32) -> Controller {
+fn pids_controller(count: u32) -> Controller {
     let value = vec![("pids.max", count.to_string())];
     Controller { name: "pids", v1: value.clone(), v2: value }
 }
 
-fn cpu(millicpus: u32) -> Controller {
-    let quota = (u64::from(millicpus) * PERIOD / 1000).max(1000);
+fn cpu_controller(millicpus: u32) -> Controller {
+    let quota = (u64::from(millicpus) * CPU_PERIOD_MICROS / 1000).max(1000);
     Controller {
         name: "cpu",
-        v1: vec![("cpu.cfs_period_us", PERIOD.to_string()), ("cpu.cfs_quota_us", quota.to_string())],
-        v2: vec![("cpu.max", format!("{quota} {PERIOD}"))],
+        v1: vec![
+            ("cpu.cfs_period_us", CPU_PERIOD_MICROS.to_string()),
+            ("cpu.cfs_quota_us", quota.to_string()),
+        ],
+        v2: vec![("cpu.max", format!("{quota} {CPU_PERIOD_MICROS}"))],
     }
 }
 
-/// Writes each value; a `?` before the name marks a file that need not be there.
-fn write_all(cgroup: &Path, files: &[(&'static str, String)]) -> io::Result<()> {
+/// Writes each value; a leading `?` marks an optional file.
+fn write_values(cgroup: &Path, files: &[(&'static str, String)]) -> io::Result<()> {
     for (name, value) in files {
         let (path, optional) = match name.strip_prefix('?') {
             Some(name) => (cgroup.join(name), true),
@@ -208,30 +215,30 @@ fn write_all(cgroup: &Path, files: &[(&'static str, String)]) -> io::Result<()> 
         if optional && !path.exists() {
             continue;
         }
-        // Not created: in a directory that is no cgroup this must fail.
+        // Never creates the file: in a directory that is not a cgroup this must fail.
         OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())?;
     }
     Ok(())
 }
 
-/// Whether children of this cgroup of version 2 have the controller, now or after we asked for it.
-fn offers(parent: &Path, controller: &str) -> bool {
+/// Whether children of a version 2 cgroup have the controller; enables it if possible.
+fn enable_controller(parent: &Path, controller: &str) -> bool {
     let path = parent.join("cgroup.subtree_control");
     let has =
         || fs::read_to_string(&path).is_ok_and(|text| text.split_whitespace().any(|word| word == controller));
     has() || (fs::write(&path, format!("+{controller}")).is_ok() && has())
 }
 
-/// Where this process is in each mounted hierarchy.
+/// The cgroup of this process in each mounted hierarchy.
 struct Hierarchies {
-    /// The controllers of the hierarchy (none for version 2) and the directory of our cgroup in it.
+    /// The controllers of a hierarchy (empty for version 2) and the directory of our cgroup in it.
     own: Vec<(Vec<String>, PathBuf)>,
-    /// Where hierarchies are mounted.
+    /// Mount points of the hierarchies.
     mounts: Vec<PathBuf>,
 }
 
 impl Hierarchies {
-    fn of_this_process() -> Self {
+    fn detect() -> Self {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         Self::parse(&mounts, &cgroups)
@@ -261,7 +268,8 @@ impl Hierarchies {
                 };
                 same.then_some(path)
             });
-            // A mount may show only a part of its hierarchy; what is not below that part cannot be reached.
+            // A mount may show only a subtree of its hierarchy; cgroups outside it cannot be
+            // reached.
             let Some(below) = own.and_then(|own| own.strip_prefix(top.trim_end_matches('/'))) else {
                 continue;
             };
@@ -272,17 +280,20 @@ impl Hierarchies {
         found
     }
 
-    /// Our cgroup in the hierarchy that has the controller, and the version of that hierarchy.
-    fn find(&self, controller: &Controller) -> Result<(&Path, Version), String> {
+    /// Our cgroup in the hierarchy with the controller, and the version of that hierarchy.
+    fn find(&self, controller: &Controller) -> io::Result<(&Path, CgroupVersion)> {
         let v1 = self.own.iter().find(|(names, _)| names.iter().any(|name| name == controller.name));
         let v2 = || self.own.iter().find(|(names, _)| names.is_empty());
-        match v1.map(|found| (found, Version::One)).or_else(|| v2().map(|found| (found, Version::Two))) {
+        match v1
+            .map(|found| (found, CgroupVersion::One))
+            .or_else(|| v2().map(|found| (found, CgroupVersion::Two)))
+        {
             Some(((_, own), version)) => Ok((own, version)),
-            None => Err("no cgroup hierarchy is mounted".to_owned()),
+            None => Err(io::Error::other("no cgroup hierarchy is mounted")),
         }
     }
 
-    fn contain(&self, path: &Path) -> bool {
+    fn contains(&self, path: &Path) -> bool {
         self.mounts.iter().any(|mount| path.starts_with(mount))
     }
 }
@@ -300,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn hierarchies_of_both_versions_are_told_apart() {
+    fn hierarchies_of_both_versions_are_distinguished() {
         let found = hierarchies(Path::new("/c"), "4:memory:/pod/a\n0::/user/b\n");
         let expected = vec![
             (Vec::new(), PathBuf::from("/c/unified/user/b")),
@@ -310,11 +321,11 @@ mod tests {
     }
 
     #[test]
-    fn a_keeper_is_not_taken_for_a_later_process_with_its_number() {
-        let own = keeper(&own_name().unwrap()).unwrap();
+    fn a_reused_pid_is_not_mistaken_for_the_owner() {
+        let own = parse_owner(&own_cgroup_name().unwrap()).unwrap();
         assert!(own.is_alive());
-        assert!(!Keeper { started: own.started - 1, ..own }.is_alive());
-        assert!(keeper("hermes-jail-17").is_none() && keeper("docker-17-4").is_none());
+        assert!(!CgroupOwner { start_time: own.start_time - 1, ..own }.is_alive());
+        assert!(parse_owner("hermes-jail-17").is_none() && parse_owner("docker-17-4").is_none());
     }
 
     #[test]
@@ -325,14 +336,17 @@ mod tests {
         fs::write(slice.join("cgroup.subtree_control"), "cpu pids\n").unwrap();
         let found = hierarchies(root.path(), "0::/slice/scope\n");
         let mut cgroups = Cgroups::default();
-        // An ordinary directory has no `pids.max`, so the value cannot be written: that is an error, not a success.
-        let refused = cgroups.limit(&found, &processes(7)).unwrap_err();
-        let made = slice.join(own_name().unwrap());
+        // An ordinary directory has no `pids.max`, so writing the value must fail.
+        let refused = cgroups.apply_limit(&found, &pids_controller(7)).unwrap_err().to_string();
+        let made = slice.join(own_cgroup_name().unwrap());
         assert_eq!(refused, format!("{}: No such file or directory (os error 2)", made.display()));
-        assert_eq!(cgroups.made, std::slice::from_ref(&made));
+        assert_eq!(cgroups.created, std::slice::from_ref(&made));
         fs::write(made.join("pids.max"), "").unwrap();
-        assert_eq!(cgroups.limit(&found, &processes(7)), Ok(()));
+        cgroups.apply_limit(&found, &pids_controller(7)).unwrap();
         assert_eq!(fs::read_to_string(made.join("pids.max")).unwrap(), "7");
-        assert!(cgroups.limit(&found, &memory(1)).is_err(), "nobody offers memory here");
+        assert!(
+            cgroups.apply_limit(&found, &memory_controller(1)).is_err(),
+            "no cgroup has the memory controller"
+        );
     }
 }

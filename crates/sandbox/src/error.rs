@@ -1,4 +1,4 @@
-//! What can go wrong, by the step it went wrong at.
+//! Errors, by the step of the setup that failed.
 
 use std::fmt;
 use std::fs;
@@ -8,65 +8,53 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Why there is no jail. Whatever it is, nothing was run.
+/// Why a jail was not created. No program was run.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The kernel, or whoever configured it, does not allow what a jail is made of.
+    /// The kernel or its configuration lacks something that a jail needs.
     #[error("{0}")]
-    Missing(Missing),
-    /// A step of the set-up failed.
+    Unsupported(MissingSupport),
     #[error("{0}")]
-    Setup(Fault),
-    /// The process that makes jails could not be started.
-    #[error("cannot start the jail's launcher {program}: {source}")]
-    Spawn {
-        /// What was to be started.
-        program: PathBuf,
-        /// Why it was not.
-        source: io::Error,
-    },
-    /// The process that makes jails ended, or said something that is not in its vocabulary.
-    #[error("the jail's launcher broke off: {0}")]
-    Broken(String),
-    /// A system call of ours failed.
-    #[error("{doing}: {source}")]
-    Io {
-        /// What we were doing.
-        doing: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    Setup(SetupError),
+    /// The supervisor could not be started.
+    #[error("cannot start the jail supervisor {program}: {source}")]
+    Spawn { program: PathBuf, source: io::Error },
+    /// The supervisor exited or sent an unexpected message.
+    #[error("the jail supervisor failed: {0}")]
+    Launcher(String),
+    /// A system call of the launcher failed.
+    #[error("cannot {action}: {source}")]
+    Io { action: &'static str, source: io::Error },
 }
 
 impl Error {
     pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { doing, source }
+        move |source| Self::Io { action: doing, source }
     }
 
-    /// The error for a failed step: if the step failed because something of the machine is missing, that.
-    pub(crate) fn from_fault(fault: Fault) -> Self {
-        match Missing::behind(&fault, &Machine::look()) {
-            Some(missing) => Self::Missing(missing),
+    /// Maps a failed step to missing support of the machine, if that is the cause.
+    pub(crate) fn from_setup(fault: SetupError) -> Self {
+        match MissingSupport::diagnose(&fault, &KernelSettings::read()) {
+            Some(missing) => Self::Unsupported(missing),
             None => Self::Setup(fault),
         }
     }
 }
 
-/// A step of the set-up that failed.
+/// A failed step of the setup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Error)]
-pub struct Fault {
-    /// The step.
-    pub step: Step,
-    /// What it was about, mostly a path.
-    pub about: Option<String>,
-    /// What the system said, as a number. Zero where it was not the system.
+pub struct SetupError {
+    pub step: SetupStep,
+    /// The object of the step, usually a path.
+    pub subject: Option<String>,
+    /// The errno; 0 if no system call failed.
     pub errno: i32,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot {}", self.step)?;
-        if let Some(about) = &self.about {
+        if let Some(about) = &self.subject {
             write!(f, " {about}")?;
         }
         if self.errno != 0 {
@@ -76,165 +64,141 @@ impl fmt::Display for Fault {
     }
 }
 
-impl Fault {
-    pub(crate) fn new(step: Step, error: impl Into<io::Error>) -> Self {
-        Self { step, about: None, errno: error.into().raw_os_error().unwrap_or(0) }
+impl SetupError {
+    pub(crate) fn new(step: SetupStep, error: impl Into<io::Error>) -> Self {
+        Self { step, subject: None, errno: error.into().raw_os_error().unwrap_or(0) }
     }
 
-    pub(crate) fn at(step: Step, path: &Path, error: impl Into<io::Error>) -> Self {
-        Self { about: Some(path.display().to_string()), ..Self::new(step, error) }
-    }
-}
-
-/// Gives a failed call the step it belongs to.
-pub(crate) trait During<T> {
-    fn during(self, step: Step) -> Result<T, Fault>;
-}
-
-impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
-    fn during(self, step: Step) -> Result<T, Fault> {
-        self.map_err(|error| Fault::new(step, error))
+    pub(crate) fn at(step: SetupStep, path: &Path, error: impl Into<io::Error>) -> Self {
+        Self { subject: Some(path.display().to_string()), ..Self::new(step, error) }
     }
 }
 
-/// The steps of the set-up, in their order.
+/// Adds the step to the error of a call.
+pub(crate) trait WithStep<T> {
+    fn with_step(self, step: SetupStep) -> Result<T, SetupError>;
+}
+
+impl<T, E: Into<io::Error>> WithStep<T> for Result<T, E> {
+    fn with_step(self, step: SetupStep) -> Result<T, SetupError> {
+        self.map_err(|error| SetupError::new(step, error))
+    }
+}
+
+/// The steps of the setup, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Step {
-    /// Read what is to be made.
-    Spec,
-    /// Leave the groups of the caller.
+pub enum SetupStep {
+    Request,
     Groups,
-    /// Make the namespaces.
     Namespaces,
-    /// Say who the jail's user is outside.
     IdMap,
-    /// Enter the cgroup.
     Cgroup,
-    /// Name the machine.
     Hostname,
-    /// Bring up loopback.
     Loopback,
-    /// Open what is shown in the jail.
-    Source,
-    /// Make the private tree.
+    OpenSource,
     Scratch,
-    /// Make the read-only root.
     Root,
-    /// Make a place for a mount.
     MountPoint,
-    /// Mount.
     Mount,
-    /// Mount a new /proc.
     Proc,
-    /// Mount a new /dev/pts.
     Terminals,
-    /// Change the root.
-    Pivot,
-    /// Set limits of each process.
+    PivotRoot,
     Rlimits,
-    /// Drop capabilities.
     Capabilities,
-    /// Die with the keeper.
     DeathSignal,
-    /// Put the descriptors in their places.
     Descriptors,
-    /// Restrict file access once more.
     Landlock,
-    /// Enter the working directory.
-    Directory,
-    /// Restrict system calls.
+    WorkingDir,
     Seccomp,
-    /// Start the program.
     Exec,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for SetupStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Spec => "read what the jail shall be",
-            Self::Groups => "leave the groups of the caller",
-            Self::Namespaces => "make namespaces",
-            Self::IdMap => "map the user into the jail",
+            Self::Request => "read the jail request",
+            Self::Groups => "drop supplementary groups",
+            Self::Namespaces => "create namespaces",
+            Self::IdMap => "write the uid and gid maps",
             Self::Cgroup => "enter the cgroup",
             Self::Hostname => "set the host name",
-            Self::Loopback => "bring up loopback",
-            Self::Source => "open for the jail",
-            Self::Scratch => "make the private files",
-            Self::Root => "make the read-only root",
-            Self::MountPoint => "make the mount point (it must exist in the read-only tree)",
+            Self::Loopback => "bring up the loopback interface",
+            Self::OpenSource => "open the mount source",
+            Self::Scratch => "create the private file system",
+            Self::Root => "create the read-only root",
+            Self::MountPoint => "create the mount point (it must exist in the read-only tree)",
             Self::Mount => "mount",
             Self::Proc => "mount /proc",
             Self::Terminals => "mount /dev/pts",
-            Self::Pivot => "change the root",
+            Self::PivotRoot => "pivot to the new root",
             Self::Rlimits => "set resource limits",
             Self::Capabilities => "drop capabilities",
-            Self::DeathSignal => "bind the jail's life to its keeper",
-            Self::Descriptors => "arrange descriptors",
-            Self::Landlock => "apply Landlock",
-            Self::Directory => "enter the working directory",
-            Self::Seccomp => "apply the system call filter",
+            Self::DeathSignal => "bind the jail to its supervisor",
+            Self::Descriptors => "install descriptors",
+            Self::Landlock => "apply Landlock rules",
+            Self::WorkingDir => "enter the working directory",
+            Self::Seccomp => "apply the seccomp filter",
             Self::Exec => "start the program",
         })
     }
 }
 
-/// What the machine lacks, and how to get it.
+/// Features that the machine lacks, and how to provide them.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Missing {
-    /// `user.max_user_namespaces` is zero, or all are in use.
+pub enum MissingSupport {
+    /// `user.max_user_namespaces` is zero or exhausted.
     #[error(
-        "user namespaces are used up or switched off (user.max_user_namespaces); \
+        "user namespaces are disabled or exhausted (user.max_user_namespaces); \
          as root: sysctl -w user.max_user_namespaces=15000"
     )]
-    UserNamespaceCount,
-    /// Debian's switch is off.
+    UserNamespaceLimit,
+    /// Debian's sysctl is off.
     #[error(
-        "ordinary users may not make user namespaces (kernel.unprivileged_userns_clone=0); \
+        "unprivileged user namespaces are disabled (kernel.unprivileged_userns_clone=0); \
          as root: sysctl -w kernel.unprivileged_userns_clone=1"
     )]
-    UserNamespaceSwitch,
+    UnprivilegedUserNamespaces,
     /// Ubuntu's AppArmor restriction is on.
     #[error(
-        "AppArmor restricts user namespaces (kernel.apparmor_restrict_unprivileged_userns=1); as root: allow this \
-         program with a profile that has `userns,`, or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+        "AppArmor restricts unprivileged user namespaces (kernel.apparmor_restrict_unprivileged_userns=1); as root: \
+         allow this program with an AppArmor profile that contains `userns,`, or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
     )]
     AppArmor,
-    /// A filter of system calls around us forbids it: we are in a container.
+    /// A seccomp filter of the caller forbids it, as in a container.
     #[error(
-        "a system call filter around this process forbids new namespaces, as in a container; \
-         run outside of it, or start the container with a seccomp profile that allows clone, unshare and mount"
+        "a seccomp filter forbids new namespaces, as in a container; \
+         run outside the container, or start it with a seccomp profile that allows clone, unshare and mount"
     )]
-    Filtered,
-    /// Something else forbids it.
-    #[error("this process may not make user namespaces ({0}); run where they are allowed")]
+    SeccompFilter,
+    /// Forbidden for another reason.
+    #[error("permission denied to create user namespaces ({0}); run where user namespaces are allowed")]
     UserNamespaces(String),
-    /// /proc is partly covered, as in containers, so that the kernel allows no new one.
+    /// Parts of /proc are masked, as in containers, so the kernel refuses a new mount.
     #[error(
-        "/proc is partly covered here, as in a container, so the kernel allows no new one; \
-         run outside of it, or start the container with an uncovered /proc (docker: --security-opt systempaths=unconfined)"
+        "parts of /proc are masked, as in a container, so the kernel refuses to mount a new one; \
+         run outside the container, or start it with an unmasked /proc (docker: --security-opt systempaths=unconfined)"
     )]
-    WholeProc,
-    /// The kernel has no Landlock, or it is not switched on.
+    UnmaskedProc,
+    /// The kernel lacks Landlock, or it is disabled.
     #[error(
-        "the kernel does not enforce Landlock; add `landlock` to the kernel's `lsm=` parameter (Linux 5.13 or newer)"
+        "the kernel does not enforce Landlock; add `landlock` to the `lsm=` kernel parameter (Linux 5.13 or newer)"
     )]
     Landlock,
-    /// The kernel is too old.
-    #[error("the kernel lacks {0}; Linux 5.13 or newer is needed")]
+    #[error("the kernel cannot {0}; Linux 5.13 or newer is required")]
     Kernel(String),
 }
 
-/// What of the machine explains a refusal.
+/// Kernel settings that explain a refusal.
 #[derive(Debug, Default)]
-struct Machine {
+struct KernelSettings {
     max_user_namespaces: Option<String>,
     unprivileged_userns_clone: Option<String>,
     apparmor_restrict: Option<String>,
-    filtered: bool,
+    has_seccomp_filter: bool,
 }
 
-impl Machine {
-    fn look() -> Self {
+impl KernelSettings {
+    fn read() -> Self {
         let sysctl = |name: &str| {
             fs::read_to_string(format!("/proc/sys/{name}")).ok().map(|text| text.trim().to_owned())
         };
@@ -244,40 +208,44 @@ impl Machine {
             max_user_namespaces: sysctl("user/max_user_namespaces"),
             unprivileged_userns_clone: sysctl("kernel/unprivileged_userns_clone"),
             apparmor_restrict: sysctl("kernel/apparmor_restrict_unprivileged_userns"),
-            filtered: mode.is_some_and(|mode| mode.trim() == "2"),
+            has_seccomp_filter: mode.is_some_and(|mode| mode.trim() == "2"),
         }
     }
 }
 
-impl Missing {
-    fn behind(fault: &Fault, machine: &Machine) -> Option<Self> {
+impl MissingSupport {
+    fn diagnose(fault: &SetupError, machine: &KernelSettings) -> Option<Self> {
         let forbidden = matches!(fault.errno, libc::EPERM | libc::EACCES);
         match fault.step {
-            Step::Namespaces if matches!(fault.errno, libc::ENOSPC | libc::EUSERS) => {
-                Some(Self::UserNamespaceCount)
+            SetupStep::Namespaces if matches!(fault.errno, libc::ENOSPC | libc::EUSERS) => {
+                Some(Self::UserNamespaceLimit)
             }
-            Step::Namespaces if fault.errno == libc::ENOSYS && machine.filtered => Some(Self::Filtered),
-            // Where user namespaces are restricted they can be made, but their owner may do nothing in them.
-            Step::Namespaces | Step::IdMap | Step::Hostname | Step::Root if forbidden => {
+            SetupStep::Namespaces if fault.errno == libc::ENOSYS && machine.has_seccomp_filter => {
+                Some(Self::SeccompFilter)
+            }
+            // A restricted user namespace can be created, but its owner has no rights in it.
+            SetupStep::Namespaces | SetupStep::IdMap | SetupStep::Hostname | SetupStep::Root if forbidden => {
                 Some(Self::user_namespaces(fault, machine))
             }
-            Step::Proc if forbidden => Some(Self::WholeProc),
-            Step::Landlock if matches!(fault.errno, libc::ENOSYS | libc::EOPNOTSUPP) => Some(Self::Landlock),
-            step if fault.errno == libc::ENOSYS => Some(Self::Kernel(format!("what it takes to {step}"))),
+            SetupStep::Proc if forbidden => Some(Self::UnmaskedProc),
+            SetupStep::Landlock if matches!(fault.errno, libc::ENOSYS | libc::EOPNOTSUPP) => {
+                Some(Self::Landlock)
+            }
+            step if fault.errno == libc::ENOSYS => Some(Self::Kernel(step.to_string())),
             _ => None,
         }
     }
 
-    fn user_namespaces(fault: &Fault, machine: &Machine) -> Self {
+    fn user_namespaces(fault: &SetupError, machine: &KernelSettings) -> Self {
         let is = |setting: &Option<String>, value: &str| setting.as_deref() == Some(value);
         if is(&machine.max_user_namespaces, "0") {
-            Self::UserNamespaceCount
+            Self::UserNamespaceLimit
         } else if is(&machine.unprivileged_userns_clone, "0") {
-            Self::UserNamespaceSwitch
+            Self::UnprivilegedUserNamespaces
         } else if is(&machine.apparmor_restrict, "1") {
             Self::AppArmor
-        } else if machine.filtered {
-            Self::Filtered
+        } else if machine.has_seccomp_filter {
+            Self::SeccompFilter
         } else {
             Self::UserNamespaces(fault.to_string())
         }
@@ -289,45 +257,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told_from_the_step_and_the_machine() {
-        let fault = |step, errno| Fault { step, about: None, errno };
+    fn missing_support_follows_from_the_step_and_the_kernel_settings() {
+        let fault = |step, errno| SetupError { step, subject: None, errno };
         let off = |value: &str| Some(value.to_owned());
-        let plain = Machine::default;
+        let plain = KernelSettings::default;
         let cases = [
-            (fault(Step::Namespaces, libc::ENOSPC), plain(), Some(Missing::UserNamespaceCount)),
+            (fault(SetupStep::Namespaces, libc::ENOSPC), plain(), Some(MissingSupport::UserNamespaceLimit)),
             (
-                fault(Step::Namespaces, libc::EPERM),
-                Machine { unprivileged_userns_clone: off("0"), ..plain() },
-                Some(Missing::UserNamespaceSwitch),
+                fault(SetupStep::Namespaces, libc::EPERM),
+                KernelSettings { unprivileged_userns_clone: off("0"), ..plain() },
+                Some(MissingSupport::UnprivilegedUserNamespaces),
             ),
             (
-                fault(Step::Hostname, libc::EPERM),
-                Machine { apparmor_restrict: off("1"), ..plain() },
-                Some(Missing::AppArmor),
+                fault(SetupStep::Hostname, libc::EPERM),
+                KernelSettings { apparmor_restrict: off("1"), ..plain() },
+                Some(MissingSupport::AppArmor),
             ),
             (
-                fault(Step::Namespaces, libc::ENOSYS),
-                Machine { filtered: true, ..plain() },
-                Some(Missing::Filtered),
+                fault(SetupStep::Namespaces, libc::ENOSYS),
+                KernelSettings { has_seccomp_filter: true, ..plain() },
+                Some(MissingSupport::SeccompFilter),
             ),
             (
-                fault(Step::IdMap, libc::EPERM),
-                Machine { max_user_namespaces: off("15000"), ..plain() },
-                Some(Missing::UserNamespaces(
-                    "cannot map the user into the jail: Operation not permitted (os error 1)".to_owned(),
+                fault(SetupStep::IdMap, libc::EPERM),
+                KernelSettings { max_user_namespaces: off("15000"), ..plain() },
+                Some(MissingSupport::UserNamespaces(
+                    "cannot write the uid and gid maps: Operation not permitted (os error 1)".to_owned(),
                 )),
             ),
-            (fault(Step::Proc, libc::EPERM), plain(), Some(Missing::WholeProc)),
-            (fault(Step::Landlock, libc::EOPNOTSUPP), plain(), Some(Missing::Landlock)),
+            (fault(SetupStep::Proc, libc::EPERM), plain(), Some(MissingSupport::UnmaskedProc)),
+            (fault(SetupStep::Landlock, libc::EOPNOTSUPP), plain(), Some(MissingSupport::Landlock)),
             (
-                fault(Step::Mount, libc::ENOSYS),
+                fault(SetupStep::Mount, libc::ENOSYS),
                 plain(),
-                Some(Missing::Kernel("what it takes to mount".to_owned())),
+                Some(MissingSupport::Kernel("mount".to_owned())),
             ),
-            (fault(Step::Exec, libc::ENOENT), plain(), None),
+            (fault(SetupStep::Exec, libc::ENOENT), plain(), None),
         ];
         for (fault, machine, expected) in cases {
-            assert_eq!(Missing::behind(&fault, &machine), expected, "{fault:?} {machine:?}");
+            assert_eq!(MissingSupport::diagnose(&fault, &machine), expected, "{fault:?} {machine:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a jail shall be: one value, complete, that can be handed to another process.
+//! The complete description of a jail, which can be sent to another process.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,107 +7,98 @@ use serde::{Deserialize, Serialize};
 
 use crate::mask;
 
-/// One jail and the program that runs in it as its process 1.
+/// A jail and the program that runs in it as process 1.
 ///
-/// Nothing comes from the process that starts it: the environment is exactly `environment`, and everything that can
-/// be written is a [`Bind`] with [`Access::ReadWrite`] or lies in the private `/tmp`, `/var/tmp` and `/dev/shm`. The
-/// rest of the machine's file tree can be read, except what is `masked`.
+/// The program inherits nothing: its environment is exactly `environment`. It can write only to a
+/// [`JailMount`] with [`BindAccess::ReadWrite`] and to the private `/tmp`, `/var/tmp` and
+/// `/dev/shm`. It can read the rest of the host's file tree, except `masked` paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Jail {
-    /// The program, by its path inside the jail. It reaps what it does not know: it is process 1.
+    /// Path of the program inside the jail. As process 1 it must reap orphaned processes.
     #[serde(with = "lossless")]
     pub program: PathBuf,
-    /// Its arguments, without its own name.
+    /// Arguments, without the program name.
     pub arguments: Vec<OsString>,
-    /// Where it starts, inside the jail.
+    /// Working directory inside the jail.
     #[serde(with = "lossless")]
     pub directory: PathBuf,
-    /// Its whole environment.
+    /// The complete environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Directories and files of the host that the jail sees on purpose, also below masked ones.
-    pub binds: Vec<Bind>,
-    /// Paths of the host that appear empty, also where a bind shows them at another path. What does not exist is not
-    /// hidden. Absolute, without `..`.
+    /// Directories and files of the host that the jail can access, even below masked paths.
+    pub binds: Vec<JailMount>,
+    /// Paths of the host that appear empty, even where a bind mount shows them at another path.
+    /// Missing paths are ignored. Must be absolute, without `..`.
     #[serde(with = "lossless_list")]
     pub masked: Vec<PathBuf>,
-    /// What of the network it can reach.
-    pub network: Network,
-    /// How much it may use.
-    pub limits: Limits,
-    /// What it takes this machine's name to be.
+    pub network: JailNetwork,
+    pub limits: JailLimits,
     pub hostname: String,
-    /// Whether it outlives the process that launched it.
     pub lifetime: Lifetime,
-    /// A directory of the host that is removed when the program has ended well, together with the file of the same name
-    /// and `.lock` behind it. Whoever holds that file locked sees to the directory itself.
-    pub room: Option<OsString>,
+    /// A directory of the host that is removed when the program exits with 0, together with the
+    /// lock file of the same name with the extension `.lock`. A process that holds the lock is
+    /// responsible for the directory instead.
+    pub run_dir: Option<OsString>,
 }
 
-/// Something of the host, shown in the jail.
+/// A path of the host that is visible in the jail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bind {
-    /// The path on the host.
+pub struct JailMount {
     #[serde(with = "lossless")]
     pub source: PathBuf,
-    /// The path in the jail. It must exist in the read-only tree, unless it begins with a name that the root does not
-    /// have, or lies below a masked or private directory: there it is made.
+    /// The path in the jail. It must exist in the read-only tree, unless its first component does
+    /// not exist in the root, or it is below a masked or private directory: there it is created.
     #[serde(with = "lossless")]
     pub target: PathBuf,
-    /// Whether the jail may write there.
-    pub access: Access,
+    pub access: BindAccess,
 }
 
-/// Whether a bind can be written from inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Access {
-    /// The jail can only read.
+pub enum BindAccess {
     ReadOnly,
-    /// The jail can read and write.
     ReadWrite,
 }
 
-/// What of the network a jail can reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Network {
-    /// A loopback interface of its own and nothing else.
+pub enum JailNetwork {
+    /// Only a private loopback interface.
     None,
-    /// The network of the host, its loopback included. This is a hole, and shown as one.
+    /// The network of the host, including its loopback. This is an exposure.
     Full,
 }
 
-/// How much a jail may use. What is `None` is not limited by us. What cannot be enforced is in [`Held`](crate::Held).
+/// Resource limits; `None` is unlimited. Limits that this machine cannot enforce are listed in
+/// [`LimitReport`](crate::LimitReport).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Bytes of memory, of all its processes together.
+pub struct JailLimits {
+    /// Bytes of memory of all processes together.
     pub memory: Option<u64>,
-    /// Processes and threads.
+    /// Number of processes and threads.
     pub processes: Option<u32>,
-    /// Processor time, in thousandths of one processor.
+    /// Processor time in thousandths of one processor.
     pub millicpus: Option<u32>,
-    /// Bytes on disk in the directories it may write. The private directories are always limited, see `scratch`.
+    /// Bytes on disk in writable directories. Private directories are limited by `scratch`.
     pub disk: Option<u64>,
-    /// Bytes in `/tmp`, `/var/tmp` and `/dev/shm` together. They are kept in memory and count as such.
+    /// Bytes in `/tmp`, `/var/tmp` and `/dev/shm` together. They are in memory and count as memory.
     pub scratch: Option<u64>,
-    /// Open files of each process.
+    /// Open files per process.
     pub open_files: Option<u64>,
 }
 
-/// Whether a jail outlives the process that launched it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lifetime {
-    /// It is killed when the handle is dropped or the process holding it dies, however it dies.
+    /// The jail is killed when the handle is dropped or its process dies.
     WithParent,
-    /// It lives until its program ends or it is killed. The program is expected to end itself.
+    /// The jail lives until its program exits or it is killed. The program must exit by itself.
     Detached,
 }
 
 impl Jail {
-    /// A jail around `program` that can write nothing but its private directories, reaches no network and dies with
-    /// its launcher. What no command needs is hidden: secrets of the system, sockets of engines and sessions, other
-    /// people's homes, and the credentials in `home`. The rest of `home` stays readable, because people keep their
-    /// tools there.
+    /// A jail that can write only to its private directories, has no network and dies with its
+    /// launcher. It masks system secrets, sockets of container engines and user sessions, other
+    /// users' homes, and credentials in `home`. The rest of `home` is readable, because users keep
+    /// their tools there.
     pub fn new(program: impl Into<PathBuf>, home: &Path) -> Self {
-        let (masked, binds) = mask::usual(home);
+        let (masked, binds) = mask::default_masks(home);
         Self {
             program: program.into(),
             arguments: Vec::new(),
@@ -115,24 +106,24 @@ impl Jail {
             environment: Vec::new(),
             binds,
             masked,
-            network: Network::None,
-            limits: Limits::default(),
+            network: JailNetwork::None,
+            limits: JailLimits::default(),
             hostname: "sandbox".to_owned(),
             lifetime: Lifetime::WithParent,
-            room: None,
+            run_dir: None,
         }
     }
 
-    /// Shows `path` at the same path.
+    /// Adds a bind mount of `path` at the same path.
     #[must_use]
-    pub fn bind(mut self, path: impl AsRef<Path>, access: Access) -> Self {
+    pub fn bind(mut self, path: impl AsRef<Path>, access: BindAccess) -> Self {
         let path = path.as_ref();
-        self.binds.push(Bind { source: path.to_path_buf(), target: path.to_path_buf(), access });
+        self.binds.push(JailMount { source: path.to_path_buf(), target: path.to_path_buf(), access });
         self
     }
 }
 
-/// A path is bytes, not text: what cannot be written as UTF-8 must still arrive.
+/// Serializes paths as bytes, because they need not be UTF-8.
 mod lossless {
     use std::ffi::OsString;
     use std::path::{Path, PathBuf};
@@ -170,9 +161,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_jail_with_paths_that_are_not_text_arrives_whole() {
+    fn a_jail_with_non_utf8_paths_is_serialized_losslessly() {
         let odd = PathBuf::from(OsString::from_vec(b"/data/\xff\xfe\n".to_vec()));
-        let mut jail = Jail::new(&odd, Path::new("/root")).bind(&odd, Access::ReadWrite);
+        let mut jail = Jail::new(&odd, Path::new("/root")).bind(&odd, BindAccess::ReadWrite);
         jail.masked.push(odd.clone());
         jail.arguments.push(odd.into_os_string());
         let bytes = postcard::to_stdvec(&jail).unwrap();

@@ -1,4 +1,4 @@
-//! Launching a jail, and what one has of a launched one.
+//! Launches jails, and handles for running ones.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,43 +14,38 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Fault};
-use crate::held::Held;
+use crate::error::{Error, SetupError};
+use crate::ipc::{self, JailExit, LaunchRequest, MAX_DESCRIPTORS, SupervisorReport};
 use crate::jail::{Jail, Lifetime};
-use crate::keeper::KEEPER;
-use crate::wire::{self, Exit, MOST_DESCRIPTORS, Order, Report};
-use crate::{plan, sockets, sys};
+use crate::limit_report::LimitReport;
+use crate::supervisor::SUPERVISOR_ARG0;
+use crate::{mount_plan, sockets, sys};
 
-/// The longest a step of the set-up may take on the busiest machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit for a step of the setup, on a busy machine.
+const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Makes jails, each by a process of its own.
+/// Launches jails, each with its own supervisor process.
 #[derive(Debug, Clone)]
 pub struct Launcher {
     program: PathBuf,
 }
 
-/// The descriptors the program in the jail begins with. Nothing else is inherited.
+/// The descriptors of the program in the jail. It inherits no others.
 #[derive(Debug, Default)]
-pub struct Streams<'a> {
-    /// Standard input; without one, nothing to read.
+pub struct JailStreams<'a> {
+    /// Default: `/dev/null`.
     pub stdin: Option<BorrowedFd<'a>>,
-    /// Standard output; without one, into nothing.
+    /// Default: `/dev/null`.
     pub stdout: Option<BorrowedFd<'a>>,
-    /// Standard error; without one, into nothing.
+    /// Default: `/dev/null`.
     pub stderr: Option<BorrowedFd<'a>>,
-    /// Others, each with its number inside, from 3 up.
+    /// More descriptors, each with its number inside the jail, from 3 on.
     pub others: Vec<(RawFd, BorrowedFd<'a>)>,
 }
 
 impl Launcher {
-    /// Uses this very program, which must call [`helper_main`](crate::helper_main) first in its `main`.
-    pub fn this_program() -> Self {
-        Self { program: PathBuf::from("/proc/self/exe") }
-    }
-
-    /// Uses another program that does so.
-    pub fn program(program: impl Into<PathBuf>) -> Self {
+    /// Uses this program, which must call [`helper_main`](crate::helper_main) first in its `main`.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into() }
     }
 
@@ -58,27 +53,28 @@ impl Launcher {
         &self.program
     }
 
-    /// Makes a jail and starts its program: see [`Prepared::launch`].
-    pub fn launch(&self, jail: &Jail, streams: &Streams<'_>) -> Result<Running, Error> {
+    /// Creates a jail and starts its program; see [`PreparedLauncher::launch`].
+    pub fn launch(&self, jail: &Jail, streams: &JailStreams<'_>) -> Result<RunningJail, Error> {
         self.prepare()?.launch(jail, streams)
     }
 
-    /// Starts what will make a jail. That takes a while, in which the caller can do what the jail needs.
-    pub fn prepare(&self) -> Result<Prepared, Error> {
-        let (control, theirs) = wire::pair().map_err(Error::io("cannot make a socket"))?;
-        set_socket_timeout(&control, Timeout::Recv, Some(PATIENCE))
-            .map_err(|error| Error::io("cannot set a timeout")(error.into()))?;
-        let keeper = self.spawn(theirs)?;
-        Ok(Prepared { waiting: Some((control, keeper)) })
+    /// Starts the supervisor in advance. It takes a while, in which the caller can prepare what the
+    /// jail needs.
+    pub fn prepare(&self) -> Result<PreparedLauncher, Error> {
+        let (control, peer) = ipc::socket_pair().map_err(Error::io("create a socket"))?;
+        set_socket_timeout(&control, Timeout::Recv, Some(STEP_TIMEOUT))
+            .map_err(|error| Error::io("set a socket timeout")(error.into()))?;
+        let supervisor = self.spawn(peer)?;
+        Ok(PreparedLauncher { waiting: Some((control, supervisor)) })
     }
 
-    #[expect(clippy::disallowed_methods, reason = "making jails is what this crate may start a process for")]
+    #[expect(clippy::disallowed_methods, reason = "a jail needs a supervisor process")]
     fn spawn(&self, control: OwnedFd) -> Result<Child, Error> {
         Command::new(&self.program)
-            .arg0(KEEPER)
+            .arg0(SUPERVISOR_ARG0)
             .env_clear()
-            // A terminal's signals are for the program that asked. A session of its own would do the same, but a
-            // scheduler that shares the processors out by session lets a new one wait for its turn.
+            // Keeps terminal signals away from the supervisor. A new session would do so too, but a
+            // scheduler that groups processes by session delays the first process of a new one.
             .process_group(0)
             .stdin(Stdio::from(control))
             .stdout(Stdio::null())
@@ -88,108 +84,105 @@ impl Launcher {
     }
 }
 
-/// Somebody who waits to be told what jail to make. Dropped untold, it ends, and nothing is left.
+/// A started supervisor waiting for its jail; dropping it ends the process.
 #[derive(Debug)]
-pub struct Prepared {
-    /// The connection and the process, until it is told.
+pub struct PreparedLauncher {
+    /// `None` after the launch.
     waiting: Option<(OwnedFd, Child)>,
 }
 
-impl Drop for Prepared {
+impl Drop for PreparedLauncher {
     fn drop(&mut self) {
-        if let Some((control, mut keeper)) = self.waiting.take() {
-            // Without this end the keeper ends. That it cannot be waited for means that somebody else did.
+        if let Some((control, mut supervisor)) = self.waiting.take() {
+            // Closing the socket ends the supervisor. `wait` only fails if it was already reaped.
             drop(control);
-            keeper.wait().ok();
+            supervisor.wait().ok();
         }
     }
 }
 
-impl Prepared {
-    /// Makes a jail and starts its program. When this returns, the program runs and everything holds that the report
-    /// [`Running::held`] does not except; if it fails, nothing was run and nothing is left.
+impl PreparedLauncher {
+    /// Creates a jail and starts its program. On success the program runs, and everything is
+    /// enforced except what [`RunningJail::limits`] reports; on failure nothing was run and nothing
+    /// is left.
     ///
-    /// It waits for a few milliseconds, so asynchronous code calls it on a thread for such things.
-    pub fn launch(mut self, jail: &Jail, streams: &Streams<'_>) -> Result<Running, Error> {
-        let told = self.waiting.as_ref().map(|(control, _)| order(control, jail, streams)).transpose()?;
-        let (Some((control, mut keeper)), Some(())) = (self.waiting.take(), told) else {
-            return Err(Error::Broken("it was told before".to_owned()));
+    /// Blocks for a few milliseconds, so asynchronous code must call it on a blocking thread.
+    pub fn launch(mut self, jail: &Jail, streams: &JailStreams<'_>) -> Result<RunningJail, Error> {
+        let sent =
+            self.waiting.as_ref().map(|(control, _)| send_request(control, jail, streams)).transpose()?;
+        let (Some((control, mut supervisor)), Some(())) = (self.waiting.take(), sent) else {
+            return Err(Error::Launcher("it was already used".to_owned()));
         };
         if jail.lifetime == Lifetime::Detached {
-            // It ends at once: its copy, which nobody has to wait for, does the work.
-            keeper.wait().map_err(Error::io("cannot wait for the jail's launcher"))?;
+            // It exits immediately; its forked child, which needs no reaping, continues.
+            supervisor.wait().map_err(Error::io("wait for the jail supervisor"))?;
         }
-        let outcome = receive_made(&control);
+        let outcome = receive_started(&control);
         if outcome.is_err() && jail.lifetime == Lifetime::WithParent {
-            // Without this end the keeper ends what there is, and itself.
+            // Closing the socket makes the supervisor clean up and exit.
             drop(control);
-            keeper.wait().map_err(Error::io("cannot wait for the jail's launcher"))?;
-            return Err(outcome.err().unwrap_or_else(|| Error::Broken("it ended".to_owned())));
+            supervisor.wait().map_err(Error::io("wait for the jail supervisor"))?;
+            return Err(outcome.err().unwrap_or_else(|| Error::Launcher("it exited".to_owned())));
         }
-        let (pid, held, init) = outcome?;
+        let (pid, limits, init) = outcome?;
         set_socket_timeout(&control, Timeout::Recv, None)
-            .map_err(|error| Error::io("cannot set a timeout")(error.into()))?;
-        let keeper = (jail.lifetime == Lifetime::WithParent).then_some(keeper);
-        Ok(Running { control, init, pid, held, keeper, exit: None })
+            .map_err(|error| Error::io("set a socket timeout")(error.into()))?;
+        let supervisor = (jail.lifetime == Lifetime::WithParent).then_some(supervisor);
+        Ok(RunningJail { control, init, pid, limits, supervisor, exit: None })
     }
 }
 
-/// Says what is to be made. The socket keeps it until somebody is there to read it.
-fn order(control: &OwnedFd, jail: &Jail, streams: &Streams<'_>) -> Result<(), Error> {
+/// Sends the request. The socket buffers it until the supervisor reads it.
+fn send_request(control: &OwnedFd, jail: &Jail, streams: &JailStreams<'_>) -> Result<(), Error> {
     let mut numbers = vec![0, 1, 2];
     numbers.extend(streams.others.iter().map(|(number, _)| *number));
-    let twice = streams.others.iter().enumerate().any(|(i, (number, _))| {
+    let is_invalid = streams.others.iter().enumerate().any(|(i, (number, _))| {
         *number < 3 || streams.others.iter().skip(i + 1).any(|(other, _)| other == number)
     });
-    if twice || numbers.len() >= MOST_DESCRIPTORS {
-        return Err(Error::io("cannot hand over these descriptors")(io::Error::from_raw_os_error(
-            libc::EINVAL,
-        )));
+    if is_invalid || numbers.len() >= MAX_DESCRIPTORS {
+        return Err(Error::io("pass these descriptors")(io::Error::from_raw_os_error(libc::EINVAL)));
     }
     let mut jail = jail.clone();
-    // Looked for here, where there is time: the keeper is still being started. And sockets are listed by network, of
-    // which the jail may have another.
-    jail.masked.retain(|path| plan::may_need_cover(path));
-    jail.masked.extend(sockets::of_the_host(&jail));
-    let bytes =
-        postcard::to_stdvec(&Order { jail, numbers }).map_err(|error| Error::Broken(error.to_string()))?;
+    // Resolved here, while the supervisor is still starting. Sockets are listed per network
+    // namespace, and that of the jail may differ.
+    jail.masked.retain(|path| mount_plan::may_need_mask(path));
+    jail.masked.extend(sockets::host_sockets(&jail));
+    let bytes = postcard::to_stdvec(&LaunchRequest { jail, fd_numbers: numbers })
+        .map_err(|error| Error::Launcher(error.to_string()))?;
     let memory = rustix::fs::memfd_create("jail", MemfdFlags::CLOEXEC)
-        .map_err(|error| Error::io("cannot make a file in memory")(error.into()))?;
+        .map_err(|error| Error::io("create a memory file")(error.into()))?;
     let mut memory = File::from(memory);
-    memory.write_all(&bytes).map_err(Error::io("cannot write to memory"))?;
-    io::Seek::rewind(&mut memory).map_err(Error::io("cannot write to memory"))?;
-    let null = File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/null")
-        .map_err(Error::io("cannot open /dev/null"))?;
+    memory.write_all(&bytes).map_err(Error::io("write the jail request"))?;
+    io::Seek::rewind(&mut memory).map_err(Error::io("write the jail request"))?;
+    let null =
+        File::options().read(true).write(true).open("/dev/null").map_err(Error::io("open /dev/null"))?;
     let mut descriptors = vec![memory.as_fd()];
     descriptors.extend([streams.stdin, streams.stdout, streams.stderr].map(|fd| fd.unwrap_or(null.as_fd())));
     descriptors.extend(streams.others.iter().map(|(_, fd)| *fd));
-    wire::send(control, &0u8, &descriptors).map_err(Error::io("cannot hand over the jail"))
+    ipc::send(control, &0u8, &descriptors).map_err(Error::io("send the jail request"))
 }
 
-/// Waits until the program runs or a step has failed.
-fn receive_made(control: &OwnedFd) -> Result<(i32, Held, OwnedFd), Error> {
-    let broken = |what: &str| Error::Broken(what.to_owned());
-    let received = wire::receive(control).map_err(Error::io("no word from the jail's launcher"))?;
-    let (report, descriptors) = received.ok_or_else(|| broken("it ended without a word"))?;
-    let (pid, held) = match report {
-        Report::Made { pid, held } => (pid, held),
-        Report::Failed(fault) => return Err(Error::from_fault(fault)),
-        Report::Ended(_) => return Err(broken("it spoke out of turn")),
+/// Waits until the program runs or a step failed.
+fn receive_started(control: &OwnedFd) -> Result<(i32, LimitReport, OwnedFd), Error> {
+    let broken = |what: &str| Error::Launcher(what.to_owned());
+    let received = ipc::receive(control).map_err(Error::io("receive a report from the jail supervisor"))?;
+    let (report, descriptors) = received.ok_or_else(|| broken("it exited without a report"))?;
+    let (pid, limits) = match report {
+        SupervisorReport::Started { pid, limits } => (pid, limits),
+        SupervisorReport::Failed(fault) => return Err(Error::from_setup(fault)),
+        SupervisorReport::Exited(_) => return Err(broken("it sent an unexpected report")),
     };
     let Ok([init, failure]) = <[OwnedFd; 2]>::try_from(descriptors) else {
         return Err(broken("descriptors are missing"));
     };
-    match read_failure(failure).map_err(Error::io("no word from the jail's first process"))? {
-        None => Ok((pid, held, init)),
-        Some(fault) => Err(Error::from_fault(fault)),
+    match read_setup_error(failure).map_err(Error::io("receive a report from the jail's first process"))? {
+        None => Ok((pid, limits, init)),
+        Some(fault) => Err(Error::from_setup(fault)),
     }
 }
 
-fn read_failure(pipe: OwnedFd) -> io::Result<Option<Fault>> {
-    if !ready(pipe.as_fd(), PATIENCE)? {
+fn read_setup_error(pipe: OwnedFd) -> io::Result<Option<SetupError>> {
+    if !wait_readable(pipe.as_fd(), STEP_TIMEOUT)? {
         return Err(io::Error::from(io::ErrorKind::TimedOut));
     }
     let mut bytes = Vec::new();
@@ -197,10 +190,10 @@ fn read_failure(pipe: OwnedFd) -> io::Result<Option<Fault>> {
     if bytes.is_empty() { Ok(None) } else { postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other) }
 }
 
-/// Whether there is something to read before the time is over.
-fn ready(fd: BorrowedFd<'_>, patience: Duration) -> io::Result<bool> {
+/// Whether the descriptor becomes readable before the timeout.
+fn wait_readable(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
     let mut poll = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let timeout = Timespec::try_from(patience).map_err(io::Error::other)?;
+    let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
     loop {
         match rustix::event::poll(&mut poll, Some(&timeout)) {
             Err(rustix::io::Errno::INTR) => {}
@@ -209,73 +202,75 @@ fn ready(fd: BorrowedFd<'_>, patience: Duration) -> io::Result<bool> {
     }
 }
 
-/// A jail whose program runs. Dropping it ends a jail that lives with its parent and waits for that end, and lets go of
-/// a detached one.
+/// A running jail. Dropping the handle kills a jail with [`Lifetime::WithParent`] and waits for its
+/// end; a detached jail keeps running.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningJail {
     control: OwnedFd,
     init: OwnedFd,
     pid: i32,
-    held: Held,
-    keeper: Option<Child>,
-    exit: Option<Exit>,
+    limits: LimitReport,
+    supervisor: Option<Child>,
+    exit: Option<JailExit>,
 }
 
-impl Running {
-    /// Which of the limits hold.
-    pub fn held(&self) -> &Held {
-        &self.held
+impl RunningJail {
+    /// Which limits are enforced.
+    pub fn limits(&self) -> &LimitReport {
+        &self.limits
     }
 
-    /// The program, as a descriptor that becomes readable when the whole jail is gone.
+    /// The pidfd of the program; it becomes readable when the whole jail is gone.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.init.as_fd()
     }
 
-    /// A name for this jail that survives this process.
+    /// An identifier of the jail that is valid in other processes.
     pub fn id(&self) -> Result<JailId, Error> {
-        let started = sys::started(self.pid).map_err(Error::io("cannot look at the jail's first process"))?;
+        let started = sys::process_start_time(self.pid)
+            .map_err(Error::io("read the start time of the jail's first process"))?;
         Ok(JailId { pid: self.pid, started })
     }
 
-    /// Waits until the jail has ended and nothing of it is left.
-    pub fn wait(&mut self) -> Result<Exit, Error> {
+    /// Waits until the jail is gone and cleaned up.
+    pub fn wait(&mut self) -> Result<JailExit, Error> {
         if let Some(exit) = self.exit {
             return Ok(exit);
         }
-        let received = wire::receive(&self.control).map_err(Error::io("no word from the jail's keeper"))?;
+        let received =
+            ipc::receive(&self.control).map_err(Error::io("receive a report from the jail supervisor"))?;
         let ended = match received {
-            Some((Report::Ended(exit), _)) => Ok(exit),
-            // It was killed, and the jail with it, as soon as the kernel gets to it.
-            None => gone(&self.init).map(|()| Exit::Signal(libc::SIGKILL)),
-            Some(_) => Err(Error::Broken("it spoke out of turn".to_owned())),
+            Some((SupervisorReport::Exited(exit), _)) => Ok(exit),
+            // The supervisor was killed, so the kernel kills the jail.
+            None => wait_gone(&self.init).map(|()| JailExit::Signal(libc::SIGKILL)),
+            Some(_) => Err(Error::Launcher("it sent an unexpected report".to_owned())),
         };
-        if let Some(keeper) = &mut self.keeper {
-            keeper.wait().map_err(Error::io("cannot wait for the jail's keeper"))?;
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.wait().map_err(Error::io("wait for the jail supervisor"))?;
         }
         self.exit = Some(ended?);
-        self.exit.ok_or_else(|| Error::Broken("it ended".to_owned()))
+        self.exit.ok_or_else(|| Error::Launcher("it exited".to_owned()))
     }
 
     /// Kills every process of the jail and waits until they are gone.
-    pub fn kill(&mut self) -> Result<Exit, Error> {
+    pub fn kill(&mut self) -> Result<JailExit, Error> {
         if self.exit.is_none() {
-            signal_kill(&self.init)?;
+            send_sigkill(&self.init)?;
         }
         self.wait()
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningJail {
     fn drop(&mut self) {
-        if self.keeper.is_some() {
-            // An error means that it is gone already or cannot be reached any more; the keeper then sees our end close.
+        if self.supervisor.is_some() {
+            // On error the supervisor sees the socket close and kills the jail.
             self.kill().ok();
         }
     }
 }
 
-/// The name of a detached jail: a process number, and when that process started, since numbers are used again.
+/// Identifies a detached jail by pid and start time, since pids are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JailId {
     pid: i32,
@@ -283,47 +278,48 @@ pub struct JailId {
 }
 
 impl JailId {
-    /// Whether this jail still runs.
+    /// Whether the jail still runs.
     pub fn is_alive(&self) -> Result<bool, Error> {
         match self.open()? {
             Some(init) => {
-                Ok(!ready(init.as_fd(), Duration::ZERO).map_err(Error::io("cannot look at the jail"))?)
+                Ok(!wait_readable(init.as_fd(), Duration::ZERO).map_err(Error::io("poll the jail"))?)
             }
             None => Ok(false),
         }
     }
 
-    /// Kills every process of the jail and waits until they are gone. One that is gone already is no error.
+    /// Kills every process of the jail and waits until they are gone. A jail that is already gone
+    /// is not an error.
     pub fn kill(&self) -> Result<(), Error> {
         let Some(init) = self.open()? else { return Ok(()) };
-        signal_kill(&init)?;
-        gone(&init)
+        send_sigkill(&init)?;
+        wait_gone(&init)
     }
 
-    /// The first process, if it is still the one that was meant.
+    /// Opens the first process, if the pid was not reused.
     fn open(&self) -> Result<Option<OwnedFd>, Error> {
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(None) };
         let init = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             Ok(init) => init,
             Err(rustix::io::Errno::SRCH) => return Ok(None),
-            Err(error) => return Err(Error::io("cannot open the jail's first process")(error.into())),
+            Err(error) => return Err(Error::io("open the jail's first process")(error.into())),
         };
-        // Only now: the descriptor cannot come to mean another process, the number can.
-        Ok(sys::started(self.pid).is_ok_and(|started| started == self.started).then_some(init))
+        // After the open: a pidfd never refers to another process, a pid may.
+        Ok(sys::process_start_time(self.pid).is_ok_and(|started| started == self.started).then_some(init))
     }
 }
 
-fn signal_kill(init: &OwnedFd) -> Result<(), Error> {
+fn send_sigkill(init: &OwnedFd) -> Result<(), Error> {
     match rustix::process::pidfd_send_signal(init, Signal::KILL) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-        Err(error) => Err(Error::io("cannot kill the jail")(error.into())),
+        Err(error) => Err(Error::io("kill the jail")(error.into())),
     }
 }
 
 /// Waits for the end of a jail that is being killed.
-fn gone(init: &OwnedFd) -> Result<(), Error> {
-    match ready(init.as_fd(), PATIENCE).map_err(Error::io("cannot wait for the jail"))? {
+fn wait_gone(init: &OwnedFd) -> Result<(), Error> {
+    match wait_readable(init.as_fd(), STEP_TIMEOUT).map_err(Error::io("wait for the jail"))? {
         true => Ok(()),
-        false => Err(Error::Broken("the jail does not end".to_owned())),
+        false => Err(Error::Launcher("the jail does not exit".to_owned())),
     }
 }

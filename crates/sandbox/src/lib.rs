@@ -1,46 +1,48 @@
-//! The built-in jail of Linux.
+//! The built-in Linux jail.
 //!
-//! A [`Jail`] says what shall be confined and how; a [`Launcher`] makes it and starts one program in it, as process 1
-//! of its own world. That program sees the host's file tree read-only, with what is masked empty and with private
-//! `/tmp`, `/dev` and `/proc`; it reaches no process, no socket and no network of the host; it has no capability and
-//! gets none; and it is limited in what it uses. Namespaces, mounts, Landlock, a filter of system calls, cgroups and
-//! process limits do this, each for itself.
+//! A [`Jail`] describes the confinement; a [`Launcher`] creates it and starts one program in it, as
+//! process 1 of its own pid namespace. The program sees the host's file tree read-only, with masked
+//! paths empty and with a private `/tmp`, `/dev` and `/proc`; it cannot reach processes, sockets or
+//! the network of the host; it has no capabilities and cannot gain any; its resources are limited.
+//! Namespaces, mounts, Landlock, seccomp, cgroups and rlimits enforce this independently of each
+//! other.
 //!
-//! *Invariant.* A jail is whole or there is none. A step that fails ends everything made so far and comes back as an
-//! [`Error`] that names it; nothing runs with less. The one thing that is reported instead of refused is a limit on
-//! resources that this machine cannot enforce, in [`Held`].
+//! *Invariant.* A jail is complete or does not exist. If a step of the setup fails, everything
+//! created so far is removed and the [`Error`] names the step. The only exception is a resource
+//! limit that this machine cannot enforce: it is reported in [`LimitReport`].
 //!
-//! *How.* Namespaces cannot be entered safely by a process with threads. So the launcher starts its own program anew
-//! under another name, where [`helper_main`] takes over: a keeper with one thread, which makes the jail, tells how
-//! the program ended, removes what was made, and kills the jail if it shall not outlive its launcher.
+//! *Processes.* A process with threads cannot enter namespaces safely. So the launcher starts its
+//! own program again under another name, where [`helper_main`] takes over: a supervisor with one
+//! thread creates the jail, reports how the program exited, cleans up, and kills the jail if it
+//! must not outlive its launcher.
 //!
-//! *Where to start reading.* [`jail`] for what can be asked. [`launcher`] and `keeper` are the two ends of the road in,
-//! `inside` the order of the steps on it; `plan`, `sockets` and `files` make the file tree, `access` (Landlock), `syscalls`
-//! (seccomp), `privilege` and `cgroup` the rest. [`probe`] tries it all on this machine. `sys` has the unsafe code.
+//! *Where to start reading.* [`jail`] for the options. [`launcher`] and `supervisor` are the two
+//! ends of the launch, `init` has the order of the setup steps; `mount_plan`, `sockets` and
+//! `rootfs` build the file tree; `file_access` (Landlock), `seccomp`, `privilege` and `cgroup` add
+//! the other layers. [`probe`] tests a jail on this machine. `sys` has the unsafe code.
 
-mod access;
 mod cgroup;
 mod error;
-mod files;
-mod held;
-mod inside;
+mod file_access;
+mod init;
+mod ipc;
 pub mod jail;
-mod keeper;
 pub mod launcher;
+mod limit_report;
 mod mask;
-mod plan;
+mod mount_plan;
 mod privilege;
 pub mod probe;
-mod room;
+mod rootfs;
+mod seccomp;
 mod sockets;
+mod supervisor;
 mod sys;
-mod syscalls;
-mod wire;
 
-pub use cgroup::sweep;
-pub use error::{Error, Fault, Missing, Step};
-pub use held::{Held, Hold};
-pub use jail::{Access, Bind, Jail, Lifetime, Limits, Network};
-pub use keeper::helper_main;
-pub use launcher::{JailId, Launcher, Prepared, Running, Streams};
-pub use wire::Exit;
+pub use cgroup::remove_stale_cgroups;
+pub use error::{Error, MissingSupport, SetupError, SetupStep};
+pub use ipc::JailExit;
+pub use jail::{BindAccess, Jail, JailLimits, JailMount, JailNetwork, Lifetime};
+pub use launcher::{JailId, JailStreams, Launcher, PreparedLauncher, RunningJail};
+pub use limit_report::{LimitReport, LimitStatus};
+pub use supervisor::helper_main;

@@ -1,12 +1,12 @@
-//! What no command needs and every thief looks for.
+//! Paths that are masked by default: secrets that no command needs.
 
 use std::path::{Path, PathBuf};
 
-use crate::jail::{Access, Bind};
+use crate::jail::{BindAccess, JailMount};
 
-/// Below the root: secrets of the system, and the data and sockets of engines that would hand out the whole machine.
-/// `/run` goes whole: it holds the sockets of engines, buses, agents and users' sessions, whatever their names are.
-const SYSTEM: &[&str] = &[
+/// System secrets, and data and sockets of engines that grant access to the whole machine. All of
+/// `/run` is masked: it contains sockets of engines, buses, agents and user sessions.
+const SYSTEM_PATHS: &[&str] = &[
     "/run", "/var/run", "/boot", "/lost+found", "/etc/shadow", "/etc/shadow-", "/etc/gshadow",
     "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/security/opasswd", "/etc/ssl/private",
     "/etc/pki/tls/private", "/etc/ssh", "/etc/NetworkManager/system-connections", "/etc/wireguard",
@@ -16,11 +16,11 @@ const SYSTEM: &[&str] = &[
     "/var/lib/mysql", "/var/spool", "/var/mail", "/var/log", "/var/backups", "/var/crash",
 ];
 
-/// Where homes are kept. All are hidden but the one of the person the jail works for.
-const HOMES: &[&str] = &["/home", "/root", "/var/home", "/export/home"];
+/// Parent directories of homes. All homes are masked except that of the jail's user.
+const HOME_PARENTS: &[&str] = &["/home", "/root", "/var/home", "/export/home"];
 
-/// Below a home: keys, tokens, passwords, and the profiles of browsers and mail programs.
-const CREDENTIALS: &[&str] = &[
+/// Below a home: keys, tokens, passwords, and profiles of browsers and e-mail programs.
+const HOME_CREDENTIALS: &[&str] = &[
     ".ssh", ".aws", ".azure", ".oci", ".boto", ".config/gcloud", ".config/doctl", ".config/hcloud",
     ".config/gh", ".config/glab-cli", ".config/hub", ".config/rclone", ".config/op", ".config/containers",
     ".config/sops", ".config/age", ".config/git/credentials", ".config/google-chrome", ".config/chromium",
@@ -37,18 +37,19 @@ const CREDENTIALS: &[&str] = &[
     ".ICEauthority", ".dbus", ".hermes",
 ];
 
-/// What is hidden for somebody with this home, and what must be shown again because it lies in something hidden.
-pub(crate) fn usual(home: &Path) -> (Vec<PathBuf>, Vec<Bind>) {
-    let mut masked: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+/// The masked paths for a user with this home, and the bind mounts that make the home itself
+/// visible again.
+pub(crate) fn default_masks(home: &Path) -> (Vec<PathBuf>, Vec<JailMount>) {
+    let mut masked: Vec<PathBuf> = SYSTEM_PATHS.iter().map(PathBuf::from).collect();
     let mut shown = Vec::new();
-    for homes in HOMES.iter().map(Path::new).filter(|homes| *homes != home) {
+    for homes in HOME_PARENTS.iter().map(Path::new).filter(|homes| *homes != home) {
         masked.push(homes.to_path_buf());
         if home.starts_with(homes) && home.exists() {
             let (source, target) = (home.to_path_buf(), home.to_path_buf());
-            shown.push(Bind { source, target, access: Access::ReadOnly });
+            shown.push(JailMount { source, target, access: BindAccess::ReadOnly });
         }
     }
-    masked.extend(CREDENTIALS.iter().map(|name| home.join(name)));
+    masked.extend(HOME_CREDENTIALS.iter().map(|name| home.join(name)));
     (masked, shown)
 }
 
@@ -57,8 +58,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_home_but_ones_own_is_hidden() {
-        let (masked, shown) = usual(Path::new("/root"));
+    fn every_home_except_the_own_one_is_masked() {
+        let (masked, shown) = default_masks(Path::new("/root"));
         let hidden = |path: &str| masked.contains(&PathBuf::from(path));
         assert_eq!(
             ["/home", "/root", "/root/.ssh", "/root/.config/gcloud", "/run"].map(hidden),

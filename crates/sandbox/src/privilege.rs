@@ -1,4 +1,5 @@
-//! What a process inside a jail may not have: capabilities, other people's descriptors, boundless resources.
+//! Drops privileges of the jail's process: capabilities, inherited descriptors, unlimited
+//! resources.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
@@ -6,43 +7,45 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
-use crate::held::{Held, Hold};
-use crate::jail::Limits;
+use crate::jail::JailLimits;
+use crate::limit_report::{LimitReport, LimitStatus};
 use crate::sys;
 
-/// Descriptors are moved above this number while they are put in order.
-const ABOVE: RawFd = 512;
+/// Descriptors are moved above this number before they get their final one.
+const MIN_TEMPORARY_FD: RawFd = 512;
 
-/// Capabilities have numbers below this in every kernel there will be: the sets have 64 bits.
+/// Capability sets have 64 bits.
 const CAPABILITY_BITS: u32 = 64;
 
-/// The limits each process has, and what holds together with the cgroups.
+/// The rlimits of each process, and the limits enforced together with the cgroups.
 pub(crate) struct Rlimits {
-    all: Vec<(Resource, u64)>,
-    pub(crate) held: Held,
+    values: Vec<(Resource, u64)>,
+    pub(crate) limits: LimitReport,
 }
 
 impl Rlimits {
-    /// `held` is what the cgroups hold.
-    pub(crate) fn new(limits: &Limits, mut held: Held) -> Self {
-        let mut all = vec![(Resource::Core, 0)];
-        all.extend(limits.open_files.map(|count| (Resource::Nofile, count)));
-        if let (Some(bytes), Hold::NotHeld { reason }) = (limits.memory, held.memory.clone()) {
-            all.push((Resource::Data, bytes));
-            held.memory = Hold::EachProcess { reason };
+    /// `limits` contains the limits enforced by cgroups.
+    pub(crate) fn new(limits: &JailLimits, mut report: LimitReport) -> Self {
+        let mut values = vec![(Resource::Core, 0)];
+        values.extend(limits.open_files.map(|count| (Resource::Nofile, count)));
+        if let (Some(bytes), LimitStatus::NotEnforced { reason }) = (limits.memory, report.memory.clone()) {
+            values.push((Resource::Data, bytes));
+            report.memory = LimitStatus::PerProcess { reason };
         }
-        // The kernel counts processes for each user in each user namespace, but never refuses one to the host's root.
+        // `RLIMIT_NPROC` counts per user and user namespace, but never restricts the host's root.
         let is_root = rustix::process::getuid().is_root();
-        if let (Some(count), Hold::NotHeld { .. }, false) = (limits.processes, &held.processes, is_root) {
-            all.push((Resource::Nproc, u64::from(count)));
-            held.processes = Hold::Held;
+        if let (Some(count), LimitStatus::NotEnforced { .. }, false) =
+            (limits.processes, &report.processes, is_root)
+        {
+            values.push((Resource::Nproc, u64::from(count)));
+            report.processes = LimitStatus::Enforced;
         }
-        Self { all, held }
+        Self { values, limits: report }
     }
 
-    /// Sets the limits for this process and all it starts. They can never be raised again.
+    /// Sets the limits of this process and its descendants. They cannot be raised again.
     pub(crate) fn set(&self) -> io::Result<()> {
-        for (resource, value) in &self.all {
+        for (resource, value) in &self.values {
             let hard = rustix::process::getrlimit(*resource).maximum.unwrap_or(u64::MAX);
             let value = Some((*value).min(hard));
             setrlimit(*resource, Rlimit { current: value, maximum: value })?;
@@ -51,8 +54,8 @@ impl Rlimits {
     }
 }
 
-/// Gives up every capability, in every set, for ever.
-pub(crate) fn drop_all() -> io::Result<()> {
+/// Drops all capabilities from all sets, permanently.
+pub(crate) fn drop_capabilities() -> io::Result<()> {
     let bits = CapabilitiesSecureBits::NO_ROOT
         | CapabilitiesSecureBits::NO_ROOT_LOCKED
         | CapabilitiesSecureBits::NO_SETUID_FIXUP
@@ -64,7 +67,7 @@ pub(crate) fn drop_all() -> io::Result<()> {
     for bit in 0..CAPABILITY_BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         match rustix::thread::remove_capability_from_bounding_set(capability) {
-            // The first number the kernel does not know.
+            // The first capability that the kernel does not know.
             Err(rustix::io::Errno::INVAL) => break,
             other => other?,
         }
@@ -78,21 +81,22 @@ pub(crate) fn drop_all() -> io::Result<()> {
     Ok(())
 }
 
-/// Puts each descriptor at its number and has all others closed when the program starts.
-pub(crate) fn place(descriptors: Vec<(OwnedFd, RawFd)>) -> io::Result<()> {
+/// Moves each descriptor to its number and marks all others close-on-exec.
+pub(crate) fn install_descriptors(descriptors: Vec<(OwnedFd, RawFd)>) -> io::Result<()> {
     let mut numbers: Vec<RawFd> = descriptors.iter().map(|(_, number)| *number).collect();
-    let above = numbers.iter().copied().max().unwrap_or(0).max(ABOVE) + 1;
-    // Out of the way first, so that no move lands on a descriptor that is still needed.
+    let min_fd = numbers.iter().copied().max().unwrap_or(0).max(MIN_TEMPORARY_FD) + 1;
+    // First above all final numbers, so that no move overwrites a descriptor that is still needed.
     let moved = descriptors
         .iter()
-        .map(|(fd, number)| Ok((rustix::io::fcntl_dupfd_cloexec(fd, above)?, *number)))
+        .map(|(fd, number)| Ok((rustix::io::fcntl_dupfd_cloexec(fd, min_fd)?, *number)))
         .collect::<io::Result<Vec<_>>>()?;
-    // From here on, the numbers below are ours to overwrite; the originals are closed by the overwriting or on exec.
+    // From here on the lower numbers may be overwritten; the originals are closed by that or by
+    // exec.
     for fd in descriptors {
         std::mem::forget(fd);
     }
     for (fd, number) in &moved {
-        sys::place(fd.as_fd(), *number)?;
+        sys::duplicate_to(fd.as_fd(), *number)?;
     }
     numbers.sort_unstable();
     let mut first = 0;

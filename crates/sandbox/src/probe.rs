@@ -1,8 +1,9 @@
-//! What a jail holds on this machine, found out by trying to break one.
+//! Tests what a jail enforces on this machine by trying to escape from one.
 //!
-//! The attempts are made by this crate's own code inside a small jail. Each is a thing the one who asks could do
-//! outside, so that a refusal comes from the jail and not from somewhere else.
+//! The attempts run inside a small jail, in this crate's own code. Outside of a jail each of them
+//! would succeed, so a failure is due to the jail.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -19,44 +20,43 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::held::{Held, Hold};
-use crate::jail::{Access, Bind, Jail};
-use crate::launcher::{Launcher, Streams};
+use crate::jail::{BindAccess, Jail, JailMount};
+use crate::launcher::{JailStreams, Launcher};
+use crate::limit_report::{LimitReport, LimitStatus};
 use crate::sys;
 
-/// The path of the program in its jail, by which it knows that it is to try and break out.
-pub(crate) const PRISONER: &str = "/tmp/hermes-jail-prisoner";
+/// The path of the program in its jail, by which it knows that it must run the attempts.
+pub(crate) const PROBE_PROGRAM: &str = "/tmp/hermes-jail-probe";
 
-/// Where the prisoner finds itself and what it shall not touch.
-const CELL: &str = "/tmp/probe";
+/// Where the jail sees the probe's directory.
+const PROBE_DIR: &str = "/tmp/probe";
 
-/// What the prisoner is allowed, and what it tries to take.
-const PROCESSES: u32 = 16;
-const MEMORY: u64 = 32 << 20;
+/// Limits of the jail, which the attempts try to exceed.
+const MAX_PROCESSES: u32 = 16;
+const MAX_MEMORY_BYTES: u64 = 32 << 20;
 
-/// What a jail on this machine holds.
+/// The properties that a jail enforces on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Probe {
-    /// Masked files cannot be read, files outside cannot be written.
-    pub files: Verdict,
-    /// The host's loopback and its abstract sockets cannot be reached.
-    pub network: Verdict,
-    /// Processes outside cannot be seen or signalled.
-    pub processes: Verdict,
-    /// Dangerous system calls are refused, and no capability is left.
-    pub syscalls: Verdict,
-    /// Memory, processes and processor time are limited.
-    pub resources: Verdict,
+pub struct ProbeReport {
+    /// Masked files cannot be read; files outside cannot be written.
+    pub files: ProbeVerdict,
+    /// Loopback and abstract sockets of the host cannot be reached.
+    pub network: ProbeVerdict,
+    /// Processes outside cannot be seen or signaled.
+    pub processes: ProbeVerdict,
+    /// Dangerous system calls fail, and no capability is left.
+    pub syscalls: ProbeVerdict,
+    pub resources: ProbeVerdict,
 }
 
-/// Whether one dimension holds.
+/// The result for one dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// Every attempt was refused.
-    Held,
-    /// Something could be done, or a limit cannot be enforced.
-    NotHeld(String),
-    /// It could not be tried.
+pub enum ProbeVerdict {
+    /// Every attempt failed.
+    Enforced,
+    /// An attempt succeeded, or a limit cannot be enforced.
+    NotEnforced(String),
+    /// The attempts could not be made.
     Unknown(String),
 }
 
@@ -69,75 +69,88 @@ enum Dimension {
     Resources,
 }
 
-/// One thing the prisoner found.
+/// A result of the attempts.
 #[derive(Debug, Serialize, Deserialize)]
-enum Finding {
-    /// It could do this.
-    Done(Dimension, String),
-    /// It could not even do this, which is allowed: the attempts prove nothing.
-    Useless(Dimension, String),
-    /// All but the memory was tried.
-    Tried,
+enum ProbeFinding {
+    /// This attempt succeeded.
+    Escaped(Dimension, String),
+    /// This permitted action failed, so the attempts prove nothing.
+    Inconclusive(Dimension, String),
+    /// All attempts except the one on memory were made.
+    Completed,
 }
 
-/// What outside the prisoner shall try to reach.
-#[derive(Debug, Serialize, Deserialize)]
-struct Bait {
+/// Targets outside the jail that the attempts try to reach.
+#[derive(Debug)]
+struct ProbeTargets {
     port: u16,
     name: String,
     pid: i32,
 }
 
-impl Launcher {
-    /// Tries on this machine what a jail holds. Takes some tens of milliseconds; the answer stays good while the
-    /// machine and this program's user stay the same. An error says why no jail can be made at all.
-    pub fn probe(&self) -> Result<Probe, Error> {
-        let ground = Ground::new().map_err(Error::io("cannot prepare the probe"))?;
-        let program = fs::canonicalize(self.path()).map_err(Error::io("cannot find this program"))?;
-        let jail = ground.jail(&program)?;
-        let (mut reader, writer) = io::pipe().map_err(Error::io("cannot make a pipe"))?;
-        let streams = Streams { stdout: Some(writer.as_fd()), ..Streams::default() };
-        let mut running = self.launch(&jail, &streams)?;
-        drop(writer);
-        let mut bytes = Vec::new();
-        reader.read_to_end(&mut bytes).map_err(Error::io("cannot read from the probe"))?;
-        running.wait()?;
-        Ok(judge(&findings(&bytes), running.held()))
+impl ProbeTargets {
+    fn to_arguments(&self) -> Vec<OsString> {
+        vec![self.port.to_string().into(), self.name.clone().into(), self.pid.to_string().into()]
+    }
+
+    fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let port = arguments.next()?.parse().ok()?;
+        let name = arguments.next()?;
+        Some(Self { port, name, pid: arguments.next()?.parse().ok()? })
     }
 }
 
-/// Things outside the jail, made for the probe, and removed after it.
-struct Ground {
+impl Launcher {
+    /// Tests what a jail enforces on this machine. Takes some tens of milliseconds; the result is
+    /// valid as long as the machine and the user stay the same. An error says why no jail can be
+    /// created.
+    pub fn probe(&self) -> Result<ProbeReport, Error> {
+        let fixture = ProbeFixture::new().map_err(Error::io("prepare the probe"))?;
+        let program = fs::canonicalize(self.path()).map_err(Error::io("find this program"))?;
+        let jail = fixture.jail(&program);
+        let (mut reader, writer) = io::pipe().map_err(Error::io("create a pipe"))?;
+        let streams = JailStreams { stdout: Some(writer.as_fd()), ..JailStreams::default() };
+        let mut running = self.launch(&jail, &streams)?;
+        drop(writer);
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).map_err(Error::io("read from the probe"))?;
+        running.wait()?;
+        Ok(summarize(&parse_findings(&bytes), running.limits()))
+    }
+}
+
+/// Targets outside the jail, removed on drop.
+struct ProbeFixture {
     directory: PathBuf,
-    bait: Bait,
+    targets: ProbeTargets,
     _tcp: TcpListener,
     _unix: UnixListener,
 }
 
-/// How grounds are called, before the number of their process.
-const NAME: &str = "hermes-probe-";
-/// A ground that is older than this belongs to nobody.
-const OLD: Duration = Duration::from_secs(600);
+/// The name continues with a pid and a counter.
+const DIR_PREFIX: &str = "hermes-probe-";
+/// Older directories belong to a probe that was killed.
+const STALE_AGE: Duration = Duration::from_secs(600);
 
-/// Makes a ground of its own. One that was killed may have left one under the same number.
-fn make(parent: &Path) -> io::Result<(String, PathBuf)> {
+/// Creates a unique directory. A killed probe with the same pid may have left one.
+fn create_probe_dir(parent: &Path) -> io::Result<(String, PathBuf)> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     loop {
-        let name = format!("{NAME}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{DIR_PREFIX}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let directory = parent.join(&name);
         match fs::DirBuilder::new().mode(0o700).create(&directory) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| (name, directory)),
+            created => return created.map(|()| (name, directory)),
         }
     }
 }
 
-/// Removes what was left by those that were killed. What cannot be removed is in nobody's way.
-fn sweep(parent: &Path) {
+/// Removes directories of killed probes; failures do no harm.
+fn remove_stale_dirs(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let is_ground = entry.file_name().as_encoded_bytes().starts_with(NAME.as_bytes());
+        let is_probe_dir = entry.file_name().as_encoded_bytes().starts_with(DIR_PREFIX.as_bytes());
         let age = || entry.metadata().and_then(|found| found.modified()).ok()?.elapsed().ok();
-        if is_ground && age().is_some_and(|age| age > OLD) {
+        if is_probe_dir && age().is_some_and(|age| age > STALE_AGE) {
             for file in ["open", "masked"] {
                 fs::remove_file(entry.path().join(file)).ok();
             }
@@ -146,55 +159,44 @@ fn sweep(parent: &Path) {
     }
 }
 
-impl Ground {
+impl ProbeFixture {
     fn new() -> io::Result<Self> {
-        sweep(Path::new("/tmp"));
-        let (name, directory) = make(Path::new("/tmp"))?;
+        remove_stale_dirs(Path::new("/tmp"));
+        let (name, directory) = create_probe_dir(Path::new("/tmp"))?;
         fs::write(directory.join("open"), "seen")?;
         fs::write(directory.join("masked"), "seen")?;
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let unix = UnixListener::bind_addr(&UnixAddress::from_abstract_name(&name)?)?;
         let pid = i32::try_from(std::process::id()).map_err(io::Error::other)?;
-        let bait = Bait { port: tcp.local_addr()?.port(), name, pid };
-        Ok(Self { directory, bait, _tcp: tcp, _unix: unix })
+        let targets = ProbeTargets { port: tcp.local_addr()?.port(), name, pid };
+        Ok(Self { directory, targets, _tcp: tcp, _unix: unix })
     }
 
-    fn jail(&self, program: &Path) -> Result<Jail, Error> {
-        let mut jail = Jail::new(PRISONER, &self.directory);
-        let bind = |source: &Path, target: &str| Bind {
+    fn jail(&self, program: &Path) -> Jail {
+        let mut jail = Jail::new(PROBE_PROGRAM, &self.directory);
+        let bind = |source: &Path, target: &str| JailMount {
             source: source.to_path_buf(),
             target: PathBuf::from(target),
-            access: Access::ReadOnly,
+            access: BindAccess::ReadOnly,
         };
-        jail.binds.extend([bind(program, PRISONER), bind(&self.directory, CELL)]);
+        jail.binds.extend([bind(program, PROBE_PROGRAM), bind(&self.directory, PROBE_DIR)]);
         jail.masked.push(self.directory.join("masked"));
-        jail.limits.processes = Some(PROCESSES);
-        jail.limits.memory = Some(MEMORY);
+        jail.limits.processes = Some(MAX_PROCESSES);
+        jail.limits.memory = Some(MAX_MEMORY_BYTES);
         jail.limits.millicpus = Some(1000);
-        let bait = postcard::to_stdvec(&self.bait).map_err(|error| Error::Broken(error.to_string()))?;
-        jail.arguments = vec![hex(&bait).into()];
-        Ok(jail)
+        jail.arguments = self.targets.to_arguments();
+        jail
     }
 }
 
-impl Drop for Ground {
+impl Drop for ProbeFixture {
     fn drop(&mut self) {
-        // A file that stays behind in /tmp harms nobody, and there is nobody to tell.
+        // A leftover directory in /tmp does no harm.
         fs::remove_dir_all(&self.directory).ok();
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> =
-        text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
-    Some(digits?.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect())
-}
-
-fn findings(bytes: &[u8]) -> Vec<Finding> {
+fn parse_findings(bytes: &[u8]) -> Vec<ProbeFinding> {
     let mut rest = bytes;
     let mut all = Vec::new();
     while let Ok((finding, after)) = postcard::take_from_bytes(rest) {
@@ -204,123 +206,124 @@ fn findings(bytes: &[u8]) -> Vec<Finding> {
     all
 }
 
-fn judge(findings: &[Finding], held: &Held) -> Probe {
-    let tried = findings.iter().any(|finding| matches!(finding, Finding::Tried));
+fn summarize(findings: &[ProbeFinding], report: &LimitReport) -> ProbeReport {
+    let completed = findings.iter().any(|finding| matches!(finding, ProbeFinding::Completed));
     let verdict = |dimension: Dimension| {
-        let useless = findings.iter().find_map(|finding| match finding {
-            Finding::Useless(about, what) if *about == dimension => Some(what.clone()),
+        let inconclusive = findings.iter().find_map(|finding| match finding {
+            ProbeFinding::Inconclusive(about, what) if *about == dimension => Some(what.clone()),
             _ => None,
         });
-        let done: Vec<&str> = findings
+        let escapes: Vec<&str> = findings
             .iter()
             .filter_map(|finding| match finding {
-                Finding::Done(about, what) if *about == dimension => Some(what.as_str()),
+                ProbeFinding::Escaped(about, what) if *about == dimension => Some(what.as_str()),
                 _ => None,
             })
             .collect();
-        match (done.is_empty(), useless, tried) {
-            (false, _, _) => Verdict::NotHeld(format!("could {}", done.join(", could "))),
-            (true, Some(what), _) => Verdict::Unknown(format!("could not even {what}")),
-            (true, None, false) => Verdict::Unknown("the probe broke off".to_owned()),
-            (true, None, true) => Verdict::Held,
+        match (escapes.is_empty(), inconclusive, completed) {
+            (false, _, _) => ProbeVerdict::NotEnforced(format!("could {}", escapes.join(", could "))),
+            (true, Some(what), _) => ProbeVerdict::Unknown(format!("could not {what}, which is allowed")),
+            (true, None, false) => ProbeVerdict::Unknown("the probe did not finish".to_owned()),
+            (true, None, true) => ProbeVerdict::Enforced,
         }
     };
-    Probe {
+    ProbeReport {
         files: verdict(Dimension::Files),
         network: verdict(Dimension::Network),
         processes: verdict(Dimension::Processes),
         syscalls: verdict(Dimension::Syscalls),
-        resources: resources(verdict(Dimension::Resources), held),
+        resources: resource_verdict(verdict(Dimension::Resources), report),
     }
 }
 
-/// What was tried, and what the jail says it cannot enforce.
-fn resources(tried: Verdict, held: &Held) -> Verdict {
-    let limits = [("memory", &held.memory), ("processes", &held.processes), ("processor time", &held.cpu)];
-    let mut reasons: Vec<String> = match tried {
-        Verdict::Held => Vec::new(),
-        Verdict::NotHeld(reason) => vec![reason],
-        Verdict::Unknown(_) => return tried,
+/// Combines the attempts on resources with the limits that the jail reports as not enforced.
+fn resource_verdict(completed: ProbeVerdict, report: &LimitReport) -> ProbeVerdict {
+    let limits =
+        [("memory", &report.memory), ("processes", &report.processes), ("processor time", &report.cpu)];
+    let mut reasons: Vec<String> = match completed {
+        ProbeVerdict::Enforced => Vec::new(),
+        ProbeVerdict::NotEnforced(reason) => vec![reason],
+        ProbeVerdict::Unknown(_) => return completed,
     };
     reasons.extend(limits.iter().filter_map(|(name, hold)| match hold {
-        Hold::Held | Hold::NotAsked => None,
-        Hold::EachProcess { reason } => Some(format!("{name} only for each process: {reason}")),
-        Hold::NotHeld { reason } => Some(format!("{name}: {reason}")),
+        LimitStatus::Enforced | LimitStatus::NotRequested => None,
+        LimitStatus::PerProcess { reason } => Some(format!("{name} only for each process: {reason}")),
+        LimitStatus::NotEnforced { reason } => Some(format!("{name}: {reason}")),
     }));
-    if reasons.is_empty() { Verdict::Held } else { Verdict::NotHeld(reasons.join("; ")) }
+    if reasons.is_empty() { ProbeVerdict::Enforced } else { ProbeVerdict::NotEnforced(reasons.join("; ")) }
 }
 
-/// The prisoner: tries everything and tells what it could do.
-pub(crate) fn attempt_everything() -> i32 {
-    let bait = std::env::args().nth(1).and_then(|text| unhex(&text));
-    let Some(Ok(bait)) = bait.as_deref().map(postcard::from_bytes::<Bait>) else { return 2 };
+/// Runs inside the jail: makes all attempts and reports those that succeed.
+pub(crate) fn run_attempts() -> i32 {
+    let Some(targets) = ProbeTargets::from_arguments(std::env::args().skip(1)) else { return 2 };
     try_files();
-    try_network(&bait);
-    try_processes(&bait);
+    try_network(&targets);
+    try_processes(&targets);
     try_syscalls();
     try_many_threads();
-    tell(&Finding::Tried);
-    // Last, because it may be the end of this process.
+    report_finding(&ProbeFinding::Completed);
+    // Last, because the kernel may kill this process.
     try_memory();
     0
 }
 
-fn tell(finding: &Finding) {
+fn report_finding(finding: &ProbeFinding) {
     let bytes = postcard::to_stdvec(finding).unwrap_or_default();
-    // If nobody hears it, the verdict is Unknown.
+    // If the report is lost, the verdict is `Unknown`.
     io::stdout().lock().write_all(&bytes).and_then(|()| io::stdout().lock().flush()).ok();
 }
 
-fn done(dimension: Dimension, what: &str) {
-    tell(&Finding::Done(dimension, what.to_owned()));
+fn report_escape(dimension: Dimension, what: &str) {
+    report_finding(&ProbeFinding::Escaped(dimension, what.to_owned()));
 }
 
 fn try_files() {
-    let cell = Path::new(CELL);
+    let cell = Path::new(PROBE_DIR);
     if fs::read_to_string(cell.join("open")).ok().as_deref() != Some("seen") {
-        tell(&Finding::Useless(Dimension::Files, "read an open file".to_owned()));
+        report_finding(&ProbeFinding::Inconclusive(Dimension::Files, "read an open file".to_owned()));
     }
     if fs::read_to_string(cell.join("masked")).is_ok_and(|text| !text.is_empty()) {
-        done(Dimension::Files, "read a masked file");
+        report_escape(Dimension::Files, "read a masked file");
     }
     if File::create(cell.join("new")).is_ok() {
-        done(Dimension::Files, "write outside");
+        report_escape(Dimension::Files, "write outside");
     }
     if fs::write(cell.join("open"), "changed").is_ok() {
-        done(Dimension::Files, "change a file outside");
+        report_escape(Dimension::Files, "change a file outside");
     }
     if fs::read_dir("/run").is_ok_and(|mut entries| entries.next().is_some()) {
-        done(Dimension::Files, "look into /run");
+        report_escape(Dimension::Files, "look into /run");
     }
 }
 
-fn try_network(bait: &Bait) {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, bait.port));
+fn try_network(targets: &ProbeTargets) {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, targets.port));
     if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
-        done(Dimension::Network, "reach the host's loopback");
+        report_escape(Dimension::Network, "reach the host's loopback");
     }
-    if UnixAddress::from_abstract_name(&bait.name).and_then(|name| UnixStream::connect_addr(&name)).is_ok() {
-        done(Dimension::Network, "reach an abstract socket");
+    if UnixAddress::from_abstract_name(&targets.name).and_then(|name| UnixStream::connect_addr(&name)).is_ok()
+    {
+        report_escape(Dimension::Network, "reach an abstract socket");
     }
     if TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).is_err() {
-        tell(&Finding::Useless(Dimension::Network, "use its own loopback".to_owned()));
+        report_finding(&ProbeFinding::Inconclusive(Dimension::Network, "use its own loopback".to_owned()));
     }
 }
 
-fn try_processes(bait: &Bait) {
-    let seen = rustix::process::Pid::from_raw(bait.pid).map(rustix::process::test_kill_process);
+fn try_processes(targets: &ProbeTargets) {
+    let seen = rustix::process::Pid::from_raw(targets.pid).map(rustix::process::test_kill_process);
     if !matches!(seen, Some(Err(rustix::io::Errno::SRCH))) {
-        done(Dimension::Processes, "signal a process outside");
+        report_escape(Dimension::Processes, "signal a process outside");
     }
     let Ok(entries) = fs::read_dir("/proc") else {
-        return tell(&Finding::Useless(Dimension::Processes, "read /proc".to_owned()));
+        return report_finding(&ProbeFinding::Inconclusive(Dimension::Processes, "read /proc".to_owned()));
     };
     let others = entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()))
         .filter(|pid| *pid != 1);
     if others.count() > 0 {
-        done(Dimension::Processes, "see processes outside");
+        report_escape(Dimension::Processes, "see processes outside");
     }
 }
 
@@ -336,19 +339,22 @@ fn try_syscalls() {
         ("enter a namespace", libc::SYS_setns, -1),
     ];
     for (what, call, argument) in calls {
-        // The filter answers before the kernel looks at the arguments; any other error is the kernel's own.
-        match sys::attempt(call, argument).map_err(|error| error.raw_os_error()) {
+        // The filter rejects a call before the kernel checks its arguments; any other error comes
+        // from the kernel.
+        match sys::try_syscall(call, argument).map_err(|error| error.raw_os_error()) {
             Err(Some(libc::EPERM | libc::ENOSYS)) => {}
-            _ => done(Dimension::Syscalls, what),
+            _ => report_escape(Dimension::Syscalls, what),
         }
     }
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let has = |name: &str, value: &str| {
+    let has_value = |name: &str, value: &str| {
         status.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.trim() == value))
     };
-    if !has("NoNewPrivs:", "1") || !has("CapBnd:", "0000000000000000") || !has("CapEff:", "0000000000000000")
+    if !has_value("NoNewPrivs:", "1")
+        || !has_value("CapBnd:", "0000000000000000")
+        || !has_value("CapEff:", "0000000000000000")
     {
-        done(Dimension::Syscalls, "keep privileges");
+        report_escape(Dimension::Syscalls, "keep privileges");
     }
 }
 
@@ -356,7 +362,7 @@ fn try_many_threads() {
     let (release, released) = mpsc::channel::<()>();
     let released = std::sync::Arc::new(std::sync::Mutex::new(released));
     let mut threads = Vec::new();
-    for _ in 0..PROCESSES * 2 {
+    for _ in 0..MAX_PROCESSES * 2 {
         let released = released.clone();
         let wait = move || released.lock().is_ok_and(|released| released.recv().is_ok());
         match thread::Builder::new().stack_size(64 << 10).spawn(wait) {
@@ -364,23 +370,23 @@ fn try_many_threads() {
             Err(_) => break,
         }
     }
-    if threads.len() >= PROCESSES as usize {
-        done(Dimension::Resources, "start more threads than allowed");
+    if threads.len() >= MAX_PROCESSES as usize {
+        report_escape(Dimension::Resources, "start more threads than allowed");
     }
     drop(release);
     for thread in threads {
-        // A thread that failed has ended, which is all that matters.
+        // Whether the thread panicked does not matter.
         thread.join().ok();
     }
 }
 
 fn try_memory() {
     let mut memory: Vec<u8> = Vec::new();
-    let Ok(bytes) = usize::try_from(MEMORY + MEMORY / 4) else { return };
+    let Ok(bytes) = usize::try_from(MAX_MEMORY_BYTES + MAX_MEMORY_BYTES / 4) else { return };
     if memory.try_reserve_exact(bytes).is_ok() {
         memory.resize(bytes, 1);
         if memory.iter().step_by(4096).all(|byte| *byte == 1) {
-            done(Dimension::Resources, "use more memory than allowed");
+            report_escape(Dimension::Resources, "use more memory than allowed");
         }
     }
 }
@@ -392,21 +398,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_left_by_one_that_was_killed_is_passed_by_and_swept_away_later() {
+    fn directories_of_killed_probes_are_skipped_and_later_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let (_, first) = make(folder.path()).unwrap();
+        let (_, first) = create_probe_dir(folder.path()).unwrap();
         let number: u32 = first.to_str().unwrap().rsplit('-').next().unwrap().parse().unwrap();
-        let next = |ahead| folder.path().join(format!("{NAME}{}-{}", std::process::id(), number + ahead));
+        let next =
+            |ahead| folder.path().join(format!("{DIR_PREFIX}{}-{}", std::process::id(), number + ahead));
         for left in [&first, &next(1), &next(2)] {
             fs::create_dir_all(left).unwrap();
             fs::write(left.join("open"), "seen").unwrap();
         }
-        let (_, made) = make(folder.path()).unwrap();
-        assert!(![first.clone(), next(1), next(2)].contains(&made));
-        sweep(folder.path());
+        let (_, created) = create_probe_dir(folder.path()).unwrap();
+        assert!(![first.clone(), next(1), next(2)].contains(&created));
+        remove_stale_dirs(folder.path());
         assert!(first.exists());
-        File::open(&first).unwrap().set_modified(SystemTime::now() - 2 * OLD).unwrap();
-        sweep(folder.path());
-        assert!(!first.exists() && next(1).exists() && made.exists());
+        File::open(&first).unwrap().set_modified(SystemTime::now() - 2 * STALE_AGE).unwrap();
+        remove_stale_dirs(folder.path());
+        assert!(!first.exists() && next(1).exists() && created.exists());
     }
 }

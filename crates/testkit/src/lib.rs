@@ -11,6 +11,7 @@ mod aside;
 pub mod discord;
 pub mod model;
 pub mod peers;
+pub mod prerequisite;
 pub mod tls;
 pub mod venue;
 

@@ -14,8 +14,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use hermes_exec::place::script::PRIVATE_DIR;
 use hermes_exec::{
-    Calls, EndReason, Error as ExecError, RunningScript, ScriptDirectory, ScriptOptions, ScriptOutcome,
-    StateLoss,
+    EndReason, Error as ExecError, PythonConnections, RunningScript, ScriptDirectory, ScriptOptions,
+    ScriptOutcome, StateLoss,
 };
 use hermes_types::{Job, Work};
 use serde::Deserialize;
@@ -121,7 +121,7 @@ async fn start_script(
     module: &str,
     server: &RpcServer<'_>,
     call: CallContext<'_>,
-) -> Result<(RunningScript, Calls), Error> {
+) -> Result<(RunningScript, PythonConnections), Error> {
     let place = context.open_place(call.observer).await?;
     let limits = context.config().limits.code_execution;
     let mut attempts = 0;
@@ -153,7 +153,7 @@ async fn start_script(
 /// Serves the calls of a program until it has ended. When this returns, no call is running.
 async fn serve_script(
     mut script: RunningScript,
-    mut calls: Calls,
+    mut calls: PythonConnections,
     server: &RpcServer<'_>,
     call: CallContext<'_>,
 ) -> Result<ScriptOutcome, ExecError> {

@@ -5,7 +5,9 @@ mod matching;
 mod multi_file;
 
 use hermes_exec::Error as ExecError;
-use hermes_exec::files::{Digest, Edit, Expect, FileFault, Occurrences, Parents, Part, Write};
+use hermes_exec::files::{
+    ContentDigest, FileEdit, FileError, FileRange, Occurrences, ParentDirs, Precondition, WriteOptions,
+};
 use hermes_policy::redact::PLACEHOLDER;
 use hermes_types::FileAccess;
 use serde::Deserialize;
@@ -91,12 +93,17 @@ pub(super) async fn call(
 /// A file that can be changed.
 struct OriginalFile {
     decoded: DecodedText,
-    digest: Digest,
+    digest: ContentDigest,
     real_path: String,
 }
 
 impl OriginalFile {
-    fn new(path: &str, bytes: &[u8], digest: Option<Digest>, real_path: String) -> Result<Self, ToolResult> {
+    fn new(
+        path: &str,
+        bytes: &[u8],
+        digest: Option<ContentDigest>,
+        real_path: String,
+    ) -> Result<Self, ToolResult> {
         if is_binary(bytes) {
             return Err(ToolResult::error(format!("{path} is not a text file")));
         }
@@ -116,13 +123,13 @@ struct TextEdit {
 
 impl TextEdit {
     /// The same edit for the guest, which replaces exact matches only.
-    fn to_exact(&self, style: TextStyle) -> Edit {
+    fn to_exact(&self, style: TextStyle) -> FileEdit {
         let occurrences = match self.occurrence {
             Occurrence::Single => Occurrences::One,
             Occurrence::All => Occurrences::All,
         };
         let bytes = |text: &str| ByteBuf::from(style.encode_part(text));
-        Edit { old: bytes(&self.old), new: bytes(&self.new), occurrences }
+        FileEdit { old: bytes(&self.old), new: bytes(&self.new), occurrences }
     }
 }
 
@@ -143,8 +150,9 @@ async fn replace(
         )));
     }
     let files = PlaceFiles::open(context, call.observer).await?;
-    let read =
-        |permit| async { files.files.read(permit, Part::Whole).await?.read_to_end(MAX_FILE_BYTES).await };
+    let read = |permit| async {
+        files.files.read(permit, FileRange::Whole).await?.read_to_end(MAX_FILE_BYTES).await
+    };
     let Some(FileOutcome { result, real_path }) = files.if_unasked(path, read).await else {
         return replace_unread(&files, path, &edit, call).await;
     };
@@ -206,14 +214,17 @@ async fn write_replacement(
             let (_, written) = files.files.patch(permit, vec![edit.to_exact(style)]).await?;
             return Ok(written);
         }
-        let options = Write { expect: Expect::Content(original.digest), parents: Parents::Require };
+        let options = WriteOptions {
+            precondition: Precondition::Content(original.digest),
+            parents: ParentDirs::Require,
+        };
         let mut content = bytes.as_slice();
         files.files.write(permit, &mut content, options).await
     };
     match files.with_permit(FileAccess::Write, path, call, write).await?.result {
         Ok(_written) => Ok(()),
-        Err(ExecError::FileFailed(FileFault::NoMatch { .. } | FileFault::Ambiguous { .. })) => {
-            Err(ToolResult::error(describe_error(path, &ExecError::FileFailed(FileFault::Changed))))
+        Err(ExecError::FileFailed(FileError::NoMatch { .. } | FileError::Ambiguous { .. })) => {
+            Err(ToolResult::error(describe_error(path, &ExecError::FileFailed(FileError::ContentChanged))))
         }
         Err(error) => Err(ToolResult::error(describe_error(path, &error))),
     }
@@ -265,7 +276,7 @@ fn unified_diff(path: &str, before: &str, after: &str) -> String {
         .into_owned()
 }
 
-fn sha256(bytes: &[u8]) -> Digest {
+fn sha256(bytes: &[u8]) -> ContentDigest {
     use sha2::Digest as _;
-    Digest(sha2::Sha256::digest(bytes).into())
+    ContentDigest(sha2::Sha256::digest(bytes).into())
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use hermes_exec::{Cause, Error, ProcessHandle, ProcessView, Processes, Tree};
+use hermes_exec::{Error, ExitCause, ProcessHandle, ProcessView, Processes, TreeStatus};
 use hermes_types::{Job, Work};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -150,7 +150,7 @@ fn process_handle(context: &ToolContext, view: &ProcessView) -> String {
 }
 
 fn is_running(view: &ProcessView) -> bool {
-    view.ended.is_none() || view.tree == Tree::Alive
+    view.exit.is_none() || view.tree == TreeStatus::Alive
 }
 
 fn process_json(context: &ToolContext, view: &ProcessView, max_chars: usize) -> Value {
@@ -164,15 +164,15 @@ fn process_json(context: &ToolContext, view: &ProcessView, max_chars: usize) -> 
         "started_at": started.map(|at| at.as_secs()),
         "uptime_seconds": view.age.as_secs(),
         "status": if is_running(view) { "running" } else { "exited" },
-        "output_preview": tail_text(context, &view.last, view.total, max_chars),
-        "output_bytes": view.total,
+        "output_preview": tail_text(context, &view.output_tail, view.output_bytes, max_chars),
+        "output_bytes": view.output_bytes,
     });
-    if let Some(ended) = &view.ended {
+    if let Some(ended) = &view.exit {
         let (reason, source) = match ended.cause {
-            Cause::Exited | Cause::Signaled(_) => ("exited", None),
-            Cause::Killed | Cause::Interrupted => ("killed", Some("process.kill")),
-            Cause::Deadline => ("killed", Some("deadline")),
-            Cause::BadDirectory => ("failed_start", Some("failed_start")),
+            ExitCause::Exited | ExitCause::Signaled(_) => ("exited", None),
+            ExitCause::Killed | ExitCause::Interrupted => ("killed", Some("process.kill")),
+            ExitCause::Deadline => ("killed", Some("deadline")),
+            ExitCause::NoWorkingDir => ("failed_start", Some("failed_start")),
         };
         json["exit_code"] = json!(ended.code);
         json["completion_reason"] = json!(reason);
@@ -208,7 +208,7 @@ struct TargetProcess<'a> {
 impl TargetProcess<'_> {
     /// Sends no notice about an end that the model sees here.
     fn mark_end_seen(&self, view: &ProcessView) {
-        if view.ended.is_some() {
+        if view.exit.is_some() {
             self.context.unsubscribe(view.process);
         }
     }
@@ -217,7 +217,7 @@ impl TargetProcess<'_> {
     async fn log(&self, offset: u64, limit: Option<u64>) -> Result<ToolResult, ToolResult> {
         let limit = limit.unwrap_or(DEFAULT_LOG_LINES).clamp(1, MAX_LOG_LINES);
         let mut window = LineWindow::new(offset, limit);
-        let mut at = self.view.total.saturating_sub(MAX_LOG_BYTES);
+        let mut at = self.view.output_bytes.saturating_sub(MAX_LOG_BYTES);
         let skipped = at;
         loop {
             let page = self
@@ -242,7 +242,7 @@ impl TargetProcess<'_> {
         if skipped > 0 {
             result["note"] = json!(format!("lines are counted from byte {skipped} on"));
         }
-        if let Some(ended) = &self.view.ended {
+        if let Some(ended) = &self.view.exit {
             result["exit_code"] = json!(ended.code);
         }
         self.mark_end_seen(&self.view);
@@ -260,7 +260,7 @@ impl TargetProcess<'_> {
                 () = call.stop.cancelled() => break ("interrupted", self.view.clone()),
             };
             let view = waited.map_err(ToolResult::error)?;
-            if view.ended.is_some() {
+            if view.exit.is_some() {
                 break ("exited", view);
             }
             if left.is_zero() {
@@ -288,20 +288,20 @@ impl TargetProcess<'_> {
         let id = process_handle(self.context, &self.view);
         if !is_running(&self.view) {
             self.mark_end_seen(&self.view);
-            let code = self.view.ended.as_ref().map(|ended| ended.code);
+            let code = self.view.exit.as_ref().map(|ended| ended.code);
             return Ok(ToolResult::success(
                 json!({"status": "already_exited", "session_id": id, "exit_code": code}),
             ));
         }
         let view = self.processes.kill(self.view.process).await.map_err(ToolResult::error)?;
         self.mark_end_seen(&view);
-        let code = view.ended.as_ref().map(|ended| ended.code);
+        let code = view.exit.as_ref().map(|ended| ended.code);
         Ok(ToolResult::success(json!({"status": "killed", "session_id": id, "exit_code": code})))
     }
 
     /// The process may be a shell, so the gate judges the input like a command.
     async fn write(&self, text: String, call: CallContext<'_>) -> Result<ToolResult, ToolResult> {
-        if self.view.ended.is_some() {
+        if self.view.exit.is_some() {
             return Err(ToolResult::failure(
                 json!({"status": "already_exited", "error": "the process has ended and accepts no input"}),
             ));

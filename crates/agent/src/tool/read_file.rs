@@ -1,7 +1,7 @@
 //! `read_file`: reads a part of a text file, with line numbers.
 
 use hermes_exec::Error as ExecError;
-use hermes_exec::files::{Entry, Kind, Part, ReadEnd};
+use hermes_exec::files::{DirEntry, FileKind, FileRange, ReadSummary};
 use hermes_types::FileAccess;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -69,7 +69,7 @@ async fn read_file(
     let count = given.limit.and_then(|limit| u64::try_from(limit).ok()).unwrap_or(DEFAULT_LIMIT);
     let count = count.clamp(1, limits.read_lines);
     let files = PlaceFiles::open(context, call.observer).await?;
-    let part = Part::Lines { first, count };
+    let part = FileRange::Lines { first, count };
     let read = |permit| async { files.files.read(permit, part).await?.read_to_end(MAX_PART_BYTES).await };
     let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, call, read).await?;
     let (bytes, end) = match result {
@@ -159,7 +159,7 @@ impl LinePage {
         )))
     }
 
-    fn to_json(&self, end: &ReadEnd, first: u64) -> Value {
+    fn to_json(&self, end: &ReadSummary, first: u64) -> Value {
         let total = end.whole.map_or(0, |whole| whole.lines);
         let last = first.saturating_add(self.lines).saturating_sub(1);
         let mut json = json!({
@@ -209,7 +209,7 @@ pub(super) async fn missing_file_result(files: &PlaceFiles<'_>, path: &str) -> T
     ToolResult::failure(result)
 }
 
-fn similar_names(name: &str, entries: &[Entry]) -> Vec<String> {
+fn similar_names(name: &str, entries: &[DirEntry]) -> Vec<String> {
     let missing = name.to_lowercase();
     let mut found: Vec<(f64, String)> = Vec::new();
     for entry in entries {
@@ -219,7 +219,7 @@ fn similar_names(name: &str, entries: &[Entry]) -> Vec<String> {
         let similarity =
             strsim::normalized_damerau_levenshtein(&missing, &lower).max(if contains { 0.9 } else { 0.0 });
         if similarity >= MIN_NAME_SIMILARITY {
-            let slash = if entry.stat.kind == Kind::Directory { "/" } else { "" };
+            let slash = if entry.stat.kind == FileKind::Directory { "/" } else { "" };
             found.push((similarity, format!("{name}{slash}")));
         }
     }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use hermes_exec::Error as ExecError;
-use hermes_exec::files::{FileFault, Found, Hit, Listing, Role, Scope, Search, Target};
+use hermes_exec::files::{
+    FileError, FileSearch, LineRole, ResultPage, SearchHit, SearchMode, SearchScope, SearchSummary,
+};
 use hermes_policy::redact::Redactor;
 use hermes_types::FileAccess;
 use serde::Deserialize;
@@ -109,32 +111,32 @@ async fn search(
         |given: Option<i64>, default: u64| given.and_then(|n| u64::try_from(n).ok()).unwrap_or(default);
     let limit = number(given.limit, DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
     let context_lines = number(given.context, 0).min(MAX_CONTEXT_LINES);
-    let search = Search {
+    let search = FileSearch {
         target: match (given.target, given.output_mode) {
-            (SearchTarget::Files, _) => Target::Names,
-            (SearchTarget::Content, SearchOutput::Content) => Target::Lines {
+            (SearchTarget::Files, _) => SearchMode::Names,
+            (SearchTarget::Content, SearchOutput::Content) => SearchMode::Lines {
                 pattern: given.pattern.clone(),
                 context: u16::try_from(context_lines).unwrap_or_default(),
             },
             (SearchTarget::Content, SearchOutput::FilesOnly | SearchOutput::Count) => {
-                Target::Files { pattern: given.pattern.clone() }
+                SearchMode::Files { pattern: given.pattern.clone() }
             }
         },
         globs: match given.target {
             SearchTarget::Files => vec![name_glob(&given.pattern)],
             SearchTarget::Content => given.file_glob.iter().cloned().collect(),
         },
-        scope: Scope::Tracked,
+        scope: SearchScope::Tracked,
         offset: number(given.offset, 0),
         limit: u32::try_from(limit).unwrap_or(u32::MAX),
     };
     let files = PlaceFiles::open(context, call.observer).await?;
     let run = |permit| files.files.search(permit, search.clone());
     let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, call, run).await?;
-    let Listing { items, end } = match result {
+    let ResultPage { items, summary: end } = match result {
         Ok(listing) => listing,
         Err(error) if is_missing(&error) => return Err(missing_file_result(&files, path).await),
-        Err(ExecError::FileFailed(FileFault::BadPattern { message })) => {
+        Err(ExecError::FileFailed(FileError::BadPattern { message })) => {
             return Err(ToolResult::error(format!("invalid pattern `{}`: {message}", given.pattern)));
         }
         Err(error) => return Err(ToolResult::error(describe_error(path, &error))),
@@ -158,15 +160,19 @@ fn name_glob(pattern: &str) -> String {
 
 /// Drops hits in files that cannot be read without a question: the permit is for the directory, not for
 /// secrets in it.
-async fn drop_unreadable(files: &PlaceFiles<'_>, root: &str, hits: Vec<Hit>) -> (Vec<Hit>, usize) {
+async fn drop_unreadable(
+    files: &PlaceFiles<'_>,
+    root: &str,
+    hits: Vec<SearchHit>,
+) -> (Vec<SearchHit>, usize) {
     let mut readable: HashMap<Vec<u8>, bool> = HashMap::new();
     let mut withheld = 0;
     let mut kept = Vec::new();
     for hit in hits {
-        let (Hit::Line { path, .. } | Hit::File { path, .. }) = &hit;
+        let (SearchHit::Line { path, .. } | SearchHit::File { path, .. }) = &hit;
         // The name of a file is no secret.
         let is_readable = match (&hit, readable.get(path.as_slice())) {
-            (Hit::File { lines: 0, .. }, _) => true,
+            (SearchHit::File { lines: 0, .. }, _) => true,
             (_, Some(is_readable)) => *is_readable,
             (_, None) => {
                 let is_readable = match std::str::from_utf8(path) {
@@ -197,14 +203,14 @@ fn join_path(root: &str, path: &str) -> String {
 struct SearchResults<'a> {
     path: &'a str,
     real_path: &'a str,
-    items: Vec<Hit>,
-    end: Found,
+    items: Vec<SearchHit>,
+    end: SearchSummary,
     withheld: usize,
     redactor: &'a Redactor,
 }
 
 impl SearchResults<'_> {
-    fn to_json(&self, given: &SearchArguments, search: &Search) -> Value {
+    fn to_json(&self, given: &SearchArguments, search: &FileSearch) -> Value {
         let mut json = json!({"total_count": self.end.hits});
         let mut reported = 0_u64;
         match (given.target, given.output_mode) {
@@ -261,22 +267,22 @@ impl SearchResults<'_> {
         }
     }
 
-    fn file_count(&self, hit: &Hit) -> Option<(String, u64)> {
+    fn file_count(&self, hit: &SearchHit) -> Option<(String, u64)> {
         match hit {
-            Hit::File { path, lines } => Some((self.usable_path(path), *lines)),
-            Hit::Line { .. } => None,
+            SearchHit::File { path, lines } => Some((self.usable_path(path), *lines)),
+            SearchHit::Line { .. } => None,
         }
     }
 
-    fn line_json(&self, hit: &Hit, reported: &mut u64) -> Option<Value> {
-        let Hit::Line { path, number, text, role } = hit else { return None };
+    fn line_json(&self, hit: &SearchHit, reported: &mut u64) -> Option<Value> {
+        let SearchHit::Line { path, number, text, role } = hit else { return None };
         // Redact before the cut: half a secret would not be recognized.
         let text = self.redactor.text(&String::from_utf8_lossy(text)).into_owned();
         let shown = truncate_chars(text.trim_end_matches('\r'), MAX_LINE_CHARS);
         let mut line = json!({"path": self.usable_path(path), "line": number, "content": shown});
         match role {
-            Role::Match => *reported += 1,
-            Role::Context => line["context"] = json!(true),
+            LineRole::Match => *reported += 1,
+            LineRole::Context => line["context"] = json!(true),
         }
         Some(line)
     }

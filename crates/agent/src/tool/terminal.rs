@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hermes_exec::{
-    AtDeadline, AtEnd, CommandInput, EndReason, Error as ExecError, OpenPlace, Outcome, OutputMode,
-    ProcessHandle, RunOptions, RunningCommand, Size, StateLoss, WorkingDirectory,
+    CommandInput, DeadlineAction, EndReason, Error as ExecError, ExitNotice, OpenPlace, Outcome, OutputMode,
+    ProcessHandle, RunOptions, RunningCommand, StateLoss, TerminalSize, WorkingDirectory,
 };
 use hermes_policy::shell::{Surroundings, understand};
 use hermes_types::{Job, Person};
@@ -18,7 +18,7 @@ use crate::{Approval, Error, ToolContext};
 
 /// How often the session may change its directory while a command waits for its permit.
 const MAX_START_ATTEMPTS: u32 = 5;
-const PTY_SIZE: Size = Size { rows: 30, columns: 120 };
+const PTY_SIZE: TerminalSize = TerminalSize { rows: 30, columns: 120 };
 /// Longest partial line that is dropped where the middle of an output is missing.
 const MAX_PARTIAL_LINE_BYTES: usize = 2_000;
 
@@ -100,12 +100,12 @@ pub(super) async fn call(
     };
     let options = RunOptions {
         timeout: (!given.background).then_some(timeout),
-        at_deadline: AtDeadline::Kill,
+        at_deadline: DeadlineAction::Kill,
         keep_bytes: limits.output_bytes,
         input: if given.background { CommandInput::Stream } else { CommandInput::None },
         env: Vec::new(),
         output: if given.background {
-            let at_end = if notification(&given).is_some() { AtEnd::Notify } else { AtEnd::Quiet };
+            let at_end = if notification(&given).is_some() { ExitNotice::Notify } else { ExitNotice::Quiet };
             let watch = if given.notify_on_complete { Vec::new() } else { given.watch_patterns.clone() };
             OutputMode::Background { label: call.call_id.as_str().to_owned(), watch, at_end }
         } else {

@@ -1,7 +1,7 @@
 //! `write_file`: writes a whole file.
 
 use hermes_exec::Error as ExecError;
-use hermes_exec::files::{Before, Expect, FileFault, Parents, Part, Write};
+use hermes_exec::files::{FileError, FileRange, ParentDirs, Precondition, WriteEffect, WriteOptions};
 use hermes_policy::redact::PLACEHOLDER;
 use hermes_types::FileAccess;
 use serde::Deserialize;
@@ -54,7 +54,7 @@ async fn write_file(
     let WriteFileArguments { path, content } = parse_arguments(arguments)?;
     let path = check_path(&path)?;
     let files = PlaceFiles::open(context, call.observer).await?;
-    let part = Part::Lines { first: 1, count: SAMPLE_LINES };
+    let part = FileRange::Lines { first: 1, count: SAMPLE_LINES };
     let read = |permit| async { files.files.read(permit, part).await?.read_to_end(MAX_SAMPLE_BYTES).await };
     // A file that needs a question to be read is replaced unread, so that there is only one question.
     let before = files.if_unasked(path, read).await;
@@ -75,7 +75,7 @@ async fn write_file(
     }
     let bytes = style.encode(&content);
     let write = async |parents| {
-        let options = Write { expect: Expect::Anything, parents };
+        let options = WriteOptions { precondition: Precondition::Anything, parents };
         let write = |permit| async {
             let mut content = bytes.as_slice();
             files.files.write(permit, &mut content, options).await
@@ -83,10 +83,10 @@ async fn write_file(
         files.with_permit(FileAccess::Write, path, call, write).await
     };
     let mut dirs_created = false;
-    let mut outcome = write(Parents::Require).await?;
-    if matches!(outcome.result, Err(ExecError::FileFailed(FileFault::Os { errno: ENOENT }))) {
+    let mut outcome = write(ParentDirs::Require).await?;
+    if matches!(outcome.result, Err(ExecError::FileFailed(FileError::Os { errno: ENOENT }))) {
         dirs_created = true;
-        outcome = write(Parents::Create).await?;
+        outcome = write(ParentDirs::Create).await?;
     }
     let written = outcome.result.map_err(|error| ToolResult::error(describe_error(path, &error)))?;
     let real_path = String::from_utf8_lossy(&written.path).into_owned();
@@ -96,7 +96,7 @@ async fn write_file(
         "dirs_created": dirs_created,
         "resolved_path": real_path,
         "files_modified": [real_path],
-        "created": written.before == Before::Nothing,
+        "created": written.effect == WriteEffect::Created,
     });
     if let Some(lint) = lint(&real_path, &content) {
         result["lint"] = lint;

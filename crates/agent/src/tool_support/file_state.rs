@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use hermes_exec::files::Digest;
+use hermes_exec::files::ContentDigest;
 
 /// When more files are tracked, the tracker starts over.
 const MAX_TRACKED_FILES: usize = 512;
@@ -12,7 +12,7 @@ const MAX_TRACKED_FILES: usize = 512;
 pub(crate) struct FileStateTracker {
     last_read: Option<String>,
     /// Content of each file as the model last read or wrote it, by real path.
-    digests: HashMap<String, Digest>,
+    digests: HashMap<String, ContentDigest>,
     /// Edits that failed in a row, by path.
     failed_edits: HashMap<String, u32>,
 }
@@ -23,7 +23,7 @@ impl FileStateTracker {
         self.last_read.replace(read.clone()).is_some_and(|last| last == read)
     }
 
-    pub(crate) fn record_digest(&mut self, real_path: &str, digest: Digest) {
+    pub(crate) fn record_digest(&mut self, real_path: &str, digest: ContentDigest) {
         if self.digests.len() >= MAX_TRACKED_FILES {
             self.digests.clear();
         }
@@ -31,7 +31,7 @@ impl FileStateTracker {
     }
 
     /// Whether the model last saw the file with other content.
-    pub(crate) fn is_stale(&self, real_path: &str, current: Digest) -> bool {
+    pub(crate) fn is_stale(&self, real_path: &str, current: ContentDigest) -> bool {
         self.digests.get(real_path).is_some_and(|known| *known != current)
     }
 
@@ -64,12 +64,12 @@ mod tests {
     #[test]
     fn a_file_is_stale_only_if_the_model_saw_other_content() {
         let mut tracker = FileStateTracker::default();
-        assert!(!tracker.is_stale("/a", Digest([1; 32])));
-        tracker.record_digest("/a", Digest([1; 32]));
-        assert!(!tracker.is_stale("/a", Digest([1; 32])));
-        assert!(tracker.is_stale("/a", Digest([2; 32])));
+        assert!(!tracker.is_stale("/a", ContentDigest([1; 32])));
+        tracker.record_digest("/a", ContentDigest([1; 32]));
+        assert!(!tracker.is_stale("/a", ContentDigest([1; 32])));
+        assert!(tracker.is_stale("/a", ContentDigest([2; 32])));
         for number in 0..2 * MAX_TRACKED_FILES {
-            tracker.record_digest(&number.to_string(), Digest([0; 32]));
+            tracker.record_digest(&number.to_string(), ContentDigest([0; 32]));
             tracker.record_failed_edit(&number.to_string());
         }
         assert!(

@@ -1,7 +1,7 @@
 //! Files of the environment for the file tools. The gate judges each path, and judges it again
 //! where a link leads elsewhere.
 
-use hermes_exec::files::{FileFault, resolve_lexically};
+use hermes_exec::files::{FileError, resolve_lexically};
 use hermes_exec::{Error as ExecError, GuestFiles};
 use hermes_policy::Permit;
 use hermes_types::{FileAccess, FileUse, Job, Work};
@@ -117,20 +117,20 @@ impl<'a> PlaceFiles<'a> {
 
 /// Whether the file does not exist.
 pub(crate) fn is_missing(error: &ExecError) -> bool {
-    matches!(error, ExecError::FileFailed(FileFault::Os { errno: ENOENT | ENOTDIR }))
+    matches!(error, ExecError::FileFailed(FileError::Os { errno: ENOENT | ENOTDIR }))
 }
 
 /// The error message for the model, with advice.
 pub(crate) fn describe_error(path: &str, error: &ExecError) -> String {
     match error {
-        ExecError::FileFailed(FileFault::NotRegular) => format!(
+        ExecError::FileFailed(FileError::NotRegular) => format!(
             "{path} is not a regular file but a directory, a device or a pipe; search_files with target=files lists a \
              directory"
         ),
-        ExecError::FileFailed(FileFault::Os { errno }) if PERMISSION_ERRNOS.contains(errno) => {
+        ExecError::FileFailed(FileError::Os { errno }) if PERMISSION_ERRNOS.contains(errno) => {
             format!("{path}: permission denied for the user of this environment")
         }
-        ExecError::FileFailed(FileFault::Changed) => {
+        ExecError::FileFailed(FileError::ContentChanged) => {
             format!(
                 "{path} was changed by another process since it was read; nothing was written, read it again"
             )

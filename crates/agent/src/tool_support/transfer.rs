@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hermes_exec::Error as ExecError;
-use hermes_exec::files::{Expect, FileFault, Parents, Part, Piece, Write};
+use hermes_exec::files::{FileChunk, FileError, FileRange, ParentDirs, Precondition, WriteOptions};
 use hermes_types::{BackendName, CallId, FileAccess};
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
@@ -49,7 +49,7 @@ impl ToolContext {
             _ => format!("{}/{IMPORT_DIR_IN_PLACE}/{relative_path}", place.initial_cwd()),
         };
         let path = files.lexical(&path);
-        let options = Write { expect: Expect::Anything, parents: Parents::Create };
+        let options = WriteOptions { precondition: Precondition::Anything, parents: ParentDirs::Create };
         let write = |permit| async {
             let mut content = File::open(from).await.map_err(ExecError::ReadContent)?;
             files.files.write(permit, &mut content, options).await
@@ -83,7 +83,7 @@ impl ToolContext {
                 return Err(Error::OutsideWorkspace);
             }
             let permit = files.request_permit(FileAccess::Read, path, &real_path, call).await?;
-            let part = Part::Bytes { offset: 0, length: policy.max_bytes.saturating_add(1) };
+            let part = FileRange::Bytes { offset: 0, length: policy.max_bytes.saturating_add(1) };
             attempts += 1;
             match files.files.read(permit, part).await {
                 Ok(reader) => break reader,
@@ -100,14 +100,14 @@ impl ToolContext {
                 piece = reader.next() => piece,
             };
             match piece.map_err(|error| transfer_error(&error))? {
-                Piece::Data(data) => {
+                FileChunk::Data(data) => {
                     size = size.saturating_add(data.len() as u64);
                     if size > policy.max_bytes {
                         return Err(Error::TooLarge(policy.max_bytes));
                     }
                     into.write_all(&data).await.map_err(copy_error)?;
                 }
-                Piece::End(_) => break,
+                FileChunk::End(_) => break,
             }
         }
         into.sync_data().await.map_err(copy_error)?;
@@ -156,7 +156,7 @@ fn is_below(path: &str, directory: &str) -> bool {
 fn transfer_error(error: &ExecError) -> Error {
     Error::Transfer(match error {
         error if files::is_missing(error) => "there is no such file".to_owned(),
-        ExecError::FileFailed(FileFault::NotRegular) => "it is not a regular file".to_owned(),
+        ExecError::FileFailed(FileError::NotRegular) => "it is not a regular file".to_owned(),
         error => files::describe_error("it", error),
     })
 }

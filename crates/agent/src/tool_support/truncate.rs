@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use hermes_exec::files::{Expect, Parents, Write};
+use hermes_exec::files::{ParentDirs, Precondition, WriteOptions};
 use hermes_types::{BackendName, CallId, FileAccess};
 use serde_json::{Value, json};
 
@@ -114,7 +114,7 @@ async fn write_spill_file(
         _ => RESULTS_DIR,
     };
     let path = format!("{dir}/{name}.txt");
-    let options = Write { expect: Expect::Anything, parents: Parents::Create };
+    let options = WriteOptions { precondition: Precondition::Anything, parents: ParentDirs::Create };
     let files = PlaceFiles::open(context, call.observer).await.map_err(|error| error.to_string())?;
     let write = |permit| async {
         let mut content = content;

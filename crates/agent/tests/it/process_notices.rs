@@ -27,7 +27,7 @@ async fn wait_for_all(context: &ToolContext) {
     let processes = context.open_place(&|_| {}).await.unwrap().processes().await.unwrap();
     for view in processes.list().await.unwrap() {
         let view = processes.wait(view.process, NOTICE_TIMEOUT).await.unwrap();
-        assert!(view.ended.is_some(), "{view:?}");
+        assert!(view.exit.is_some(), "{view:?}");
     }
 }
 

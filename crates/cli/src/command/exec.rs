@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use hermes_exec::{
-    AtDeadline, AtEnd, CommandEvent, CommandInput, EndReason, OpenPlace, Outcome, OutputMode, ProcessHandle,
-    ResolvedPlace, RunOptions, StateLoss, WorkingDirectory,
+    CommandEvent, CommandInput, DeadlineAction, EndReason, ExitNotice, OpenPlace, Outcome, OutputMode,
+    ProcessHandle, ResolvedPlace, RunOptions, StateLoss, WorkingDirectory,
 };
 use hermes_policy::visible::visible;
 use hermes_types::{EnvName, Job, SessionKey};
@@ -188,7 +188,7 @@ fn wish(args: &ExecArgs, context: &Context, config: &Config) -> Result<RunOption
     }
     let attention = match (args.background, context.screen.format) {
         (true, _) => {
-            OutputMode::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Notify }
+            OutputMode::Background { label: String::new(), watch: Vec::new(), at_end: ExitNotice::Notify }
         }
         (false, Format::Text) => OutputMode::Live,
         (false, Format::Json) => OutputMode::AtEnd,
@@ -196,7 +196,7 @@ fn wish(args: &ExecArgs, context: &Context, config: &Config) -> Result<RunOption
     let timeout = Duration::from_secs(args.timeout.unwrap_or(config.terminal.timeout));
     Ok(RunOptions {
         timeout: (!args.background).then_some(timeout),
-        at_deadline: AtDeadline::Kill,
+        at_deadline: DeadlineAction::Kill,
         keep_bytes: u32::try_from(config.tool_output.max_bytes).unwrap_or(u32::MAX),
         input,
         env,

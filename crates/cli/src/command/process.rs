@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use hermes_exec::{
-    ListedPlace, PlaceRecord, PlaceState, Places, ProcessHandle, ProcessView, Processes, Tree,
+    ListedPlace, PlaceRecord, PlaceState, Places, ProcessHandle, ProcessView, Processes, TreeStatus,
 };
 use hermes_types::{Job, SessionKey, Work};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ pub(crate) fn run(action: ProcessAction, context: &Context) -> Result<ExitCode, 
                 let one = One::find(&places, &id).await?;
                 let from = match u64::try_from(offset) {
                     Ok(offset) => offset,
-                    Err(_negative) => one.view().await?.total.saturating_sub(offset.unsigned_abs()),
+                    Err(_negative) => one.view().await?.output_bytes.saturating_sub(offset.unsigned_abs()),
                 };
                 if follow { one.follow(from, context).await } else { one.log(from, limit, context).await }
             }
@@ -82,10 +82,10 @@ async fn list(places: &Places, context: &Context) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let row = |(record, view): &(PlaceRecord, ProcessView)| {
-        let state = match (&view.ended, view.tree) {
-            (_, Tree::Alive) => "running".to_owned(),
-            (Some(ended), Tree::Gone) => format!("exit {}", ended.code),
-            (None, Tree::Gone) => "ended".to_owned(),
+        let state = match (&view.exit, view.tree) {
+            (_, TreeStatus::Alive) => "running".to_owned(),
+            (Some(ended), TreeStatus::Gone) => format!("exit {}", ended.code),
+            (None, TreeStatus::Gone) => "ended".to_owned(),
         };
         vec![
             handle(record, view),
@@ -168,7 +168,7 @@ impl One {
         let mut interrupts = signal(SignalKind::interrupt())?;
         loop {
             tokio::select! {
-                page = followed.next() => match page.map_err(|error| resolve::fault(error.into()))? {
+                page = followed.next_page() => match page.map_err(|error| resolve::fault(error.into()))? {
                     Some(page) => context.screen.bytes(&page.data)?,
                     None => return Ok(ExitCode::SUCCESS),
                 },
@@ -188,7 +188,7 @@ impl One {
                 view = view => view.map_err(resolve::fault)?,
                 _ = interrupts.recv() => return Ok(ExitCode::from(130)),
             };
-            let ended = view.ended.as_ref().map(|ended| ended.code);
+            let ended = view.exit.as_ref().map(|ended| ended.code);
             if ended.is_none() && timeout.is_none_or(|timeout| begun.elapsed() < timeout) {
                 continue;
             }
@@ -206,8 +206,8 @@ impl One {
         let view = self.processes.kill(self.handle.process).await.map_err(resolve::fault)?;
         match (context.screen.format, before) {
             (Format::Json, _) => context.screen.json(&facts(&self.found.record, &view))?,
-            (Format::Text, Tree::Alive) => context.screen.line(&format!("killed {}", self.handle))?,
-            (Format::Text, Tree::Gone) => {
+            (Format::Text, TreeStatus::Alive) => context.screen.line(&format!("killed {}", self.handle))?,
+            (Format::Text, TreeStatus::Gone) => {
                 context.screen.line(&format!("{} had ended already", self.handle))?;
             }
         }
@@ -232,7 +232,7 @@ impl One {
         };
         let count = text.len();
         let view = self.view().await?;
-        if view.ended.is_some() {
+        if view.exit.is_some() {
             return Err(Failure::new(Kind::Failed, format!("{} has ended and takes no input", self.handle))
                 .hint("`hermes process log` prints what it said"));
         }
@@ -278,10 +278,10 @@ pub(crate) fn facts(record: &PlaceRecord, view: &ProcessView) -> Value {
         "session": record.session,
         "command": String::from_utf8_lossy(&view.command),
         "cwd": String::from_utf8_lossy(&view.cwd),
-        "running": view.tree == Tree::Alive,
-        "exit_code": view.ended.as_ref().map(|ended| ended.code),
+        "running": view.tree == TreeStatus::Alive,
+        "exit_code": view.exit.as_ref().map(|ended| ended.code),
         "age_seconds": view.age.as_secs_f64(),
-        "output_bytes": view.total,
-        "last": String::from_utf8_lossy(&view.last),
+        "output_bytes": view.output_bytes,
+        "last": String::from_utf8_lossy(&view.output_tail),
     })
 }

@@ -5,7 +5,7 @@ mod text;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hermes_exec::{ListedPlace, PlaceState, ProcessHandle, ProcessView, Tree};
+use hermes_exec::{ListedPlace, PlaceState, ProcessHandle, ProcessView, TreeStatus};
 use hermes_types::{BackendName, EnvName, Timestamp};
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
@@ -257,8 +257,8 @@ fn processes(found: &ListedPlace, views: &[ProcessView]) -> Vec<Value> {
             "place": found.record.name,
             "command": String::from_utf8_lossy(&view.command),
             "age_seconds": view.age.as_secs(),
-            "running": view.tree == Tree::Alive,
-            "exit_code": view.ended.as_ref().map(|ended| ended.code),
+            "running": view.tree == TreeStatus::Alive,
+            "exit_code": view.exit.as_ref().map(|ended| ended.code),
         })
     };
     views.iter().map(row).collect()

@@ -1,7 +1,10 @@
 //! File operations of the benchmark.
 
 use hermes_exec::files::resolve_lexically;
-use hermes_guest::protocol::file::{Edit, Expect, Occurrences, Parents, Part, Scope, Search, Target, Write};
+use hermes_guest::protocol::file::{
+    FileEdit, FileRange, FileSearch, Occurrences, ParentDirs, Precondition, SearchMode, SearchScope,
+    WriteOptions,
+};
 use hermes_policy::Permit;
 use hermes_types::{FileAccess, FileUse, Job, Work};
 use serde_bytes::ByteBuf;
@@ -14,19 +17,19 @@ pub(crate) async fn touch(opened: &Opened, cwd: &str, action: &str, words: (&str
     let files = opened.sandbox.files().await.unwrap();
     match action {
         "read" => {
-            let part = Part::Lines { first: 1, count: 500 };
+            let part = FileRange::Lines { first: 1, count: 500 };
             let reader =
                 files.read(permit(opened, cwd, FileAccess::Read, "tree/file7.txt"), part).await.unwrap();
             assert!(reader.read_to_end(1 << 20).await.unwrap().0.starts_with(b"line 0 "));
         }
         "write" => {
-            let how = Write { expect: Expect::Anything, parents: Parents::Create };
+            let how = WriteOptions { precondition: Precondition::Anything, parents: ParentDirs::Create };
             let text = "a line of text\n".repeat(500);
             let permit = permit(opened, cwd, FileAccess::Write, "written.txt");
             files.write(permit, &mut text.as_bytes(), how).await.unwrap();
         }
         "patch" => {
-            let edit = Edit {
+            let edit = FileEdit {
                 old: ByteBuf::from(words.0),
                 new: ByteBuf::from(words.1),
                 occurrences: Occurrences::One,
@@ -35,10 +38,11 @@ pub(crate) async fn touch(opened: &Opened, cwd: &str, action: &str, words: (&str
             files.patch(permit, vec![edit]).await.unwrap();
         }
         "search" => {
-            let target = Target::Lines { pattern: "line 7 of file 5".to_owned(), context: 0 };
-            let search = Search { target, globs: Vec::new(), scope: Scope::Tracked, offset: 0, limit: 50 };
+            let target = SearchMode::Lines { pattern: "line 7 of file 5".to_owned(), context: 0 };
+            let search =
+                FileSearch { target, globs: Vec::new(), scope: SearchScope::Tracked, offset: 0, limit: 50 };
             let permit = permit(opened, cwd, FileAccess::Read, "tree");
-            assert_eq!(files.search(permit, search).await.unwrap().end.hits, 11);
+            assert_eq!(files.search(permit, search).await.unwrap().summary.hits, 11);
         }
         _ => panic!("{action}"),
     }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use hermes_exec::backend::docker::{self, engine::EngineAddress};
 use hermes_exec::backend::sandbox::{HOME_DIR, WORKSPACE_DIR};
 use hermes_exec::{
-    AtDeadline, Backend, CommandInput, DockerBackend, Installation, LocalBackend, OpenPlace, Outcome,
+    Backend, CommandInput, DeadlineAction, DockerBackend, Installation, LocalBackend, OpenPlace, Outcome,
     OutputMode, ResolvedPlace, RunOptions, RunningCommand, SandboxBackend, Spec, WorkingDirectory,
 };
 use hermes_policy::{Answer, Choice, Gate, Moment, Permit, Verdict};
-use hermes_sandbox::Limits;
+use hermes_sandbox::JailLimits;
 use hermes_types::{Attendance, EntryPoint, Job, Origin, Person, SessionKey, Timestamp};
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ impl Opened {
         let cwd = self.sandbox.cwd().await.unwrap();
         let wish = RunOptions {
             timeout: timeout.or(Some(Duration::from_secs(180))),
-            at_deadline: AtDeadline::Kill,
+            at_deadline: DeadlineAction::Kill,
             keep_bytes: 50_000,
             input: CommandInput::None,
             env: Vec::new(),
@@ -119,7 +119,7 @@ impl Layout {
                     binds: Vec::new(),
                     network: hermes_types::Network::Proxy,
                     // The default limits.
-                    limits: Limits {
+                    limits: JailLimits {
                         memory: Some(5120 << 20),
                         processes: Some(256),
                         millicpus: Some(1000),

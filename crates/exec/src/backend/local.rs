@@ -39,7 +39,7 @@ impl LocalBackend {
             .arg("--socket")
             .arg(dir.socket())
             .args(["--idle", &place.spec.lifetime.as_secs().to_string()])
-            .arg("--room")
+            .arg("--run-dir")
             .arg(dir.path())
             .env_clear()
             .envs(self.base_env.iter().map(|(name, value)| (name, value)))

@@ -13,7 +13,9 @@ use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hermes_sandbox::{Access, Jail, Launcher, Lifetime, Limits, Prepared, Running, Streams};
+use hermes_sandbox::{
+    BindAccess, Jail, JailLimits, JailStreams, Launcher, Lifetime, PreparedLauncher, RunningJail,
+};
 use hermes_types::{BackendName, Network, Reach};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
@@ -42,7 +44,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// A launcher that is starting; dropping it ends the launcher.
-pub(crate) type LauncherTask = JoinHandle<Result<Prepared, hermes_sandbox::Error>>;
+pub(crate) type LauncherTask = JoinHandle<Result<PreparedLauncher, hermes_sandbox::Error>>;
 
 /// The person whose commands run in a place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -76,7 +78,7 @@ pub struct SandboxBackend {
     pub audience: Audience,
     pub binds: Vec<BindMount>,
     pub network: Network,
-    pub limits: Limits,
+    pub limits: JailLimits,
     /// `PATH`, `LANG`, `TERM` and `TZ` for commands. Not part of the identity, so a session is the
     /// same in every terminal.
     #[serde(skip)]
@@ -94,7 +96,7 @@ impl SandboxBackend {
 
     /// Starts the launcher early, because it takes longer than the remaining preparation.
     pub(super) fn start_launcher(&self) -> LauncherTask {
-        let launcher = Launcher::program(&self.helper);
+        let launcher = Launcher::new(&self.helper);
         spawn_blocking(move || launcher.prepare())
     }
 
@@ -112,7 +114,7 @@ impl SandboxBackend {
         }
         let run = dir.create_shared(self.kept_dir(place).as_deref(), None)?;
         let mut jail = self.jail(place, &guest, &files, run);
-        jail.room = Some(dir.path().into());
+        jail.run_dir = Some(dir.path().into());
         let prepared = launcher.await.map_err(unavailable)?.map_err(unavailable)?;
         let (socket, dir) = (dir.socket(), dir.clone());
         let stream = run_blocking(move || launch_jail(prepared, &jail, &dir)).await?;
@@ -131,16 +133,16 @@ impl SandboxBackend {
             jail.masked.push(self.owner_home.clone());
         }
         let mut show = |source: PathBuf, target: PathBuf, access| {
-            jail.binds.push(hermes_sandbox::Bind { source, target, access });
+            jail.binds.push(hermes_sandbox::JailMount { source, target, access });
         };
-        show(guest.to_owned(), GUEST_PATH.into(), Access::ReadOnly);
-        show(run, RUN_DIR.into(), Access::ReadWrite);
-        show(files.join("workspace"), WORKSPACE_DIR.into(), Access::ReadWrite);
-        show(files.join("home"), HOME_DIR.into(), Access::ReadWrite);
+        show(guest.to_owned(), GUEST_PATH.into(), BindAccess::ReadOnly);
+        show(run, RUN_DIR.into(), BindAccess::ReadWrite);
+        show(files.join("workspace"), WORKSPACE_DIR.into(), BindAccess::ReadWrite);
+        show(files.join("home"), HOME_DIR.into(), BindAccess::ReadWrite);
         for bind in &self.binds {
             let access = match bind.writable {
-                Writable::Yes => Access::ReadWrite,
-                Writable::No => Access::ReadOnly,
+                Writable::Yes => BindAccess::ReadWrite,
+                Writable::No => BindAccess::ReadOnly,
             };
             show(bind.source.clone(), bind.target.clone(), access);
         }
@@ -152,9 +154,9 @@ impl SandboxBackend {
         jail.environment.push(("HOME".into(), HOME_DIR.into()));
         jail.directory = WORKSPACE_DIR.into();
         jail.network = match self.network {
-            Network::Full => hermes_sandbox::Network::Full,
+            Network::Full => hermes_sandbox::JailNetwork::Full,
             // The proxy needs only the loopback interface that every jail has.
-            Network::None | Network::Proxy => hermes_sandbox::Network::None,
+            Network::None | Network::Proxy => hermes_sandbox::JailNetwork::None,
         };
         jail.limits = self.limits.clone();
         jail.lifetime = Lifetime::Detached;
@@ -172,8 +174,8 @@ impl SandboxBackend {
 }
 
 /// Launches the jail and waits until its guest accepts connections.
-fn launch_jail(prepared: Prepared, jail: &Jail, dir: &PlaceDir) -> Result<net::UnixStream, Error> {
-    let mut running = prepared.launch(jail, &Streams::default()).map_err(unavailable)?;
+fn launch_jail(prepared: PreparedLauncher, jail: &Jail, dir: &PlaceDir) -> Result<net::UnixStream, Error> {
+    let mut running = prepared.launch(jail, &JailStreams::default()).map_err(unavailable)?;
     let deadline = Instant::now() + START_TIMEOUT;
     loop {
         if let Ok(stream) = dir.connect_blocking() {
@@ -193,7 +195,7 @@ fn unavailable(reason: impl ToString) -> Error {
 }
 
 /// Whether the jail has ended, so that no guest will answer.
-fn has_ended(running: &Running) -> bool {
+fn has_ended(running: &RunningJail) -> bool {
     let mut poll = [PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN)];
     rustix::event::poll(&mut poll, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }

@@ -1,7 +1,7 @@
 //! The health of the built-in jail.
 
-use hermes_sandbox::probe::{Probe, Verdict};
-use hermes_sandbox::{Launcher, Limits};
+use hermes_sandbox::probe::{ProbeReport, ProbeVerdict};
+use hermes_sandbox::{JailLimits, Launcher};
 use hermes_types::{BackendName, Network};
 
 use super::{BackendHealth, BackendProblem, Confinement, Guarantee, GuaranteeState, Usability, check_mounts};
@@ -13,7 +13,7 @@ impl BackendHealth {
         let backend = BackendName::Sandbox;
         let probed = settings.and_then(|settings| {
             check_mounts(&settings.binds)?;
-            let probe = Launcher::program(&settings.helper).probe();
+            let probe = Launcher::new(&settings.helper).probe();
             probe.map(|probe| (settings, probe)).map_err(|error| BackendProblem::split(&error.to_string()))
         });
         match probed {
@@ -27,7 +27,7 @@ impl BackendHealth {
 }
 
 /// A jail that does not hold is as bad as none. Missing resource limits are only reported.
-fn leak(probe: &Probe) -> Option<BackendProblem> {
+fn leak(probe: &ProbeReport) -> Option<BackendProblem> {
     let parts = [
         ("files", &probe.files),
         ("network", &probe.network),
@@ -35,8 +35,8 @@ fn leak(probe: &Probe) -> Option<BackendProblem> {
         ("system calls", &probe.syscalls),
     ];
     parts.into_iter().find_map(|(name, verdict)| match verdict {
-        Verdict::Held => None,
-        Verdict::NotHeld(reason) | Verdict::Unknown(reason) => Some(BackendProblem {
+        ProbeVerdict::Enforced => None,
+        ProbeVerdict::NotEnforced(reason) | ProbeVerdict::Unknown(reason) => Some(BackendProblem {
             what: format!("its jail does not hold: {name}: {reason}"),
             remedy: "do not use it on this machine, and report this to the maintainers".to_owned(),
         }),
@@ -54,7 +54,7 @@ impl BackendProblem {
 }
 
 impl Confinement {
-    fn of_jail(settings: &SandboxBackend, probe: Probe) -> Self {
+    fn of_jail(settings: &SandboxBackend, probe: ProbeReport) -> Self {
         let files = "reads all but secrets and other homes; writes its own";
         let network = match settings.network {
             Network::None => Guarantee::from_verdict(probe.network, "nothing but a loopback of its own"),
@@ -81,7 +81,7 @@ impl Confinement {
 }
 
 /// A limit that is not configured does not hold, whatever this machine supports.
-fn resources(limits: &Limits, probed: Verdict) -> Guarantee {
+fn resources(limits: &JailLimits, probed: ProbeVerdict) -> Guarantee {
     let unset: Vec<&str> = [
         (limits.memory.is_none(), "memory (terminal.container_memory is 0)"),
         (limits.processes.is_none(), "processes"),
@@ -100,11 +100,11 @@ fn resources(limits: &Limits, probed: Verdict) -> Guarantee {
 }
 
 impl Guarantee {
-    fn from_verdict(verdict: Verdict, meaning: &str) -> Self {
+    fn from_verdict(verdict: ProbeVerdict, meaning: &str) -> Self {
         let (state, reason) = match verdict {
-            Verdict::Held => (GuaranteeState::Held, meaning.to_owned()),
-            Verdict::NotHeld(reason) => (GuaranteeState::NotHeld, reason),
-            Verdict::Unknown(reason) => (GuaranteeState::Unknown, reason),
+            ProbeVerdict::Enforced => (GuaranteeState::Held, meaning.to_owned()),
+            ProbeVerdict::NotEnforced(reason) => (GuaranteeState::NotHeld, reason),
+            ProbeVerdict::Unknown(reason) => (GuaranteeState::Unknown, reason),
         };
         Self { state, reason: Some(reason) }
     }
@@ -117,18 +117,18 @@ mod tests {
     #[test]
     fn a_limit_that_is_not_set_does_not_hold() {
         let limits =
-            |memory, millicpus| Limits { memory, millicpus, processes: Some(1), ..Limits::default() };
-        let report = |limits: &Limits, probed| {
+            |memory, millicpus| JailLimits { memory, millicpus, processes: Some(1), ..JailLimits::default() };
+        let report = |limits: &JailLimits, probed| {
             let guarantee = resources(limits, probed);
             (guarantee.state, guarantee.reason.unwrap())
         };
-        let not = || Verdict::NotHeld("processes: no cgroup".to_owned());
+        let not = || ProbeVerdict::NotEnforced("processes: no cgroup".to_owned());
         assert_eq!(
-            report(&limits(Some(1), Some(1)), Verdict::Held),
+            report(&limits(Some(1), Some(1)), ProbeVerdict::Enforced),
             (GuaranteeState::Held, "memory, processes, processor time; disk is not limited".to_owned())
         );
         assert_eq!(
-            report(&limits(None, Some(1)), Verdict::Held),
+            report(&limits(None, Some(1)), ProbeVerdict::Enforced),
             (
                 GuaranteeState::NotHeld,
                 "no limit is set for memory (terminal.container_memory is 0)".to_owned()
@@ -142,7 +142,7 @@ mod tests {
                     .to_owned()
             )
         );
-        let unknown = Verdict::Unknown("the probe broke off".to_owned());
+        let unknown = ProbeVerdict::Unknown("the probe broke off".to_owned());
         assert_eq!(
             report(&limits(None, None), unknown),
             (GuaranteeState::Unknown, "the probe broke off".to_owned())
@@ -151,27 +151,29 @@ mod tests {
 
     #[test]
     fn a_leaking_jail_is_a_problem_and_missing_limits_are_not() {
-        let held = || Probe {
-            files: Verdict::Held,
-            network: Verdict::Held,
-            processes: Verdict::Held,
-            syscalls: Verdict::Held,
-            resources: Verdict::NotHeld("memory: no cgroup".to_owned()),
+        let held = || ProbeReport {
+            files: ProbeVerdict::Enforced,
+            network: ProbeVerdict::Enforced,
+            processes: ProbeVerdict::Enforced,
+            syscalls: ProbeVerdict::Enforced,
+            resources: ProbeVerdict::NotEnforced("memory: no cgroup".to_owned()),
         };
         assert!(leak(&held()).is_none());
-        let leaking = Probe { files: Verdict::NotHeld("could write outside".to_owned()), ..held() };
+        let leaking =
+            ProbeReport { files: ProbeVerdict::NotEnforced("could write outside".to_owned()), ..held() };
         assert_eq!(leak(&leaking).unwrap().what, "its jail does not hold: files: could write outside");
-        let unknown = Probe { syscalls: Verdict::Unknown("the probe broke off".to_owned()), ..held() };
+        let unknown =
+            ProbeReport { syscalls: ProbeVerdict::Unknown("the probe broke off".to_owned()), ..held() };
         assert_eq!(leak(&unknown).unwrap().what, "its jail does not hold: system calls: the probe broke off");
     }
 
     #[test]
     fn an_error_is_split_into_problem_and_remedy() {
-        let problem = BackendProblem::split(&hermes_sandbox::Missing::UserNamespaceCount.to_string());
+        let problem = BackendProblem::split(&hermes_sandbox::MissingSupport::UserNamespaceLimit.to_string());
         assert_eq!(
             (problem.what.as_str(), problem.remedy.as_str()),
             (
-                "user namespaces are used up or switched off (user.max_user_namespaces)",
+                "user namespaces are disabled or exhausted (user.max_user_namespaces)",
                 "as root: sysctl -w user.max_user_namespaces=15000"
             )
         );

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use hermes_guest::client::{self, Event, Running};
+use hermes_guest::client::{self, RunEvent, RunHandle};
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    AtDeadline, Cause, Deadline, Delivery, Ended, Fault, Interpreter, Mode, Program, Python, Run, StateRule,
-    Stdin, Workdir,
+    Deadline, DeadlineAction, ExitCause, ExitReport, OutputDelivery, Program, PythonInterpreter,
+    PythonProgram, Rejection, RunMode, RunRequest, StatePolicy, Stdin, WorkingDir,
 };
 use hermes_policy::Permit;
 use hermes_types::Work;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{OpenPlace, StateLoss, map_moved_error, to_byte_pairs};
 use crate::{Backend, EndReason, Error};
 
-pub use hermes_guest::client::{Calls, Tunnel};
+pub use hermes_guest::client::{PythonConnections, Tunnel};
 
 /// The directory by which the gate judges a program that runs in a private directory. That one
 /// starts empty, so a relative path leads nowhere before the program creates something.
@@ -51,7 +51,7 @@ pub enum ScriptDirectory {
 /// A running Python program. It ends with its whole process tree, as does dropping it.
 #[derive(Debug)]
 pub struct RunningScript {
-    running: Running,
+    running: RunHandle,
     started: Instant,
     state_loss: StateLoss,
 }
@@ -83,36 +83,40 @@ impl OpenPlace {
         &self,
         permit: Permit,
         options: ScriptOptions,
-    ) -> Result<(RunningScript, Calls), Error> {
+    ) -> Result<(RunningScript, PythonConnections), Error> {
         let job = permit.redeem(self.place.id(), &self.place.session)?;
         let Work::Python(text) = job.work else { return Err(Error::NotPython) };
         let (workdir, interpreter) = match options.directory {
-            ScriptDirectory::Session => (Workdir::SessionAt(ByteBuf::from(job.cwd)), Interpreter::Session),
-            ScriptDirectory::Private if job.cwd == PRIVATE_DIR => (Workdir::Private, Interpreter::Place),
+            ScriptDirectory::Session => {
+                (WorkingDir::SessionAt(ByteBuf::from(job.cwd)), PythonInterpreter::Session)
+            }
+            ScriptDirectory::Private if job.cwd == PRIVATE_DIR => {
+                (WorkingDir::Private, PythonInterpreter::System)
+            }
             ScriptDirectory::Private => return Err(Error::SessionMoved),
         };
-        let python = Python {
+        let python = PythonProgram {
             script: ByteBuf::from(text),
             module: (ByteBuf::from(options.module_name), ByteBuf::from(options.module_text)),
-            number: 0,
+            listener: 0,
             interpreter,
-            keep_errors: options.keep_stderr_bytes,
+            stderr_bytes: options.keep_stderr_bytes,
         };
-        let run = Run {
+        let run = RunRequest {
             session: self.place.guest_session_key(),
             program: Program::Argv(Vec::new()),
             workdir,
             env: to_byte_pairs(&options.env),
             stdin: Stdin::Null,
             terminal: None,
-            deadline: Some(Deadline { after: options.timeout, then: AtDeadline::Kill }),
-            mode: Mode::Foreground { output: Delivery::Summary, state: StateRule::Leave },
-            keep: options.keep_bytes,
-            spool: limit::SPOOL,
+            deadline: Some(Deadline { after: options.timeout, action: DeadlineAction::Kill }),
+            mode: RunMode::Foreground { output: OutputDelivery::Summary, state: StatePolicy::Discard },
+            memory_bytes: options.keep_bytes,
+            spool_bytes: limit::MAX_SPOOL_BYTES,
         };
         let (client, state_loss) = self.client_for_command().await?;
         let (running, calls) = client.run_python(run, python).await.map_err(|error| match error {
-            client::Error::Refused(Fault::NoPython) => Error::NoPython { place: self.python_location() },
+            client::Error::Rejected(Rejection::NoPython) => Error::NoPython { place: self.python_location() },
             other => map_moved_error(other),
         })?;
         Ok((RunningScript { running, started: Instant::now(), state_loss }, calls))
@@ -130,10 +134,10 @@ impl OpenPlace {
 impl RunningScript {
     /// Waits for the end. Cancel safe.
     pub async fn wait(&mut self) -> Result<ScriptOutcome, Error> {
-        match self.running.end().await? {
-            Event::Ended(ended) => Ok(self.outcome(*ended)),
+        match self.running.wait().await? {
+            RunEvent::Exited(ended) => Ok(self.outcome(*ended)),
             // The run did not ask for these events.
-            Event::Moved(_) | Event::Output(_) => Err(client::Error::Gone.into()),
+            RunEvent::MovedToBackground(_) | RunEvent::Output(_) => Err(client::Error::Disconnected.into()),
         }
     }
 
@@ -143,20 +147,20 @@ impl RunningScript {
         Ok(self.running.interrupt().await?)
     }
 
-    fn outcome(&self, ended: Ended) -> ScriptOutcome {
+    fn outcome(&self, ended: ExitReport) -> ScriptOutcome {
         ScriptOutcome {
             code: ended.code,
             end_reason: match ended.cause {
-                Cause::Exited | Cause::Signaled(_) | Cause::Killed => EndReason::Exited,
-                Cause::Deadline => EndReason::TimedOut,
-                Cause::Interrupted => EndReason::Interrupted,
-                Cause::BadDirectory => EndReason::BadDirectory,
+                ExitCause::Exited | ExitCause::Signaled(_) | ExitCause::Killed => EndReason::Exited,
+                ExitCause::Deadline => EndReason::TimedOut,
+                ExitCause::Interrupted => EndReason::Interrupted,
+                ExitCause::NoWorkingDir => EndReason::BadDirectory,
             },
             head: ended.head.into_vec(),
             tail: ended.tail.into_vec(),
-            total_bytes: ended.total,
-            spool_path: ended.spool.map(|path| String::from_utf8_lossy(&path).into_owned()),
-            stderr: ended.errors.into_vec(),
+            total_bytes: ended.output_bytes,
+            spool_path: ended.spool_path.map(|path| String::from_utf8_lossy(&path).into_owned()),
+            stderr: ended.stderr.into_vec(),
             duration: self.started.elapsed(),
             state_loss: self.state_loss,
         }

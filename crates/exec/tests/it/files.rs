@@ -7,9 +7,10 @@ use std::task::{Context, Poll};
 
 use hermes_exec::files::resolve_lexically;
 use hermes_exec::{Error, GuestFiles, OpenPlace, OutputMode, ResolvedPlace};
-use hermes_guest::client::Piece;
+use hermes_guest::client::FileChunk;
 use hermes_guest::protocol::file::{
-    Before, Edit, Expect, FileFault, Found, Kind, Occurrences, Parents, Part, Scope, Search, Target, Write,
+    FileEdit, FileError, FileKind, FileRange, FileSearch, Occurrences, ParentDirs, Precondition, SearchMode,
+    SearchScope, SearchSummary, WriteEffect, WriteOptions,
 };
 use hermes_guest::protocol::limit;
 use hermes_policy::{Gate, Permit, Verdict};
@@ -22,7 +23,8 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use crate::fixture::{Fixture, judge, permit, run_options};
 use crate::session::{Session, TestEnv};
 
-const REPLACE: Write = Write { expect: Expect::Anything, parents: Parents::Require };
+const REPLACE: WriteOptions =
+    WriteOptions { precondition: Precondition::Anything, parents: ParentDirs::Require };
 const CHANGE: FileAccess = FileAccess::Write;
 
 /// How often a path is judged again before it is given up.
@@ -89,7 +91,8 @@ impl Tools {
     }
 
     async fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
-        let all = async |permit| self.files().read(permit, Part::Whole).await?.read_to_end(1 << 20).await;
+        let all =
+            async |permit| self.files().read(permit, FileRange::Whole).await?.read_to_end(1 << 20).await;
         self.judged(Read, path, all).await.map(|(data, _)| data)
     }
 
@@ -98,7 +101,7 @@ impl Tools {
         self.judged(CHANGE, path, write).await.map(drop)
     }
 
-    async fn patch(&self, path: &str, edits: &[Edit]) -> Result<Vec<u64>, Error> {
+    async fn patch(&self, path: &str, edits: &[FileEdit]) -> Result<Vec<u64>, Error> {
         let patch = async |permit| self.files().patch(permit, edits.to_vec()).await;
         self.judged(CHANGE, path, patch).await.map(|(counts, _)| counts)
     }
@@ -109,19 +112,19 @@ impl Tools {
     }
 }
 
-fn edit(old: &[u8], new: &[u8], occurrences: Occurrences) -> Edit {
-    Edit { old: ByteBuf::from(old), new: ByteBuf::from(new), occurrences }
+fn edit(old: &[u8], new: &[u8], occurrences: Occurrences) -> FileEdit {
+    FileEdit { old: ByteBuf::from(old), new: ByteBuf::from(new), occurrences }
 }
 
-fn fault<T: std::fmt::Debug>(result: Result<T, Error>) -> FileFault {
+fn fault<T: std::fmt::Debug>(result: Result<T, Error>) -> FileError {
     match result.unwrap_err() {
         Error::FileFailed(fault) => fault,
         other => panic!("{other:?}"),
     }
 }
 
-fn os(errno: Errno) -> FileFault {
-    FileFault::Os { errno: errno.raw_os_error() }
+fn os(errno: Errno) -> FileError {
+    FileError::Os { errno: errno.raw_os_error() }
 }
 
 fn leads_to<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
@@ -155,22 +158,22 @@ pub(crate) async fn a_hundred_megabytes_round_trip_in_little_memory(fixture: &Fi
     let permit = tools.plainly(CHANGE, "big");
     let written = tools.files().write(permit, &mut content, REPLACE).await.unwrap();
     sender.await.unwrap();
-    assert_eq!((written.length, written.before), (100_000_300, Before::Nothing));
-    let mut reader = tools.files().read(tools.plainly(Read, "big"), Part::Whole).await.unwrap();
+    assert_eq!((written.length, written.effect), (100_000_300, WriteEffect::Created));
+    let mut reader = tools.files().read(tools.plainly(Read, "big"), FileRange::Whole).await.unwrap();
     let mut at = 0;
     let end = loop {
         match reader.next().await.unwrap() {
-            Piece::Data(data) => {
+            FileChunk::Data(data) => {
                 let (start, end) = (at % block.len(), at % block.len() + data.len());
                 assert!(twice.get(start..end) == Some(&data), "{at}");
                 at += data.len();
             }
-            Piece::End(end) => break end,
+            FileChunk::End(end) => break end,
         }
     };
     assert_eq!((at, end.whole.unwrap().digest), (100_000_300, written.digest));
     // Besides what the connection may hold for a slow reader.
-    let most = limit::RECEIVE_WINDOW as u64 / 1024 + 16_000;
+    let most = limit::RECEIVE_WINDOW_BYTES as u64 / 1024 + 16_000;
     // The kernel counts by processor and sums up roughly, so even the highest can be less than before.
     let grown = peak().saturating_sub(before);
     assert!(grown < most, "{grown} kilobytes");
@@ -197,7 +200,7 @@ pub(crate) async fn a_link_is_written_through_and_stays_a_link(fixture: &Fixture
     assert!(seen.ends_with("d:\nlink\nnew\n"), "{seen}");
     // A link can be described and removed itself.
     let stat = tools.files().stat(tools.plainly(Read, "chain")).await.unwrap();
-    assert_eq!((stat.kind, stat.target), (Kind::Link, Some(ByteBuf::from("d/link"))));
+    assert_eq!((stat.kind, stat.target), (FileKind::Link, Some(ByteBuf::from("d/link"))));
     tools.files().remove(tools.plainly(Delete, "chain")).await.unwrap();
     assert_eq!(tools.out("cat real; test ! -L chain").await, "patched");
 }
@@ -237,7 +240,7 @@ pub(crate) async fn a_link_that_changed_after_it_was_judged_gives_nothing_away_a
     assert_eq!(leads_to(files.write(write, &mut b"x".as_slice(), REPLACE).await), found);
     let edits = vec![edit(b"o", b"0", Occurrences::All)];
     assert_eq!(leads_to(files.patch(patch, edits).await), found);
-    assert_eq!(leads_to(files.read(read, Part::Whole).await), found);
+    assert_eq!(leads_to(files.read(read, FileRange::Whole).await), found);
     assert_eq!(leads_to(files.list(list).await), two);
     assert_eq!(leads_to(files.search(search, for_lines("o")).await), two);
     assert_eq!(leads_to(files.stat(stat).await), found);
@@ -261,7 +264,7 @@ pub(crate) async fn mode_and_owner_stay_and_a_new_file_is_like_any_other(fixture
     let modes: Vec<&str> = modes.lines().collect();
     assert_eq!(modes.first(), modes.last());
     let deep = tools.plainly(CHANGE, "a/b/c");
-    let how = Write { parents: Parents::Create, ..REPLACE };
+    let how = WriteOptions { parents: ParentDirs::Create, ..REPLACE };
     assert_eq!(fault(tools.write("a/b/c", b"").await), os(Errno::NOENT));
     tools.files().write(deep, &mut b"deep".as_slice(), how).await.unwrap();
     assert_eq!(tools.out("cat a/b/c; ls -A").await.split_once('\n').unwrap().0.get(..4), Some("deep"));
@@ -291,7 +294,7 @@ pub(crate) async fn writers_at_the_same_time_never_leave_a_mixture(fixture: &Fix
             for _ in 0..4 {
                 let permit = tools.plainly(CHANGE, "file");
                 tools.files().write(permit, &mut content.as_slice(), REPLACE).await.unwrap();
-                let reader = tools.files().read(tools.plainly(Read, "file"), Part::Whole).await.unwrap();
+                let reader = tools.files().read(tools.plainly(Read, "file"), FileRange::Whole).await.unwrap();
                 let (seen, _) = reader.read_to_end(1 << 20).await.unwrap();
                 assert_eq!((seen.len(), seen.iter().all(|byte| *byte == seen[0])), (300_000, true));
             }
@@ -341,7 +344,7 @@ pub(crate) async fn a_permit_is_good_for_its_own_use_place_and_session_only(fixt
     assert!(matches!(patch, Err(Error::WrongFileAccess(FileAccess::Write))), "{patch:?}");
     let remove = files.remove(one(CHANGE)).await;
     assert!(matches!(remove, Err(Error::WrongFileAccess(FileAccess::Delete))), "{remove:?}");
-    let read = files.read(one(CHANGE), Part::Whole).await;
+    let read = files.read(one(CHANGE), FileRange::Whole).await;
     assert!(matches!(read, Err(Error::WrongFileAccess(FileAccess::Read))), "{read:?}");
     let command = files.stat(permit(&tools.plan, "s", Work::Shell("stat file".to_owned()), &tools.cwd)).await;
     assert!(matches!(command, Err(Error::WrongFileAccess(FileAccess::Read))), "{command:?}");
@@ -352,9 +355,9 @@ pub(crate) async fn a_permit_is_good_for_its_own_use_place_and_session_only(fixt
     assert_eq!(tools.read("file").await.unwrap(), b"kept");
 }
 
-fn for_lines(pattern: &str) -> Search {
-    let target = Target::Lines { pattern: pattern.to_owned(), context: 0 };
-    Search { target, globs: Vec::new(), scope: Scope::Tracked, offset: 0, limit: 50 }
+fn for_lines(pattern: &str) -> FileSearch {
+    let target = SearchMode::Lines { pattern: pattern.to_owned(), context: 0 };
+    FileSearch { target, globs: Vec::new(), scope: SearchScope::Tracked, offset: 0, limit: 50 }
 }
 
 pub(crate) async fn a_search_counts_all_there_is_and_takes_no_pattern_for_an_option(fixture: &Fixture) {
@@ -368,9 +371,12 @@ pub(crate) async fn a_search_counts_all_there_is_and_takes_no_pattern_for_an_opt
         tools.judged(Read, "here", search).await.unwrap()
     };
     let found = search("^hit").await;
-    assert_eq!((found.items.len(), found.end), (50, Found { hits: 500, files: 1, unreadable: 0, binary: 0 }));
+    assert_eq!(
+        (found.items.len(), found.summary),
+        (50, SearchSummary { hits: 500, files: 1, unreadable: 0, binary: 0 })
+    );
     for pattern in ["-needle", "--pre=false", "hit 7$|never"] {
-        assert_eq!(search(pattern).await.end.hits, 1, "{pattern}");
+        assert_eq!(search(pattern).await.summary.hits, 1, "{pattern}");
     }
 }
 
@@ -379,9 +385,9 @@ pub(crate) async fn a_patch_makes_all_edits_or_none(fixture: &Fixture) {
     let tools = Tools::open(fixture, "s").await;
     tools.write("file", content).await.unwrap();
     let half = [edit(b"one", b"1", Occurrences::One), edit(b"four", b"4", Occurrences::All)];
-    assert_eq!(fault(tools.patch("file", &half).await), FileFault::NoMatch { edit: 1 });
+    assert_eq!(fault(tools.patch("file", &half).await), FileError::NoMatch { edit: 1 });
     let twice = [edit(b"one", b"1", Occurrences::One), edit(b"two", b"2", Occurrences::One)];
-    let ambiguous = FileFault::Ambiguous { edit: 1, count: 2 };
+    let ambiguous = FileError::Ambiguous { edit: 1, count: 2 };
     assert_eq!(fault(tools.patch("file", &twice).await), ambiguous);
     assert_eq!(tools.read("file").await.unwrap(), content);
     let all = [edit(b"one", b"1", Occurrences::One), edit(b"two", b"2", Occurrences::All)];
@@ -433,7 +439,7 @@ pub(crate) async fn a_path_means_what_it_means_to_the_session(fixture: &Fixture)
     assert_eq!(
         moved
             .files()
-            .read(moved.plainly(Read, "file"), Part::Whole)
+            .read(moved.plainly(Read, "file"), FileRange::Whole)
             .await
             .unwrap()
             .read_to_end(9)
@@ -455,11 +461,11 @@ pub(crate) async fn special_and_endless_files_neither_block_nor_use_memory(fixtu
     let tools = Tools::open(fixture, "s").await;
     tools.out("mkfifo pipe; mkdir dir; truncate -s 1T endless").await;
     for path in ["pipe", "dir", "/dev/zero", "/dev/null"] {
-        assert_eq!(fault(tools.read(path).await), FileFault::NotRegular, "{path}");
+        assert_eq!(fault(tools.read(path).await), FileError::NotRegular, "{path}");
     }
     for path in ["pipe", "dir"] {
-        assert_eq!(fault(tools.write(path, b"x").await), FileFault::NotRegular, "{path}");
-        assert_eq!(fault(tools.patch(path, &[]).await), FileFault::NotRegular, "{path}");
+        assert_eq!(fault(tools.write(path, b"x").await), FileError::NotRegular, "{path}");
+        assert_eq!(fault(tools.patch(path, &[]).await), FileError::NotRegular, "{path}");
     }
     assert_eq!(fault(tools.files().list(tools.plainly(Read, "pipe")).await), os(Errno::NOTDIR));
     let endless = tools.read("endless").await;

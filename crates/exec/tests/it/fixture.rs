@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use hermes_exec::backend::docker::{self, RunAs, engine::EngineAddress, run_args::RunArgs};
 use hermes_exec::{
-    AtDeadline, Backend, CommandInput, DockerBackend, Installation, LocalBackend, OutputMode, ResolvedPlace,
-    RunOptions, SandboxBackend, Spec, WorkingDirectory, backend,
+    Backend, CommandInput, DeadlineAction, DockerBackend, Installation, LocalBackend, OutputMode,
+    ResolvedPlace, RunOptions, SandboxBackend, Spec, WorkingDirectory, backend,
 };
 use hermes_policy::{Gate, Mode, Moment, Permit, Verdict};
-use hermes_sandbox::Limits;
+use hermes_sandbox::JailLimits;
 use hermes_types::{
     Attendance, BackendName, EntryPoint, Job, Network, Origin, Person, SessionKey, Timestamp, Work,
 };
@@ -70,7 +70,7 @@ impl Fixture {
                     audience: hermes_exec::Audience::Owner,
                     binds: Vec::new(),
                     network: Network::None,
-                    limits: Limits { processes: Some(1000), ..Limits::default() },
+                    limits: JailLimits { processes: Some(1000), ..JailLimits::default() },
                     base_env,
                 };
                 let (cwd, home) = (backend::sandbox::WORKSPACE_DIR, backend::sandbox::HOME_DIR);
@@ -137,7 +137,7 @@ pub(crate) fn judge(gate: &Gate, plan: &ResolvedPlace, session: &str, job: Job) 
 pub(crate) fn run_options(attention: OutputMode) -> RunOptions {
     RunOptions {
         timeout: Some(Duration::from_secs(60)),
-        at_deadline: AtDeadline::Kill,
+        at_deadline: DeadlineAction::Kill,
         keep_bytes: 50_000,
         input: CommandInput::None,
         env: Vec::new(),

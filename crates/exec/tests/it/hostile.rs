@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use hermes_exec::{Error, OutputMode, PlaceState, StateLoss};
-use hermes_guest::protocol::frame::Frames;
-use hermes_guest::protocol::greeting;
-use hermes_guest::protocol::message::{Reply, Request};
-use hermes_guest::protocol::mux::{self, End};
+use hermes_guest::protocol::frame::FrameStream;
+use hermes_guest::protocol::handshake;
+use hermes_guest::protocol::message::{GuestReply, GuestRequest};
+use hermes_guest::protocol::mux::{self, MuxSide};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
@@ -57,17 +57,17 @@ impl Impostor {
             }
             Self::Deaf => {}
             Self::Turncoat => {
-                greeting::exchange(&mut stream).await.ok();
+                handshake::exchange_hello(&mut stream).await.ok();
                 while stream.write_all(&[0xa5; 4096]).await.is_ok() {}
             }
             Self::Parrot => {
-                greeting::exchange(&mut stream).await.ok();
-                let (_mux, driver, mut arrivals) = mux::multiplex(stream, End::Guest);
+                handshake::exchange_hello(&mut stream).await.ok();
+                let (_mux, driver, mut arrivals) = mux::multiplex(stream, MuxSide::Guest);
                 let answer = async {
                     while let Some(stream) = arrivals.recv().await {
-                        let mut frames = Frames::new(stream);
-                        drop(frames.reader.receive::<Request>().await);
-                        frames.writer.send(&Reply::Done).await.ok();
+                        let mut frames = FrameStream::new(stream);
+                        drop(frames.reader.receive::<GuestRequest>().await);
+                        frames.writer.send(&GuestReply::Done).await.ok();
                         frames.writer.finish().await.ok();
                     }
                 };

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use hermes_exec::{Error, ListedPlace, PlaceState, ProcessId, ResolvedPlace, Spec, StateLoss, Tree};
+use hermes_exec::{Error, ListedPlace, PlaceState, ProcessId, ResolvedPlace, Spec, StateLoss, TreeStatus};
 use hermes_types::{BackendName, SessionKey};
 
 use crate::fixture::Fixture;
@@ -80,7 +80,7 @@ pub(crate) async fn when_hermes_is_killed_the_foreground_dies_and_the_background
         loop {
             let listed: Vec<_> =
                 processes.list().await.unwrap().iter().map(|view| (view.process, view.tree)).collect();
-            if listed == [(id, Tree::Alive)] {
+            if listed == [(id, TreeStatus::Alive)] {
                 return;
             }
         }
@@ -112,7 +112,7 @@ pub(crate) async fn processes_started_by_several_clients_are_in_one_list(fixture
     let listed: Vec<_> = processes.list().await.unwrap().iter().map(|view| view.process).collect();
     assert_eq!(listed, ids);
     for id in ids {
-        assert_eq!(processes.kill(id).await.unwrap().tree, Tree::Gone);
+        assert_eq!(processes.kill(id).await.unwrap().tree, TreeStatus::Gone);
     }
 }
 
@@ -237,7 +237,7 @@ pub(crate) async fn a_running_command_keeps_its_place_alive_and_a_watcher_does_n
         }
     };
     tokio::time::timeout(WAIT_TIMEOUT, look).await.unwrap();
-    assert!(notices.next().await.is_err());
+    assert!(notices.next_notice().await.is_err());
     let outcome = s.run("echo [$A]").await;
     assert_eq!((text(&outcome).as_str(), outcome.state_loss), ("[]\n", StateLoss::Yes));
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_exec::{
-    AtDeadline, AtEnd, CommandEvent, CommandInput, EndReason, Error, OutputMode, ProcessId, RunOptions,
-    ScriptDirectory, ScriptOptions, Size, TerminalEvent, Tree,
+    CommandEvent, CommandInput, DeadlineAction, EndReason, Error, ExitNotice, OutputMode, ProcessId,
+    RunOptions, ScriptDirectory, ScriptOptions, TerminalEvent, TerminalSize, TreeStatus,
 };
 use hermes_guest::client::Error as GuestError;
-use hermes_guest::protocol::message::{Cause, Fault, Happening as News, Notice};
+use hermes_guest::protocol::message::{ExitCause, ProcessEvent as News, ProcessNotice, Rejection};
 use hermes_types::Work;
 
 use crate::fixture::{Fixture, permit, run_options};
@@ -98,11 +98,11 @@ pub(crate) async fn a_leftover_process_does_not_delay_the_command(fixture: &Fixt
             assert_eq!(outcome.code, 0, "{command}");
             let listed: Vec<_> =
                 processes.list().await.unwrap().iter().map(|view| (view.process, view.tree)).collect();
-            assert_eq!(listed, [(id, Tree::Alive)], "{command}");
+            assert_eq!(listed, [(id, TreeStatus::Alive)], "{command}");
             let said = text(&outcome);
             let pid = said.lines().find(|line| *line != "y").unwrap().to_owned();
             assert_eq!(s.living(&pid).await, format!("{pid}\n"), "{command}");
-            assert_eq!(processes.kill(id).await.unwrap().tree, Tree::Gone, "{command}");
+            assert_eq!(processes.kill(id).await.unwrap().tree, TreeStatus::Gone, "{command}");
             assert_eq!(s.living(&pid).await, "", "{command}");
         }
         assert!(fastest < Duration::from_secs(2), "{command}: {fastest:?}");
@@ -120,8 +120,8 @@ pub(crate) async fn a_kill_returns_when_the_whole_tree_is_gone(fixture: &Fixture
     assert_eq!(s.living(&pids).await.lines().count(), 2);
     let killed = processes.kill(id).await.unwrap();
     assert_eq!(s.living(&pids).await, "");
-    let ended = killed.ended.map(|ended| (ended.code, ended.cause));
-    assert_eq!((ended, killed.tree), (Some((137, Cause::Killed)), Tree::Gone));
+    let ended = killed.exit.map(|ended| (ended.code, ended.cause));
+    assert_eq!((ended, killed.tree), (Some((137, ExitCause::Killed)), TreeStatus::Gone));
 }
 
 pub(crate) async fn a_reused_pid_is_not_killed(fixture: &Fixture) {
@@ -130,9 +130,12 @@ pub(crate) async fn a_reused_pid_is_not_killed(fixture: &Fixture) {
     let id = s.background("sleep 1000").await;
     for stale in [ProcessId { started: id.started + 1, ..id }, ProcessId { pid: 1, ..id }] {
         let refused = processes.kill(stale).await;
-        assert!(matches!(refused, Err(Error::Guest(GuestError::Refused(Fault::NoProcess)))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(Error::Guest(GuestError::Rejected(Rejection::NoProcess)))),
+            "{refused:?}"
+        );
     }
-    assert_eq!(processes.show(id).await.unwrap().tree, Tree::Alive);
+    assert_eq!(processes.show(id).await.unwrap().tree, TreeStatus::Alive);
     processes.kill(id).await.unwrap();
 }
 
@@ -152,30 +155,31 @@ pub(crate) async fn notices_report_matches_and_every_end(fixture: &Fixture) {
     let told = |watch: &[&str]| OutputMode::Background {
         label: "server".to_owned(),
         watch: watch.iter().map(|&pattern| pattern.to_owned()).collect(),
-        at_end: AtEnd::Notify,
+        at_end: ExitNotice::Notify,
     };
     let later = RunOptions { input: CommandInput::Stream, ..run_options(told(&["listening on"])) };
     let server = s.background_as("echo starting; echo listening on 80; read x; exit 5", later).await;
     let processes = s.processes().await;
     let mut notices = processes.notices(0).await.unwrap();
-    let mut next =
-        async || -> Notice { tokio::time::timeout(WAIT_TIMEOUT, notices.next()).await.unwrap().unwrap() };
+    let mut next = async || -> ProcessNotice {
+        tokio::time::timeout(WAIT_TIMEOUT, notices.next_notice()).await.unwrap().unwrap()
+    };
     let first = next().await;
-    let News::Matched { line, unreported: 0 } = &first.what else { panic!("{first:?}") };
+    let News::LineMatched { line, unreported: 0 } = &first.event else { panic!("{first:?}") };
     assert_eq!((first.process, line.as_slice()), (server, b"listening on 80".as_slice()));
     processes.close_input(server).await.unwrap();
     let second = next().await;
-    let News::Ended(ended) = &second.what else { panic!("{second:?}") };
+    let News::Exited(ended) = &second.event else { panic!("{second:?}") };
     assert_eq!((second.process, ended.code), (server, 5));
     assert_eq!(ended.tail.as_slice(), b"starting\nlistening on 80\n");
     // One that ends before anybody can have asked about it.
     let short = s.background_as("exit 3", run_options(told(&[]))).await;
     let third = next().await;
-    let News::Ended(ended) = &third.what else { panic!("{third:?}") };
+    let News::Exited(ended) = &third.event else { panic!("{third:?}") };
     assert_eq!((third.process, ended.code), (short, 3));
     // A later client gets the same list.
     let mut again = fixture.open("s").await.processes().await.notices(third.number).await.unwrap();
-    assert_eq!(again.next().await.unwrap(), third);
+    assert_eq!(again.next_notice().await.unwrap(), third);
     let view = processes.show(server).await.unwrap();
     assert_eq!(view.label.as_slice(), b"server");
 }
@@ -198,10 +202,10 @@ pub(crate) async fn input_needs_its_own_permit(fixture: &Fixture) {
     assert!(matches!(refused, Err(Error::Permit(_))), "{refused:?}");
     processes.close_input(id).await.unwrap();
     let view = processes.wait(id, WAIT_TIMEOUT).await.unwrap();
-    assert_eq!((view.ended.unwrap().code, view.last.as_slice()), (0, b"one\nend\n".as_slice()));
+    assert_eq!((view.exit.unwrap().code, view.output_tail.as_slice()), (0, b"one\nend\n".as_slice()));
     let deaf = s.background("sleep 1000").await;
     let refused = processes.write(deaf, typing(Work::Input("x".to_owned()))).await;
-    assert!(matches!(refused, Err(Error::Guest(GuestError::Refused(Fault::NoStdin)))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Guest(GuestError::Rejected(Rejection::NoStdin)))), "{refused:?}");
     processes.kill(deaf).await.unwrap();
 }
 
@@ -209,7 +213,7 @@ pub(crate) async fn a_permit_for_anything_else_runs_nothing(fixture: &Fixture) {
     let (s, other) = (fixture.open("s").await, fixture.open("other").await);
     let cwd = s.sandbox.cwd().await.unwrap();
     let touch = || Work::Shell(format!("touch {cwd}/ran"));
-    let size = Size { rows: 24, columns: 80 };
+    let size = TerminalSize { rows: 24, columns: 80 };
     let wrong =
         || [permit(&other.plan, &other.key, touch(), &cwd), permit(&s.plan, &other.key, touch(), &cwd)];
     for (to_run, to_show) in wrong().into_iter().zip(wrong()) {
@@ -255,8 +259,11 @@ fn script_options(directory: ScriptDirectory) -> ScriptOptions {
 pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(fixture: &Fixture) {
     let s = fixture.open("s").await;
     let command = "trap 'stty size; exit 3' WINCH; stty size; while :; do read -t 0.05 x; done";
-    let mut terminal =
-        s.sandbox.open_terminal(s.permit(command).await, Size { rows: 30, columns: 120 }, &[]).await.unwrap();
+    let mut terminal = s
+        .sandbox
+        .open_terminal(s.permit(command).await, TerminalSize { rows: 30, columns: 120 }, &[])
+        .await
+        .unwrap();
     let mut shown = Vec::new();
     let code = loop {
         match terminal.next_event().await.unwrap() {
@@ -264,7 +271,7 @@ pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(fixture: &Fixture) 
             TerminalEvent::Exit(code) => break code,
         }
         if shown == b"30 120\r\n" {
-            terminal.resize(Size { rows: 50, columns: 80 }).await.unwrap();
+            terminal.resize(TerminalSize { rows: 50, columns: 80 }).await.unwrap();
         }
     };
     assert_eq!((code, String::from_utf8(shown).unwrap().as_str()), (3, "30 120\r\n50 80\r\n"));
@@ -272,7 +279,7 @@ pub(crate) async fn a_terminal_has_a_size_and_can_be_resized(fixture: &Fixture) 
         .sandbox
         .open_terminal(
             s.permit("cat; echo $TERM").await,
-            Size { rows: 24, columns: 80 },
+            TerminalSize { rows: 24, columns: 80 },
             &[("TERM".to_owned(), "dumb".to_owned())],
         )
         .await
@@ -290,7 +297,7 @@ pub(crate) async fn a_command_can_go_on_in_the_background(fixture: &Fixture) {
     let processes = s.processes().await;
     let soon = RunOptions {
         timeout: Some(Duration::from_millis(100)),
-        at_deadline: AtDeadline::Background,
+        at_deadline: DeadlineAction::Background,
         ..run_options(OutputMode::AtEnd)
     };
     let id =
@@ -303,9 +310,9 @@ pub(crate) async fn a_command_can_go_on_in_the_background(fixture: &Fixture) {
     drop(moved);
     s.out("touch go").await;
     let view = processes.wait(id, WAIT_TIMEOUT).await.unwrap();
-    assert_eq!((view.ended.unwrap().code, view.last.as_slice()), (7, b"early\nlate\n".as_slice()));
-    assert_eq!(processes.show(sleeper).await.unwrap().tree, Tree::Alive);
-    assert_eq!(processes.kill(sleeper).await.unwrap().tree, Tree::Gone);
+    assert_eq!((view.exit.unwrap().code, view.output_tail.as_slice()), (7, b"early\nlate\n".as_slice()));
+    assert_eq!(processes.show(sleeper).await.unwrap().tree, TreeStatus::Alive);
+    assert_eq!(processes.kill(sleeper).await.unwrap().tree, TreeStatus::Gone);
 }
 
 pub(crate) async fn a_dropped_command_dies_and_nothing_else(fixture: &Fixture) {
@@ -319,7 +326,7 @@ pub(crate) async fn a_dropped_command_dies_and_nothing_else(fixture: &Fixture) {
     let dead = async { while !s.living(&pids).await.is_empty() {} };
     tokio::time::timeout(WAIT_TIMEOUT, dead).await.unwrap();
     let processes = s.processes().await;
-    assert_eq!(processes.show(id).await.unwrap().tree, Tree::Alive);
+    assert_eq!(processes.show(id).await.unwrap().tree, TreeStatus::Alive);
     processes.kill(id).await.unwrap();
 }
 
@@ -330,7 +337,7 @@ pub(crate) async fn output_of(s: &Session, id: ProcessId, lines: usize) -> Strin
     let mut output = Vec::new();
     let read = async {
         while output.iter().filter(|byte| **byte == b'\n').count() < lines {
-            let page = followed.next().await.unwrap().unwrap();
+            let page = followed.next_page().await.unwrap().unwrap();
             assert_eq!(page.offset, output.len() as u64);
             output.extend_from_slice(&page.data);
         }

@@ -8,8 +8,8 @@ use std::process::{Child, Command as Program, Stdio};
 use std::time::Duration;
 
 use hermes_exec::{
-    AtEnd, EndReason, Error, OpenPlace, Outcome, OutputMode, Places, ProcessId, Processes, ResolvedPlace,
-    RunOptions, RunningCommand,
+    EndReason, Error, ExitNotice, OpenPlace, Outcome, OutputMode, Places, ProcessId, Processes,
+    ResolvedPlace, RunOptions, RunningCommand,
 };
 use hermes_policy::Permit;
 use hermes_types::{BackendName, Work};
@@ -231,7 +231,7 @@ impl Session {
 
 /// A background process without notices.
 pub(crate) fn quiet() -> OutputMode {
-    OutputMode::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Quiet }
+    OutputMode::Background { label: String::new(), watch: Vec::new(), at_end: ExitNotice::Quiet }
 }
 
 pub(crate) fn text(outcome: &Outcome) -> String {

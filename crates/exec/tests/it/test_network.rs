@@ -120,7 +120,7 @@ impl TestNetwork {
             audience: hermes_exec::Audience::Owner,
             binds: Vec::new(),
             network: Network::Proxy,
-            limits: hermes_sandbox::Limits::default(),
+            limits: hermes_sandbox::JailLimits::default(),
             base_env: vec![("PATH".to_owned(), std::env::var("PATH").unwrap())],
         };
         let spec = Spec {

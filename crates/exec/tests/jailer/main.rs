@@ -15,7 +15,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hermes_exec::{
-    AtEnd, CommandEvent, EndReason, OpenPlace, OutputMode, Places, ResolvedPlace, RunOptions, RunningCommand,
+    CommandEvent, EndReason, ExitNotice, OpenPlace, OutputMode, Places, ResolvedPlace, RunOptions,
+    RunningCommand,
 };
 use hermes_types::Work;
 
@@ -68,8 +69,11 @@ impl Hermes {
                 }
             }
             "background" => {
-                let attention =
-                    OutputMode::Background { label: String::new(), watch: Vec::new(), at_end: AtEnd::Quiet };
+                let attention = OutputMode::Background {
+                    label: String::new(),
+                    watch: Vec::new(),
+                    at_end: ExitNotice::Quiet,
+                };
                 let EndReason::Background(id) =
                     self.start(text, attention).await.wait().await.unwrap().end_reason
                 else {

@@ -1,64 +1,64 @@
-//! What can go wrong between the host and a guest.
+//! Errors of the client.
 
 use thiserror::Error;
 
 use crate::protocol::frame::FrameError;
-use crate::protocol::greeting::BadGreeting;
-use crate::protocol::message::Fault;
+use crate::protocol::handshake::HandshakeError;
+use crate::protocol::message::Rejection;
 
-/// Why a call has no result.
+/// Why a call failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The guest could not or would not do it. The connection is fine.
+    /// The guest rejected the request. The connection is still usable.
     #[error(transparent)]
-    Refused(Fault),
-    /// The connection ended. Whether the request was carried out is unknown; it was not carried out twice.
-    #[error("the connection to the guest is gone")]
-    Gone,
-    /// The guest did not answer in time. The connection was ended.
-    #[error("the guest does not answer")]
-    Silent,
-    /// The two sides cannot talk.
+    Rejected(Rejection),
+    /// The connection was lost. The request may or may not have been executed, but not twice.
+    #[error("the connection to the guest was lost")]
+    Disconnected,
+    /// The guest did not reply in time. The client closed the connection.
+    #[error("the guest does not respond")]
+    Timeout,
+    /// The peer is not a guest of the same protocol version.
     #[error(transparent)]
-    Greeting(#[from] BadGreeting),
-    /// The guest broke the protocol. The connection was ended.
-    #[error("the guest broke the protocol: {0}")]
-    Breach(Breach),
-    /// The request itself is beyond a limit and was not sent.
+    Handshake(#[from] HandshakeError),
+    /// The guest violated the protocol. The client closed the connection.
+    #[error("the guest violated the protocol: {0}")]
+    Protocol(ProtocolViolation),
+    /// The request exceeds the maximum frame size and was not sent.
     #[error("the request is too large")]
-    TooLarge,
+    RequestTooLarge,
 }
 
-/// How a guest broke the protocol.
+/// How a guest violated the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Breach {
-    /// Bytes that are no message, or a message that is too long.
-    #[error("not a message")]
+pub enum ProtocolViolation {
+    /// The bytes do not decode to a message, or the message is too long.
+    #[error("it sent bytes that are not a message")]
     Malformed,
-    /// A message that does not answer what was asked.
-    #[error("not an answer to what was asked")]
+    /// The reply does not match the request.
+    #[error("its reply does not match the request")]
     Unexpected,
-    /// A connection for a listener that is not there.
-    #[error("a connection nobody listens for")]
+    /// The guest opened a stream for a listener that does not exist.
+    #[error("it opened a connection for an unknown listener")]
     UnknownListener,
 }
 
-/// What a failed read means. A stream that ends in the middle of a frame is a lost connection and not a breach.
-pub(super) fn on_receive(error: &FrameError) -> Error {
+/// Maps a failed read. A stream that ends within a frame is a lost connection, not a violation.
+pub(super) fn receive_error(error: &FrameError) -> Error {
     match error {
-        FrameError::Malformed(_) => Error::Breach(Breach::Malformed),
+        FrameError::Malformed(_) => Error::Protocol(ProtocolViolation::Malformed),
         FrameError::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            Error::Breach(Breach::Malformed)
+            Error::Protocol(ProtocolViolation::Malformed)
         }
-        FrameError::Io(_) => Error::Gone,
+        FrameError::Io(_) => Error::Disconnected,
     }
 }
 
-/// What a failed write means. A message that cannot be framed was never sent.
-pub(super) fn on_send(error: &FrameError) -> Error {
+/// Maps a failed write. A message that cannot be framed was never sent.
+pub(super) fn send_error(error: &FrameError) -> Error {
     match error {
-        FrameError::Malformed(_) => Error::TooLarge,
-        FrameError::Io(error) if error.kind() == std::io::ErrorKind::InvalidInput => Error::TooLarge,
-        FrameError::Io(_) => Error::Gone,
+        FrameError::Malformed(_) => Error::RequestTooLarge,
+        FrameError::Io(error) if error.kind() == std::io::ErrorKind::InvalidInput => Error::RequestTooLarge,
+        FrameError::Io(_) => Error::Disconnected,
     }
 }

@@ -1,201 +1,202 @@
-//! Programs that run, and what they say.
+//! Handles for running programs and their output.
 
 use serde_bytes::ByteBuf;
 use tokio::time::Instant;
 
-use super::error::{self, Breach, Error};
-use super::link::Link;
-use crate::protocol::frame::Frames;
+use super::connection::SharedConnection;
+use super::error::{self, Error, ProtocolViolation};
+use crate::protocol::frame::FrameStream;
 use crate::protocol::limit;
 use crate::protocol::message::{
-    Act, Ended, Input, Mode, Notice, Page, ProcessId, Reply, Request, Run, Signal, Size,
+    ExitReport, GuestReply, GuestRequest, OutputPage, ProcessId, ProcessNotice, ProcessRequest, RunInput,
+    RunMode, RunRequest, Signal, TerminalSize,
 };
-use crate::protocol::mux::Stream;
+use crate::protocol::mux::MuxStream;
 
-/// A program that was started. In the foreground it lives only as long as this does.
+/// A started program. Dropping the handle kills a foreground program.
 #[derive(Debug)]
-pub struct Running {
-    link: Link,
-    frames: Frames<Stream>,
+pub struct RunHandle {
+    connection: SharedConnection,
+    frames: FrameStream<MuxStream>,
     id: Option<ProcessId>,
-    /// An answer that came instead of a start.
-    early: Option<Event>,
-    keep: usize,
-    /// When the guest must have said how it ended, if there is a deadline.
-    latest: Option<Instant>,
+    /// Set if the program exited without starting.
+    early_event: Option<RunEvent>,
+    max_summary_bytes: usize,
+    /// The guest must report the exit before this time, if the program has a deadline.
+    reply_deadline: Option<Instant>,
 }
 
-/// What comes from a foreground program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// Some of its output.
-    Output(Page),
-    /// It ended.
-    Ended(Box<Ended>),
-    /// It goes on in the background, under its id.
-    Moved(ProcessId),
+pub enum RunEvent {
+    Output(OutputPage),
+    Exited(Box<ExitReport>),
+    /// The program continues in the background under this id.
+    MovedToBackground(ProcessId),
 }
 
-impl Running {
-    pub(super) async fn start(link: Link, run: Run) -> Result<Self, Error> {
-        let keep = usize::try_from(run.keep).unwrap_or(limit::KEEP).clamp(4096, limit::KEEP);
-        let latest = run.deadline.and_then(|deadline| {
-            let after = deadline.after.checked_add(limit::ANSWER)?;
+impl RunHandle {
+    pub(super) async fn start(connection: SharedConnection, run: RunRequest) -> Result<Self, Error> {
+        let max_summary_bytes = usize::try_from(run.memory_bytes)
+            .unwrap_or(limit::MAX_MEMORY_OUTPUT_BYTES)
+            .clamp(4096, limit::MAX_MEMORY_OUTPUT_BYTES);
+        let reply_deadline = run.deadline.and_then(|deadline| {
+            let after = deadline.after.checked_add(limit::REPLY_TIMEOUT)?;
             Instant::now().checked_add(after)
         });
-        let foreground = matches!(run.mode, Mode::Foreground { .. });
-        let request = Request::Run(Box::new(run));
-        let begin = async {
-            let mut frames = link.open(&request).await?;
-            let reply = link.next(&mut frames).await?;
-            Ok((frames, reply))
-        };
-        let (frames, reply) = link.within(limit::ANSWER, begin).await?;
-        let (id, early) = match reply {
-            Reply::Started(id) => (Some(id), None),
-            // Its directory is not there, so it never ran.
-            Reply::Ended(ended) if foreground || ended.code == 126 => {
-                (None, Some(Event::Ended(Box::new(ended))))
+        let is_foreground = matches!(run.mode, RunMode::Foreground { .. });
+        let request = GuestRequest::Run(Box::new(run));
+        let (frames, reply) = connection.start_request(&request).await?;
+        let (id, early_event) = match reply {
+            GuestReply::Started(id) => (Some(id), None),
+            // The working directory does not exist, so the program never ran.
+            GuestReply::Exited(ended) if is_foreground || ended.code == 126 => {
+                (None, Some(RunEvent::Exited(Box::new(ended))))
             }
-            other => return Err(link.unexpected(other)),
+            other => return Err(connection.unexpected_reply(other)),
         };
-        Ok(Self { link, frames, id, early, keep, latest })
+        Ok(Self { connection, frames, id, early_event, max_summary_bytes, reply_deadline })
     }
 
-    /// The id of the program, unless it never ran.
+    /// The process id, unless the program never ran.
     pub fn id(&self) -> Option<ProcessId> {
         self.id
     }
 
-    /// The next thing that comes from a foreground program. Can be cancelled without losing anything.
-    pub async fn next(&mut self) -> Result<Event, Error> {
-        if let Some(event) = self.early.take() {
+    /// Waits for the next event of a foreground program. Cancel safe.
+    pub async fn next_event(&mut self) -> Result<RunEvent, Error> {
+        if let Some(event) = self.early_event.take() {
             return Ok(event);
         }
-        let next = self.link.next(&mut self.frames);
-        let reply = match self.latest {
-            // What has arrived is taken however late it is looked at.
-            Some(latest) => match tokio::time::timeout_at(latest, next).await {
+        let next = self.connection.next_reply(&mut self.frames);
+        let reply = match self.reply_deadline {
+            // `timeout_at` polls first, so a reply that already arrived is never lost.
+            Some(reply_deadline) => match tokio::time::timeout_at(reply_deadline, next).await {
                 Ok(reply) => reply?,
-                Err(_elapsed) => return Err(self.link.cut(Error::Silent)),
+                Err(_elapsed) => return Err(self.connection.abort_on_violation(Error::Timeout)),
             },
             None => next.await?,
         };
         match reply {
-            Reply::Output { offset, data } if data.len() <= limit::CHUNK => {
+            GuestReply::Output { offset, data } if data.len() <= limit::CHUNK_BYTES => {
                 let total = offset.saturating_add(data.len() as u64);
-                Ok(Event::Output(Page { offset, data, total }))
+                Ok(RunEvent::Output(OutputPage { offset, data, total }))
             }
-            Reply::Ended(ended)
-                if ended.head.len() + ended.tail.len() <= self.keep && ended.errors.len() <= limit::KEEP =>
+            GuestReply::Exited(ended)
+                if ended.head.len() + ended.tail.len() <= self.max_summary_bytes
+                    && ended.stderr.len() <= limit::MAX_MEMORY_OUTPUT_BYTES =>
             {
-                Ok(Event::Ended(Box::new(ended)))
+                Ok(RunEvent::Exited(Box::new(ended)))
             }
-            Reply::Moved => match self.id {
-                Some(id) => Ok(Event::Moved(id)),
-                None => Err(self.link.cut(Error::Breach(Breach::Unexpected))),
+            GuestReply::MovedToBackground => match self.id {
+                Some(id) => Ok(RunEvent::MovedToBackground(id)),
+                None => {
+                    Err(self.connection.abort_on_violation(Error::Protocol(ProtocolViolation::Unexpected)))
+                }
             },
-            other => Err(self.link.unexpected(other)),
+            other => Err(self.connection.unexpected_reply(other)),
         }
     }
 
-    /// Waits for the end and leaves out the output on the way. What goes on in the background has no end yet.
-    pub async fn end(&mut self) -> Result<Event, Error> {
+    /// Skips output until the program exits or moves to the background.
+    pub async fn wait(&mut self) -> Result<RunEvent, Error> {
         loop {
-            match self.next().await? {
-                Event::Output(_) => {}
-                event @ (Event::Ended(_) | Event::Moved(_)) => return Ok(event),
+            match self.next_event().await? {
+                RunEvent::Output(_) => {}
+                event @ (RunEvent::Exited(_) | RunEvent::MovedToBackground(_)) => return Ok(event),
             }
         }
     }
 
-    /// Writes to its input. Waits while the program does not read.
-    pub async fn write(&mut self, data: &[u8]) -> Result<(), Error> {
-        for chunk in data.chunks(limit::CHUNK) {
-            self.say(&Input::Stdin(ByteBuf::from(chunk))).await?;
+    /// Writes to standard input; waits while the program does not read.
+    pub async fn write_stdin(&mut self, data: &[u8]) -> Result<(), Error> {
+        for chunk in data.chunks(limit::CHUNK_BYTES) {
+            self.send_input(&RunInput::Stdin(ByteBuf::from(chunk))).await?;
         }
         Ok(())
     }
 
-    /// Ends its input.
     pub async fn close_stdin(&mut self) -> Result<(), Error> {
-        self.say(&Input::CloseStdin).await
+        self.send_input(&RunInput::CloseStdin).await
     }
 
-    /// Gives its terminal another size.
-    pub async fn resize(&mut self, size: Size) -> Result<(), Error> {
-        self.say(&Input::Resize(size)).await
+    pub async fn resize(&mut self, size: TerminalSize) -> Result<(), Error> {
+        self.send_input(&RunInput::Resize(size)).await
     }
 
-    /// Sends a signal to it and the group it leads.
+    /// Sends a signal to the program's process group.
     pub async fn signal(&mut self, signal: Signal) -> Result<(), Error> {
-        self.say(&Input::Signal(signal)).await
+        self.send_input(&RunInput::Signal(signal)).await
     }
 
-    /// Does what Ctrl-C does, and kills what does not stop. It then ends with 130.
+    /// Sends SIGINT, then kills the processes that do not stop. The exit code is 130.
     pub async fn interrupt(&mut self) -> Result<(), Error> {
-        self.say(&Input::Interrupt).await
+        self.send_input(&RunInput::Interrupt).await
     }
 
-    /// Lets it go on in the background; [`Event::Moved`] says that it does.
-    pub async fn background(&mut self) -> Result<(), Error> {
-        self.say(&Input::Background).await
+    /// Moves the program to the background; [`RunEvent::MovedToBackground`] confirms it.
+    pub async fn move_to_background(&mut self) -> Result<(), Error> {
+        self.send_input(&RunInput::Background).await
     }
 
-    async fn say(&mut self, input: &Input) -> Result<(), Error> {
-        self.frames.writer.send(input).await.map_err(|error| error::on_send(&error))
+    async fn send_input(&mut self, input: &RunInput) -> Result<(), Error> {
+        self.frames.writer.send(input).await.map_err(|error| error::send_error(&error))
     }
 }
 
-/// The output of a process, as it comes.
+/// Follows the output of a process.
 #[derive(Debug)]
-pub struct Followed {
-    link: Link,
-    frames: Frames<Stream>,
+pub struct OutputFollower {
+    connection: SharedConnection,
+    frames: FrameStream<MuxStream>,
 }
 
-impl Followed {
-    pub(super) async fn start(link: Link, id: ProcessId, offset: u64) -> Result<Self, Error> {
-        let frames = link.open(&Request::Process(id, Act::Follow(offset))).await?;
-        Ok(Self { link, frames })
+impl OutputFollower {
+    pub(super) async fn start(
+        connection: SharedConnection,
+        id: ProcessId,
+        offset: u64,
+    ) -> Result<Self, Error> {
+        let frames =
+            connection.send_request(&GuestRequest::Process(id, ProcessRequest::Follow(offset))).await?;
+        Ok(Self { connection, frames })
     }
 
-    /// The next piece, or none when all of the tree has ended. An offset beyond the end of the piece before means
-    /// that something in between was too old to be kept.
-    pub async fn next(&mut self) -> Result<Option<Page>, Error> {
-        match self.link.next(&mut self.frames).await? {
-            Reply::Output { offset, data } if data.len() <= limit::CHUNK => {
+    /// The next page, or `None` when the whole process tree has exited. An offset beyond the end of
+    /// the previous page means that the output in between was discarded.
+    pub async fn next_page(&mut self) -> Result<Option<OutputPage>, Error> {
+        match self.connection.next_reply(&mut self.frames).await? {
+            GuestReply::Output { offset, data } if data.len() <= limit::CHUNK_BYTES => {
                 let total = offset.saturating_add(data.len() as u64);
-                Ok(Some(Page { offset, data, total }))
+                Ok(Some(OutputPage { offset, data, total }))
             }
-            Reply::Process(_) => Ok(None),
-            other => Err(self.link.unexpected(other)),
+            GuestReply::Process(_) => Ok(None),
+            other => Err(self.connection.unexpected_reply(other)),
         }
     }
 }
 
-/// Notices about background processes, as they come.
+/// Follows notices about background processes.
 #[derive(Debug)]
-pub struct Notices {
-    link: Link,
-    frames: Frames<Stream>,
-    from: u64,
+pub struct NoticeStream {
+    connection: SharedConnection,
+    frames: FrameStream<MuxStream>,
+    next_number: u64,
 }
 
-impl Notices {
-    pub(super) async fn start(link: Link, from: u64) -> Result<Self, Error> {
-        let frames = link.open(&Request::Notices(from)).await?;
-        Ok(Self { link, frames, from })
+impl NoticeStream {
+    pub(super) async fn start(connection: SharedConnection, from: u64) -> Result<Self, Error> {
+        let frames = connection.send_request(&GuestRequest::Notices(from)).await?;
+        Ok(Self { connection, frames, next_number: from })
     }
 
-    /// The next one. Their numbers only go up.
-    pub async fn next(&mut self) -> Result<Notice, Error> {
-        match self.link.next(&mut self.frames).await? {
-            Reply::Notice(notice) if notice.number >= self.from => {
-                self.from = notice.number.saturating_add(1);
+    /// Waits for the next notice. Numbers only increase.
+    pub async fn next_notice(&mut self) -> Result<ProcessNotice, Error> {
+        match self.connection.next_reply(&mut self.frames).await? {
+            GuestReply::Notice(notice) if notice.number >= self.next_number => {
+                self.next_number = notice.number.saturating_add(1);
                 Ok(notice)
             }
-            other => Err(self.link.unexpected(other)),
+            other => Err(self.connection.unexpected_reply(other)),
         }
     }
 }

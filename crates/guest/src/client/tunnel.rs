@@ -1,140 +1,77 @@
-//! Streams to and from sockets inside the place.
+//! Tunnels to and from sockets inside the environment.
 
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 
 use super::Client;
+use super::connection::SharedConnection;
 use super::error::Error;
-use super::link::Link;
-use crate::protocol::frame::Frames;
+use crate::protocol::frame::FrameStream;
 use crate::protocol::limit;
-use crate::protocol::message::{Address, Reply, Request};
-use crate::protocol::mux::Stream;
+use crate::protocol::message::{GuestReply, GuestRequest, TunnelAddress};
+use crate::protocol::mux::MuxStream;
+use crate::protocol::tunnel::{OnReset, Tunnel};
 
-/// Connections that wait to be accepted: as many as a guest carries, so that a burst of them loses none.
-const BACKLOG: usize = limit::CARRIED;
+/// Connections waiting to be accepted: as many as a guest forwards at once, so a burst loses none.
+const BACKLOG: usize = limit::MAX_LISTENER_CONNECTIONS;
 
 impl Client {
-    /// Makes a socket in the place; its connections come out of the listener. It is gone when the listener is
-    /// dropped.
-    pub async fn listen(&self, address: Address) -> Result<Listener, Error> {
-        let (arrive, arrived) = mpsc::channel(BACKLOG);
-        let number = self.link.register(arrive);
-        let request = Request::Listen(number, address);
-        let begin = async {
-            let mut frames = self.link.open(&request).await?;
-            let reply = self.link.next(&mut frames).await?;
-            Ok((frames, reply))
-        };
-        let (frames, reply) = self.link.within(limit::ANSWER, begin).await?;
-        let Reply::Listening(port) = reply else { return Err(self.link.unexpected(reply)) };
-        Ok(Listener { port, arrived, _link: self.link.clone(), _frames: frames })
+    /// Creates a socket in the environment and forwards its connections. Dropping the listener
+    /// removes the socket.
+    pub async fn listen(&self, address: TunnelAddress) -> Result<TunnelListener, Error> {
+        let (sender, inbound) = mpsc::channel(BACKLOG);
+        let number = self.connection.register_listener(sender);
+        let request = GuestRequest::Listen(number, address);
+        let (frames, reply) = self.connection.start_request(&request).await?;
+        let GuestReply::Listening(port) = reply else { return Err(self.connection.unexpected_reply(reply)) };
+        Ok(TunnelListener { port, inbound, _connection: self.connection.clone(), _frames: frames })
     }
 
-    /// Connects to a socket in the place.
-    pub async fn dial(&self, address: Address) -> Result<Tunnel, Error> {
-        let request = Request::Dial(address);
-        let begin = async {
-            let mut frames = self.link.open(&request).await?;
-            let reply = self.link.next(&mut frames).await?;
-            Ok((frames, reply))
-        };
-        let (frames, reply) = self.link.within(limit::ANSWER, begin).await?;
-        self.link.expect_done(reply)?;
-        Ok(Tunnel::new(frames))
+    /// Connects to a socket in the environment.
+    pub async fn dial(&self, address: TunnelAddress) -> Result<Tunnel, Error> {
+        let request = GuestRequest::Dial(address);
+        let (frames, reply) = self.connection.start_request(&request).await?;
+        self.connection.expect_done(reply)?;
+        Ok(Tunnel::new(frames, OnReset::EndOfFile))
     }
 }
 
-/// The connections that a Python program makes to its host.
+/// The connections that a Python program opens to the host.
 #[derive(Debug)]
-pub struct Calls {
-    arrived: mpsc::Receiver<Tunnel>,
+pub struct PythonConnections {
+    inbound: mpsc::Receiver<Tunnel>,
 }
 
-impl Calls {
-    /// Gives them a number, before the first of them is made.
-    pub(super) fn register(link: &Link) -> (u64, Self) {
-        let (arrive, arrived) = mpsc::channel(BACKLOG);
-        (link.register(arrive), Self { arrived })
+impl PythonConnections {
+    /// Registers a listener before the program can connect.
+    pub(super) fn register(connection: &SharedConnection) -> (u64, Self) {
+        let (sender, inbound) = mpsc::channel(BACKLOG);
+        (connection.register_listener(sender), Self { inbound })
     }
 
-    /// The next connection; waits for it as long as it takes. None when the connection to the guest is gone.
+    /// Waits for the next connection. Returns `None` when the connection to the guest is closed.
     pub async fn accept(&mut self) -> Option<Tunnel> {
-        self.arrived.recv().await
+        self.inbound.recv().await
     }
 }
 
-/// A socket inside the place.
+/// A listening socket inside the environment.
 #[derive(Debug)]
-pub struct Listener {
+pub struct TunnelListener {
     port: u16,
-    arrived: mpsc::Receiver<Tunnel>,
-    _link: Link,
-    /// Its end is the end of the socket.
-    _frames: Frames<Stream>,
+    inbound: mpsc::Receiver<Tunnel>,
+    _connection: SharedConnection,
+    /// Closing this stream removes the socket.
+    _frames: FrameStream<MuxStream>,
 }
 
-impl Listener {
-    /// The TCP port inside the place; 0 for a Unix socket.
+impl TunnelListener {
+    /// The TCP port inside the environment; 0 for a Unix socket.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The next connection; waits for it as long as it takes. None when the connection to the guest is gone.
+    /// Waits for the next connection. Returns `None` when the connection to the guest is closed.
     pub async fn accept(&mut self) -> Option<Tunnel> {
-        self.arrived.recv().await
-    }
-}
-
-/// The bytes of one connection.
-#[derive(Debug)]
-pub struct Tunnel {
-    stream: Stream,
-    early: BytesMut,
-}
-
-impl Tunnel {
-    pub(super) fn new(frames: Frames<Stream>) -> Self {
-        let (stream, early) = frames.into_raw();
-        Self { stream, early }
-    }
-}
-
-impl AsyncRead for Tunnel {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.early.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
-        }
-        let count = self.early.len().min(buffer.remaining());
-        buffer.put_slice(self.early.get(..count).unwrap_or_default());
-        self.early.advance(count);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Tunnel {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, data)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        self.inbound.recv().await
     }
 }

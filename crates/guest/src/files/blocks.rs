@@ -7,43 +7,42 @@ use std::os::fd::OwnedFd;
 
 use hermes_guest::protocol::limit;
 
-use super::place::Short;
-use super::{Failure, Out, read};
+use super::resolve::ShortRead;
+use super::{FileTaskError, ReplySender, read};
 
-/// The longest line that is looked at as a whole; what is longer is looked at in pieces.
-const LONGEST_LINE: usize = 1024 * 1024;
+/// Longer lines are searched in pieces.
+const MAX_BLOCK_LINE_BYTES: usize = 1024 * 1024;
 
-/// The buffer for the smallest files.
-const SMALLEST: usize = 8 * 1024;
+/// Initial buffer size, enough for most files.
+const MIN_BUFFER_BYTES: usize = 8 * 1024;
 
-/// What a file turned out to be.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Content {
-    /// As far as it was read.
+pub(super) enum ContentKind {
+    /// No zero byte in the part that was read.
     Text,
-    /// It has a zero byte somewhere.
+    /// The file contains a zero byte.
     Binary,
 }
 
-/// Whether there are lines after those of a block.
+/// Whether lines may follow a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Follows {
-    Nothing,
-    Perhaps,
+pub(super) enum MoreLines {
+    None,
+    Possible,
 }
 
-/// Reads what was opened through a buffer that files share: what is incomplete at its end moves to its front. Whatever
-/// was listed as a regular file is read; only one that does not fit into the buffer is looked at first, because what is
-/// added to it meanwhile is not read.
+/// Reads a file in blocks of whole lines through a reusable buffer; an incomplete last line moves
+/// to the front of the buffer. Files that do not fit into the buffer are limited to the size they
+/// had when they were opened, so a growing file does not prolong the search.
 pub(super) fn each_block(
-    (opened, short): (OwnedFd, Short),
+    (opened, short_read): (OwnedFd, ShortRead),
     buffer: &mut Vec<u8>,
-    out: &Out,
-    mut take: impl FnMut(&[u8], Follows) -> ControlFlow<()>,
-) -> Result<Content, Failure> {
+    out: &ReplySender,
+    mut handle: impl FnMut(&[u8], MoreLines) -> ControlFlow<()>,
+) -> Result<ContentKind, FileTaskError> {
     let mut file = File::from(opened);
     if buffer.is_empty() {
-        buffer.resize(SMALLEST, 0);
+        buffer.resize(MIN_BUFFER_BYTES, 0);
     }
     let (mut kept, mut total, mut size) = (0, 0, None);
     loop {
@@ -54,37 +53,39 @@ pub(super) fn each_block(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read?,
         };
-        out.still_wanted()?;
+        out.check_connected()?;
         total += count as u64;
         let is_end = count == 0 || size.is_some_and(|size| total >= size);
         if memchr::memchr(0, buffer.split_at(kept + count).0.split_at(kept).1).is_some() {
-            return Ok(Content::Binary);
+            return Ok(ContentKind::Binary);
         }
         kept += count;
         let is_short = !is_end && kept < buffer.len();
-        if is_short && short == Short::Unclear {
-            // Mostly that was all, and the next read says so.
+        if is_short && short_read == ShortRead::Inconclusive {
+            // Usually the end of the file; the next read confirms it.
             continue;
         }
         let is_end = is_end || is_short;
         if !is_end && size.is_none() {
-            let found = read::regular(&file)?.len();
-            // Some files of the system do not know their size.
+            let found = read::regular_metadata(&file)?.len();
+            // Files in `/proc` report size 0.
             size = (found > 0).then_some(found);
-            let fitting = usize::try_from(found).unwrap_or(limit::CHUNK).clamp(SMALLEST, limit::CHUNK);
-            if buffer.len() < fitting {
-                buffer.resize(fitting.next_power_of_two(), 0);
+            let wanted_len = usize::try_from(found)
+                .unwrap_or(limit::CHUNK_BYTES)
+                .clamp(MIN_BUFFER_BYTES, limit::CHUNK_BYTES);
+            if buffer.len() < wanted_len {
+                buffer.resize(wanted_len.next_power_of_two(), 0);
             }
         }
         let complete = match memchr::memrchr(b'\n', buffer.split_at(kept).0) {
             _ if is_end => kept,
             Some(end) => end + 1,
-            None if kept >= LONGEST_LINE => kept,
+            None if kept >= MAX_BLOCK_LINE_BYTES => kept,
             None => 0,
         };
-        let follows = if is_end { Follows::Nothing } else { Follows::Perhaps };
-        if take(buffer.split_at(complete).0, follows).is_break() || is_end {
-            return Ok(Content::Text);
+        let follows = if is_end { MoreLines::None } else { MoreLines::Possible };
+        if handle(buffer.split_at(complete).0, follows).is_break() || is_end {
+            return Ok(ContentKind::Text);
         }
         buffer.copy_within(complete..kept, 0);
         kept -= complete;

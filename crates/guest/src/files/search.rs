@@ -1,7 +1,7 @@
 //! Searches files by content and by name.
 //!
-//! Walking, globs and the regular expressions are those of ripgrep. Its searcher is not used: it brings tables for
-//! encodings that nobody asked for, a tenth of the size of the guest.
+//! Walking, globs and regular expressions come from ripgrep's crates. Its searcher is not used: it
+//! includes encoding tables that nothing here needs and that are a tenth of the guest's size.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -10,64 +10,78 @@ use std::path::Path;
 use std::sync::Arc;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use hermes_guest::protocol::file::{FileFault, FileReply, Found, Hit, Role, Search, Target};
+use hermes_guest::protocol::file::{
+    FileError, FileReply, FileSearch, LineRole, SearchHit, SearchMode, SearchSummary,
+};
 use hermes_guest::protocol::limit;
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 use serde_bytes::ByteBuf;
 
-use super::blocks::{Content, Follows, each_block};
-use super::place::Spot;
-use super::screen::{self, Candidate, Verdict};
-use super::walk::Walk;
-use super::{Failure, Out};
+use super::blocks::{ContentKind, MoreLines, each_block};
+use super::prefilter::{self, Candidate, PrefilterResult};
+use super::resolve::ResolvedPath;
+use super::walk::FileWalk;
+use super::{FileTaskError, ReplySender};
 
-/// Hits in one message; each is cut to a few kilobytes.
-const HITS: usize = 64;
-/// Memory that one expression may take.
-const REGEX_SIZE: usize = 8 * 1024 * 1024;
-/// Files that are screened together.
-const BATCH: usize = 256;
+/// Each hit is truncated to a few kilobytes.
+const MAX_HITS_PER_MESSAGE: usize = 64;
+const MAX_REGEX_BYTES: usize = 8 * 1024 * 1024;
+/// Files that are prefiltered together.
+const BATCH_FILES: usize = 256;
 
-pub(super) fn search(spot: &Spot, search: &Search, out: &Out) -> Result<(), Failure> {
-    let globs = globs(&search.globs)?;
+pub(super) fn search_files(
+    resolved: &ResolvedPath,
+    search: &FileSearch,
+    out: &ReplySender,
+) -> Result<(), FileTaskError> {
+    let globs = build_globs(&search.globs)?;
     let (matcher, context) = match &search.target {
-        Target::Lines { pattern, context } => (Some(Arc::new(matcher(pattern)?)), usize::from(*context)),
-        Target::Files { pattern } => (Some(Arc::new(matcher(pattern)?)), 0),
-        Target::Names => (None, 0),
+        SearchMode::Lines { pattern, context } => {
+            (Some(Arc::new(build_matcher(pattern)?)), usize::from(*context))
+        }
+        SearchMode::Files { pattern } => (Some(Arc::new(build_matcher(pattern)?)), 0),
+        SearchMode::Names => (None, 0),
     };
-    let root = spot.real();
-    let held = spot.hold()?;
+    let root = resolved.real_path();
+    let held = resolved.open_path()?;
     let kind = held.metadata()?.file_type();
-    let (walk, only) = match kind.is_dir() {
-        true => (Walk::below(held.into(), root, search.scope), None),
-        false => (Walk::single(spot.dir().try_clone()?, spot.name()), Some(root)),
+    let (walk, single_file) = match kind.is_dir() {
+        true => (FileWalk::below(held.into(), root, search.scope), None),
+        false => (FileWalk::single_file(resolved.dir().try_clone()?, resolved.name()), Some(root)),
     };
-    let mut page =
-        Page { out, search, walk, only, buffer: Vec::new(), pending: Vec::new(), found: Found::default() };
+    let mut page = SearchPage {
+        out,
+        search,
+        walk,
+        single_file,
+        buffer: Vec::new(),
+        unsent: Vec::new(),
+        summary: SearchSummary::default(),
+    };
     if matcher.is_some() && !kind.is_dir() && !kind.is_file() {
-        page.found.unreadable += 1;
+        page.summary.unreadable += 1;
         return page.finish();
     }
     loop {
-        let batch = page.batch(&globs)?;
+        let batch = page.next_batch(&globs)?;
         if batch.is_empty() {
             return page.finish();
         }
         match &matcher {
-            None => batch.iter().try_for_each(|candidate| page.file(&candidate.path, 0))?,
+            None => batch.iter().try_for_each(|candidate| page.report_file(&candidate.path, 0))?,
             Some(matcher) => {
                 let tree = page.walk.tree().try_clone()?;
-                screen::visit(batch, &tree, matcher, out, |path, verdict| {
-                    page.visit(path, verdict, matcher, context)
+                prefilter::for_each_candidate(batch, &tree, matcher, out, |path, result| {
+                    page.search_candidate(path, result, matcher, context)
                 })?;
             }
         }
     }
 }
 
-fn globs(patterns: &[String]) -> Result<GlobSet, FileFault> {
-    let bad = |error: globset::Error| FileFault::BadPattern { message: error.to_string() };
+fn build_globs(patterns: &[String]) -> Result<GlobSet, FileError> {
+    let bad = |error: globset::Error| FileError::BadPattern { message: error.to_string() };
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
         set.add(Glob::new(pattern).map_err(bad)?);
@@ -75,157 +89,157 @@ fn globs(patterns: &[String]) -> Result<GlobSet, FileFault> {
     set.build().map_err(bad)
 }
 
-/// What lines are compared with.
+/// A compiled pattern.
 #[derive(Debug)]
 pub(super) struct Matcher {
     regex: Regex,
-    /// Whether lines that are looked at together match if one of them does. Where the pattern asks for an end of the
-    /// text they need not: each line is a text of its own.
-    judges_blocks: bool,
+    /// Whether a block of lines matches if and only if one of its lines does. Patterns with anchors
+    /// of the whole text must be applied to single lines.
+    can_match_blocks: bool,
 }
 
 impl Matcher {
-    /// Whether one of these lines may match; none does if not.
+    /// False if none of these lines matches.
     pub(super) fn may_match(&self, lines: &[u8]) -> bool {
-        !self.judges_blocks || self.regex.is_match(lines)
+        !self.can_match_blocks || self.regex.is_match(lines)
     }
 }
 
-/// Lines are matched one by one, so `^` and `$` mean their ends; bytes that are no text match what is not text.
-fn matcher(pattern: &str) -> Result<Matcher, FileFault> {
-    let bad = |message| FileFault::BadPattern { message };
+/// Compiles a pattern that matches single lines: `^` and `$` are line ends. Input need not be
+/// UTF-8.
+fn build_matcher(pattern: &str) -> Result<Matcher, FileError> {
+    let bad = |message| FileError::BadPattern { message };
     let hir = syntax::parse_with(pattern, &syntax::Config::new().utf8(false).multi_line(true))
         .map_err(|error| bad(error.to_string()))?;
     let ends = hir.properties().look_set();
     let regex = Regex::builder()
-        .configure(Regex::config().utf8_empty(false).nfa_size_limit(Some(REGEX_SIZE)))
+        .configure(Regex::config().utf8_empty(false).nfa_size_limit(Some(MAX_REGEX_BYTES)))
         .build_from_hir(&hir)
         .map_err(|error| bad(error.to_string()))?;
-    Ok(Matcher { regex, judges_blocks: !ends.contains_anchor_haystack() && !ends.contains_anchor_crlf() })
+    Ok(Matcher { regex, can_match_blocks: !ends.contains_anchor_haystack() && !ends.contains_anchor_crlf() })
 }
 
-/// The hits that are reported, and the count of all.
-struct Page<'a> {
-    out: &'a Out,
-    search: &'a Search,
-    walk: Walk,
-    /// The file, if there is but one: it has nothing below its root.
-    only: Option<&'a Path>,
-    /// What files are read into.
+/// One page of hits, and the totals of the whole search.
+struct SearchPage<'a> {
+    out: &'a ReplySender,
+    search: &'a FileSearch,
+    walk: FileWalk,
+    /// Set if the root of the search is a file.
+    single_file: Option<&'a Path>,
     buffer: Vec<u8>,
-    pending: Vec<Hit>,
-    found: Found,
+    unsent: Vec<SearchHit>,
+    summary: SearchSummary,
 }
 
-impl Page<'_> {
-    /// Whether the hit with this number, from 0, is to be reported.
-    fn shows(&self, number: u64) -> bool {
-        let limit = u64::from(self.search.limit).min(limit::PAGE as u64);
+impl SearchPage<'_> {
+    /// Whether the hit with this zero-based number belongs to the page.
+    fn is_on_page(&self, number: u64) -> bool {
+        let limit = u64::from(self.search.limit).min(limit::MAX_PAGE_ENTRIES as u64);
         (self.search.offset..self.search.offset.saturating_add(limit)).contains(&number)
     }
 
-    /// The next files with one of the names that are wanted.
-    fn batch(&mut self, globs: &GlobSet) -> Result<Vec<Candidate>, Failure> {
+    /// The next files whose path or name matches the globs.
+    fn next_batch(&mut self, globs: &GlobSet) -> Result<Vec<Candidate>, FileTaskError> {
         let mut batch = Vec::new();
-        while batch.len() < BATCH
-            && let Some(next) = self.walk.next()
+        while batch.len() < BATCH_FILES
+            && let Some(next) = self.walk.next_file()
         {
-            self.out.still_wanted()?;
+            self.out.check_connected()?;
             let Ok(path) = next else {
-                self.found.unreadable += 1;
+                self.summary.unreadable += 1;
                 continue;
             };
             let name = Path::new(path.file_name().unwrap_or_default());
-            if globs.is_empty() || globs.is_match(self.only.unwrap_or(&path)) || globs.is_match(name) {
+            if globs.is_empty() || globs.is_match(self.single_file.unwrap_or(&path)) || globs.is_match(name) {
                 batch.push(Candidate::new(path));
             }
         }
         Ok(batch)
     }
 
-    fn file(&mut self, path: &Path, lines: u64) -> Result<(), Failure> {
-        let path = self.only.unwrap_or(path);
-        if self.shows(self.found.hits) {
-            self.report(Hit::File { path: ByteBuf::from(path.as_os_str().as_bytes()), lines })?;
+    fn report_file(&mut self, path: &Path, lines: u64) -> Result<(), FileTaskError> {
+        let path = self.single_file.unwrap_or(path);
+        if self.is_on_page(self.summary.hits) {
+            self.report(SearchHit::File { path: ByteBuf::from(path.as_os_str().as_bytes()), lines })?;
         }
-        self.found.hits += 1;
-        self.found.files += 1;
+        self.summary.hits += 1;
+        self.summary.files += 1;
         Ok(())
     }
 
-    fn report(&mut self, hit: Hit) -> Result<(), Failure> {
-        self.pending.push(hit);
-        if self.pending.len() >= HITS {
-            self.out.send(FileReply::Hits(std::mem::take(&mut self.pending)))?;
+    fn report(&mut self, hit: SearchHit) -> Result<(), FileTaskError> {
+        self.unsent.push(hit);
+        if self.unsent.len() >= MAX_HITS_PER_MESSAGE {
+            self.out.send(FileReply::Hits(std::mem::take(&mut self.unsent)))?;
         }
         Ok(())
     }
 
-    fn finish(self) -> Result<(), Failure> {
-        if !self.pending.is_empty() {
-            self.out.send(FileReply::Hits(self.pending))?;
+    fn finish(self) -> Result<(), FileTaskError> {
+        if !self.unsent.is_empty() {
+            self.out.send(FileReply::Hits(self.unsent))?;
         }
-        self.out.send(FileReply::Searched(self.found))
+        self.out.send(FileReply::SearchDone(self.summary))
     }
 
-    fn visit(
+    fn search_candidate(
         &mut self,
         path: &Path,
-        verdict: Verdict,
+        result: PrefilterResult,
         matcher: &Matcher,
         context: usize,
-    ) -> Result<(), Failure> {
-        self.out.still_wanted()?;
-        match verdict {
-            Verdict::Open => self.look_into(matcher, context, path),
-            Verdict::Nothing => Ok(()),
-            Verdict::Binary => {
-                self.found.binary += 1;
+    ) -> Result<(), FileTaskError> {
+        self.out.check_connected()?;
+        match result {
+            PrefilterResult::MustSearch => self.search_file(matcher, context, path),
+            PrefilterResult::NoMatch => Ok(()),
+            PrefilterResult::Binary => {
+                self.summary.binary += 1;
                 Ok(())
             }
         }
     }
 
-    fn look_into(&mut self, matcher: &Matcher, context: usize, path: &Path) -> Result<(), Failure> {
-        let opened = self.walk.open(path);
+    fn search_file(&mut self, matcher: &Matcher, context: usize, path: &Path) -> Result<(), FileTaskError> {
+        let opened = self.walk.open_file(path);
         let mut buffer = std::mem::take(&mut self.buffer);
-        let mut lines = Lines {
+        let mut lines = LineScanner {
             page: self,
             matcher,
             context,
-            first: self.found.hits,
-            below: self.only.unwrap_or(path),
-            number: 0,
+            first_hit: self.summary.hits,
+            path: self.single_file.unwrap_or(path),
+            line_number: 0,
             matched: 0,
-            before: VecDeque::new(),
-            after: 0,
+            context_before: VecDeque::new(),
+            context_after: 0,
             hits: Vec::new(),
         };
-        let looked = opened.map_err(Failure::from).and_then(|opened| {
+        let searched = opened.map_err(FileTaskError::from).and_then(|opened| {
             each_block(opened, &mut buffer, lines.page.out, |block, follows| {
-                lines.block(block, follows);
+                lines.scan_block(block, follows);
                 ControlFlow::Continue(())
             })
         });
         let (matched, hits) = (lines.matched, lines.hits);
         self.buffer = buffer;
-        match looked {
-            Ok(Content::Text) => {}
-            Ok(Content::Binary) => {
-                self.found.binary += 1;
+        match searched {
+            Ok(ContentKind::Text) => {}
+            Ok(ContentKind::Binary) => {
+                self.summary.binary += 1;
                 return Ok(());
             }
-            Err(Failure::Left) => return Err(Failure::Left),
-            Err(Failure::Fault(_)) => {
-                self.found.unreadable += 1;
+            Err(FileTaskError::Disconnected) => return Err(FileTaskError::Disconnected),
+            Err(FileTaskError::Request(_)) => {
+                self.summary.unreadable += 1;
                 return Ok(());
             }
         }
         match self.search.target {
-            Target::Files { .. } if matched > 0 => return self.file(path, matched),
-            Target::Lines { .. } if matched > 0 => {
-                self.found.hits += matched;
-                self.found.files += 1;
+            SearchMode::Files { .. } if matched > 0 => return self.report_file(path, matched),
+            SearchMode::Lines { .. } if matched > 0 => {
+                self.summary.hits += matched;
+                self.summary.files += 1;
             }
             _ => {}
         }
@@ -233,80 +247,82 @@ impl Page<'_> {
     }
 }
 
-/// The lines of one file. They are reported when the file is done, because only then is it known to be text.
-struct Lines<'a, 'b> {
-    page: &'a Page<'b>,
+/// Scans the lines of one file. Hits are only reported at the end, when the file is known to be
+/// text.
+struct LineScanner<'a, 'b> {
+    page: &'a SearchPage<'b>,
     matcher: &'a Matcher,
     context: usize,
-    /// The number of the first hit in this file.
-    first: u64,
-    below: &'a Path,
-    number: u64,
+    /// Hits in all files before this one.
+    first_hit: u64,
+    path: &'a Path,
+    line_number: u64,
     matched: u64,
-    /// The last lines that were not reported, in case the next one matches.
-    before: VecDeque<(u64, Vec<u8>)>,
-    /// How many lines after a hit are still to be reported.
-    after: usize,
-    hits: Vec<Hit>,
+    /// Unreported lines before the current one, for context.
+    context_before: VecDeque<(u64, Vec<u8>)>,
+    /// Context lines still to report after the last hit.
+    context_after: usize,
+    hits: Vec<SearchHit>,
 }
 
-impl Lines<'_, '_> {
-    /// Looks at complete lines. Most blocks have no hit, and that is found out for all their lines at once; in one
-    /// that has, the lines with hits are found by halving it. Lines are counted where one that has a number may follow.
-    fn block(&mut self, block: &[u8], follows: Follows) {
+impl LineScanner<'_, '_> {
+    /// Scans complete lines. Most blocks have no hit, which one match of the whole block shows;
+    /// otherwise the block is halved until the matching lines are found. Lines are counted only
+    /// where a numbered line may follow.
+    fn scan_block(&mut self, block: &[u8], follows: MoreLines) {
         if self.context == 0 && !self.matcher.may_match(block) {
-            if follows == Follows::Perhaps {
-                self.number += memchr::memchr_iter(b'\n', block).count() as u64;
+            if follows == MoreLines::Possible {
+                self.line_number += memchr::memchr_iter(b'\n', block).count() as u64;
             }
             return;
         }
-        match halve(block) {
+        match split_lines(block) {
             Some((first, second)) => {
-                self.block(first, Follows::Perhaps);
-                self.block(second, follows);
+                self.scan_block(first, MoreLines::Possible);
+                self.scan_block(second, follows);
             }
             None if block.is_empty() => {}
             None => {
-                self.number += 1;
-                self.line(block.strip_suffix(b"\n").unwrap_or(block));
+                self.line_number += 1;
+                self.scan_line(block.strip_suffix(b"\n").unwrap_or(block));
             }
         }
     }
 
-    fn line(&mut self, line: &[u8]) {
+    fn scan_line(&mut self, line: &[u8]) {
         if self.matcher.regex.is_match(line) {
-            let shown = self.wants_lines() && self.page.shows(self.first + self.matched);
+            let is_shown = self.wants_lines() && self.page.is_on_page(self.first_hit + self.matched);
             self.matched += 1;
-            let before = std::mem::take(&mut self.before);
-            self.after = 0;
-            if shown {
-                self.after = self.context;
-                before.into_iter().for_each(|(number, text)| self.report(number, &text, Role::Context));
-                self.report(self.number, line, Role::Match);
+            let before = std::mem::take(&mut self.context_before);
+            self.context_after = 0;
+            if is_shown {
+                self.context_after = self.context;
+                before.into_iter().for_each(|(number, text)| self.report(number, &text, LineRole::Context));
+                self.report(self.line_number, line, LineRole::Match);
             }
-        } else if self.after > 0 {
-            self.after -= 1;
-            self.report(self.number, line, Role::Context);
+        } else if self.context_after > 0 {
+            self.context_after -= 1;
+            self.report(self.line_number, line, LineRole::Context);
         } else if self.context > 0 {
-            if self.before.len() == self.context {
-                self.before.pop_front();
+            if self.context_before.len() == self.context {
+                self.context_before.pop_front();
             }
-            self.before.push_back((self.number, cut(line)));
+            self.context_before.push_back((self.line_number, truncate_line(line)));
         }
     }
 
-    fn report(&mut self, number: u64, line: &[u8], role: Role) {
-        let path = ByteBuf::from(self.below.as_os_str().as_bytes());
-        self.hits.push(Hit::Line { path, number, text: ByteBuf::from(cut(line)), role });
+    fn report(&mut self, number: u64, line: &[u8], role: LineRole) {
+        let path = ByteBuf::from(self.path.as_os_str().as_bytes());
+        self.hits.push(SearchHit::Line { path, number, text: ByteBuf::from(truncate_line(line)), role });
     }
 
     fn wants_lines(&self) -> bool {
-        matches!(self.page.search.target, Target::Lines { .. })
+        matches!(self.page.search.target, SearchMode::Lines { .. })
     }
 }
 
-/// Parts lines near their middle; none if there is only one.
-fn halve(lines: &[u8]) -> Option<(&[u8], &[u8])> {
+/// Splits lines near the middle; `None` for a single line.
+fn split_lines(lines: &[u8]) -> Option<(&[u8], &[u8])> {
     let but_last = lines.strip_suffix(b"\n").unwrap_or(lines);
     let (first, second) = but_last.split_at(but_last.len() / 2);
     let end = match memchr::memchr(b'\n', second) {
@@ -316,6 +332,6 @@ fn halve(lines: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(lines.split_at(end + 1))
 }
 
-fn cut(line: &[u8]) -> Vec<u8> {
-    line.iter().take(limit::LINE).copied().collect()
+fn truncate_line(line: &[u8]) -> Vec<u8> {
+    line.iter().take(limit::MAX_LINE_BYTES).copied().collect()
 }

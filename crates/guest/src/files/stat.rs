@@ -1,73 +1,75 @@
-//! What files are there.
+//! Describes, lists and removes files.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 
-use hermes_guest::protocol::file::{Entry, FileReply, Kind, Stat};
+use hermes_guest::protocol::file::{DirEntry, FileKind, FileReply, FileStat};
 use hermes_guest::protocol::limit;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use serde_bytes::ByteBuf;
 
-use super::place::Spot;
-use super::{Failure, Out};
+use super::resolve::ResolvedPath;
+use super::{FileTaskError, ReplySender};
 
-/// Entries in one message.
-const ENTRIES: usize = 256;
+const MAX_ENTRIES_PER_MESSAGE: usize = 256;
 
-pub(super) fn stat(spot: &Spot, out: &Out) -> Result<(), Failure> {
-    let held = spot.hold()?;
-    out.send(FileReply::Stat(describe(&held, &held.metadata()?)))
+pub(super) fn stat_file(resolved: &ResolvedPath, out: &ReplySender) -> Result<(), FileTaskError> {
+    let held = resolved.open_path()?;
+    out.send(FileReply::Stat(describe_file(&held, &held.metadata()?)))
 }
 
-pub(super) fn list(spot: &Spot, out: &Out) -> Result<(), Failure> {
+pub(super) fn list_dir(resolved: &ResolvedPath, out: &ReplySender) -> Result<(), FileTaskError> {
     let (mut entries, mut total) = (Vec::new(), 0);
-    let dir = spot.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
+    let dir = resolved.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
     for entry in Dir::read_from(&dir)? {
         let entry = entry?;
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        out.still_wanted()?;
+        out.check_connected()?;
         total += 1;
-        if entries.len() == limit::PAGE {
+        if entries.len() == limit::MAX_PAGE_ENTRIES {
             continue;
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // What was removed meanwhile is not there.
+        // Skips entries that another process removed.
         if let Ok(held) = rustix::fs::openat(&dir, name, flags, Mode::empty()).map(File::from)
             && let Ok(found) = held.metadata()
         {
-            entries.push(Entry { name: ByteBuf::from(name.to_bytes()), stat: describe(&held, &found) });
+            entries
+                .push(DirEntry { name: ByteBuf::from(name.to_bytes()), stat: describe_file(&held, &found) });
         }
     }
     entries.sort_by(|one, other| one.name.cmp(&other.name));
-    for part in entries.chunks(ENTRIES) {
-        out.send(FileReply::Entries(part.to_vec()))?;
+    for part in entries.chunks(MAX_ENTRIES_PER_MESSAGE) {
+        out.send(FileReply::DirEntries(part.to_vec()))?;
     }
-    out.send(FileReply::Listed { total })
+    out.send(FileReply::ListDone { total })
 }
 
-pub(super) fn remove(spot: &Spot, out: &Out) -> Result<(), Failure> {
-    let flags = if spot.hold()?.metadata()?.is_dir() { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-    spot.remove(flags)?;
+pub(super) fn remove_file(resolved: &ResolvedPath, out: &ReplySender) -> Result<(), FileTaskError> {
+    let flags =
+        if resolved.open_path()?.metadata()?.is_dir() { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+    resolved.remove(flags)?;
     out.send(FileReply::Removed)
 }
 
-/// Describes what is held, a link by where it points.
-pub(super) fn describe(held: &File, found: &Metadata) -> Stat {
+/// Describes an open file; for a symbolic link, also its target.
+pub(super) fn describe_file(held: &File, found: &Metadata) -> FileStat {
     let kind = found.file_type();
     let kind = if kind.is_file() {
-        Kind::File
+        FileKind::File
     } else if kind.is_dir() {
-        Kind::Directory
+        FileKind::Directory
     } else if kind.is_symlink() {
-        Kind::Link
+        FileKind::Link
     } else {
-        Kind::Other
+        FileKind::Other
     };
-    let target = (kind == Kind::Link).then(|| rustix::fs::readlinkat(held, c"", Vec::new()).ok()).flatten();
-    Stat {
+    let target =
+        (kind == FileKind::Link).then(|| rustix::fs::readlinkat(held, c"", Vec::new()).ok()).flatten();
+    FileStat {
         kind,
         size: found.size(),
         mode: found.mode() & 0o7777,

@@ -1,7 +1,8 @@
-//! Goes through the files below a directory in the order of their names, and leaves out what git ignores.
+//! Walks the files below a directory in the order of their names and skips the files that git
+//! ignores.
 //!
-//! The rules of git are those of ripgrep. Its walk is not used: that goes by paths, which may lead elsewhere by the time
-//! they are opened, and takes as long as looking into the files does.
+//! Ignore rules come from ripgrep's `ignore` crate. Its walker is not used: it opens files by path,
+//! which another process may redirect, and takes as long as searching the files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -10,67 +11,65 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use hermes_guest::protocol::file::Scope;
+use hermes_guest::protocol::file::SearchScope;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, OFlags};
 
-use super::place::{Short, Tree, hold, open};
 use super::read;
+use super::resolve::{DirTree, ShortRead, open, open_dir_path};
 
-/// The longest file of rules that is read.
-const LONGEST_RULES: u64 = 1024 * 1024;
+const MAX_RULE_FILE_BYTES: u64 = 1024 * 1024;
 
-/// Where a directory has its rules; the last one makes it a repository.
-const RULES: [&str; 3] = [".ignore", ".gitignore", ".git"];
+/// Ignore files of a directory; `.git` marks a repository.
+const RULE_FILES: [&str; 3] = [".ignore", ".gitignore", ".git"];
 
-/// What is yet to come.
-pub(super) struct Walk {
-    tree: Tree,
-    /// Where the tree is, for the rules.
+/// An ongoing walk.
+pub(super) struct FileWalk {
+    tree: DirTree,
+    /// The absolute path of the root, for ignore rules.
     root: PathBuf,
-    rules: Option<Rules>,
-    /// The next one is at the end.
-    pending: Vec<Pending>,
+    rules: Option<IgnoreRules>,
+    /// The next entry is the last element.
+    pending: Vec<WalkEntry>,
 }
 
 #[derive(Debug)]
-struct Pending {
-    /// Below the root; the root itself is empty.
+struct WalkEntry {
+    /// Relative to the root; empty for the root itself.
     path: PathBuf,
-    kind: Kind,
-    /// How many directories are above it, the root included.
+    kind: WalkKind,
+    /// Number of directories above it, including the root.
     depth: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum WalkKind {
     File,
     Directory,
 }
 
-impl Walk {
-    /// Everything below a directory.
-    pub(super) fn below(dir: OwnedFd, root: &Path, scope: Scope) -> Self {
-        let top = Pending { path: PathBuf::new(), kind: Kind::Directory, depth: 0 };
-        let rules = (scope == Scope::Tracked).then(|| Rules::above(root));
-        Self { tree: Tree::new(dir), root: root.to_owned(), rules, pending: vec![top] }
+impl FileWalk {
+    pub(super) fn below(dir: OwnedFd, root: &Path, scope: SearchScope) -> Self {
+        let top = WalkEntry { path: PathBuf::new(), kind: WalkKind::Directory, depth: 0 };
+        let rules = (scope == SearchScope::Tracked).then(|| IgnoreRules::above_root(root));
+        Self { tree: DirTree::new(dir), root: root.to_owned(), rules, pending: vec![top] }
     }
 
-    /// A single file, whatever it is.
-    pub(super) fn single(dir: OwnedFd, name: &OsStr) -> Self {
-        let only = Pending { path: name.into(), kind: Kind::File, depth: 0 };
-        Self { tree: Tree::new(dir), root: PathBuf::new(), rules: None, pending: vec![only] }
+    /// A walk with a single file of any type.
+    pub(super) fn single_file(dir: OwnedFd, name: &OsStr) -> Self {
+        let only = WalkEntry { path: name.into(), kind: WalkKind::File, depth: 0 };
+        Self { tree: DirTree::new(dir), root: PathBuf::new(), rules: None, pending: vec![only] }
     }
 
-    /// The next file, by its path below the root. An error is about one directory; the walk goes on.
-    pub(super) fn next(&mut self) -> Option<io::Result<PathBuf>> {
+    /// The next file, relative to the root. An error concerns one directory; the walk continues.
+    pub(super) fn next_file(&mut self) -> Option<io::Result<PathBuf>> {
         loop {
             let next = self.pending.pop()?;
             match next.kind {
-                Kind::File => return Some(Ok(next.path)),
-                Kind::Directory => {
-                    if let Err(error) = self.enter(&next) {
+                WalkKind::File => return Some(Ok(next.path)),
+                WalkKind::Directory => {
+                    if let Err(error) = self.enter_dir(&next) {
                         return Some(Err(error));
                     }
                 }
@@ -78,17 +77,16 @@ impl Walk {
         }
     }
 
-    /// The tree that is walked through.
-    pub(super) fn tree(&self) -> &Tree {
+    pub(super) fn tree(&self) -> &DirTree {
         &self.tree
     }
 
-    /// Opens a file below the root without following a link.
-    pub(super) fn open(&mut self, below: &Path) -> io::Result<(OwnedFd, Short)> {
+    /// Opens a file without following symbolic links.
+    pub(super) fn open_file(&mut self, below: &Path) -> io::Result<(OwnedFd, ShortRead)> {
         Ok(self.tree.open(below)?)
     }
 
-    fn enter(&mut self, dir: &Pending) -> io::Result<()> {
+    fn enter_dir(&mut self, dir: &WalkEntry) -> io::Result<()> {
         let held = self.tree.dir(&dir.path)?;
         let mut entries = Vec::new();
         let listed = open(held, OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC)?;
@@ -99,7 +97,7 @@ impl Walk {
                 continue;
             }
             let kind = match entry.file_type() {
-                // Not every file system tells.
+                // Some file systems do not report the type.
                 FileType::Unknown => rustix::fs::statat(held, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
                     .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
                 known => known,
@@ -108,50 +106,51 @@ impl Walk {
         }
         entries.sort_unstable_by(|one, other| other.0.cmp(&one.0));
         if let Some(rules) = &mut self.rules {
-            let has = RULES.map(|name| entries.iter().any(|entry| entry.0 == name));
-            rules.enter(dir.depth, held, &self.root.join(&dir.path), has);
+            let has = RULE_FILES.map(|name| entries.iter().any(|entry| entry.0 == name));
+            rules.enter_dir(dir.depth, held, &self.root.join(&dir.path), has);
         }
         for (name, kind) in entries {
             let kind = match kind {
-                FileType::RegularFile => Kind::File,
-                FileType::Directory => Kind::Directory,
+                FileType::RegularFile => WalkKind::File,
+                FileType::Directory => WalkKind::Directory,
                 _ => continue,
             };
             let path = dir.path.join(&name);
-            if self.rules.as_ref().is_some_and(|rules| rules.leave_out(&self.root, &path, &name, kind)) {
+            if self.rules.as_ref().is_some_and(|rules| rules.is_excluded(&self.root, &path, &name, kind)) {
                 continue;
             }
-            self.pending.push(Pending { path, kind, depth: dir.depth + 1 });
+            self.pending.push(WalkEntry { path, kind, depth: dir.depth + 1 });
         }
         Ok(())
     }
 }
 
-/// The rules that hold in a directory.
-struct Rules {
-    /// Those of the directories that lead to it, the highest first.
-    levels: Vec<Level>,
-    /// How many of them are above the root.
-    above: usize,
-    /// Those of the user.
+/// The ignore rules that apply in a directory.
+struct IgnoreRules {
+    /// Rules of the directories on the path, top first.
+    levels: Vec<DirRules>,
+    /// Number of levels above the root.
+    levels_above_root: usize,
+    /// The user's global gitignore.
     global: Gitignore,
-    /// Whether none of them says anything, which is mostly so.
-    are_none: bool,
+    /// True if there are no rules at all, the usual case.
+    is_empty: bool,
 }
 
-/// What one directory says.
+/// The rules of one directory.
 #[derive(Default)]
-struct Level {
-    /// `.ignore`, `.gitignore` and `.git/info/exclude`, the first of which beats the others on all levels.
+struct DirRules {
+    /// Rules of `.ignore`, `.gitignore` and `.git/info/exclude`. `.ignore` overrides the others on
+    /// all levels.
     files: [Option<Gitignore>; 3],
-    /// What is above it says nothing about what git ignores.
+    /// Git rules of directories above a repository do not apply in it.
     is_repository: bool,
 }
 
-impl Rules {
-    fn above(root: &Path) -> Self {
+impl IgnoreRules {
+    fn above_root(root: &Path) -> Self {
         let global = GitignoreBuilder::new(root).build_global().0;
-        let mut rules = Self { levels: Vec::new(), above: 0, global, are_none: false };
+        let mut rules = Self { levels: Vec::new(), levels_above_root: 0, global, is_empty: false };
         let parents: Vec<&Path> = root.ancestors().skip(1).collect();
         for dir in parents.into_iter().rev() {
             let mut path = dir.to_owned();
@@ -161,40 +160,40 @@ impl Rules {
                 path.pop();
                 found
             };
-            // One that we may not enter says nothing.
-            let has = RULES.map(&mut is_there);
-            let level = match has.contains(&true).then(|| hold(CWD, dir.as_os_str())) {
-                Some(Ok(held)) => Level::read(&held, dir, has),
-                _ => Level::default(),
+            // An inaccessible directory contributes no rules.
+            let has = RULE_FILES.map(&mut is_there);
+            let level = match has.contains(&true).then(|| open_dir_path(CWD, dir.as_os_str())) {
+                Some(Ok(held)) => DirRules::read(&held, dir, has),
+                _ => DirRules::default(),
             };
             rules.levels.push(level);
         }
-        rules.above = rules.levels.len();
+        rules.levels_above_root = rules.levels.len();
         rules
     }
 
-    /// Adds the rules of a directory below those that are above it.
-    fn enter(&mut self, depth: usize, held: &OwnedFd, path: &Path, has: [bool; 3]) {
-        self.levels.truncate(self.above + depth);
-        self.levels.push(Level::read(held, path, has));
-        let is_silent = |level: &Level| level.files.iter().all(Option::is_none);
-        self.are_none = self.global.is_empty() && self.levels.iter().all(is_silent);
+    /// Replaces the rules from this depth on by those of the entered directory.
+    fn enter_dir(&mut self, depth: usize, held: &OwnedFd, path: &Path, has: [bool; 3]) {
+        self.levels.truncate(self.levels_above_root + depth);
+        self.levels.push(DirRules::read(held, path, has));
+        let is_silent = |level: &DirRules| level.files.iter().all(Option::is_none);
+        self.is_empty = self.global.is_empty() && self.levels.iter().all(is_silent);
     }
 
-    fn leave_out(&self, root: &Path, below: &Path, name: &OsStr, kind: Kind) -> bool {
+    fn is_excluded(&self, root: &Path, below: &Path, name: &OsStr, kind: WalkKind) -> bool {
         let is_hidden = name.as_bytes().starts_with(b".");
-        if self.are_none {
+        if self.is_empty {
             return is_hidden;
         }
-        match self.judge(&root.join(below), kind == Kind::Directory) {
+        match self.match_path(&root.join(below), kind == WalkKind::Directory) {
             Match::Ignore(()) => true,
             Match::Whitelist(()) => false,
             Match::None => is_hidden,
         }
     }
 
-    /// What the first rule says that says anything.
-    fn judge(&self, path: &Path, is_dir: bool) -> Match<()> {
+    /// The result of the first rule that matches.
+    fn match_path(&self, path: &Path, is_dir: bool) -> Match<()> {
         for file in 0..3 {
             for level in self.levels.iter().rev() {
                 let rules = level.files.get(file).and_then(Option::as_ref);
@@ -211,11 +210,11 @@ impl Rules {
     }
 }
 
-impl Level {
-    /// Reads those of the rules that the directory has.
+impl DirRules {
+    /// Reads the ignore files that exist in the directory.
     fn read(held: &OwnedFd, path: &Path, has: [bool; 3]) -> Self {
         let [ignore, gitignore, is_repository] = has;
-        let from = |name: &str, is_there: bool| is_there.then(|| load(held, name, path)).flatten();
+        let from = |name: &str, is_there: bool| is_there.then(|| load_rules(held, name, path)).flatten();
         let files = [
             from(".ignore", ignore),
             from(".gitignore", gitignore),
@@ -225,13 +224,13 @@ impl Level {
     }
 }
 
-/// The rules in a file, if it can be read and has any. Those that make no sense are left out, as git does.
-fn load(dir: &OwnedFd, name: &str, root: &Path) -> Option<Gitignore> {
-    let opened = open(dir, OsStr::new(name), read::READ | OFlags::NOFOLLOW | OFlags::CLOEXEC);
+/// Reads the rules of a file, or `None` if there are none. Invalid lines are skipped, as git does.
+fn load_rules(dir: &OwnedFd, name: &str, root: &Path) -> Option<Gitignore> {
+    let opened = open(dir, OsStr::new(name), read::READ_FLAGS | OFlags::NOFOLLOW | OFlags::CLOEXEC);
     let file = File::from(opened.ok()?);
-    read::regular(&file).ok()?;
+    read::regular_metadata(&file).ok()?;
     let mut text = Vec::new();
-    file.take(LONGEST_RULES).read_to_end(&mut text).ok()?;
+    file.take(MAX_RULE_FILE_BYTES).read_to_end(&mut text).ok()?;
     let mut builder = GitignoreBuilder::new(root);
     for line in String::from_utf8_lossy(&text).trim_start_matches('\u{feff}').lines() {
         let _senseless = builder.add_line(None, line);

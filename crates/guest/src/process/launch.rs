@@ -1,4 +1,4 @@
-//! Starts a program: descriptors, environment, directory.
+//! Starts a program with its descriptors, environment and working directory.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -9,96 +9,105 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::rc::Rc;
 
-use hermes_guest::protocol::message::{Size, Stdin};
+use hermes_guest::protocol::message::{Stdin, TerminalSize};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 use serde_bytes::ByteBuf;
 
-use super::Feed;
-use super::errors::Errors;
-use super::shim::{self, Controlling, Shimmed};
-use super::tend::Source;
-use crate::shell::state::Map;
+use super::ProcessStdin;
+use super::io_loop::OutputSource;
+use super::shim::{self, ControllingTerminal, ShimmedProcess};
+use super::stderr::StderrCapture;
+use crate::shell::state::ByteMap;
 
-/// Room in the pipe a program writes to, so that it seldom waits for us.
-const PIPE: usize = 256 * 1024;
+/// Capacity of the output pipe, large enough that a program rarely blocks.
+const OUTPUT_PIPE_BYTES: usize = 256 * 1024;
 
-/// A program ready to start.
-pub(crate) struct Plan<'a> {
-    /// What is executed; the first word is only what it is told to be called.
+pub(crate) struct LaunchSpec<'a> {
+    /// The file to execute; the first element of `argv` is only its name.
     pub(crate) program: &'a [u8],
     pub(crate) argv: &'a [Vec<u8>],
-    pub(crate) env: &'a Map,
+    pub(crate) env: &'a ByteMap,
     pub(crate) dir: OwnedFd,
     pub(crate) stdin: Stdin,
-    pub(crate) terminal: Option<Size>,
-    pub(crate) errors: StandardError,
+    pub(crate) terminal: Option<TerminalSize>,
+    pub(crate) stderr: StderrMode,
 }
 
-/// What becomes of a program's standard error.
+/// Where standard error goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StandardError {
-    /// It is a part of the output.
-    Output,
-    /// So much of its beginning is kept apart.
-    Apart(usize),
+pub(crate) enum StderrMode {
+    /// Into the output.
+    Merge,
+    /// Into a separate buffer of this size, which keeps the beginning.
+    Capture(usize),
 }
 
-/// A program that has started.
 #[derive(Debug)]
-pub(super) struct Started {
-    pub(super) shimmed: Shimmed,
-    pub(super) source: Source,
-    pub(super) feed: Feed,
-    /// What is still to be typed into its terminal, which takes only as much as the program reads.
-    pub(super) typed: Option<ByteBuf>,
-    pub(super) errors: Option<Errors>,
+pub(super) struct LaunchedProcess {
+    pub(super) shimmed: ShimmedProcess,
+    pub(super) source: OutputSource,
+    pub(super) stdin: ProcessStdin,
+    /// Data still to write to the terminal, which accepts it only as fast as the program reads.
+    pub(super) terminal_input: Option<ByteBuf>,
+    pub(super) stderr: Option<StderrCapture>,
 }
 
-#[expect(clippy::disallowed_methods, reason = "the guest is what starts programs")]
-pub(super) fn start(plan: Plan<'_>) -> io::Result<Started> {
-    let mut words = plan.argv.iter().map(|word| OsStr::from_bytes(word));
-    let mut command = Command::new(OsStr::from_bytes(plan.program));
+#[expect(clippy::disallowed_methods, reason = "the guest starts programs")]
+pub(super) fn launch_process(spec: LaunchSpec<'_>) -> io::Result<LaunchedProcess> {
+    let mut words = spec.argv.iter().map(|word| OsStr::from_bytes(word));
+    let mut command = Command::new(OsStr::from_bytes(spec.program));
     command.arg0(words.next().ok_or(io::ErrorKind::InvalidInput)?).args(words).env_clear();
-    command.envs(plan.env.iter().map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))));
-    match plan.terminal {
-        Some(size) => on_terminal(command, plan.dir, plan.stdin, size),
-        None => on_pipes(command, plan.dir, plan.stdin, plan.errors),
+    command.envs(spec.env.iter().map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))));
+    match spec.terminal {
+        Some(size) => launch_on_terminal(command, spec.dir, spec.stdin, size),
+        None => launch_on_pipes(command, spec.dir, spec.stdin, spec.stderr),
     }
 }
 
-fn on_pipes(
+fn launch_on_pipes(
     mut command: Command,
     dir: OwnedFd,
     stdin: Stdin,
-    standard_error: StandardError,
-) -> io::Result<Started> {
+    stderr_mode: StderrMode,
+) -> io::Result<LaunchedProcess> {
     let (output, output_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    // A smaller pipe only costs speed.
-    rustix::pipe::fcntl_setpipe_size(&output, PIPE).ok();
-    let (input_end, feed) = match stdin {
-        Stdin::Null => (nothing()?, Feed::None),
-        Stdin::Data(data) => (memory("stdin", &data)?, Feed::None),
+    // A smaller pipe is slower but works.
+    rustix::pipe::fcntl_setpipe_size(&output, OUTPUT_PIPE_BYTES).ok();
+    let (input_end, stdin_writer) = match stdin {
+        Stdin::Null => (open_null()?, ProcessStdin::None),
+        Stdin::Data(data) => (memory_file("stdin", &data)?, ProcessStdin::None),
         Stdin::Stream => {
             let (input_end, input) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-            (input_end, Feed::Pipe(Rc::new(shim::nonblocking(input)?)))
+            (input_end, ProcessStdin::Pipe(Rc::new(shim::nonblocking(input)?)))
         }
     };
-    let (error_end, errors) = match standard_error {
-        StandardError::Output => (output_end.try_clone()?, None),
-        StandardError::Apart(room) => {
-            let (errors, error_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-            (error_end, Some(Errors::new(shim::nonblocking(errors)?, room)))
+    let (error_end, stderr_reader) = match stderr_mode {
+        StderrMode::Merge => (output_end.try_clone()?, None),
+        StderrMode::Capture(max_bytes) => {
+            let (stderr_reader, error_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+            (error_end, Some(StderrCapture::new(shim::nonblocking(stderr_reader)?, max_bytes)))
         }
     };
     command.stdin(input_end).stdout(output_end).stderr(error_end);
-    let shimmed = shim::spawn(command, dir, Controlling::Nothing)?;
-    Ok(Started { shimmed, source: Source::Pipe(shim::nonblocking(output)?), feed, typed: None, errors })
+    let shimmed = shim::spawn_under_shim(command, dir, ControllingTerminal::None)?;
+    Ok(LaunchedProcess {
+        shimmed,
+        source: OutputSource::Pipe(shim::nonblocking(output)?),
+        stdin: stdin_writer,
+        terminal_input: None,
+        stderr: stderr_reader,
+    })
 }
 
-fn on_terminal(mut command: Command, dir: OwnedFd, stdin: Stdin, size: Size) -> io::Result<Started> {
+fn launch_on_terminal(
+    mut command: Command,
+    dir: OwnedFd,
+    stdin: Stdin,
+    size: TerminalSize,
+) -> io::Result<LaunchedProcess> {
     let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     rustix::pty::grantpt(&master)?;
     rustix::pty::unlockpt(&master)?;
@@ -106,25 +115,31 @@ fn on_terminal(mut command: Command, dir: OwnedFd, stdin: Stdin, size: Size) -> 
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let terminal = rustix::fs::openat(CWD, name, flags, Mode::empty())?;
     set_size(&master, size)?;
-    let typed = match stdin {
+    let terminal_input = match stdin {
         Stdin::Data(data) => Some(data),
         Stdin::Null | Stdin::Stream => None,
     };
     command.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal);
-    let shimmed = shim::spawn(command, dir, Controlling::Terminal)?;
+    let shimmed = shim::spawn_under_shim(command, dir, ControllingTerminal::Stdin)?;
     let master = Rc::new(shim::nonblocking(master)?);
-    let source = Source::Terminal(master.clone());
-    Ok(Started { shimmed, source, feed: Feed::Terminal(master), typed, errors: None })
+    let source = OutputSource::Terminal(master.clone());
+    Ok(LaunchedProcess {
+        shimmed,
+        source,
+        stdin: ProcessStdin::Terminal(master),
+        terminal_input,
+        stderr: None,
+    })
 }
 
-/// Sets a terminal's size; the programs on it are told by SIGWINCH.
-pub(super) fn set_size(master: &impl AsFd, size: Size) -> io::Result<()> {
+/// Sets the size of a terminal; the kernel sends SIGWINCH to its programs.
+pub(super) fn set_size(master: &impl AsFd, size: TerminalSize) -> io::Result<()> {
     let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
     Ok(rustix::termios::tcsetwinsize(master, size)?)
 }
 
-/// A file in memory with this content, read from its beginning.
-pub(crate) fn memory(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
+/// A memory file with this content, positioned at its beginning.
+pub(crate) fn memory_file(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?;
     let mut file = File::from(fd);
     file.write_all(content)?;
@@ -132,9 +147,9 @@ pub(crate) fn memory(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Something that is at its end; an image may have no `/dev/null`.
-fn nothing() -> io::Result<OwnedFd> {
+/// An empty input; a container image may lack `/dev/null`.
+fn open_null() -> io::Result<OwnedFd> {
     rustix::fs::openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(io::Error::from)
-        .or_else(|_missing| memory("nothing", b""))
+        .or_else(|_missing| memory_file("nothing", b""))
 }

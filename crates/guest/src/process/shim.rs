@@ -1,18 +1,19 @@
-//! Keeps the whole tree of one program together. All unsafe code of the guest is in this file.
+//! Tracks the whole process tree of one program. All unsafe code of the guest is in this file.
 //!
-//! Between the guest and each program stands a small process, the shim. It is forked, not executed, and it is a
-//! *subreaper*: whatever the program starts, however often it forks and however it detaches, becomes a child of
-//! the shim when its parent dies. So the descendants of the shim are exactly what belongs to the program, at any
-//! moment, without cgroups and without a mark in the environment, and the shim ends when nothing is left.
+//! Between the guest and each program runs a small process, the shim. It is forked, not executed,
+//! and it is a *subreaper*: whatever the program starts, however often it forks and however it
+//! detaches, becomes a child of the shim when its parent dies. So the descendants of the shim are
+//! exactly the processes of the program, at any moment, without cgroups and without a marker in the
+//! environment. The shim exits when none is left.
 //!
-//! The shim tells the guest three things through one pipe: the pid of the program, its wait status when it ends,
-//! and, with its last word, that the tree is gone. A pipe that ends without that word means that the shim was killed.
-//! If the guest dies, the kernel sends the
-//! shim SIGTERM, and it kills the tree. If somebody kills the shim, the kernel kills the program; what the program
-//! left behind becomes a child of the guest, which has no other children but shims and kills it.
+//! The shim sends three values through one pipe: the pid of the program, its wait status when it
+//! exits, and finally [`TREE_GONE`]. A pipe that ends without that value means that the shim was
+//! killed. If the guest dies, the kernel sends the shim SIGTERM, and the shim kills the tree. If
+//! another process kills the shim, the kernel kills the program; orphaned descendants become
+//! children of the guest, which has no other children but shims and kills them.
 //!
-//! The shim runs between fork and exec of a process that may have threads, so it may only make system calls: no
-//! allocation, no locks.
+//! The shim runs between fork and exec of a process that may have threads, so it may only make
+//! system calls: no allocation, no locks.
 
 #![expect(unsafe_code, reason = "fork, pre_exec and waiting for signals have no safe wrapper")]
 
@@ -27,33 +28,37 @@ use tokio::io::unix::AsyncFd;
 
 use super::tree;
 
-/// The last word of a shim that has nothing left to look after; no wait status looks like it.
-pub(super) const FAREWELL: i32 = -1;
+/// Sent when the process tree is gone; no wait status has this value.
+pub(super) const TREE_GONE: i32 = -1;
 
-/// A program under its shim.
+/// A program and its shim.
 #[derive(Debug)]
-pub(crate) struct Shimmed {
+pub(crate) struct ShimmedProcess {
     pub(crate) shim: Pid,
     /// The program itself, leader of its own session and process group.
     pub(crate) main: Pid,
-    /// Gives the wait status and the last word, four bytes each, and ends with the shim.
+    /// Carries the wait status and `TREE_GONE`, four bytes each; ends with the shim.
     pub(crate) status: OwnedFd,
 }
 
-/// Whether the program's standard input becomes its controlling terminal.
+/// Which descriptor becomes the controlling terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Controlling {
-    Terminal,
-    Nothing,
+pub(crate) enum ControllingTerminal {
+    Stdin,
+    None,
 }
 
-/// Starts a prepared command in a directory, under a shim.
-pub(crate) fn spawn(mut command: Command, dir: OwnedFd, controlling: Controlling) -> io::Result<Shimmed> {
+/// Starts a command under a shim, in a directory.
+pub(crate) fn spawn_under_shim(
+    mut command: Command,
+    dir: OwnedFd,
+    controlling: ControllingTerminal,
+) -> io::Result<ShimmedProcess> {
     let (status, status_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let guest = rustix::process::getpid();
     // SAFETY: the closure runs in the forked child and only makes system calls, see the head of this file.
     unsafe {
-        command.pre_exec(move || fork_again(guest, status_end.as_fd(), dir.as_fd(), controlling));
+        command.pre_exec(move || fork_program(guest, status_end.as_fd(), dir.as_fd(), controlling));
     }
     let child = command.spawn()?;
     // The closure owns the guest's copy of the writing end; the pipe must end with the shim.
@@ -62,48 +67,48 @@ pub(crate) fn spawn(mut command: Command, dir: OwnedFd, controlling: Controlling
     let mut pid = [0; 4];
     io::Read::read_exact(&mut File::from(status.try_clone()?), &mut pid)?;
     let main = Pid::from_raw(i32::from_ne_bytes(pid)).ok_or(io::ErrorKind::InvalidData)?;
-    Ok(Shimmed { shim, main, status })
+    Ok(ShimmedProcess { shim, main, status })
 }
 
-/// Splits the forked child in two: the shim, which stays here, and the program, which returns to be executed.
-fn fork_again(
+/// Forks the child again: the parent becomes the shim, the child returns and is executed.
+fn fork_program(
     guest: Pid,
     status: BorrowedFd<'_>,
     dir: BorrowedFd<'_>,
-    controlling: Controlling,
+    controlling: ControllingTerminal,
 ) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     if rustix::process::getppid() != Some(guest) {
-        exit();
+        exit_now();
     }
     let shim = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(shim))?;
-    set_mask(Mask::All);
+    set_signal_mask(SignalMask::All);
     // SAFETY: both sides go on with system calls only.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            set_mask(Mask::None);
+            set_signal_mask(SignalMask::None);
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             if rustix::process::getppid() != Some(shim) {
-                exit();
+                exit_now();
             }
             rustix::process::setsid()?;
             rustix::process::fchdir(dir)?;
-            if controlling == Controlling::Terminal {
+            if controlling == ControllingTerminal::Stdin {
                 // SAFETY: descriptor 0 was set up by `Command` and stays open.
                 rustix::process::ioctl_tiocsctty(unsafe { BorrowedFd::borrow_raw(0) })?;
             }
             Ok(())
         }
-        main => watch(main, status),
+        main => run_shim(main, status),
     }
 }
 
-/// What the shim does all its life.
-fn watch(main: i32, status: BorrowedFd<'_>) -> ! {
-    tell(status, [main]);
-    close_all_but(status);
+/// The main loop of the shim.
+fn run_shim(main: i32, status: BorrowedFd<'_>) -> ! {
+    write_status(status, [main]);
+    close_all_except(status);
     loop {
         reap(main, status, libc::WNOHANG);
         if wait_for_signal() == libc::SIGTERM {
@@ -115,10 +120,11 @@ fn watch(main: i32, status: BorrowedFd<'_>) -> ! {
     }
 }
 
-/// Reaps children: with `WNOHANG` all that are dead, else the next one to die. Ends the shim with its last child.
+/// Reaps children: with `WNOHANG` all dead ones, otherwise the next one to die. Exits the shim with
+/// its last child.
 ///
-/// A program that leaves nothing behind ends at the same moment as its tree: both are told at once, so that nobody who
-/// is told of the one finds something of the other.
+/// If the program leaves no descendants, both values are sent in one write, so that the guest never
+/// sees an exited program with a living tree.
 fn reap(main: i32, status: BorrowedFd<'_>, options: i32) {
     let mut ended = None;
     loop {
@@ -127,10 +133,10 @@ fn reap(main: i32, status: BorrowedFd<'_>, options: i32) {
         match unsafe { libc::waitpid(-1, &raw mut wait_status, options) } {
             -1 => {
                 match ended {
-                    Some(ended) => tell(status, [ended, FAREWELL]),
-                    None => tell(status, [FAREWELL]),
+                    Some(ended) => write_status(status, [ended, TREE_GONE]),
+                    None => write_status(status, [TREE_GONE]),
                 }
-                exit();
+                exit_now();
             }
             0 => break,
             pid if pid == main => ended = Some(wait_status),
@@ -141,39 +147,40 @@ fn reap(main: i32, status: BorrowedFd<'_>, options: i32) {
         }
     }
     if let Some(ended) = ended {
-        tell(status, [ended]);
+        write_status(status, [ended]);
     }
 }
 
-/// Kills the direct children; theirs become ours, and are killed in the next round.
+/// Kills the direct children; their children are reparented to the shim and killed in the next
+/// round.
 fn kill_children() {
     let shim = rustix::process::getpid();
-    // Nothing can be done, and nobody told, if /proc cannot be read.
-    drop(tree::each_process(|process| {
+    // Nothing can be done if /proc cannot be read.
+    drop(tree::for_each_process(|process| {
         if process.parent == Some(shim) {
             rustix::process::kill_process(process.pid, Signal::KILL).ok();
         }
     }));
 }
 
-fn tell<const COUNT: usize>(status: BorrowedFd<'_>, numbers: [i32; COUNT]) {
-    // The pipe has room, and a guest that is gone needs no telling.
+fn write_status<const COUNT: usize>(status: BorrowedFd<'_>, numbers: [i32; COUNT]) {
+    // The pipe never fills up, and a dead guest needs no report.
     rustix::io::write(status, numbers.map(i32::to_ne_bytes).as_flattened()).ok();
 }
 
-fn close_all_but(kept: BorrowedFd<'_>) {
+fn close_all_except(kept: BorrowedFd<'_>) {
     let kept = kept.as_raw_fd().unsigned_abs();
     close_range(0, kept - 1);
     close_range(kept + 1, u32::MAX);
 }
 
-/// Closes what a starter left open by mistake, so that no command can inherit it. For the beginning of the guest,
-/// when it has opened nothing itself.
+/// Closes descriptors leaked by the parent process, so that no command inherits them. Must run
+/// before the guest opens anything.
 pub(crate) fn close_inherited() {
     close_range(3, u32::MAX);
 }
 
-/// Nobody may use these descriptors from here on.
+/// Closes a range of descriptors, which nothing may use afterwards.
 fn close_range(first: u32, last: u32) {
     // SAFETY: the callers see to it that nothing in this process owns one of them.
     let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
@@ -188,18 +195,18 @@ fn close_range(first: u32, last: u32) {
     }
 }
 
-enum Mask {
+enum SignalMask {
     All,
     None,
 }
 
-fn set_mask(mask: Mask) {
+fn set_signal_mask(mask: SignalMask) {
     // SAFETY: the set is a local that is filled before it is used.
     unsafe {
         let mut set = std::mem::zeroed();
         match mask {
-            Mask::All => libc::sigfillset(&raw mut set),
-            Mask::None => libc::sigemptyset(&raw mut set),
+            SignalMask::All => libc::sigfillset(&raw mut set),
+            SignalMask::None => libc::sigemptyset(&raw mut set),
         };
         libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
     }
@@ -217,40 +224,42 @@ fn wait_for_signal() -> i32 {
     }
 }
 
-fn exit() -> ! {
-    // SAFETY: ends the process at once, without what libc does at exit for the guest.
+fn exit_now() -> ! {
+    // SAFETY: ends the process immediately, without the exit handlers of the guest.
     unsafe { libc::_exit(0) }
 }
 
-/// Lets the runtime wait for a descriptor.
+/// Registers a descriptor with the runtime.
 pub(crate) fn nonblocking(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     rustix::io::ioctl_fionbio(&fd, true)?;
     // SAFETY: an `OwnedFd` is open until it is dropped, and the `AsyncFd` owns it.
     Ok(unsafe { AsyncFd::register(fd) }?)
 }
 
-/// Leaves the guest in a child of its own, so that whoever started it can go on. Returns in the child, with the
-/// pipe on which to say that it is ready; the parent ends when that was said, or fails when it was not.
+/// Continues in a forked child, so that the parent process can return. The result is the pipe on
+/// which the child reports that it is ready; the parent exits with 0 after that report, otherwise
+/// with 1.
 pub(crate) fn detach() -> io::Result<OwnedFd> {
-    let (ready, say_ready) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    // SAFETY: there is one thread yet.
+    let (ready, ready_writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    // SAFETY: the process has a single thread at this point.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             rustix::process::setsid()?;
-            Ok(say_ready)
+            Ok(ready_writer)
         }
         _child => {
-            drop(say_ready);
+            drop(ready_writer);
             let mut byte = [0];
-            let said = rustix::io::read(&ready, &mut byte).unwrap_or(0);
-            std::process::exit(i32::from(said == 0));
+            let count = rustix::io::read(&ready, &mut byte).unwrap_or(0);
+            std::process::exit(i32::from(count == 0));
         }
     }
 }
 
-/// Stands in for libc's lookup of a user, by which the standard library finds a home that no variable names. That of
-/// a static glibc loads libraries of the place, which may be of another glibc.
+/// Replaces libc's user lookup, with which the standard library finds a home directory. The lookup
+/// of a static glibc loads shared libraries of the environment, which may belong to another version
+/// of glibc.
 #[unsafe(no_mangle)]
 extern "C" fn getpwuid_r(
     _uid: libc::uid_t,
@@ -262,8 +271,8 @@ extern "C" fn getpwuid_r(
     libc::ENOENT
 }
 
-/// Stands in for libc's look at a thread's stack, by which the standard library names an overflow when there is one.
-/// It reads and parses `/proc/self/maps` at every start, and is a large part of a static glibc.
+/// Replaces libc's stack inspection, with which the standard library reports a stack overflow. It
+/// parses `/proc/self/maps` at every start and is a large part of a static glibc.
 #[unsafe(no_mangle)]
 extern "C" fn pthread_getattr_np(
     _thread: libc::pthread_t,

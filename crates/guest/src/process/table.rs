@@ -1,4 +1,4 @@
-//! All processes of the guest: those that run, and those whose output can still be read.
+//! All processes of the guest: running ones, and finished ones whose output is still available.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    AtEnd, Counted, Doing, Fault, Happening, Notice, ProcessId, SessionKey, StateFate, Tree,
+    CountLimit, ExitNotice, FailedOperation, ProcessEvent, ProcessId, ProcessNotice, Rejection,
+    ShellSessionKey, StateOutcome, TreeStatus,
 };
 use rustix::process::Pid;
 use serde_bytes::ByteBuf;
@@ -15,71 +16,75 @@ use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::launch::{self, Plan};
-use super::output::Output;
-use super::watch::Watch;
-use super::{COMMAND_SHOWN, Process, Role, os, tend, tree};
+use super::launch::{self, LaunchSpec};
+use super::output::OutputBuffer;
+use super::watcher::OutputWatcher;
+use super::{GuestProcess, MAX_LISTED_COMMAND_BYTES, ProcessRole, io_loop, os_error, tree};
 
-/// Bytes of output that come with the notice of an end.
-const NOTICE_TAIL: usize = 2000;
+/// Output included in an exit notice.
+const NOTICE_TAIL_BYTES: usize = 2000;
 
 #[derive(Debug)]
-pub(crate) struct Table {
-    processes: RefCell<BTreeMap<ProcessId, Rc<Process>>>,
-    notices: RefCell<VecDeque<Notice>>,
-    next_notice: Cell<u64>,
-    /// Woken whenever a tree has gone or a notice has come.
+pub(crate) struct ProcessTable {
+    processes: RefCell<BTreeMap<ProcessId, Rc<GuestProcess>>>,
+    notices: RefCell<VecDeque<ProcessNotice>>,
+    next_notice_number: Cell<u64>,
+    /// Notified when a process tree is gone or a notice was added.
     pub(crate) changed: Notify,
-    /// When a tree was gone, the last time.
-    pub(crate) last_end: Cell<Instant>,
-    /// Where long outputs go.
-    dir: PathBuf,
+    /// When the last process tree went away.
+    pub(crate) last_exit: Cell<Instant>,
+    /// The private directory of the guest, for spools.
+    run_dir: PathBuf,
 }
 
-/// What the table is told about a program that is to start.
-pub(crate) struct Entry {
-    pub(crate) session: SessionKey,
+/// The record of a program that is about to start.
+pub(crate) struct NewProcess {
+    pub(crate) session: ShellSessionKey,
     pub(crate) command: Vec<u8>,
     pub(crate) cwd: Vec<u8>,
-    pub(crate) role: Role,
-    pub(crate) patterns: Vec<ByteBuf>,
-    pub(crate) keep: usize,
-    pub(crate) spool: u64,
+    pub(crate) role: ProcessRole,
+    pub(crate) watch_patterns: Vec<ByteBuf>,
+    pub(crate) memory_bytes: usize,
+    pub(crate) spool_bytes: u64,
 }
 
-impl Table {
+impl ProcessTable {
     pub(crate) fn new(dir: PathBuf) -> Rc<Self> {
         Rc::new(Self {
             processes: RefCell::default(),
             notices: RefCell::default(),
-            next_notice: Cell::new(0),
+            next_notice_number: Cell::new(0),
             changed: Notify::new(),
-            last_end: Cell::new(Instant::now()),
-            dir,
+            last_exit: Cell::new(Instant::now()),
+            run_dir: dir,
         })
     }
 
-    /// The private directory of the guest.
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
+    pub(crate) fn run_dir(&self) -> &Path {
+        &self.run_dir
     }
 
-    /// Starts a program and looks after it from then on.
-    pub(crate) fn start(self: &Rc<Self>, plan: Plan<'_>, mut entry: Entry) -> Result<Rc<Process>, Fault> {
+    /// Starts a program and supervises it.
+    pub(crate) fn start(
+        self: &Rc<Self>,
+        spec: LaunchSpec<'_>,
+        mut entry: NewProcess,
+    ) -> Result<Rc<GuestProcess>, Rejection> {
         self.prune();
-        if self.running() >= limit::RUNNING {
-            return Err(Fault::TooMany { what: Counted::Processes, limit: limit::RUNNING as u64 });
+        if self.running_count() >= limit::MAX_RUNNING {
+            return Err(Rejection::TooMany { what: CountLimit::Processes, limit: limit::MAX_RUNNING as u64 });
         }
-        let started = launch::start(plan).map_err(|error| os(Doing::Start, &error))?;
+        let started =
+            launch::launch_process(spec).map_err(|error| os_error(FailedOperation::Start, &error))?;
         let main = started.shimmed.main;
         let status = pipe::Receiver::from_owned_fd(started.shimmed.status)
-            .map_err(|error| os(Doing::Prepare, &error))?;
-        // A shim reaps its program only after it was asked to wait for signals, and tells us before anything
-        // else; but should the program be gone already, its shim stands for it.
-        let begun = tree::started(main).or_else(|| tree::started(started.shimmed.shim)).unwrap_or(0);
-        entry.command.truncate(COMMAND_SHOWN);
-        let id = ProcessId { pid: main.as_raw_nonzero().get().unsigned_abs(), started: begun };
-        let process = Rc::new(Process {
+            .map_err(|error| os_error(FailedOperation::Prepare, &error))?;
+        // The program may have exited already; then its shim identifies it.
+        let started_ticks =
+            tree::start_time(main).or_else(|| tree::start_time(started.shimmed.shim)).unwrap_or(0);
+        entry.command.truncate(MAX_LISTED_COMMAND_BYTES);
+        let id = ProcessId { pid: main.as_raw_nonzero().get().unsigned_abs(), started: started_ticks };
+        let process = Rc::new(GuestProcess {
             id,
             shim: started.shimmed.shim,
             main,
@@ -88,32 +93,32 @@ impl Table {
             cwd: entry.cwd,
             started: Instant::now(),
             role: RefCell::new(entry.role),
-            verdict: Cell::new(None),
+            kill_cause: Cell::new(None),
             exit: Cell::new(None),
-            state: Cell::new(StateFate::Left),
-            tree: Cell::new(Tree::Alive),
-            output: RefCell::new(Output::new(entry.keep, entry.spool, &self.dir, id)),
-            watch: RefCell::new(Watch::new(entry.patterns)),
-            reader: Cell::new(None),
-            input: RefCell::new(started.feed),
-            errors: started.errors,
+            state_outcome: Cell::new(StateOutcome::Unchanged),
+            tree: Cell::new(TreeStatus::Alive),
+            output: RefCell::new(OutputBuffer::new(entry.memory_bytes, entry.spool_bytes, &self.run_dir, id)),
+            watcher: RefCell::new(OutputWatcher::new(entry.watch_patterns)),
+            reader_offset: Cell::new(None),
+            stdin: RefCell::new(started.stdin),
+            stderr: started.stderr,
             changed: Notify::new(),
         });
         self.processes.borrow_mut().insert(process.id, process.clone());
-        let (table, tended) = (self.clone(), process.clone());
+        let (table, watched) = (self.clone(), process.clone());
         tokio::task::spawn_local(async move {
-            let notice = |what| table.notify(tended.id, what);
-            let shims = || table.shims();
-            tend::tend(tended.clone(), started.source, status, notice, shims).await;
-            table.last_end.set(Instant::now());
+            let notice = |event| table.add_notice(watched.id, event);
+            let shims = || table.live_shims();
+            io_loop::run_io_loop(watched.clone(), started.source, status, notice, shims).await;
+            table.last_exit.set(Instant::now());
             table.changed.notify_waiters();
         });
-        tokio::task::spawn_local(announce_end(self.clone(), process.clone()));
-        if let Some(typed) = started.typed {
+        tokio::task::spawn_local(notify_exit(self.clone(), process.clone()));
+        if let Some(typed) = started.terminal_input {
             let process = process.clone();
             tokio::task::spawn_local(async move {
-                // A program that ends before it has read everything did not want it.
-                if process.write(&typed).await.is_ok() {
+                // A program that exits early does not want the rest.
+                if process.write_stdin(&typed).await.is_ok() {
                     process.close_stdin().await.ok();
                 }
             });
@@ -121,36 +126,36 @@ impl Table {
         Ok(process)
     }
 
-    pub(crate) fn get(&self, id: ProcessId) -> Result<Rc<Process>, Fault> {
-        self.processes.borrow().get(&id).cloned().ok_or(Fault::NoProcess)
+    pub(crate) fn get(&self, id: ProcessId) -> Result<Rc<GuestProcess>, Rejection> {
+        self.processes.borrow().get(&id).cloned().ok_or(Rejection::NoProcess)
     }
 
-    /// What a person would call running or finished in the background: processes started there, and foreground
-    /// commands that left something running.
-    pub(crate) fn listed(&self) -> Vec<Rc<Process>> {
+    /// Background processes, and foreground commands that left processes running.
+    pub(crate) fn list(&self) -> Vec<Rc<GuestProcess>> {
         self.prune();
-        let listed = |process: &&Rc<Process>| process.is_background() || process.tree() == Tree::Alive;
+        let listed =
+            |process: &&Rc<GuestProcess>| process.is_background() || process.tree() == TreeStatus::Alive;
         self.processes.borrow().values().filter(listed).cloned().collect()
     }
 
-    pub(crate) fn running(&self) -> usize {
-        self.processes.borrow().values().filter(|process| process.tree() == Tree::Alive).count()
+    pub(crate) fn running_count(&self) -> usize {
+        self.processes.borrow().values().filter(|process| process.tree() == TreeStatus::Alive).count()
     }
 
-    pub(crate) fn finished(&self) -> usize {
-        self.processes.borrow().len() - self.running()
+    pub(crate) fn finished_count(&self) -> usize {
+        self.processes.borrow().len() - self.running_count()
     }
 
-    /// Drops a record and with it its output.
-    pub(crate) fn forget(&self, id: ProcessId) -> Result<(), Fault> {
-        if self.get(id)?.tree() == Tree::Alive {
-            return Err(Fault::Running);
+    /// Deletes a record and its output.
+    pub(crate) fn forget(&self, id: ProcessId) -> Result<(), Rejection> {
+        if self.get(id)?.tree() == TreeStatus::Alive {
+            return Err(Rejection::StillRunning);
         }
         self.processes.borrow_mut().remove(&id);
         Ok(())
     }
 
-    /// Drops the records that were kept long enough, counted from the end and not from the start.
+    /// Deletes old records. Age is counted from the exit.
     fn prune(&self) {
         let mut ended: Vec<(Instant, ProcessId, bool)> = self
             .processes
@@ -159,48 +164,47 @@ impl Table {
             .filter_map(|process| Some((process.ended_at()?, process.id, process.is_background())))
             .collect();
         ended.sort_unstable();
-        let mut old = Vec::new();
-        for (background, room) in [(true, limit::FINISHED), (false, limit::FINISHED_FOREGROUND)] {
+        let mut expired = Vec::new();
+        for (background, max) in [(true, limit::MAX_FINISHED), (false, limit::MAX_FINISHED_FOREGROUND)] {
             let same = ended.iter().filter(|(_, _, is_background)| *is_background == background);
-            let too_many = same.clone().count().saturating_sub(room);
+            let too_many = same.clone().count().saturating_sub(max);
             let dropped = same
                 .enumerate()
-                .filter(|(place, (at, _, _))| *place < too_many || at.elapsed() > limit::FINISHED_FOR);
-            old.extend(dropped.map(|(_, (_, id, _))| *id));
+                .filter(|(index, (at, _, _))| *index < too_many || at.elapsed() > limit::FINISHED_RETENTION);
+            expired.extend(dropped.map(|(_, (_, id, _))| *id));
         }
         let mut processes = self.processes.borrow_mut();
-        old.iter().for_each(|id| drop(processes.remove(id)));
+        expired.iter().for_each(|id| drop(processes.remove(id)));
     }
 
-    /// The shims that live.
-    fn shims(&self) -> HashSet<Pid> {
+    fn live_shims(&self) -> HashSet<Pid> {
         let processes = self.processes.borrow();
-        let alive = processes.values().filter(|process| process.tree() == Tree::Alive);
+        let alive = processes.values().filter(|process| process.tree() == TreeStatus::Alive);
         alive.map(|process| process.shim).collect()
     }
 
-    fn notify(&self, process: ProcessId, what: Happening) {
-        let number = self.next_notice.replace(self.next_notice.get() + 1);
+    fn add_notice(&self, process: ProcessId, event: ProcessEvent) {
+        let number = self.next_notice_number.replace(self.next_notice_number.get() + 1);
         let mut notices = self.notices.borrow_mut();
-        if notices.len() == limit::NOTICES {
+        if notices.len() == limit::MAX_NOTICES {
             notices.pop_front();
         }
-        notices.push_back(Notice { number, process, what });
+        notices.push_back(ProcessNotice { number, process, event });
         self.changed.notify_waiters();
     }
 
-    /// The oldest notice that is kept, from a number on.
-    pub(crate) fn notice(&self, from: u64) -> Option<Notice> {
+    /// The oldest stored notice with at least this number.
+    pub(crate) fn notice_from(&self, from: u64) -> Option<ProcessNotice> {
         self.notices.borrow().iter().find(|notice| notice.number >= from).cloned()
     }
 }
 
-async fn announce_end(table: Rc<Table>, process: Rc<Process>) {
-    process.until(Process::has_exited).await;
-    if let Role::Background { at_end: AtEnd::Notify, .. } = process.role()
-        && let Some(mut ended) = process.ended(&process.cwd)
+async fn notify_exit(table: Rc<ProcessTable>, process: Rc<GuestProcess>) {
+    process.wait_until(GuestProcess::has_exited).await;
+    if let ProcessRole::Background { exit_notice: ExitNotice::Notify, .. } = process.role()
+        && let Some(mut ended) = process.exit_report(&process.cwd)
     {
-        ended.tail = ByteBuf::from(process.output.borrow().last(NOTICE_TAIL));
-        table.notify(process.id, Happening::Ended(ended));
+        ended.tail = ByteBuf::from(process.output.borrow().tail_bytes(NOTICE_TAIL_BYTES));
+        table.add_notice(process.id, ProcessEvent::Exited(ended));
     }
 }

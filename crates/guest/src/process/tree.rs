@@ -1,4 +1,4 @@
-//! The tree of processes, as `/proc` shows it.
+//! The process tree, read from `/proc`.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -7,19 +7,18 @@ use std::mem::MaybeUninit;
 use rustix::fs::{CWD, Mode, OFlags, RawDir};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-/// One process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ProcStat {
     pub(crate) pid: Pid,
     pub(crate) parent: Option<Pid>,
     group: Option<Pid>,
-    /// In clock ticks since boot; with the pid it names a process for good.
-    pub(crate) started: u64,
-    pub(crate) zombie: bool,
+    /// In clock ticks since boot; identifies a process together with its pid.
+    pub(crate) start_time: u64,
+    pub(crate) is_zombie: bool,
 }
 
-/// Calls back for every process there is. Allocates nothing, because the shim uses it too.
-pub(crate) fn each_process(mut see: impl FnMut(Seen)) -> io::Result<()> {
+/// Calls `callback` for every process. Does not allocate, because the shim uses it too.
+pub(crate) fn for_each_process(mut callback: impl FnMut(ProcStat)) -> io::Result<()> {
     let proc =
         rustix::fs::open("/proc", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = [MaybeUninit::uninit(); 8192];
@@ -28,22 +27,22 @@ pub(crate) fn each_process(mut see: impl FnMut(Seen)) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name.iter().all(u8::is_ascii_digit)
-            && let Some(seen) = look(&proc, name)
+            && let Some(stat) = read_stat(&proc, name)
         {
-            see(seen);
+            callback(stat);
         }
     }
     Ok(())
 }
 
-/// When a process started, if it is there.
-pub(crate) fn started(pid: Pid) -> Option<u64> {
+/// The start time of a process, if it exists.
+pub(crate) fn start_time(pid: Pid) -> Option<u64> {
     let mut digits = [0; 20];
     let name = decimal(pid.as_raw_nonzero().get().unsigned_abs(), &mut digits);
     let proc =
         rustix::fs::openat(CWD, "/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .ok()?;
-    look(&proc, name).map(|seen| seen.started)
+    read_stat(&proc, name).map(|stat| stat.start_time)
 }
 
 fn decimal(mut number: u32, digits: &mut [u8; 20]) -> &[u8] {
@@ -58,7 +57,7 @@ fn decimal(mut number: u32, digits: &mut [u8; 20]) -> &[u8] {
     digits.get(at..).unwrap_or_default()
 }
 
-fn look(proc: impl rustix::fd::AsFd, name: &[u8]) -> Option<Seen> {
+fn read_stat(proc: impl rustix::fd::AsFd, name: &[u8]) -> Option<ProcStat> {
     let mut path = [0; 32];
     let length = name.len() + 5;
     path.get_mut(..name.len())?.copy_from_slice(name);
@@ -67,46 +66,46 @@ fn look(proc: impl rustix::fd::AsFd, name: &[u8]) -> Option<Seen> {
     let file = rustix::fs::openat(proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut text = [0; 1024];
     let length = rustix::io::read(&file, &mut text).ok()?;
-    parse(text.get(..length)?)
+    parse_stat(text.get(..length)?)
 }
 
-/// Reads a line of `/proc/PID/stat`. The name of the program is in parentheses and may contain any byte.
-fn parse(text: &[u8]) -> Option<Seen> {
-    let pid = number(text.split(|byte| *byte == b' ').next()?)?;
+/// Parses a line of `/proc/PID/stat`. The program name is in parentheses and may contain any byte.
+fn parse_stat(text: &[u8]) -> Option<ProcStat> {
+    let pid = parse_number(text.split(|byte| *byte == b' ').next()?)?;
     let after_name = memchr::memrchr(b')', text)? + 2;
     let mut fields = text.get(after_name..)?.split(|byte| *byte == b' ');
     let state = fields.next()?;
-    let parent = number(fields.next()?)?;
-    let group = number(fields.next()?)?;
-    let started = number(fields.nth(16)?)?;
-    Some(Seen {
+    let parent = parse_number(fields.next()?)?;
+    let group = parse_number(fields.next()?)?;
+    let started = parse_number(fields.nth(16)?)?;
+    Some(ProcStat {
         pid: Pid::from_raw(i32::try_from(pid).ok()?)?,
         parent: Pid::from_raw(i32::try_from(parent).ok()?),
         group: Pid::from_raw(i32::try_from(group).ok()?),
-        started,
-        zombie: state == b"Z" || state == b"X",
+        start_time: started,
+        is_zombie: state == b"Z" || state == b"X",
     })
 }
 
-fn number(digits: &[u8]) -> Option<u64> {
+fn parse_number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0_u64, |value, digit| match digit {
         b'0'..=b'9' => value.checked_mul(10)?.checked_add(u64::from(digit - b'0')),
         _ => None,
     })
 }
 
-/// Kills every descendant of a process, once, and says how many living ones there were.
+/// Sends SIGKILL to every descendant of a process and returns the number of living ones.
 ///
-/// Their process groups are killed first. That hits all members at one moment, and so also a program that forks and
-/// exits faster than one can look. A group with a descendant in it has nobody else in it, because the program was
-/// started as the leader of a session of its own.
+/// Process groups are killed first: that hits all members at once, including a program that forks
+/// and exits faster than `/proc` can be read. A group of a descendant has no other members, because
+/// the program was started as the leader of its own session.
 pub(crate) fn kill_descendants(root: Pid) -> io::Result<usize> {
     let mut all = Vec::new();
-    each_process(|seen| all.push(seen))?;
-    let mut children: HashMap<Pid, Vec<Seen>> = HashMap::new();
-    for seen in &all {
-        if let Some(parent) = seen.parent {
-            children.entry(parent).or_default().push(*seen);
+    for_each_process(|stat| all.push(stat))?;
+    let mut children: HashMap<Pid, Vec<ProcStat>> = HashMap::new();
+    for stat in &all {
+        if let Some(parent) = stat.parent {
+            children.entry(parent).or_default().push(*stat);
         }
     }
     let mut living = Vec::new();
@@ -114,29 +113,29 @@ pub(crate) fn kill_descendants(root: Pid) -> io::Result<usize> {
     while let Some(parent) = next.pop() {
         for child in children.get(&parent).into_iter().flatten() {
             next.push(child.pid);
-            if !child.zombie {
+            if !child.is_zombie {
                 living.push(*child);
             }
         }
     }
     let guest = rustix::process::getpid();
-    let ours = all.iter().find(|seen| seen.pid == guest).and_then(|seen| seen.group);
-    let groups: HashSet<Pid> = living.iter().filter_map(|seen| seen.group).collect();
+    let ours = all.iter().find(|stat| stat.pid == guest).and_then(|stat| stat.group);
+    let groups: HashSet<Pid> = living.iter().filter_map(|stat| stat.group).collect();
     for group in groups.into_iter().filter(|group| Some(*group) != ours) {
         rustix::process::kill_process_group(group, Signal::KILL).ok();
     }
-    living.iter().for_each(|seen| kill(*seen));
+    living.iter().for_each(|stat| kill(*stat));
     Ok(living.len())
 }
 
-/// Kills children of the guest that are none of its shims: what is left of a tree whose shim was killed. Says how
+/// Kills children of the guest that are not shims: the descendants of a killed shim. Returns how
 /// many there were.
 pub(crate) fn kill_strays(shims: &HashSet<Pid>) -> io::Result<usize> {
     let guest = rustix::process::getpid();
     let mut strays = Vec::new();
-    each_process(|seen| {
-        if seen.parent == Some(guest) && !seen.zombie && !shims.contains(&seen.pid) {
-            strays.push(seen);
+    for_each_process(|stat| {
+        if stat.parent == Some(guest) && !stat.is_zombie && !shims.contains(&stat.pid) {
+            strays.push(stat);
         }
     })?;
     for stray in &strays {
@@ -146,18 +145,18 @@ pub(crate) fn kill_strays(shims: &HashSet<Pid>) -> io::Result<usize> {
     Ok(strays.len())
 }
 
-/// Kills exactly the process that was seen, even if its pid has been given to another one since.
-fn kill(seen: Seen) {
-    match rustix::process::pidfd_open(seen.pid, PidfdFlags::empty()) {
+/// Kills exactly this process, even if its pid was reused.
+fn kill(stat: ProcStat) {
+    match rustix::process::pidfd_open(stat.pid, PidfdFlags::empty()) {
         Ok(held) => {
-            if started(seen.pid) == Some(seen.started) {
-                // It may be dead already, which is what is wanted.
+            if start_time(stat.pid) == Some(stat.start_time) {
+                // It may be dead already.
                 rustix::process::pidfd_send_signal(held, Signal::KILL).ok();
             }
         }
         // Before Linux 5.3.
         Err(rustix::io::Errno::NOSYS) => {
-            rustix::process::kill_process(seen.pid, Signal::KILL).ok();
+            rustix::process::kill_process(stat.pid, Signal::KILL).ok();
         }
         Err(_gone) => {}
     }
@@ -168,26 +167,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_may_have_any_name() {
+    fn a_program_name_may_contain_any_byte() {
         let line = b"41 (a) R 9 (b\n) S 7 41 41 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 12345 99 1 2";
-        let seen = Seen {
+        let stat = ProcStat {
             pid: Pid::from_raw(41).unwrap(),
             parent: Pid::from_raw(7),
             group: Pid::from_raw(41),
-            started: 12345,
-            zombie: false,
+            start_time: 12345,
+            is_zombie: false,
         };
-        assert_eq!(parse(line), Some(seen));
-        assert_eq!(parse(b"41 (cut"), None);
-        assert_eq!(parse(b""), None);
+        assert_eq!(parse_stat(line), Some(stat));
+        assert_eq!(parse_stat(b"41 (cut"), None);
+        assert_eq!(parse_stat(b""), None);
     }
 
     #[test]
-    fn we_see_ourselves() {
+    fn the_own_process_is_listed() {
         let me = rustix::process::getpid();
         let mut found = None;
-        each_process(|seen| found = if seen.pid == me { Some(seen) } else { found }).unwrap();
+        for_each_process(|stat| found = if stat.pid == me { Some(stat) } else { found }).unwrap();
         assert_eq!(found.unwrap().parent, rustix::process::getppid());
-        assert_eq!(found.map(|seen| seen.started), started(me));
+        assert_eq!(found.map(|stat| stat.start_time), start_time(me));
     }
 }

@@ -1,378 +1,291 @@
-//! The part of the vocabulary that concerns files. Paths mean what they mean inside the place.
+//! Messages about files. Paths are those of the environment.
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 
-use super::message::SessionKey;
+use super::message::ShellSessionKey;
 
-/// A path, and the session whose directory it is relative to and whose `HOME` a leading `~` stands for.
+/// A path, relative to the directory of a session; a leading `~` is the session's `HOME`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
-    /// Without one, the path must be absolute.
-    pub session: Option<SessionKey>,
-    /// The path.
+pub struct JudgedPath {
+    /// Required unless the path is absolute.
+    pub session: Option<ShellSessionKey>,
     pub path: ByteBuf,
-    /// The absolute path without symbolic links that it was judged by. If it leads to another one, nothing is done.
-    pub judged: ByteBuf,
+    /// The absolute path without symbolic links that the gate judged. The guest does nothing if
+    /// `path` leads elsewhere.
+    pub resolved: ByteBuf,
 }
 
-/// What can be done with files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileRequest {
-    /// Reads a part of a file; [`FileReply::Data`] messages, then [`FileReply::Read`].
-    Read(Place, Part),
-    /// Writes a file; [`Content`] messages follow, until the last one or until the guest says what is wrong.
-    Write(Place, Write),
-    /// Replaces text in a file. All edits or none are made.
-    Patch(Place, Vec<Edit>),
-    /// Describes a file. A symbolic link at the end of the path is described itself.
-    Stat(Place),
-    /// Lists a directory.
-    List(Place),
-    /// Searches files.
-    Search(Place, Box<Search>),
+    /// Reads part of a file. Replies with [`FileReply::Data`] messages, then
+    /// [`FileReply::ReadDone`].
+    Read(JudgedPath, FileRange),
+    /// Writes a file. [`WriteChunk`] messages follow until the last one, or until the guest replies
+    /// with an error.
+    Write(JudgedPath, WriteOptions),
+    /// Applies all edits to a file, or none.
+    Patch(JudgedPath, Vec<FileEdit>),
+    /// Describes a file. A final symbolic link is not followed.
+    Stat(JudgedPath),
+    List(JudgedPath),
+    Search(JudgedPath, Box<FileSearch>),
     /// Removes a file, an empty directory, or a symbolic link itself.
-    Remove(Place),
+    Remove(JudgedPath),
 }
 
-/// Which part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Part {
-    /// All of it.
+pub enum FileRange {
     Whole,
-    /// Bytes from `offset` on, at most `length`.
+    /// At most `length` bytes from `offset` on.
     Bytes {
-        /// The first one.
         offset: u64,
-        /// How many.
         length: u64,
     },
-    /// Lines from number `first` (counted from 1) on, at most `count`.
+    /// At most `count` lines from line `first` on, counted from 1.
     Lines {
-        /// The first one.
         first: u64,
-        /// How many.
         count: u64,
     },
 }
 
-/// How to write a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Write {
-    /// What must be there, or the file stays as it is.
-    pub expect: Expect,
-    /// What to do about missing directories above it.
-    pub parents: Parents,
+pub struct WriteOptions {
+    /// If it does not hold, the file does not change.
+    pub precondition: Precondition,
+    pub parents: ParentDirs,
 }
 
-/// What must be there before a write.
+/// The required state of a file before a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Expect {
-    /// Anything or nothing.
+pub enum Precondition {
     Anything,
-    /// Nothing.
     Absent,
-    /// A file with this content.
-    Content(Digest),
+    Content(ContentDigest),
 }
 
-/// A SHA-256 digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Digest(pub [u8; 32]);
+pub struct ContentDigest(pub [u8; 32]);
 
-/// What to do about missing directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Parents {
-    /// Make them.
+pub enum ParentDirs {
     Create,
-    /// Fail.
     Require,
 }
 
-/// What follows a [`FileRequest::Write`].
+/// Follows a [`FileRequest::Write`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Content {
-    /// More bytes.
+pub enum WriteChunk {
     Data(ByteBuf),
-    /// That was all: so many bytes. Without this message the file stays as it is.
+    /// End of the content. Without this message the file does not change.
     End {
-        /// For comparison with what arrived.
+        /// Compared with the received length.
         length: u64,
     },
 }
 
-/// One replacement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Edit {
-    /// What is there.
+pub struct FileEdit {
     pub old: ByteBuf,
-    /// What is to be there.
     pub new: ByteBuf,
-    /// How often it may be there.
     pub occurrences: Occurrences,
 }
 
-/// How often a text may occur that is to be replaced.
+/// How often the replaced text may occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Occurrences {
-    /// Once; more are refused.
+    /// Exactly once.
     One,
-    /// At least once; all are replaced.
+    /// At least once; all occurrences are replaced.
     All,
 }
 
-/// What to look for, and how much of it to report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Search {
-    /// What counts as a hit.
-    pub target: Target,
-    /// Only files whose path below the root, or whose name, matches one of these globs.
+pub struct FileSearch {
+    pub target: SearchMode,
+    /// Searches only files whose relative path or name matches one of these globs.
     pub globs: Vec<String>,
-    /// Whether files that git ignores, and hidden ones, are looked at.
-    pub scope: Scope,
-    /// Hits to leave out at the beginning.
+    pub scope: SearchScope,
+    /// Hits to skip.
     pub offset: u64,
-    /// Hits to report.
     pub limit: u32,
 }
 
-/// What counts as a hit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Target {
-    /// A line that matches a regular expression.
-    Lines {
-        /// The expression.
-        pattern: String,
-        /// Lines of context before and after each hit.
-        context: u16,
-    },
-    /// A file with such a line.
-    Files {
-        /// The expression.
-        pattern: String,
-    },
-    /// A file by its name.
+pub enum SearchMode {
+    /// Lines that match a regular expression.
+    Lines { pattern: String, context: u16 },
+    /// Files with a matching line.
+    Files { pattern: String },
+    /// Files by name.
     Names,
 }
 
-/// Which files are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Scope {
-    /// Neither hidden files nor those that git ignores.
+pub enum SearchScope {
+    /// Neither hidden files nor files that git ignores.
     Tracked,
-    /// All files.
     All,
 }
 
-/// What the guest answers about files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileReply {
-    /// Some bytes.
     Data(ByteBuf),
-    /// The end of a [`FileRequest::Read`].
-    Read(ReadEnd),
-    /// To [`FileRequest::Write`].
-    Written(Written),
-    /// To [`FileRequest::Patch`]: how many replacements each edit made.
+    ReadDone(ReadSummary),
+    Written(WriteResult),
+    /// Reply to [`FileRequest::Patch`].
     Patched {
-        /// In the order of the edits.
+        /// Replacements made by each edit.
         counts: Vec<u64>,
-        /// What is there now.
-        written: Written,
+        written: WriteResult,
     },
-    /// To [`FileRequest::Stat`].
-    Stat(Stat),
-    /// To [`FileRequest::List`]: part of the entries.
-    Entries(Vec<Entry>),
-    /// The end of a listing.
-    Listed {
-        /// How many entries there are, listed or not.
+    Stat(FileStat),
+    DirEntries(Vec<DirEntry>),
+    ListDone {
+        /// Number of entries, including those beyond the page.
         total: u64,
     },
-    /// Part of the hits of a search.
-    Hits(Vec<Hit>),
-    /// The end of a search.
-    Searched(Found),
-    /// To [`FileRequest::Remove`].
+    Hits(Vec<SearchHit>),
+    SearchDone(SearchSummary),
     Removed,
 }
 
-/// The end of a read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReadEnd {
-    /// The file.
-    pub stat: Stat,
-    /// Lines in the whole file, and its digest, if it was read to its end from its beginning. A last line
-    /// without a line end counts; a line end at the end does not begin another line.
-    pub whole: Option<Whole>,
+pub struct ReadSummary {
+    pub stat: FileStat,
+    /// Set if the whole file was read.
+    pub whole: Option<FileSummary>,
 }
 
-/// What is known of a file that was read as a whole.
+/// Facts about a file that was read completely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Whole {
-    /// Its lines.
+pub struct FileSummary {
+    /// Includes a last line without a line end.
     pub lines: u64,
-    /// Its digest.
-    pub digest: Digest,
+    pub digest: ContentDigest,
 }
 
-/// What was written.
+/// The result of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Written {
-    /// Where, with symbolic links resolved.
+pub struct WriteResult {
+    /// The target, with symbolic links resolved.
     pub path: ByteBuf,
-    /// How many bytes.
     pub length: u64,
-    /// Their digest.
-    pub digest: Digest,
-    /// Whether a file was there before.
-    pub before: Before,
+    pub digest: ContentDigest,
+    pub effect: WriteEffect,
 }
 
-/// Whether a file was there before it was written.
+/// Whether a write replaced an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Before {
-    /// It was.
-    File,
+pub enum WriteEffect {
+    Replaced,
     /// It was not.
-    Nothing,
+    Created,
 }
 
-/// A file, described.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stat {
-    /// What it is.
-    pub kind: Kind,
-    /// Its size in bytes.
+pub struct FileStat {
+    pub kind: FileKind,
     pub size: u64,
-    /// Its permission bits.
     pub mode: u32,
-    /// Its owner.
     pub uid: u32,
-    /// Its group.
     pub gid: u32,
-    /// When it was last changed, in nanoseconds since 1970.
+    /// Modification time in nanoseconds since 1970.
     pub modified: i64,
-    /// Where it points, if it is a symbolic link.
+    /// Target of a symbolic link.
     pub target: Option<ByteBuf>,
 }
 
-/// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
-    /// A regular file.
+pub enum FileKind {
     File,
-    /// A directory.
     Directory,
-    /// A symbolic link.
     Link,
-    /// A device, pipe or socket.
     Other,
 }
 
-/// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Its name.
+pub struct DirEntry {
     pub name: ByteBuf,
-    /// The entry itself, a link not followed.
-    pub stat: Stat,
+    /// Of the entry itself; symbolic links are not followed.
+    pub stat: FileStat,
 }
 
-/// One hit of a search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Hit {
-    /// A line that matches, or one beside it.
+pub enum SearchHit {
+    /// A matching line, or a context line.
     Line {
-        /// The file, below the root of the search.
+        /// Relative to the root of the search.
         path: ByteBuf,
-        /// The line's number, from 1.
+        /// Counted from 1.
         number: u64,
-        /// The line without its end, cut at a limit.
+        /// Without line end, truncated.
         text: ByteBuf,
-        /// Whether it matches or stands beside one that does.
-        role: Role,
+        role: LineRole,
     },
-    /// A file.
     File {
-        /// Below the root of the search.
+        /// Relative to the root of the search.
         path: ByteBuf,
-        /// Matching lines in it; 0 when only names were looked at.
+        /// Matching lines; 0 in a search by name.
         lines: u64,
     },
 }
 
-/// Why a line is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Role {
-    /// It matches.
+pub enum LineRole {
     Match,
-    /// It stands beside one that does.
     Context,
 }
 
-/// What a search found in all.
+/// Totals of a search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
-    /// Hits, reported or not.
+pub struct SearchSummary {
+    /// Includes hits beyond the page.
     pub hits: u64,
-    /// Files with a hit.
+    /// Files with at least one hit.
     pub files: u64,
-    /// Files that could not be read.
     pub unreadable: u64,
-    /// Binary files left out.
+    /// Skipped binary files.
     pub binary: u64,
 }
 
-/// Why something could not be done with a file. The file is as it was.
+/// Why a file request failed. The file did not change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Error)]
-pub enum FileFault {
-    /// A relative path without a session, or a `~` without a `HOME`.
+pub enum FileError {
+    /// A relative path without a session, or `~` without `HOME`.
     #[error("the path is not absolute")]
     NotAbsolute,
-    /// The path leads to another place than the one it was judged by.
-    #[error("the path leads to {}", String::from_utf8_lossy(real))]
-    Elsewhere {
+    /// The path does not lead to the path that the gate judged.
+    #[error("the path resolves to {}", String::from_utf8_lossy(real))]
+    ResolvesElsewhere {
         /// The absolute path without symbolic links.
         real: ByteBuf,
     },
-    /// A directory, device, pipe or socket where a regular file is wanted.
+    /// A directory, device, pipe or socket where a regular file is required.
     #[error("not a regular file")]
     NotRegular,
-    /// There is a file where there should be none.
-    #[error("the file is already there")]
-    Present,
-    /// The content is not the one that was expected.
-    #[error("the file was changed meanwhile")]
-    Changed,
-    /// Fewer or more bytes arrived than were announced.
-    #[error("the content arrived incomplete")]
+    #[error("the file already exists")]
+    AlreadyExists,
+    #[error("the file has changed")]
+    ContentChanged,
+    /// The received length differs from the announced one.
+    #[error("the content is incomplete")]
     Incomplete,
-    /// An edit found nothing to replace.
     #[error("edit {edit}: the text to replace is not in the file")]
     NoMatch {
-        /// Which edit, from 0.
+        /// Index of the edit, from 0.
         edit: u32,
     },
-    /// An edit found more than one place.
-    #[error("edit {edit}: the text to replace is in the file {count} times")]
+    #[error("edit {edit}: the text to replace occurs {count} times")]
     Ambiguous {
-        /// Which edit, from 0.
+        /// Index of the edit, from 0.
         edit: u32,
-        /// How often it was found.
         count: u64,
     },
-    /// The expression or glob cannot be read.
+    /// Invalid regular expression or glob.
     #[error("{message}")]
-    BadPattern {
-        /// What is wrong with it.
-        message: String,
-    },
-    /// The system said no.
+    BadPattern { message: String },
     #[error("{}", std::io::Error::from_raw_os_error(*errno))]
-    Os {
-        /// The error number of Linux.
-        errno: i32,
-    },
+    Os { errno: i32 },
 }

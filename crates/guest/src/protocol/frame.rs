@@ -1,4 +1,4 @@
-//! Messages on one stream: four bytes of length, then a `postcard` value.
+//! Framing of messages on one stream: four bytes of length, then a `postcard` value.
 
 use std::io;
 
@@ -12,54 +12,54 @@ use tokio_util::codec::{Encoder, FramedRead, FramedWrite, LengthDelimitedCodec};
 
 use super::limit;
 
-/// Why a message could not be read or written.
+/// Why reading or writing a message failed.
 #[derive(Debug, Error)]
 pub enum FrameError {
-    /// The bytes are not the message that is due here.
-    #[error("not a message of the protocol: {0}")]
+    /// The bytes do not decode to the expected message.
+    #[error("cannot decode a message: {0}")]
     Malformed(#[from] postcard::Error),
-    /// A message beyond the limit, or a broken stream.
-    #[error("the stream broke")]
+    /// The message exceeds the limit, or the stream broke.
+    #[error("the stream broke: {0}")]
     Io(#[from] std::io::Error),
 }
 
-/// A stream that carries messages both ways. The two ways are used apart, so that waiting for one never holds up
-/// the other.
+/// A stream of messages in both directions. The directions are separate, so waiting on one never
+/// blocks the other.
 #[derive(Debug)]
-pub struct Frames<S> {
-    /// What the peer says.
-    pub reader: Reader<S>,
-    /// What we say.
-    pub writer: Writer<S>,
+pub struct FrameStream<S> {
+    pub reader: FrameReader<S>,
+    pub writer: FrameWriter<S>,
 }
 
-/// The way in. Receiving can be cancelled without losing a byte.
+/// Receives messages. Cancel safe.
 #[derive(Debug)]
-pub struct Reader<S>(FramedRead<ReadHalf<S>, LengthDelimitedCodec>);
+pub struct FrameReader<S>(FramedRead<ReadHalf<S>, LengthDelimitedCodec>);
 
-/// The way out.
+/// Sends messages.
 #[derive(Debug)]
-pub struct Writer<S>(FramedWrite<WriteHalf<S>, Encode>);
+pub struct FrameWriter<S>(FramedWrite<WriteHalf<S>, FrameEncoder>);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
-    /// Wraps a stream at the beginning of a message.
+impl<S: AsyncRead + AsyncWrite + Unpin> FrameStream<S> {
+    /// Wraps a stream that is positioned at the start of a message.
     pub fn new(stream: S) -> Self {
-        let codec =
-            LengthDelimitedCodec::builder().max_frame_length(limit::FRAME).little_endian().new_codec();
+        let codec = LengthDelimitedCodec::builder()
+            .max_frame_length(limit::MAX_FRAME_BYTES)
+            .little_endian()
+            .new_codec();
         let (read, write) = tokio::io::split(stream);
-        let reader = Reader(FramedRead::with_capacity(read, codec, 1024));
-        Self { reader, writer: Writer(FramedWrite::new(write, Encode)) }
+        let reader = FrameReader(FramedRead::with_capacity(read, codec, 1024));
+        Self { reader, writer: FrameWriter(FramedWrite::new(write, FrameEncoder)) }
     }
 
-    /// The stream itself, and what was already read of it beyond the last message.
-    pub fn into_raw(self) -> (S, BytesMut) {
+    /// The underlying stream, and bytes read beyond the last message.
+    pub fn into_parts(self) -> (S, BytesMut) {
         let parts = self.reader.0.into_parts();
         (parts.io.unsplit(self.writer.0.into_inner()), parts.read_buf)
     }
 }
 
-impl<S: AsyncRead + Unpin> Reader<S> {
-    /// The next message, or none when the peer closed its side between two messages.
+impl<S: AsyncRead + Unpin> FrameReader<S> {
+    /// The next message, or `None` when the peer closed its side between two messages.
     pub async fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
         match self.0.next().await {
             None => Ok(None),
@@ -68,34 +68,34 @@ impl<S: AsyncRead + Unpin> Reader<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Writer<S> {
-    /// Writes one message and hands it to the stream, which makes us wait while its window is full.
+impl<S: AsyncWrite + Unpin> FrameWriter<S> {
+    /// Sends one message and flushes it; waits while the stream's window is full.
     pub async fn send<T: Serialize>(&mut self, message: &T) -> Result<(), FrameError> {
         self.0.send(message).await
     }
 
-    /// Takes one message and does not wait until it is handed on; [`Writer::flush`] does. If this is cancelled the
-    /// message was not taken, and if it returns it was.
+    /// Buffers one message without flushing it. If this is cancelled the message is not sent; if it
+    /// returns, [`FrameWriter::flush`] sends it.
     pub async fn feed<T: Serialize>(&mut self, message: &T) -> Result<(), FrameError> {
         self.0.feed(message).await
     }
 
-    /// Hands on what was taken.
+    /// Flushes buffered messages.
     pub async fn flush(&mut self) -> Result<(), FrameError> {
         SinkExt::<&()>::flush(&mut self.0).await
     }
 
-    /// Says that nothing more will be sent.
+    /// Closes the sending side.
     pub async fn finish(&mut self) -> Result<(), FrameError> {
         SinkExt::<&()>::close(&mut self.0).await
     }
 }
 
-/// Writes a message where it will be sent from, because most of what is sent is long.
+/// Encodes a message directly into the send buffer, because most messages are long.
 #[derive(Debug)]
-struct Encode;
+struct FrameEncoder;
 
-impl<T: Serialize> Encoder<&T> for Encode {
+impl<T: Serialize> Encoder<&T> for FrameEncoder {
     type Error = FrameError;
 
     fn encode(&mut self, message: &T, out: &mut BytesMut) -> Result<(), FrameError> {
@@ -103,7 +103,7 @@ impl<T: Serialize> Encoder<&T> for Encode {
         out.put_u32_le(0);
         postcard::to_io(message, (&mut *out).writer())?;
         let length = out.len() - start - 4;
-        if length > limit::FRAME {
+        if length > limit::MAX_FRAME_BYTES {
             out.truncate(start);
             return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
         }
@@ -113,8 +113,7 @@ impl<T: Serialize> Encoder<&T> for Encode {
     }
 }
 
-/// Reads one message from the bytes of its frame. Bytes left over are an error: a peer that says more than was
-/// asked is as wrong as one that says less.
+/// Decodes one message from its frame. Trailing bytes are an error.
 pub fn decode<T: DeserializeOwned>(frame: &[u8]) -> Result<T, postcard::Error> {
     match postcard::take_from_bytes(frame)? {
         (message, []) => Ok(message),

@@ -1,53 +1,52 @@
-//! Hard limits. A peer that goes past one of them is in breach, or is refused with a typed fault.
+//! Hard limits. Exceeding one is a protocol violation or is rejected with a typed error.
 
 use std::time::Duration;
 
-/// The longest message, in bytes.
-pub const FRAME: usize = 2 * 1024 * 1024;
-/// How much of an output, a file or an input travels in one message.
-pub const CHUNK: usize = 128 * 1024;
-/// Streams open at once on one connection.
-pub const STREAMS: usize = 256;
-/// What a peer may make us hold for streams that we have not read yet.
-pub const RECEIVE_WINDOW: usize = STREAMS * 256 * 1024 + 8 * 1024 * 1024;
-/// How long a peer may take to greet, or to answer a question that needs no waiting.
-pub const ANSWER: Duration = Duration::from_secs(30);
-/// Clients connected to one guest at once.
-pub const CLIENTS: usize = 256;
-/// Shell sessions in one guest.
-pub const SESSIONS: usize = 256;
-/// How long the files that set a session up may take, all together.
-pub const INIT: Duration = Duration::from_secs(10);
-/// Bytes in a session key.
-pub const SESSION_KEY: usize = 1024;
-/// Processes running at once in one guest.
-pub const RUNNING: usize = 256;
-/// Finished background processes whose output can still be read.
-pub const FINISHED: usize = 64;
-/// How long a finished background process can still be asked about, counted from its end.
-pub const FINISHED_FOR: Duration = Duration::from_secs(30 * 60);
-/// Finished foreground commands whose long output can still be paged.
-pub const FINISHED_FOREGROUND: usize = 16;
-/// Bytes of one output kept in memory, at most.
-pub const KEEP: usize = 1024 * 1024;
-/// Bytes of one output kept on disk, at most.
-pub const SPOOL: u64 = 1024 * 1024 * 1024;
-/// Bytes of session state read back from a shell.
-pub const STATE: usize = 8 * 1024 * 1024;
-/// Patterns watched for in one output.
-pub const PATTERNS: usize = 32;
-/// Bytes of a matching line that are reported.
-pub const LINE: usize = 2000;
-/// Notices kept for a client that is not there.
-pub const NOTICES: usize = 256;
-/// Listening tunnels in one guest: two for every client.
-pub const LISTENERS: usize = 2 * CLIENTS;
-/// Connections of one listening tunnel that are carried at once; further ones wait.
-pub const CARRIED: usize = 128;
-/// Connections of one Python program to its host that are carried at once; further ones wait. With those of a proxy
-/// they leave room for commands among the streams of a connection.
-pub const CALLS: usize = 64;
-/// Entries in one page of a listing or of search results.
-pub const PAGE: usize = 10_000;
-/// The largest file that can be patched.
-pub const PATCH: u64 = 64 * 1024 * 1024;
+/// Maximum size of a message.
+pub const MAX_FRAME_BYTES: usize = 2 * 1024 * 1024;
+/// Output, file content or input in one message.
+pub const CHUNK_BYTES: usize = 128 * 1024;
+/// Open streams per connection.
+pub const MAX_STREAMS: usize = 256;
+/// Unread data that a peer may make us buffer.
+pub const RECEIVE_WINDOW_BYTES: usize = MAX_STREAMS * 256 * 1024 + 8 * 1024 * 1024;
+/// Time limit for the handshake and for requests that need no waiting.
+pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Connected clients per guest.
+pub const MAX_CLIENTS: usize = 256;
+/// Shell sessions per guest.
+pub const MAX_SESSIONS: usize = 256;
+/// Time limit for all init files of a session together.
+pub const INIT_TIMEOUT: Duration = Duration::from_secs(10);
+pub const MAX_SESSION_KEY_BYTES: usize = 1024;
+/// Running processes per guest.
+pub const MAX_RUNNING: usize = 256;
+/// Finished background processes that are kept.
+pub const MAX_FINISHED: usize = 64;
+/// How long a finished process is kept, counted from its exit.
+pub const FINISHED_RETENTION: Duration = Duration::from_secs(30 * 60);
+/// Finished foreground commands with long output that are kept.
+pub const MAX_FINISHED_FOREGROUND: usize = 16;
+/// Output of one process in memory.
+pub const MAX_MEMORY_OUTPUT_BYTES: usize = 1024 * 1024;
+/// Output of one process on disk.
+pub const MAX_SPOOL_BYTES: u64 = 1024 * 1024 * 1024;
+/// Session state read back from a shell.
+pub const MAX_STATE_BYTES: usize = 8 * 1024 * 1024;
+/// Watched patterns per process.
+pub const MAX_WATCH_PATTERNS: usize = 32;
+/// Reported length of a matching line.
+pub const MAX_LINE_BYTES: usize = 2000;
+/// Notices kept for a client that connects later.
+pub const MAX_NOTICES: usize = 256;
+/// Listening tunnels per guest: two for every client.
+pub const MAX_LISTENERS: usize = 2 * MAX_CLIENTS;
+/// Concurrent connections per listening tunnel; further ones wait in the backlog.
+pub const MAX_LISTENER_CONNECTIONS: usize = 128;
+/// Concurrent connections of one Python program to the host; further ones wait in the backlog.
+/// Together with those of a proxy they leave streams for commands.
+pub const MAX_PYTHON_CONNECTIONS: usize = 64;
+/// Entries in a directory listing, or hits of a search.
+pub const MAX_PAGE_ENTRIES: usize = 10_000;
+/// Maximum size of a patched file.
+pub const MAX_PATCH_FILE_BYTES: u64 = 64 * 1024 * 1024;

@@ -1,7 +1,7 @@
-//! The vocabulary: what the host asks, and what the guest answers.
+//! Requests of the host and replies of the guest.
 //!
-//! Text that comes from people or programs travels as bytes, because neither paths nor outputs nor variables
-//! are UTF-8 by nature.
+//! Text from users and programs travels as bytes, because paths, output and variables need not be
+//! UTF-8.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use thiserror::Error;
 
 use super::file::{self, FileRequest};
 
-/// Names a shell session; any bytes will do.
+/// Identifies a shell session; any bytes are valid.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct SessionKey(pub ByteBuf);
+pub struct ShellSessionKey(pub ByteBuf);
 
-impl<T: AsRef<[u8]> + ?Sized> From<&T> for SessionKey {
+impl<T: AsRef<[u8]> + ?Sized> From<&T> for ShellSessionKey {
     fn from(key: &T) -> Self {
         Self(ByteBuf::from(key.as_ref()))
     }
 }
 
-/// Names a process. The start time, in clock ticks since boot, makes a pid that is used again another process.
+/// Identifies a process. The start time, in clock ticks since boot, distinguishes processes that
+/// reuse a pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// The pid inside the place.
+    /// The pid inside the environment.
     pub pid: u32,
-    /// When it started.
     pub started: u64,
 }
 
@@ -37,340 +37,278 @@ impl fmt::Display for ProcessId {
     }
 }
 
-/// The first message on a stream that the host opens.
+/// The first message on a stream opened by the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Request {
-    /// What place is this?
-    About,
-    /// How is the guest doing?
+pub enum GuestRequest {
+    Info,
     Stats,
-    /// Opens a session, or finds the one that is there.
+    /// Opens a shell session, or returns the existing one.
     OpenSession(OpenSession),
-    /// What a session looks like now.
-    ShowSession(SessionKey),
-    /// Forgets a session. Its processes live on.
-    CloseSession(SessionKey),
-    /// Runs a program.
-    Run(Box<Run>),
-    /// Lists background processes and whatever commands left running.
+    ShowSession(ShellSessionKey),
+    Run(Box<RunRequest>),
+    /// Lists background processes, and foreground commands that left processes running.
     Processes,
-    /// Acts on one process.
-    Process(ProcessId, Act),
-    /// Reports notices from this number on, as they come.
+    Process(ProcessId, ProcessRequest),
+    /// Follows notices from this number on.
     Notices(u64),
-    /// Works on files.
     File(FileRequest),
-    /// Makes a socket in the place; its connections arrive as streams at the host, with this number on them. The
-    /// host chooses the number, so that it knows it before the first connection arrives.
-    Listen(u64, Address),
-    /// Connects to a socket in the place; the stream then carries its bytes.
-    Dial(Address),
+    /// Creates a listening socket in the environment. Its connections arrive at the host as streams
+    /// with this number. The host chooses the number, so that it is known before the first
+    /// connection arrives.
+    Listen(u64, TunnelAddress),
+    /// Connects to a socket in the environment; the stream then carries its bytes.
+    Dial(TunnelAddress),
 }
 
-/// How to open a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenSession {
-    /// Its name.
-    pub key: SessionKey,
-    /// Where its first command runs.
+    pub key: ShellSessionKey,
+    /// Directory of the first command.
     pub cwd: ByteBuf,
-    /// What the environment of its first command has besides [`About::base_env`], or instead of a part of it, but for
-    /// what the files below change. In a session that is there already, a variable that the host gave gets its new
-    /// value, or goes if it has none any more, unless the session has changed it.
+    /// Variables in addition to [`GuestInfo::base_env`], which they override. In an existing
+    /// session, a changed or removed variable is updated unless the session itself changed it.
     pub env: Vec<(ByteBuf, ByteBuf)>,
-    /// Files that bash sources when the session is created, in this order. What is not there is passed over, and
-    /// what goes wrong in them goes wrong in silence.
-    pub init: Vec<ByteBuf>,
-    /// Variables that the files cannot set, each a name, or the beginning of names with a `*` behind it. The case
-    /// of letters makes no difference.
-    pub withheld: Vec<ByteBuf>,
+    /// Files that bash sources when the session is created, in this order. Missing files are
+    /// skipped, and errors in them are ignored.
+    pub init_files: Vec<ByteBuf>,
+    /// Variables that the init files cannot set. A trailing `*` matches any suffix; case is
+    /// ignored.
+    pub protected_env: Vec<ByteBuf>,
 }
 
-/// One program to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
-    /// The session whose directory, environment, functions and aliases it gets.
-    pub session: SessionKey,
-    /// What to run.
+pub struct RunRequest {
+    /// Provides directory, environment, functions and aliases.
+    pub session: ShellSessionKey,
     pub program: Program,
-    /// Where it runs.
-    pub workdir: Workdir,
-    /// Variables for this program only; they win over those of the session.
+    pub workdir: WorkingDir,
+    /// Variables for this program only; they override those of the session.
     pub env: Vec<(ByteBuf, ByteBuf)>,
-    /// Where its input comes from.
     pub stdin: Stdin,
-    /// A terminal of this size instead of pipes.
-    pub terminal: Option<Size>,
-    /// When to stop waiting for it. What runs in the background already can only be killed.
+    /// Runs the program on a terminal of this size instead of pipes.
+    pub terminal: Option<TerminalSize>,
+    /// For a background program, only [`DeadlineAction::Kill`] has an effect.
     pub deadline: Option<Deadline>,
-    /// Whether somebody waits for it.
-    pub mode: Mode,
-    /// Bytes of output kept in memory: two fifths from the beginning, the rest from the end.
-    pub keep: u32,
-    /// Bytes of output kept on disk; the newest win. What is delivered live is not kept there.
-    pub spool: u64,
+    pub mode: RunMode,
+    /// Output kept in memory: two fifths from the beginning, the rest from the end.
+    pub memory_bytes: u32,
+    /// Output kept on disk; the newest bytes win. Live output is not spooled.
+    pub spool_bytes: u64,
 }
 
-/// Where a program runs.
+/// The working directory of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Workdir {
-    /// Wherever the session is.
+pub enum WorkingDir {
     Session,
-    /// Where the session is, which must still be here; it does not run elsewhere.
+    /// The session's directory, which must still be this one.
     SessionAt(ByteBuf),
-    /// Another directory, for this program only.
+    /// A directory for this program only.
     Other(ByteBuf),
-    /// An empty directory that is gone when the program is. Only for [`Program::Python`].
+    /// An empty temporary directory. Only for [`Program::Python`].
     Private,
 }
 
-/// What to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Program {
-    /// Shell text, run by bash or, where there is none, by sh.
+    /// A command line for bash or, if there is none, sh.
     Shell(ByteBuf),
-    /// A program and its arguments, run without a shell.
+    /// A program and its arguments, without a shell.
     Argv(Vec<ByteBuf>),
-    /// A Python program, only in the foreground.
-    Python(Python),
+    /// A Python program; only in the foreground.
+    Python(PythonProgram),
 }
 
-/// A Python program. It has an environment of its own, changes nothing in its session, and whatever it started ends
-/// when it does. Its files are in a private directory of the guest, which is gone when its end is told.
+/// A Python program. It does not change its session, and its descendants are killed when it exits.
+/// Its files are in a private directory of the guest, which is removed before the exit is reported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Python {
-    /// Its text.
+pub struct PythonProgram {
     pub script: ByteBuf,
-    /// A module that it can import: name and text.
+    /// Name and source of a module that the program can import.
     pub module: (ByteBuf, ByteBuf),
-    /// Connections to the socket that [`SOCKET_VARIABLE`] names arrive as streams at the host, with this number on
-    /// them.
-    pub number: u64,
-    /// What runs it.
-    pub interpreter: Interpreter,
-    /// Bytes of its standard error that are kept, from the beginning. It is no part of the output.
-    pub keep_errors: u32,
+    /// Connections to the socket in [`SOCKET_VARIABLE`] arrive at the host as streams with this
+    /// number.
+    pub listener: u64,
+    pub interpreter: PythonInterpreter,
+    /// Captured standard error, from the beginning. It is not part of the output.
+    pub stderr_bytes: u32,
 }
 
-/// The variable by which a Python program finds the socket that leads to its host.
+/// Names the socket on which a Python program reaches the host.
 pub const SOCKET_VARIABLE: &str = "HERMES_RPC_SOCKET";
 
-/// What runs a Python program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Interpreter {
-    /// That of the virtual environment that is active in the session, or the first one in the session's `PATH`. One
-    /// that is too old is passed over.
+pub enum PythonInterpreter {
+    /// The active virtual environment of the session, or the first one in the session's `PATH`.
+    /// Versions that are too old are skipped.
     Session,
-    /// The first one in the `PATH` of the place.
-    Place,
+    /// The first one in the `PATH` of the guest.
+    System,
 }
 
-/// Where input comes from.
+/// Source of standard input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stdin {
-    /// There is none.
     Null,
-    /// These bytes, then the end.
+    /// These bytes, then end of file.
     Data(ByteBuf),
-    /// What is written later.
+    /// Bytes that the client writes later.
     Stream,
 }
 
-/// A terminal's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Size {
-    /// Lines.
+pub struct TerminalSize {
     pub rows: u16,
-    /// Columns.
     pub columns: u16,
 }
 
-/// When to stop waiting, and what to do then.
+/// A time limit, and the action when it is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deadline {
-    /// Counted from the start.
+    /// Counted from the start of the program.
     pub after: Duration,
-    /// What happens at that moment.
-    pub then: AtDeadline,
+    pub action: DeadlineAction,
 }
 
-/// What happens at the deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AtDeadline {
-    /// The whole tree is killed.
+pub enum DeadlineAction {
+    /// Kill the whole process tree.
     Kill,
-    /// It goes on in the background.
+    /// Continue in the background.
     Background,
 }
 
-/// Whether somebody waits for the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Mode {
-    /// The stream lives as long as the program. If it breaks, the whole tree is killed.
-    Foreground {
-        /// How the output is wanted.
-        output: Delivery,
-        /// Whether the session changes when the program ends.
-        state: StateRule,
-    },
-    /// The stream only carries the answer that it started. The session does not change.
+pub enum RunMode {
+    /// The stream lasts as long as the program. If it breaks, the process tree is killed.
+    Foreground { output: OutputDelivery, state: StatePolicy },
+    /// The stream only confirms the start. The session does not change.
     Background {
-        /// Lets a later client recognize it.
+        /// Lets a later client recognize the process.
         label: ByteBuf,
-        /// A notice for each line that contains one of these.
-        watch: Vec<ByteBuf>,
-        /// Whether its end is worth a notice.
-        at_end: AtEnd,
+        /// Sends a notice for lines that contain one of these.
+        watch_patterns: Vec<ByteBuf>,
+        exit_notice: ExitNotice,
     },
 }
 
-/// How output is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Delivery {
-    /// All of it, as it comes. A reader that is slow makes the program wait.
+pub enum OutputDelivery {
+    /// All output as it is written. A slow reader blocks the program.
     Live,
-    /// Its beginning and its end, when the program has ended.
+    /// Beginning and end, after the exit.
     Summary,
 }
 
-/// Whether a program changes its session.
+/// Whether a program updates its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StateRule {
-    /// What it changed is applied when it ends.
-    Keep,
-    /// The session stays as it is.
-    Leave,
+pub enum StatePolicy {
+    /// Changes are applied when the program exits.
+    Apply,
+    Discard,
 }
 
-/// Whether the end of a background process is worth a notice.
+/// Whether the exit of a background process sends a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AtEnd {
-    /// A notice is sent.
+pub enum ExitNotice {
     Notify,
-    /// It can be asked for.
     Quiet,
 }
 
-/// What can be done to a process by its id.
+/// Requests about one process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Act {
-    /// Describe it.
+pub enum ProcessRequest {
     Show,
-    /// Wait for its end, at most this long.
+    /// Waits for the exit, at most this long.
     Wait(Duration),
-    /// A page of its output, from this offset.
+    /// Reads a page of output.
     Page {
-        /// Where to begin.
         offset: u64,
-        /// How many bytes at most.
         limit: u32,
     },
-    /// Its output from this offset on, as it comes, until it ends.
+    /// Follows the output from this offset until the process exits.
     Follow(u64),
-    /// Bytes for its input.
+    /// Bytes for standard input.
     Write(ByteBuf),
-    /// The end of its input.
+    /// Closes standard input.
     CloseStdin,
-    /// Another size for its terminal.
-    Resize(Size),
-    /// A signal to its process group.
+    Resize(TerminalSize),
+    /// A signal for the process group.
     Signal(Signal),
-    /// Kill the whole tree, and answer when it is gone.
+    /// Kills the process tree and replies when it is gone.
     Kill,
-    /// Drop its record and its output. Refused while anything of it runs.
+    /// Deletes record and output. Rejected while any process of the tree runs.
     Forget,
 }
 
-/// A signal by its number on Linux.
+/// A signal number on Linux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signal(pub i32);
 
-/// What the host may say on the stream of a foreground program.
+/// Messages of the host on the stream of a foreground program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Input {
-    /// Bytes for its input.
+pub enum RunInput {
+    /// Bytes for standard input.
     Stdin(ByteBuf),
-    /// The end of its input.
+    /// Closes standard input.
     CloseStdin,
-    /// Another size for its terminal.
-    Resize(Size),
-    /// A signal to its process group.
+    Resize(TerminalSize),
+    /// A signal for the process group.
     Signal(Signal),
-    /// What Ctrl-C means: interrupt it, and kill what does not stop. The exit code is 130.
+    /// Sends SIGINT and kills processes that do not stop. The exit code is 130.
     Interrupt,
-    /// Let it go on in the background.
+    /// Moves the program to the background.
     Background,
 }
 
-/// Where a tunnel begins or ends inside the place.
+/// A socket address inside the environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Address {
-    /// A Unix socket.
+pub enum TunnelAddress {
     Unix(ByteBuf),
-    /// A TCP port on loopback; 0 lets the guest choose one to listen on.
+    /// A TCP port on loopback; 0 selects a free port to listen on.
     Loopback(u16),
 }
 
-/// What the guest answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reply {
-    /// It did not work.
-    Failed(Fault),
-    /// It is done.
+pub enum GuestReply {
+    Failed(Rejection),
     Done,
-    /// To [`Request::About`].
-    About(About),
-    /// To [`Request::Stats`].
+    Info(GuestInfo),
     Stats(Stats),
-    /// To the requests about sessions.
     Session(SessionView),
-    /// A program runs.
     Started(ProcessId),
-    /// Output from this offset on. A gap to the bytes before was too old to be kept.
+    /// Output from this offset on. A gap to the previous bytes was discarded.
     Output {
-        /// Offset of the first byte.
         offset: u64,
-        /// The bytes.
         data: ByteBuf,
     },
-    /// A program ended.
-    Ended(Ended),
-    /// A foreground program goes on in the background.
-    Moved,
-    /// To [`Request::Processes`].
+    Exited(ExitReport),
+    /// A foreground program continues in the background.
+    MovedToBackground,
     Processes(Vec<ProcessView>),
-    /// To [`Act::Show`] and [`Act::Wait`].
     Process(Box<ProcessView>),
-    /// To [`Act::Page`].
-    Page(Page),
-    /// To [`Request::Notices`].
-    Notice(Notice),
-    /// To [`Request::File`].
+    Page(OutputPage),
+    Notice(ProcessNotice),
     File(file::FileReply),
-    /// To [`Request::Listen`]: connections will arrive. The port that was bound; 0 for a Unix socket.
+    /// The bound port; 0 for a Unix socket.
     Listening(u16),
-    /// The first and only message on a stream the guest opens: a connection to this listener.
-    Arrived(u64),
+    /// The only message on a stream that the guest opens: a connection to this listener.
+    Connected(u64),
 }
 
-/// The place, as its guest finds it.
+/// Facts about the guest and its environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
-    /// Tells this guest from one that ran here before.
+pub struct GuestInfo {
+    /// Distinguishes this guest from an earlier one.
     pub instance: u64,
-    /// The guest's pid.
     pub pid: u32,
-    /// Who runs commands here.
     pub uid: u32,
-    /// And in which group.
     pub gid: u32,
-    /// Which shell runs commands.
     pub shell: Option<Shell>,
-    /// `PATH`, `HOME`, `LANG`, `TERM`, `TZ`, `USER` and `SHELL` as the place gave them to the guest.
+    /// `PATH`, `HOME`, `LANG`, `TERM`, `TZ`, `USER` and `SHELL` of the guest.
     pub base_env: Vec<(ByteBuf, ByteBuf)>,
 }
 
-/// A shell, by what it can keep.
+/// The shell that runs commands, and the state it can keep.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shell {
     /// Directory, exports, functions and aliases.
@@ -379,250 +317,195 @@ pub enum Shell {
     Sh(ByteBuf),
 }
 
-/// How the guest is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
-    /// Since it started.
     pub uptime: Duration,
-    /// Clients connected now.
     pub clients: u32,
-    /// Sessions open.
     pub sessions: u32,
-    /// Processes of which something runs.
+    /// Processes with a living process tree.
     pub running: u32,
-    /// Processes whose output can still be read.
+    /// Finished processes whose output is still available.
     pub finished: u32,
-    /// How long nothing has run and nobody has used the place.
+    /// Time since the last activity.
     pub idle: Duration,
-    /// Resident memory of the guest itself, in bytes.
+    /// Resident memory of the guest, in bytes.
     pub memory: u64,
 }
 
-/// What a session looks like.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionView {
-    /// Where its next command runs.
+    /// Directory of the next command.
     pub cwd: ByteBuf,
-    /// What its next command finds in its environment.
+    /// Environment of the next command.
     pub env: Vec<(ByteBuf, ByteBuf)>,
-    /// Names of its functions.
     pub functions: Vec<ByteBuf>,
-    /// Names of its aliases.
     pub aliases: Vec<ByteBuf>,
-    /// Whether it was there before it was opened.
-    pub origin: Origin,
+    pub origin: SessionOrigin,
 }
 
-/// Whether a session was there before it was opened.
+/// Whether opening a session created it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Origin {
-    /// It is new.
+pub enum SessionOrigin {
     Created,
-    /// It was there, with its state.
     Found,
 }
 
-/// How a program ended.
+/// How a program exited.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
-    /// Which one; its output can be paged as long as it is listed.
+pub struct ExitReport {
+    /// Its output can be read as long as the process is listed.
     pub process: ProcessId,
-    /// What a shell would report: 124 deadline, 126 bad directory, 130 interrupt, 128+n signal.
+    /// As a shell reports it: 124 deadline, 126 no working directory, 130 interrupt, 128+n signal.
     pub code: i32,
-    /// Why it ended.
-    pub cause: Cause,
-    /// Bytes of output in all.
-    pub total: u64,
-    /// The beginning of the output, if a summary was asked for.
+    pub cause: ExitCause,
+    pub output_bytes: u64,
+    /// Beginning of the output, if a summary was requested.
     pub head: ByteBuf,
-    /// The end of it. Between the two lie `total - head - tail` bytes.
+    /// End of the output; `output_bytes - head - tail` bytes lie in between.
     pub tail: ByteBuf,
-    /// The path in the place of a file with the whole output, if there is more of it than is kept in memory and it was
-    /// neither taken live nor longer than what is kept on disk. The file goes with the record of the program.
-    pub spool: Option<ByteBuf>,
-    /// The beginning of its standard error, where that was kept apart.
-    pub errors: ByteBuf,
-    /// Where the session is now.
+    /// Path of a file with the whole output, if it does not fit into memory, was not delivered live
+    /// and fits on disk. The file is deleted with the record.
+    pub spool_path: Option<ByteBuf>,
+    /// Beginning of standard error, if it was captured.
+    pub stderr: ByteBuf,
+    /// Directory of the session now.
     pub cwd: ByteBuf,
-    /// What became of the session's state.
-    pub state: StateFate,
-    /// Whether something it started still runs.
-    pub tree: Tree,
+    pub state: StateOutcome,
+    /// Whether descendants still run.
+    pub tree: TreeStatus,
 }
 
-/// Why a program ended.
+/// Why a program exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Cause {
-    /// By itself.
+pub enum ExitCause {
+    /// The program exited by itself.
     Exited,
-    /// By a signal that was not ours.
+    /// A signal that the guest did not send.
     Signaled(Signal),
-    /// We killed it at its deadline.
+    /// The guest killed it at its deadline.
     Deadline,
-    /// We interrupted it.
+    /// The guest interrupted it.
     Interrupted,
-    /// We killed it when asked.
+    /// A client killed it.
     Killed,
-    /// It never ran: its directory is not there.
-    BadDirectory,
+    /// It never ran, because its working directory does not exist.
+    NoWorkingDir,
 }
 
-/// What became of a session's state when a command ended.
+/// How a command affected the state of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StateFate {
-    /// What changed was applied.
+pub enum StateOutcome {
+    /// Changes were applied.
     Applied,
-    /// It was not to be changed.
-    Left,
-    /// The shell ended without handing its state back; the session is as before.
+    /// Changes were not requested.
+    Unchanged,
+    /// The shell exited without writing its state; the session did not change.
     Lost,
 }
 
-/// Whether anything of a program still runs.
+/// Whether any process of a tree still runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Tree {
-    /// Nothing does.
+pub enum TreeStatus {
     Gone,
-    /// Something does; it stays listed under the program's id.
+    /// The process stays listed.
     Alive,
 }
 
-/// One process in the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessView {
-    /// Its id.
     pub process: ProcessId,
-    /// The session it was started in.
-    pub session: SessionKey,
-    /// The label it was started with.
+    pub session: ShellSessionKey,
     pub label: ByteBuf,
-    /// The beginning of what was run.
+    /// Beginning of the command.
     pub command: ByteBuf,
-    /// Where it was started.
+    /// Directory at the start.
     pub cwd: ByteBuf,
-    /// How long it has run, or ran.
+    /// Run time, until now or until the exit.
     pub age: Duration,
-    /// How it ended, without output.
-    pub ended: Option<Ended>,
-    /// Whether anything of it runs.
-    pub tree: Tree,
-    /// The last bytes of its output.
-    pub last: ByteBuf,
-    /// Bytes of output so far.
-    pub total: u64,
-    /// As in [`Ended::spool`], so far.
-    pub spool: Option<ByteBuf>,
+    /// Without output.
+    pub exit: Option<ExitReport>,
+    pub tree: TreeStatus,
+    /// Last bytes of the output.
+    pub output_tail: ByteBuf,
+    pub output_bytes: u64,
+    /// As in [`ExitReport::spool_path`].
+    pub spool_path: Option<ByteBuf>,
 }
 
-/// A page of output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Page {
-    /// Offset of the first byte: later than asked if what was asked for is no longer kept.
+pub struct OutputPage {
+    /// Offset of the first byte: later than requested if older output was discarded.
     pub offset: u64,
-    /// The bytes.
     pub data: ByteBuf,
-    /// Bytes of output so far.
     pub total: u64,
 }
 
-/// Something worth telling about a background process.
+/// A notice about a background process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Notice {
-    /// Counts up by one; a gap means that notices were dropped.
+pub struct ProcessNotice {
+    /// Consecutive; a gap means that notices were dropped.
     pub number: u64,
-    /// About which process.
     pub process: ProcessId,
-    /// What happened.
-    pub what: Happening,
+    pub event: ProcessEvent,
 }
 
-/// What happened to a background process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Happening {
-    /// A line contained a watched pattern.
-    Matched {
-        /// The line, cut at a limit.
+pub enum ProcessEvent {
+    /// A line contains a watched pattern.
+    LineMatched {
+        /// Truncated.
         line: ByteBuf,
-        /// Lines that matched since the last notice and were not reported, so as not to flood.
+        /// Matching lines since the last notice that were not reported.
         unreported: u64,
     },
-    /// It ended. The tail of its output comes with it.
-    Ended(Ended),
+    /// The report includes the end of the output.
+    Exited(ExitReport),
 }
 
-/// Why a request was not carried out. Nothing was changed unless the variant says so.
+/// Why a request was rejected. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Error)]
-pub enum Fault {
-    /// No session has that key.
+pub enum Rejection {
     #[error("no such session")]
     NoSession,
-    /// The session is no longer in the directory that the program was meant for.
-    #[error("the session has moved to another directory meanwhile; nothing was run")]
-    Moved,
-    /// No process has that id: it never was, or its record is gone.
+    /// The session changed to another directory than the request expects.
+    #[error("the session changed to another directory; nothing was run")]
+    SessionMoved,
+    /// No process has this id, or its record was deleted.
     #[error("no such process")]
     NoProcess,
-    /// There is neither bash nor sh here.
-    #[error("there is no shell in this place; only a program with its arguments can be run")]
+    #[error("there is no shell in this environment; only a program with its arguments can be run")]
     NoShell,
-    /// There is no Python here.
-    #[error("there is no python3 in this place")]
+    #[error("there is no python3 in this environment")]
     NoPython,
-    /// The process has no input, or its input was closed.
-    #[error("the process takes no input")]
+    #[error("the process has no standard input")]
     NoStdin,
-    /// The process has no terminal.
     #[error("the process has no terminal")]
     NoTerminal,
-    /// Something of the process runs.
+    /// A process of the tree still runs.
     #[error("the process is still running")]
-    Running,
-    /// A limit on counts was reached.
+    StillRunning,
     #[error("too many {what} (at most {limit})")]
-    TooMany {
-        /// Of what.
-        what: Counted,
-        /// How many there may be.
-        limit: u64,
-    },
-    /// A limit on sizes was reached.
+    TooMany { what: CountLimit, limit: u64 },
     #[error("{what} is too large (at most {limit} bytes)")]
-    TooLarge {
-        /// What is too large.
-        what: Measured,
-        /// How large it may be.
-        limit: u64,
-    },
-    /// The request does not make sense.
-    #[error("not a request this guest understands")]
+    TooLarge { what: SizeLimit, limit: u64 },
+    #[error("invalid request")]
     Malformed,
-    /// The system said no.
-    #[error("cannot {doing}: {}", std::io::Error::from_raw_os_error(*errno))]
-    Os {
-        /// What was tried.
-        doing: Doing,
-        /// The error number of Linux.
-        errno: i32,
-    },
-    /// Something about a file.
+    #[error("cannot {operation}: {}", std::io::Error::from_raw_os_error(*errno))]
+    Os { operation: FailedOperation, errno: i32 },
     #[error(transparent)]
-    File(#[from] file::FileFault),
+    File(#[from] file::FileError),
 }
 
-/// What there can be too many of.
+/// The resources that [`Rejection::TooMany`] counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Counted {
-    /// Sessions.
+pub enum CountLimit {
     Sessions,
-    /// Running processes.
     Processes,
-    /// Watched patterns.
     Patterns,
-    /// Listening tunnels.
     Listeners,
 }
 
-impl fmt::Display for Counted {
+impl fmt::Display for CountLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Sessions => "sessions",
@@ -633,18 +516,15 @@ impl fmt::Display for Counted {
     }
 }
 
-/// What can be too large.
+/// The values that [`Rejection::TooLarge`] measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Measured {
-    /// A session's name.
+pub enum SizeLimit {
     SessionKey,
-    /// A session's state.
     State,
-    /// A file to patch.
     File,
 }
 
-impl fmt::Display for Measured {
+impl fmt::Display for SizeLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SessionKey => "the session key",
@@ -654,32 +534,26 @@ impl fmt::Display for Measured {
     }
 }
 
-/// What was tried when the system said no.
+/// The operation that a system call failed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Doing {
-    /// Starting a program.
+pub enum FailedOperation {
     Start,
-    /// Making a pipe, a terminal or a memory file.
     Prepare,
-    /// Sending a signal.
     Signal,
-    /// Writing to its input.
     Write,
-    /// Reading its output.
     Read,
-    /// Making a tunnel.
     Tunnel,
 }
 
-impl fmt::Display for Doing {
+impl fmt::Display for FailedOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Start => "start the program",
-            Self::Prepare => "prepare for the program",
+            Self::Prepare => "prepare the program",
             Self::Signal => "send the signal",
-            Self::Write => "write to the program",
+            Self::Write => "write to the standard input",
             Self::Read => "read the output",
-            Self::Tunnel => "make the tunnel",
+            Self::Tunnel => "open the tunnel",
         })
     }
 }

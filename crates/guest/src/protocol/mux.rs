@@ -1,6 +1,6 @@
-//! Many streams with back-pressure over one connection.
+//! Multiplexes streams with back-pressure over one connection.
 
-mod together;
+mod coalesce;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -13,81 +13,87 @@ use tokio_util::compat::{Compat, FuturesAsyncReadCompatExt, TokioAsyncReadCompat
 use yamux::{Config, Connection};
 
 use super::limit;
-use together::Together;
+use coalesce::CoalescingStream;
 
-/// One stream of the connection.
-pub type Stream = Compat<yamux::Stream>;
+pub type MuxStream = Compat<yamux::Stream>;
 
-/// Which end of the connection we are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The side that asks.
+pub enum MuxSide {
+    /// Sends requests.
     Host,
-    /// The side that answers.
+    /// Sends replies.
     Guest,
 }
 
-/// Opens streams on a connection that a [`Driver`] keeps going.
+/// Opens streams on a connection that a [`MuxDriver`] drives.
 #[derive(Debug, Clone)]
 pub struct Mux {
-    wanted: mpsc::Sender<oneshot::Sender<Stream>>,
+    open_requests: mpsc::Sender<oneshot::Sender<MuxStream>>,
 }
 
 impl Mux {
-    /// Opens a stream; fails when the connection is gone or has all the streams it may have.
-    pub async fn open(&self) -> io::Result<Stream> {
-        let (give, take) = oneshot::channel();
-        self.wanted.send(give).await.map_err(|_gone| io::Error::from(io::ErrorKind::NotConnected))?;
-        take.await.map_err(|_gone| io::Error::from(io::ErrorKind::NotConnected))
+    /// Opens a stream; fails when the connection is closed or has too many streams.
+    pub async fn open_stream(&self) -> io::Result<MuxStream> {
+        let (sender, receiver) = oneshot::channel();
+        self.open_requests
+            .send(sender)
+            .await
+            .map_err(|_gone| io::Error::from(io::ErrorKind::NotConnected))?;
+        receiver.await.map_err(|_gone| io::Error::from(io::ErrorKind::NotConnected))
     }
 }
 
-/// Moves the bytes of a connection. Nothing happens on any stream unless [`Driver::run`] is polled.
+/// Drives a connection. No stream makes progress unless [`MuxDriver::run`] is polled.
 #[derive(Debug)]
-pub struct Driver<S> {
-    connection: Connection<Compat<Together<S>>>,
-    wanted: mpsc::Receiver<oneshot::Sender<Stream>>,
-    waiting: VecDeque<oneshot::Sender<Stream>>,
-    arrived: mpsc::Sender<Stream>,
+pub struct MuxDriver<S> {
+    connection: Connection<Compat<CoalescingStream<S>>>,
+    open_requests: mpsc::Receiver<oneshot::Sender<MuxStream>>,
+    pending_opens: VecDeque<oneshot::Sender<MuxStream>>,
+    inbound: mpsc::Sender<MuxStream>,
 }
 
-/// Puts a multiplexer on a byte stream. Streams the peer opens come out of the receiver; when that is full the
-/// newest one is dropped, which the peer sees as a reset.
-pub fn multiplex<S>(stream: S, end: End) -> (Mux, Driver<S>, mpsc::Receiver<Stream>)
+/// Multiplexes a byte stream. Streams that the peer opens arrive at the receiver; when it is full,
+/// the newest stream is dropped, which the peer sees as a reset.
+pub fn multiplex<S>(stream: S, end: MuxSide) -> (Mux, MuxDriver<S>, mpsc::Receiver<MuxStream>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mode = match end {
-        End::Host => yamux::Mode::Client,
-        End::Guest => yamux::Mode::Server,
+        MuxSide::Host => yamux::Mode::Client,
+        MuxSide::Guest => yamux::Mode::Server,
     };
     let mut config = Config::default();
-    config.set_max_num_streams(limit::STREAMS);
-    config.set_max_connection_receive_window(Some(limit::RECEIVE_WINDOW));
-    // A message with a chunk in it travels in one piece.
-    config.set_split_send_size(2 * limit::CHUNK);
-    let connection = Connection::new(Together::new(stream).compat(), config, mode);
-    let (want, wanted) = mpsc::channel(limit::STREAMS);
-    let (arrived, arrivals) = mpsc::channel(limit::STREAMS);
-    let driver = Driver { connection, wanted, waiting: VecDeque::new(), arrived };
-    (Mux { wanted: want }, driver, arrivals)
+    config.set_max_num_streams(limit::MAX_STREAMS);
+    config.set_max_connection_receive_window(Some(limit::RECEIVE_WINDOW_BYTES));
+    // Sends a message with a full chunk in one frame.
+    config.set_split_send_size(2 * limit::CHUNK_BYTES);
+    let connection = Connection::new(CoalescingStream::new(stream).compat(), config, mode);
+    let (open_sender, wanted) = mpsc::channel(limit::MAX_STREAMS);
+    let (inbound_sender, inbound) = mpsc::channel(limit::MAX_STREAMS);
+    let driver = MuxDriver {
+        connection,
+        open_requests: wanted,
+        pending_opens: VecDeque::new(),
+        inbound: inbound_sender,
+    };
+    (Mux { open_requests: open_sender }, driver, inbound)
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
-    /// Runs until the connection ends, by either side or by a breach of the multiplexing protocol.
+impl<S: AsyncRead + AsyncWrite + Unpin> MuxDriver<S> {
+    /// Runs until either side closes the connection or violates the multiplexing protocol.
     pub async fn run(mut self) -> Result<(), yamux::ConnectionError> {
         poll_fn(|context| self.poll(context)).await
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), yamux::ConnectionError>> {
         loop {
-            while let Poll::Ready(Some(wish)) = self.wanted.poll_recv(context) {
-                self.waiting.push_back(wish);
+            while let Poll::Ready(Some(request)) = self.open_requests.poll_recv(context) {
+                self.pending_opens.push_back(request);
             }
-            let mut moved = self.open_waiting(context)?;
+            let mut moved = self.open_pending(context)?;
             match self.connection.poll_next_inbound(context) {
                 Poll::Ready(Some(Ok(stream))) => {
-                    if self.arrived.try_send(stream.compat()).is_err() && self.arrived.is_closed() {
+                    if self.inbound.try_send(stream.compat()).is_err() && self.inbound.is_closed() {
                         return Poll::Ready(Ok(()));
                     }
                     moved = true;
@@ -102,19 +108,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         }
     }
 
-    fn open_waiting(&mut self, context: &mut Context<'_>) -> Result<bool, yamux::ConnectionError> {
+    fn open_pending(&mut self, context: &mut Context<'_>) -> Result<bool, yamux::ConnectionError> {
         let mut moved = false;
-        while !self.waiting.is_empty() {
+        while !self.pending_opens.is_empty() {
             match self.connection.poll_new_outbound(context) {
                 Poll::Ready(Ok(stream)) => {
-                    if let Some(wish) = self.waiting.pop_front() {
-                        // A wish that was given up drops the stream, which closes it.
-                        drop(wish.send(stream.compat()));
+                    if let Some(request) = self.pending_opens.pop_front() {
+                        // If the caller is gone, the stream is dropped, which closes it.
+                        drop(request.send(stream.compat()));
                         moved = true;
                     }
                 }
                 Poll::Ready(Err(yamux::ConnectionError::TooManyStreams)) => {
-                    self.waiting.pop_front();
+                    self.pending_opens.pop_front();
                 }
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => break,

@@ -1,7 +1,7 @@
-//! The files that set a session up before its first command.
+//! Sources the init files of a session before its first command.
 //!
-//! Each is sourced by a bash of its own, which starts with what the files before it left: one that exits, fails or
-//! becomes another program takes nothing from the others.
+//! Each file is sourced by its own bash, which starts with the state that the previous files left:
+//! a file that exits, fails or execs another program does not affect the others.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,71 +10,73 @@ use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    Cause, Delivery, Mode, Program, Run, Shell, StateRule, Stdin, Workdir,
+    ExitCause, OutputDelivery, Program, RunMode, RunRequest, Shell, StatePolicy, Stdin, WorkingDir,
 };
 use serde_bytes::ByteBuf;
 use tokio::time::{Instant, timeout_at};
 
-use super::prepare;
+use super::spawn;
 use crate::guest::Guest;
-use crate::process::Process;
-use crate::session::Session;
+use crate::process::GuestProcess;
+use crate::session::ShellSession;
 use crate::shell::{self, script};
 
-/// Returns when the session can be used. Of all who ask, one sources the files and the others wait for it.
-pub(crate) async fn ready(guest: &Guest, session: &Rc<Session>) {
-    session.ready.get_or_init(|| source_all(guest, session)).await;
+/// Returns when the session is initialized. The first caller sources the files, the others wait.
+pub(crate) async fn ensure_initialized(guest: &Guest, session: &Rc<ShellSession>) {
+    session.initialized.get_or_init(|| source_files(guest, session)).await;
 }
 
-async fn source_all(guest: &Guest, session: &Rc<Session>) {
+async fn source_files(guest: &Guest, session: &Rc<ShellSession>) {
     let search_path = session.state.borrow().env.get(b"PATH".as_slice()).cloned();
-    if !matches!(shell::find(search_path.as_deref()), Some(Shell::Bash(_))) {
+    if !matches!(shell::find_shell(search_path.as_deref()), Some(Shell::Bash(_))) {
         return;
     }
-    let deadline = Instant::now() + limit::INIT;
-    let there = session.init.iter().filter(|file| Path::new(OsStr::from_bytes(file)).is_file());
-    for file in there {
+    let deadline = Instant::now() + limit::INIT_TIMEOUT;
+    let existing = session.init_files.iter().filter(|file| Path::new(OsStr::from_bytes(file)).is_file());
+    for file in existing {
         if Instant::now() >= deadline {
             return;
         }
-        source(guest, session, file, deadline).await;
+        source_file(guest, session, file, deadline).await;
     }
 }
 
-/// Sources one file. One that is not done by the deadline changes nothing.
-async fn source(guest: &Guest, session: &Rc<Session>, file: &[u8], deadline: Instant) {
+/// Sources one file. A file that exceeds the deadline has no effect.
+async fn source_file(guest: &Guest, session: &Rc<ShellSession>, file: &[u8], deadline: Instant) {
     let cwd = session.state.borrow().cwd.clone();
     let cwd = if Path::new(OsStr::from_bytes(&cwd)).is_dir() { cwd } else { b"/".to_vec() };
     let mut text = b"\\builtin . ".to_vec();
-    script::quote(&mut text, file);
-    // What the file wants done when its shell ends is not meant for now.
+    script::append_quoted(&mut text, file);
+    // An EXIT trap of the file must not run now.
     text.extend_from_slice(b"; trap - EXIT");
-    let run = Run {
+    let run = RunRequest {
         session: session.key.clone(),
         program: Program::Shell(ByteBuf::from(text)),
-        workdir: Workdir::Other(ByteBuf::from(cwd)),
+        workdir: WorkingDir::Other(ByteBuf::from(cwd)),
         env: Vec::new(),
         stdin: Stdin::Null,
         terminal: None,
         deadline: None,
-        mode: Mode::Foreground { output: Delivery::Summary, state: StateRule::Keep },
-        keep: 0,
-        spool: 0,
+        mode: RunMode::Foreground { output: OutputDelivery::Summary, state: StatePolicy::Apply },
+        memory_bytes: 0,
+        spool_bytes: 0,
     };
-    // A session without its files is better than none.
-    let Ok(launched) = prepare::launch(guest, session.clone(), run) else { return };
-    let process = launched.process.clone();
-    if timeout_at(deadline, process.until(Process::has_exited)).await.is_ok() {
-        launched.settle_all_but(|name| session.withheld.iter().any(|pattern| covers(pattern, name)));
+    // The session works without its init files.
+    let Ok(running) = spawn::spawn_program(guest, session.clone(), run) else { return };
+    let process = running.process.clone();
+    if timeout_at(deadline, process.wait_until(GuestProcess::has_exited)).await.is_ok() {
+        running.apply_state_except(|name| {
+            session.protected_env.iter().any(|pattern| pattern_matches(pattern, name))
+        });
     }
-    // Whatever a file leaves running would keep the place from ever being idle.
-    process.kill(Cause::Deadline).await;
-    // It may have been pruned meanwhile, which comes to the same.
+    // A leftover process would keep the environment from becoming idle.
+    process.kill(ExitCause::Deadline).await;
+    // It may have been pruned already.
     drop(guest.table.forget(process.id));
 }
 
-/// Whether a pattern, which may end in `*`, stands for this name.
-fn covers(pattern: &[u8], name: &[u8]) -> bool {
+/// Whether a pattern, which may end in `*`, matches a name.
+fn pattern_matches(pattern: &[u8], name: &[u8]) -> bool {
     match pattern.strip_suffix(b"*") {
         Some(start) => name.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start)),
         None => name.eq_ignore_ascii_case(pattern),

@@ -1,8 +1,8 @@
-//! Python programs: their private directory, their environment, and the socket that leads to their host.
+//! Python programs: private directory, environment, and the socket that leads to the host.
 //!
-//! All files of a program are in one directory below the guest's own, which nobody else may enter. The guest makes it
-//! and removes it, so nothing is left when the host dies, and a guest that was killed itself has a successor that
-//! sweeps.
+//! All files of a program are in one private directory below that of the guest. The guest creates
+//! and removes it, so nothing is left when the host dies; the next guest removes the directories of
+//! a guest that was killed.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -15,177 +15,182 @@ use std::rc::Rc;
 
 use hermes_guest::protocol::limit;
 use hermes_guest::protocol::message::{
-    Delivery, Doing, Fault, Interpreter, Mode, Python, Run, SOCKET_VARIABLE, Workdir,
+    FailedOperation, OutputDelivery, PythonInterpreter, PythonProgram, Rejection, RunMode, RunRequest,
+    SOCKET_VARIABLE, WorkingDir,
 };
 use hermes_guest::protocol::mux::Mux;
 use hermes_guest::removal;
 
-use super::prepare::{self, Launched, Reach, Stop};
+use super::spawn::{self, RunningProgram, SpawnError, StateScope};
 use crate::guest::Guest;
-use crate::process::launch::{Plan, StandardError};
-use crate::process::table::Entry;
-use crate::process::{Role, os};
-use crate::session::Session;
+use crate::process::launch::{LaunchSpec, StderrMode};
+use crate::process::table::NewProcess;
+use crate::process::{ProcessRole, os_error};
+use crate::session::ShellSession;
 use crate::shell;
-use crate::shell::state::Map;
-use crate::tunnel::{self, Carrier};
+use crate::shell::state::ByteMap;
+use crate::tunnel::{self, SocketForwarder};
 
-/// How the names of the directories begin.
-const PREFIX: &str = "code-";
-/// What Python reads first.
-const START: &str = include_str!("start.py");
-/// Variables of the session that say which Python is active there.
-const ACTIVE: [&str; 4] = ["PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV"];
+const DIR_PREFIX: &str = "code-";
+/// Runs first and starts the script.
+const START_SCRIPT: &str = include_str!("start.py");
+/// Variables of the session that select the active Python.
+const ACTIVE_PYTHON_VARS: [&str; 4] = ["PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV"];
 
-/// The directory of one program, with its socket.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct PythonDir {
     path: PathBuf,
-    carrier: RefCell<Option<Carrier>>,
+    forwarder: RefCell<Option<SocketForwarder>>,
 }
 
-impl Room {
-    fn make(run_dir: &Path) -> io::Result<Self> {
+impl PythonDir {
+    fn create(run_dir: &Path) -> io::Result<Self> {
         for number in 0_u64.. {
-            let path = run_dir.join(format!("{PREFIX}{number}"));
+            let path = run_dir.join(format!("{DIR_PREFIX}{number}"));
             match fs::DirBuilder::new().mode(0o700).create(&path) {
-                // That of another program, or of one who guessed.
+                // In use by another program, or created by a command.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => return made.map(|()| Self { path, carrier: RefCell::default() }),
+                made => return made.map(|()| Self { path, forwarder: RefCell::default() }),
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    fn write(&self, name: &OsStr, content: &[u8]) -> io::Result<PathBuf> {
+    fn write_file(&self, name: &OsStr, content: &[u8]) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         fs::write(&path, content)?;
         Ok(path)
     }
 
-    /// Cuts every connection and removes every file. For when nothing of the program runs any more.
-    pub(super) async fn close(&self) {
-        let carrier = self.carrier.borrow_mut().take();
-        if let Some(carrier) = carrier {
-            carrier.cut().await;
+    /// Closes all connections and removes all files. Call it after the program and its descendants
+    /// are gone.
+    pub(super) async fn remove(&self) {
+        let forwarder = self.forwarder.borrow_mut().take();
+        if let Some(forwarder) = forwarder {
+            forwarder.stop().await;
         }
         let path = self.path.clone();
-        // What cannot be removed is swept away by the next guest.
-        drop(tokio::task::spawn_blocking(move || removal::remove(&path)).await);
+        // The next guest removes leftovers.
+        drop(tokio::task::spawn_blocking(move || removal::remove_dir(&path)).await);
     }
 }
 
-/// Removes the directories of programs that are gone.
-pub(crate) fn sweep(run_dir: &Path) {
-    for entry in fs::read_dir(run_dir).into_iter().flatten().flatten() {
-        if entry.file_name().as_bytes().starts_with(PREFIX.as_bytes()) {
-            removal::remove(&entry.path()).ok();
+/// Removes directories of programs that no longer run.
+pub(crate) fn remove_leftover_dirs(run_dir: &Path) {
+    for record in fs::read_dir(run_dir).into_iter().flatten().flatten() {
+        if record.file_name().as_bytes().starts_with(DIR_PREFIX.as_bytes()) {
+            removal::remove_dir(&record.path()).ok();
         }
     }
 }
 
-/// Starts a Python program.
-pub(super) async fn launch(
+pub(super) async fn spawn_python(
     guest: &Rc<Guest>,
     mux: &Mux,
-    session: Rc<Session>,
-    run: Run,
-    python: Python,
-) -> Result<Launched, Stop> {
-    if !matches!(run.mode, Mode::Foreground { output: Delivery::Summary, .. }) || run.terminal.is_some() {
-        return Err(Fault::Malformed.into());
+    session: Rc<ShellSession>,
+    run: RunRequest,
+    python: PythonProgram,
+) -> Result<RunningProgram, SpawnError> {
+    if !matches!(run.mode, RunMode::Foreground { output: OutputDelivery::Summary, .. })
+        || run.terminal.is_some()
+    {
+        return Err(Rejection::Malformed.into());
     }
-    let mut env = environment(guest, &session, python.interpreter);
-    let mut interpreters = interpreters(&env).into_iter().map(|path| path.into_os_string().into_vec());
-    let interpreter = interpreters.next().ok_or(Fault::NoPython)?;
-    let prepared = |error: &io::Error| Stop::Fault(os(Doing::Prepare, error));
-    let room = Rc::new(Room::make(guest.table.dir()).map_err(|error| prepared(&error))?);
+    let mut env = python_env(guest, &session, python.interpreter);
+    let mut interpreters = find_interpreters(&env).into_iter().map(|path| path.into_os_string().into_vec());
+    let interpreter = interpreters.next().ok_or(Rejection::NoPython)?;
+    let prepare_error = |error: &io::Error| SpawnError::Request(os_error(FailedOperation::Prepare, error));
+    let python_dir =
+        Rc::new(PythonDir::create(guest.table.run_dir()).map_err(|error| prepare_error(&error))?);
     let launched = async {
         let cwd = match run.workdir {
-            Workdir::Private => {
-                let work = room.path.join("work");
-                fs::create_dir(&work).map_err(|error| prepared(&error))?;
+            WorkingDir::Private => {
+                let work = python_dir.path.join("work");
+                fs::create_dir(&work).map_err(|error| prepare_error(&error))?;
                 work.into_os_string().into_vec()
             }
-            workdir => prepare::directory(&session, &workdir)?.0,
+            workdir => spawn::working_dir(&session, &workdir)?.0,
         };
-        let dir = prepare::open_dir(&cwd)
-            .map_err(|error| prepare::bad_directory(&session, &cwd, Reach::AllButDirectory, &error))?;
+        let dir = spawn::open_dir(&cwd)
+            .map_err(|error| spawn::missing_dir(&session, &cwd, StateScope::AllButDirectory, &error))?;
         let (name, text) = &python.module;
         let mut module = name.to_vec();
         module.extend_from_slice(b".py");
         let write = |name: &[u8], text: &[u8]| {
-            room.write(OsStr::from_bytes(name), text).map_err(|error| prepared(&error))
+            python_dir.write_file(OsStr::from_bytes(name), text).map_err(|error| prepare_error(&error))
         };
         write(b"script.py", &python.script)?;
         write(&module, text)?;
-        let start = write(b"start.py", START.as_bytes())?;
-        let socket = room.path.join("calls");
-        *room.carrier.borrow_mut() = Some(tunnel::carry_all(guest, mux, python.number, &room.path, "calls")?);
+        let start = write(b"start.py", START_SCRIPT.as_bytes())?;
+        let socket = python_dir.path.join("calls");
+        *python_dir.forwarder.borrow_mut() =
+            Some(tunnel::forward_socket(guest, mux, python.listener, &python_dir.path, "calls")?);
         env.extend(run.env.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec())));
-        let here = room.path.clone().into_os_string().into_vec();
-        let ours = [
+        let dir_path = python_dir.path.clone().into_os_string().into_vec();
+        let own_vars = [
             ("PWD", cwd.clone()),
             ("PYTHONDONTWRITEBYTECODE", b"1".to_vec()),
             ("PYTHONIOENCODING", b"utf-8".to_vec()),
             ("PYTHONUTF8", b"1".to_vec()),
-            ("PYTHONPATH", here),
+            ("PYTHONPATH", dir_path),
             (SOCKET_VARIABLE, socket.into_os_string().into_vec()),
         ];
-        env.extend(ours.map(|(name, value)| (name.as_bytes().to_vec(), value)));
+        env.extend(own_vars.map(|(name, value)| (name.as_bytes().to_vec(), value)));
         let argv: Vec<Vec<u8>> = [interpreter.clone(), start.into_os_string().into_vec()]
             .into_iter()
             .chain(interpreters)
             .collect();
-        let plan = Plan {
+        let spec = LaunchSpec {
             program: &interpreter,
             argv: &argv,
             env: &env,
             dir,
             stdin: run.stdin,
             terminal: None,
-            errors: StandardError::Apart(usize::try_from(python.keep_errors).unwrap_or(limit::KEEP)),
+            stderr: StderrMode::Capture(
+                usize::try_from(python.stderr_bytes).unwrap_or(limit::MAX_MEMORY_OUTPUT_BYTES),
+            ),
         };
-        let entry = Entry {
+        let record = NewProcess {
             session: run.session,
             command: python.script.into_vec(),
             cwd,
-            role: Role::Foreground,
-            patterns: Vec::new(),
-            keep: usize::try_from(run.keep).unwrap_or(usize::MAX),
-            spool: run.spool,
+            role: ProcessRole::Foreground,
+            watch_patterns: Vec::new(),
+            memory_bytes: usize::try_from(run.memory_bytes).unwrap_or(usize::MAX),
+            spool_bytes: run.spool_bytes,
         };
-        Ok(guest.table.start(plan, entry)?)
+        Ok(guest.table.start(spec, record)?)
     }
     .await;
     match launched {
-        Ok(process) => Ok(Launched::python(process, session, room)),
+        Ok(process) => Ok(RunningProgram::python(process, session, python_dir)),
         Err(stop) => {
-            room.close().await;
+            python_dir.remove().await;
             Err(stop)
         }
     }
 }
 
-/// The variables of the place and those that the host gave, not what commands of the session have exported; but if the
-/// session has a Python of its own, also what tells where that is.
-fn environment(guest: &Guest, session: &Session, interpreter: Interpreter) -> Map {
+/// Variables of the environment and of the host, but not those that commands exported. If the
+/// session's Python is used, also the variables that select it.
+fn python_env(guest: &Guest, session: &ShellSession, interpreter: PythonInterpreter) -> ByteMap {
     let base = guest.base_env.iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
-    let mut env: Map = base.chain(session.given()).collect();
-    if interpreter == Interpreter::Session {
+    let mut env: ByteMap = base.chain(session.host_env()).collect();
+    if interpreter == PythonInterpreter::Session {
         let state = session.state.borrow();
-        let active = ACTIVE.iter().filter_map(|name| state.env.get_key_value(name.as_bytes()));
+        let active = ACTIVE_PYTHON_VARS.iter().filter_map(|name| state.env.get_key_value(name.as_bytes()));
         env.extend(active.map(|(name, value)| (name.clone(), value.clone())));
     }
     env
 }
 
-/// The interpreters there are, best first.
-fn interpreters(env: &Map) -> Vec<PathBuf> {
+/// The available interpreters, best first.
+fn find_interpreters(env: &ByteMap) -> Vec<PathBuf> {
     let value = |name: &str| env.get(name.as_bytes()).map(Vec::as_slice);
     let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(value);
     let active = active.map(|dir| PathBuf::from(OsStr::from_bytes(dir)).join("bin/python"));
-    let active = active.filter(|path| path.is_absolute() && shell::runs(path));
+    let active = active.filter(|path| path.is_absolute() && shell::is_executable(path));
     let found = ["python3", "python"].into_iter().filter_map(|name| shell::find_program(name, value("PATH")));
     let mut all: Vec<PathBuf> = active.collect();
     all.extend(found);
@@ -198,21 +203,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_guest_that_was_killed_left_is_swept_away_and_nothing_else() {
+    fn only_directories_of_a_killed_guest_are_removed() {
         let run_dir = tempfile::tempdir().unwrap();
-        let (first, second) = (Room::make(run_dir.path()).unwrap(), Room::make(run_dir.path()).unwrap());
+        let (first, second) =
+            (PythonDir::create(run_dir.path()).unwrap(), PythonDir::create(run_dir.path()).unwrap());
         assert_ne!(first.path, second.path);
         fs::create_dir_all(first.path.join("work/deep")).unwrap();
         fs::set_permissions(&second.path, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
         fs::write(run_dir.path().join("sock"), "").unwrap();
-        sweep(run_dir.path());
+        remove_leftover_dirs(run_dir.path());
         let left: Vec<_> =
-            fs::read_dir(run_dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            fs::read_dir(run_dir.path()).unwrap().map(|record| record.unwrap().file_name()).collect();
         assert_eq!(left, ["sock"]);
     }
 
     #[test]
-    fn an_active_environment_comes_before_the_path_and_what_is_not_there_is_passed_over() {
+    fn an_active_environment_comes_before_the_path_and_missing_ones_are_skipped() {
         let place = tempfile::tempdir().unwrap();
         let make = |path: &str| {
             let path = place.path().join(path);
@@ -221,18 +227,18 @@ mod tests {
             fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
             path
         };
-        let env = |pairs: &[(&str, &str)]| -> Map {
+        let env = |pairs: &[(&str, &str)]| -> ByteMap {
             let in_place = |dir: &str| place.path().join(dir).into_os_string().into_vec();
             pairs.iter().map(|(name, dir)| (name.as_bytes().to_vec(), in_place(dir))).collect()
         };
         let all = [("VIRTUAL_ENV", "venv"), ("CONDA_PREFIX", "conda"), ("PATH", "bin")];
-        assert_eq!(interpreters(&env(&all)), Vec::<PathBuf>::new());
+        assert_eq!(find_interpreters(&env(&all)), Vec::<PathBuf>::new());
         let conda = make("conda/bin/python");
         let path = make("bin/python3");
-        assert_eq!(interpreters(&env(&all)), [conda.clone(), path.clone()]);
+        assert_eq!(find_interpreters(&env(&all)), [conda.clone(), path.clone()]);
         let venv = make("venv/bin/python");
-        assert_eq!(interpreters(&env(&all)), [venv, conda, path.clone()]);
+        assert_eq!(find_interpreters(&env(&all)), [venv, conda, path.clone()]);
         let old = make("bin/python");
-        assert_eq!(interpreters(&env(&[("PATH", "bin")])), [path, old]);
+        assert_eq!(find_interpreters(&env(&[("PATH", "bin")])), [path, old]);
     }
 }

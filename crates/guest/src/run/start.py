@@ -1,4 +1,5 @@
-# Read by any Python, so that one that is too old can say so. The words are paths of other interpreters to try.
+# Must parse in any version of Python, so that one that is too old can report it. The arguments are paths of other
+# interpreters to try.
 def start(main):
     import os
     import sys
@@ -8,16 +9,16 @@ def start(main):
         if others:
             os.execv(others[0], [others[0], __file__] + others[1:])
         sys.exit(
-            "the Python of this place is %d.%d (%s), and execute_code needs 3.8 or newer: install one, or choose an "
-            "image that has it" % (sys.version_info[0], sys.version_info[1], sys.executable)
+            "Python %d.%d (%s) is too old: execute_code needs 3.8 or newer; install it, or choose an image that "
+            "has it" % (sys.version_info[0], sys.version_info[1], sys.executable)
         )
     script = os.path.join(os.path.dirname(__file__), "script.py")
     with open(script, "rb") as file:
         text = file.read()
     sys.argv = [script]
-    # Last, so that no file of a project stands in for a module of Python's own.
+    # Last, so that no file of a project shadows a module of the standard library.
     sys.path.append(os.getcwd())
-    # What was printed is not lost when the program is killed.
+    # Printed lines must not be lost when the program is killed.
     sys.stdout.reconfigure(line_buffering=True)
     del main["start"]
     main["__file__"] = script

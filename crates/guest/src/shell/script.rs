@@ -1,53 +1,53 @@
-//! What a shell is given to run.
+//! Generates the scripts that a shell runs.
 //!
-//! The argument of `-c` is short and the same for every command: read the script, then evaluate the command. The
-//! command itself is evaluated outside the script, so that messages name `bash: line 1` as for any `bash -c`.
+//! The argument of `-c` is short and the same for every command: source the script, then evaluate
+//! the command. The command is evaluated outside the script, so that messages name `bash: line 1`
+//! as for any `bash -c`.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use super::state::State;
+use super::state::ShellState;
 
-/// Ends a dump. Whatever does not end so was cut off.
-pub(super) const END: &[u8] = b"end\0";
+/// Terminates a dump; a dump without it is incomplete.
+pub(super) const DUMP_END: &[u8] = b"end\0";
 
-/// The memory files of one command.
-pub(crate) struct Files<'a> {
+pub(crate) struct ScriptFiles<'a> {
     pub(crate) script: BorrowedFd<'a>,
     pub(crate) state: Option<BorrowedFd<'a>>,
 }
 
 /// The argument of `-c` for bash.
-pub(crate) fn bash_argument(files: &Files<'_>) -> String {
-    let script = path(files.script);
+pub(crate) fn bash_argument(files: &ScriptFiles<'_>) -> String {
+    let script = descriptor_path(files.script);
     format!("\\builtin . {script} || \\builtin exit 126; \\builtin eval \"$__hermes_command\"")
 }
 
-/// The argument of `-c` for a shell of which only POSIX is known.
-pub(crate) fn sh_argument(files: &Files<'_>) -> String {
-    let script = path(files.script);
+/// The argument of `-c` for a POSIX shell.
+pub(crate) fn sh_argument(files: &ScriptFiles<'_>) -> String {
+    let script = descriptor_path(files.script);
     format!(". {script} || exit 126; eval \"$__hermes_command\"")
 }
 
-/// What bash reads first.
-pub(crate) fn bash(state: &State, files: &Files<'_>, command: &[u8]) -> Vec<u8> {
+/// The script that bash sources first.
+pub(crate) fn bash_script(state: &ShellState, files: &ScriptFiles<'_>, command: &[u8]) -> Vec<u8> {
     let mut script = b"shopt -s expand_aliases\n".to_vec();
     for (name, value) in &state.aliases {
         script.extend_from_slice(b"alias -- ");
-        quote(&mut script, &[name, b"=".as_slice(), value].concat());
+        append_quoted(&mut script, &[name, b"=".as_slice(), value].concat());
         script.push(b'\n');
     }
     for (name, function) in &state.functions {
-        // One by one: a function that bash printed but cannot read takes no other with it.
+        // One by one: a function that bash prints but cannot parse does not affect the others.
         script.extend_from_slice(b"\\builtin eval ");
-        quote(&mut script, &function.text);
+        append_quoted(&mut script, &function.text);
         script.extend_from_slice(b" 2>/dev/null\n");
-        if function.exported {
+        if function.is_exported {
             script.extend_from_slice(b"\\builtin export -f -- ");
-            quote(&mut script, name);
+            append_quoted(&mut script, name);
             script.push(b'\n');
         }
     }
-    if let Some(out) = files.state.map(path) {
+    if let Some(out) = files.state.map(descriptor_path) {
         let dump = bash_dump(&out);
         let mentions = |word: &[u8]| {
             let texts = state.functions.values().map(|function| function.text.as_slice());
@@ -57,13 +57,13 @@ pub(crate) fn bash(state: &State, files: &Files<'_>, command: &[u8]) -> Vec<u8> 
             script.extend_from_slice(trap_function(&dump).as_bytes());
         }
         script.extend_from_slice(b"\\builtin trap ");
-        quote(&mut script, dump.as_bytes());
+        append_quoted(&mut script, dump.as_bytes());
         script.extend_from_slice(b" EXIT\n");
         if mentions(b"exec") {
-            // An exec runs no exit trap, so the state is written just before it.
+            // `exec` runs no exit trap, so the state is written just before it.
             let before = format!("case $BASH_COMMAND$BASH_SUBSHELL in *exec*0) {dump} ;; esac");
             script.extend_from_slice(b"\\builtin trap ");
-            quote(&mut script, before.as_bytes());
+            append_quoted(&mut script, before.as_bytes());
             script.extend_from_slice(b" DEBUG\n");
         }
     }
@@ -71,31 +71,31 @@ pub(crate) fn bash(state: &State, files: &Files<'_>, command: &[u8]) -> Vec<u8> 
     script
 }
 
-/// What sh reads first: it keeps directory and exports only.
-pub(crate) fn sh(files: &Files<'_>, command: &[u8]) -> Vec<u8> {
+/// The script that sh sources first. It keeps only directory and exports.
+pub(crate) fn sh_script(files: &ScriptFiles<'_>, command: &[u8]) -> Vec<u8> {
     let mut script = Vec::new();
-    if let Some(out) = files.state.map(path) {
+    if let Some(out) = files.state.map(descriptor_path) {
         let dump = format!(
             "{{ {{ pwd; printf '\\000'; export -p; printf '\\000end\\000'; }} >|{out}; }} 2>/dev/null"
         );
         script.extend_from_slice(b"trap ");
-        quote(&mut script, dump.as_bytes());
+        append_quoted(&mut script, dump.as_bytes());
         script.extend_from_slice(b" EXIT\n");
     }
     assign_command(&mut script, b"unset __hermes_command; ", command);
     script
 }
 
-/// The variable is unset by the command's own first line, before anything of the command can see it.
+/// The command's own first line unsets the variable, before the command can see it.
 fn assign_command(script: &mut Vec<u8>, prefix: &[u8], command: &[u8]) {
     script.extend_from_slice(b"__hermes_command=");
-    quote(script, &[prefix, command].concat());
+    append_quoted(script, &[prefix, command].concat());
     script.push(b'\n');
 }
 
-/// Writes the state with builtins alone: no fork, no name that the user's aliases could catch, nothing that
-/// depends on options the user may have set, and no option changed, because after a mere `exec >file` the
-/// command goes on.
+/// Writes the state with builtins only: no fork, no name that a user's alias could replace, no
+/// dependency on shell options, and no changed option, because after a plain `exec >file` the
+/// command continues.
 fn bash_dump(out: &str) -> String {
     format!(
         "{{ \\builtin declare -F >|{out}; \\builtin mapfile -t __hermes_names <{out}; {{ \
@@ -109,14 +109,14 @@ fn bash_dump(out: &str) -> String {
     )
 }
 
-/// Lets a command have an exit trap of its own beside ours. State is written before it runs, in case it ends the
-/// shell itself, and after it.
+/// Allows a command to set its own EXIT trap in addition to ours. State is written before the trap
+/// runs, in case the trap ends the shell, and after it.
 fn trap_function(dump: &str) -> String {
     let mut both = Vec::new();
     let run = "(\\builtin exit $__hermes_code); \\builtin eval \"$__hermes_trap\"";
-    quote(&mut both, format!("__hermes_code=$?; {dump}; {run}; {dump}").as_bytes());
+    append_quoted(&mut both, format!("__hermes_code=$?; {dump}; {run}; {dump}").as_bytes());
     let mut ours = Vec::new();
-    quote(&mut ours, dump.as_bytes());
+    append_quoted(&mut ours, dump.as_bytes());
     let (both, ours) = (String::from_utf8_lossy(&both), String::from_utf8_lossy(&ours));
     format!(
         "trap () {{\n\
@@ -131,16 +131,16 @@ fn trap_function(dump: &str) -> String {
     )
 }
 
-/// The name of our own function, which is not the session's.
-pub(crate) const OUR_FUNCTION: &[u8] = b"trap";
+/// Our own function, which is not part of the session.
+pub(crate) const TRAP_FUNCTION: &[u8] = b"trap";
 
-/// How the shell reaches a descriptor of the guest.
-fn path(fd: BorrowedFd<'_>) -> String {
+/// The path under which the shell opens a descriptor of the guest.
+fn descriptor_path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd())
 }
 
-/// Makes one word of any text.
-pub(crate) fn quote(out: &mut Vec<u8>, text: &[u8]) {
+/// Appends text as one single-quoted shell word.
+pub(crate) fn append_quoted(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'\'');
     for byte in text {
         match byte {

@@ -1,67 +1,70 @@
-//! What a session knows, and how one command's changes are put into it.
+//! The state of a shell session, and how the changes of one command are applied to it.
 
 use std::collections::BTreeMap;
 
-/// A map whose keys and values are bytes, as the shell has them.
-pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+/// Names and values as bytes, as in the shell.
+pub(crate) type ByteMap = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Everything that persists between two commands.
+/// State that persists between commands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct ShellState {
     pub(crate) cwd: Vec<u8>,
-    pub(crate) env: Map,
-    pub(crate) functions: BTreeMap<Vec<u8>, Function>,
-    pub(crate) aliases: Map,
+    pub(crate) env: ByteMap,
+    pub(crate) functions: BTreeMap<Vec<u8>, ShellFunction>,
+    pub(crate) aliases: ByteMap,
 }
 
-/// A shell function as the shell prints it.
+/// A function as the shell prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Function {
+pub(crate) struct ShellFunction {
     pub(crate) text: Vec<u8>,
-    pub(crate) exported: bool,
+    pub(crate) is_exported: bool,
 }
 
-/// What one command changed, relative to what it started from.
+/// The changes of one command, relative to the state it started with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Delta {
+pub(crate) struct StateDelta {
     pub(crate) cwd: Option<Vec<u8>>,
-    env: Changes<Vec<u8>>,
-    functions: Changes<Function>,
-    aliases: Changes<Vec<u8>>,
+    env: MapChanges<Vec<u8>>,
+    functions: MapChanges<ShellFunction>,
+    aliases: MapChanges<Vec<u8>>,
 }
 
-/// For each key that changed, the new value, or none if it is gone.
-type Changes<V> = BTreeMap<Vec<u8>, Option<V>>;
+/// The new value of each changed key; `None` if it was removed.
+type MapChanges<V> = BTreeMap<Vec<u8>, Option<V>>;
 
-/// Variables that describe the shell process and not the session. The shell makes each of them anew.
-const OF_THE_SHELL: [&[u8]; 5] = [b"_", b"PWD", b"SHLVL", b"SHELLOPTS", b"BASHOPTS"];
+/// Variables of the shell process, not of the session. Every shell sets them itself.
+const SHELL_OWNED_VARS: [&[u8]; 5] = [b"_", b"PWD", b"SHLVL", b"SHELLOPTS", b"BASHOPTS"];
 
-impl State {
-    /// What changed between `self`, with which a command started, and `after`.
-    pub(crate) fn delta(&self, after: &Self) -> Delta {
-        let mut env = changes(&self.env, &after.env);
-        // A shell does not print a name that it could not assign to, so its absence means nothing.
-        env.retain(|name, _| is_name(name) && !OF_THE_SHELL.contains(&name.as_slice()));
-        Delta {
+impl ShellState {
+    /// The changes from `self`, the state before a command, to `after`.
+    pub(crate) fn delta(&self, after: &Self) -> StateDelta {
+        let mut env = map_changes(&self.env, &after.env);
+        // A shell does not print names that it cannot assign, so their absence means nothing.
+        env.retain(|name, _| is_assignable(name) && !SHELL_OWNED_VARS.contains(&name.as_slice()));
+        StateDelta {
             cwd: (self.cwd != after.cwd).then(|| after.cwd.clone()),
             env,
-            functions: changes(&self.functions, &after.functions),
-            aliases: changes(&self.aliases, &after.aliases),
+            functions: map_changes(&self.functions, &after.functions),
+            aliases: map_changes(&self.aliases, &after.aliases),
         }
     }
 
-    /// Puts the changes of one command in, all at once.
-    pub(crate) fn apply(&mut self, delta: Delta) {
+    /// Applies the changes of one command.
+    pub(crate) fn apply(&mut self, delta: StateDelta) {
         if let Some(cwd) = delta.cwd {
             self.cwd = cwd;
         }
-        put(&mut self.env, delta.env);
-        put(&mut self.functions, delta.functions);
-        put(&mut self.aliases, delta.aliases);
+        apply_changes(&mut self.env, delta.env);
+        apply_changes(&mut self.functions, delta.functions);
+        apply_changes(&mut self.aliases, delta.aliases);
     }
 }
 
-fn changes<V: Clone + PartialEq>(before: &BTreeMap<Vec<u8>, V>, after: &BTreeMap<Vec<u8>, V>) -> Changes<V> {
+fn map_changes<V: Clone + PartialEq>(
+    before: &BTreeMap<Vec<u8>, V>,
+    after: &BTreeMap<Vec<u8>, V>,
+) -> MapChanges<V> {
     let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), None));
     let set = after
         .iter()
@@ -70,7 +73,7 @@ fn changes<V: Clone + PartialEq>(before: &BTreeMap<Vec<u8>, V>, after: &BTreeMap
     gone.chain(set).collect()
 }
 
-fn put<V>(map: &mut BTreeMap<Vec<u8>, V>, changes: Changes<V>) {
+fn apply_changes<V>(map: &mut BTreeMap<Vec<u8>, V>, changes: MapChanges<V>) {
     for (key, value) in changes {
         match value {
             Some(value) => map.insert(key, value),
@@ -79,8 +82,8 @@ fn put<V>(map: &mut BTreeMap<Vec<u8>, V>, changes: Changes<V>) {
     }
 }
 
-/// Whether a shell can assign to it.
-pub(crate) fn is_name(name: &[u8]) -> bool {
+/// Whether a shell can assign to this name.
+pub(crate) fn is_assignable(name: &[u8]) -> bool {
     let starts_well = name.first().is_some_and(|byte| *byte == b'_' || byte.is_ascii_alphabetic());
     starts_well && name.iter().all(|byte| *byte == b'_' || byte.is_ascii_alphanumeric())
 }
@@ -91,27 +94,27 @@ mod tests {
 
     use super::*;
 
-    fn map() -> impl Strategy<Value = Map> {
+    fn map() -> impl Strategy<Value = ByteMap> {
         proptest::collection::btree_map("[A-E]".prop_map(String::into_bytes), any::<Vec<u8>>(), 0..5)
     }
 
     prop_compose! {
-        fn state()(cwd in "/[ab]", env in map(), aliases in map(), functions in map(), exported: bool) -> State {
-            let functions = functions.into_iter().map(|(name, text)| (name, Function { text, exported })).collect();
-            State { cwd: cwd.into_bytes(), env, functions, aliases }
+        fn state()(cwd in "/[ab]", env in map(), aliases in map(), functions in map(), exported: bool) -> ShellState {
+            let functions = functions.into_iter().map(|(name, text)| (name, ShellFunction { text, is_exported: exported })).collect();
+            ShellState { cwd: cwd.into_bytes(), env, functions, aliases }
         }
     }
 
     proptest! {
         #[test]
-        fn a_delta_turns_what_was_into_what_is(before in state(), after in state()) {
+        fn a_delta_turns_before_into_after(before in state(), after in state()) {
             let mut now = before.clone();
             now.apply(before.delta(&after));
             prop_assert_eq!(now, after);
         }
 
         #[test]
-        fn changes_to_different_things_do_not_depend_on_order(start in state(), value: Vec<u8>, other: Vec<u8>) {
+        fn independent_changes_commute(start in state(), value: Vec<u8>, other: Vec<u8>) {
             let change = |name: &[u8], value: &[u8]| {
                 let mut after = start.clone();
                 after.env.insert(name.to_vec(), value.to_vec());
@@ -128,17 +131,19 @@ mod tests {
         }
 
         #[test]
-        fn what_a_command_did_not_touch_stays_as_others_left_it(start in state(), meanwhile in state()) {
-            let mut now = meanwhile.clone();
+        fn unchanged_state_keeps_concurrent_changes(start in state(), current in state()) {
+            let mut now = current.clone();
             now.apply(start.delta(&start));
-            prop_assert_eq!(now, meanwhile);
+            prop_assert_eq!(now, current);
         }
     }
 
     #[test]
-    fn what_describes_the_shell_and_what_it_cannot_name_is_no_change() {
-        let before = State { env: Map::from([(b"A.B".to_vec(), b"1".to_vec())]), ..State::default() };
-        let after = State { env: Map::from([(b"SHLVL".to_vec(), b"2".to_vec())]), ..State::default() };
+    fn shell_variables_and_unassignable_names_are_no_change() {
+        let before =
+            ShellState { env: ByteMap::from([(b"A.B".to_vec(), b"1".to_vec())]), ..ShellState::default() };
+        let after =
+            ShellState { env: ByteMap::from([(b"SHLVL".to_vec(), b"2".to_vec())]), ..ShellState::default() };
         assert_eq!(before.delta(&after), before.delta(&before));
     }
 }

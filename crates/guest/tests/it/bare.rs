@@ -1,39 +1,38 @@
-//! Places that have little: no bash, no shell, no user, no writable root. The guest is the first process there.
+//! Minimal environments: no bash, no shell, no users, a read-only root. The guest is process 1.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use hermes_guest::client::{Client, Error};
 use hermes_guest::protocol::message::{
-    Fault, OpenSession, Program, Run, SessionKey, Shell as ShellKind, Tree,
+    OpenSession, Program, Rejection, RunRequest, Shell, ShellSessionKey, TreeStatus,
 };
 use serde_bytes::ByteBuf;
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 
-use crate::place::{PATIENCE, Shell, text_of};
+use crate::fixture::{TestShell, eventually, output_text};
 
-struct Bare {
+struct BareGuest {
     _dir: TempDir,
     outside: Child,
-    shell: Shell,
+    shell: TestShell,
 }
 
-impl Drop for Bare {
+impl Drop for BareGuest {
     fn drop(&mut self) {
         self.outside.kill().ok();
         self.outside.wait().ok();
     }
 }
 
-/// A guest in namespaces of its own, after these commands have taken things away.
+/// Starts a guest in new namespaces after a script that removes things.
 #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
-async fn bare(take_away: &str) -> Bare {
+async fn start_bare(setup: &str) -> BareGuest {
     let dir = tempfile::tempdir().unwrap();
     let socket: PathBuf = dir.path().join("run/guest.sock");
     let script = format!(
-        "set -e; RUN={}; {take_away}; exec {} serve --socket {} --idle 60",
+        "set -e; RUN={}; {setup}; exec {} serve --socket {} --idle 60",
         dir.path().display(),
         env!("CARGO_BIN_EXE_hermes-guest"),
         socket.display()
@@ -47,16 +46,9 @@ async fn bare(take_away: &str) -> Bare {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
-    let connected = async {
-        loop {
-            match UnixStream::connect(&socket).await {
-                Ok(stream) => return Client::connect(stream).await.unwrap(),
-                Err(_not_yet) => tokio::time::sleep(Duration::from_millis(5)).await,
-            }
-        }
-    };
-    let client = tokio::time::timeout(PATIENCE, connected).await.expect("the guest does not come up");
-    let key = SessionKey::from("s");
+    eventually("the guest listens", async || UnixStream::connect(&socket).await.is_ok()).await;
+    let client = Client::connect(UnixStream::connect(&socket).await.unwrap()).await.unwrap();
+    let key = ShellSessionKey::from("s");
     let init = dir.path().join("init");
     std::fs::write(&init, "export FROM_A_FILE=1").unwrap();
     let env = vec![(ByteBuf::from("PATH"), ByteBuf::from("/usr/bin:/bin"))];
@@ -65,24 +57,24 @@ async fn bare(take_away: &str) -> Bare {
             key: key.clone(),
             cwd: ByteBuf::from("/tmp"),
             env,
-            init: vec![ByteBuf::from(init.to_str().unwrap())],
-            withheld: Vec::new(),
+            init_files: vec![ByteBuf::from(init.to_str().unwrap())],
+            protected_env: Vec::new(),
         })
         .await
         .unwrap();
-    Bare { _dir: dir, outside, shell: Shell { client, key } }
+    BareGuest { _dir: dir, outside, shell: TestShell { client, key } }
 }
 
-/// Puts a file that cannot be executed in the way.
+/// Hides bash behind a file that cannot be executed.
 const NO_BASH: &str =
     "for d in /bin /usr/bin /usr/local/bin; do [ -e $d/bash ] && mount --bind /etc/passwd $d/bash; done; :";
 
 #[tokio::test]
 async fn without_bash_sh_keeps_directory_and_exports() {
-    let place = bare(NO_BASH).await;
-    let s = &place.shell;
-    let about = s.client.about().await.unwrap();
-    assert!(matches!(about.shell, Some(ShellKind::Sh(_))), "{about:?}");
+    let guest = start_bare(NO_BASH).await;
+    let s = &guest.shell;
+    let about = s.client.info().await.unwrap();
+    assert!(matches!(about.shell, Some(Shell::Sh(_))), "{about:?}");
     assert_eq!(about.pid, 1);
     assert_eq!(s.out("echo \"[$FROM_A_FILE]\"").await, "[]\n");
     assert_eq!(s.sh("cd /usr; export A=\"it's \\\"1\\\"\nline\"; f() { :; }; exit 3").await.0, 3);
@@ -93,21 +85,22 @@ async fn without_bash_sh_keeps_directory_and_exports() {
 
 #[tokio::test]
 async fn without_any_shell_programs_run_and_commands_are_refused() {
-    let place = bare(&format!("{NO_BASH}; for d in /bin /usr/bin; do for n in sh dash; do [ -e $d/$n ] && mount --bind /etc/passwd $d/$n; done; done; :")).await;
-    let s = &place.shell;
-    assert_eq!(s.client.about().await.unwrap().shell, None);
+    let guest = start_bare(&format!("{NO_BASH}; for d in /bin /usr/bin; do for n in sh dash; do [ -e $d/$n ] && mount --bind /etc/passwd $d/$n; done; done; :")).await;
+    let s = &guest.shell;
+    assert_eq!(s.client.info().await.unwrap().shell, None);
     let refused = s.client.run(s.command("echo x")).await.unwrap_err();
-    assert!(matches!(refused, Error::Refused(Fault::NoShell)), "{refused:?}");
+    assert!(matches!(refused, Error::Rejected(Rejection::NoShell)), "{refused:?}");
     let argv = vec![ByteBuf::from("echo"), ByteBuf::from("fine")];
-    let ended = s.run(Run { program: Program::Argv(argv), ..s.command("") }).await;
-    assert_eq!((ended.code, text_of(&ended)), (0, "fine\n".to_owned()));
+    let ended = s.run(RunRequest { program: Program::Argv(argv), ..s.command("") }).await;
+    assert_eq!((ended.code, output_text(&ended)), (0, "fine\n".to_owned()));
 }
 
 #[tokio::test]
-async fn without_users_and_with_a_root_that_cannot_be_written_commands_run() {
-    let place =
-        bare("mount --bind $RUN $RUN; mount --bind /dev/null /etc/passwd; mount -o remount,ro,bind /").await;
-    let s = &place.shell;
+async fn commands_run_without_users_and_with_a_read_only_root() {
+    let guest =
+        start_bare("mount --bind $RUN $RUN; mount --bind /dev/null /etc/passwd; mount -o remount,ro,bind /")
+            .await;
+    let s = &guest.shell;
     assert_eq!(
         s.out("wc -c </etc/passwd; touch /x 2>/dev/null || echo no; cd /; export A=1").await,
         "0\nno\n"
@@ -116,13 +109,13 @@ async fn without_users_and_with_a_root_that_cannot_be_written_commands_run() {
 }
 
 #[tokio::test]
-async fn the_first_process_buries_the_dead() {
-    let place = bare(":").await;
-    let s = &place.shell;
+async fn process_1_reaps_zombies() {
+    let guest = start_bare(":").await;
+    let s = &guest.shell;
     let ended =
         s.run(s.command("for i in $(seq 50); do (setsid true &); done; setsid sleep 300 & sleep 0.2")).await;
-    assert_eq!(ended.tree, Tree::Alive);
+    assert_eq!(ended.tree, TreeStatus::Alive);
     s.client.kill(ended.process).await.unwrap();
-    let settled = async { while s.out("ps -A -o stat= | grep -c Z || true").await != "0\n" {} };
-    tokio::time::timeout(PATIENCE, settled).await.expect("zombies stay");
+    eventually("all zombies are reaped", async || s.out("ps -A -o stat= | grep -c Z || true").await == "0\n")
+        .await;
 }

@@ -1,50 +1,50 @@
-//! A guest that was taken over, against the client; and any bytes at all, against the decoder.
+//! A compromised guest against the client, and arbitrary bytes against the decoder.
 
 use std::time::Duration;
 
-use hermes_guest::client::{Breach, Client, Error};
-use hermes_guest::protocol::file::{Content, FileReply, FileRequest, Part, Place as FilePlace};
-use hermes_guest::protocol::frame::{self, Frames};
+use hermes_guest::client::{Client, Error, ProtocolViolation};
+use hermes_guest::protocol::file::{FileRange, FileReply, FileRequest, JudgedPath, WriteChunk};
+use hermes_guest::protocol::frame::{self, FrameStream};
 use hermes_guest::protocol::message::{
-    Address, AtDeadline, Deadline, Delivery, Input, Mode, Page, ProcessId, Program, Reply, Request, Run,
-    SessionKey, StateRule, Stdin,
+    Deadline, DeadlineAction, GuestReply, GuestRequest, OutputDelivery, OutputPage, ProcessId, Program,
+    RunInput, RunMode, RunRequest, ShellSessionKey, StatePolicy, Stdin, TunnelAddress,
 };
-use hermes_guest::protocol::mux::{self, End, Mux, Stream};
-use hermes_guest::protocol::{greeting, limit};
+use hermes_guest::protocol::mux::{self, Mux, MuxSide, MuxStream};
+use hermes_guest::protocol::{handshake, limit};
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use tokio::io::AsyncWriteExt;
 
-use crate::place::PATIENCE;
+use crate::fixture::TIMEOUT;
 
 const ID: ProcessId = ProcessId { pid: 1, started: 1 };
 
-/// A client whose guest answers each request as this function says.
-async fn client_of<F, A>(answer: F) -> Client
+/// A client of a fake guest that handles each request with this function.
+async fn client_with_guest<F, A>(answer: F) -> Client
 where
-    F: Fn(Request, Stream, Mux) -> A + Send + 'static,
+    F: Fn(GuestRequest, MuxStream, Mux) -> A + Send + 'static,
     A: Future<Output = ()> + Send + 'static,
 {
     let (near, mut far) = tokio::io::duplex(1 << 16);
     tokio::spawn(async move {
-        greeting::exchange(&mut far).await.unwrap();
-        let (mux, driver, mut arrivals) = mux::multiplex(far, End::Guest);
+        handshake::exchange_hello(&mut far).await.unwrap();
+        let (mux, driver, mut arrivals) = mux::multiplex(far, MuxSide::Guest);
         tokio::spawn(driver.run());
         while let Some(stream) = arrivals.recv().await {
-            let mut frames = Frames::new(stream);
+            let mut frames = FrameStream::new(stream);
             let Ok(Some(request)) = frames.reader.receive().await else { continue };
-            tokio::spawn(answer(request, frames.into_raw().0, mux.clone()));
+            tokio::spawn(answer(request, frames.into_parts().0, mux.clone()));
         }
     });
     Client::connect(near).await.unwrap()
 }
 
-/// A client whose guest answers every request with this reply.
-async fn client_told(reply: Reply) -> Client {
-    client_of(move |_, stream, _| {
+/// A client of a fake guest that sends this reply to every request.
+async fn client_with_reply(reply: GuestReply) -> Client {
+    client_with_guest(move |_, stream, _| {
         let reply = reply.clone();
         async move {
-            let mut frames = Frames::new(stream);
+            let mut frames = FrameStream::new(stream);
             frames.writer.send(&reply).await.unwrap();
             std::future::pending().await
         }
@@ -52,9 +52,9 @@ async fn client_told(reply: Reply) -> Client {
     .await
 }
 
-/// A client whose guest answers every request with these bytes.
-async fn client_sent(bytes: Vec<u8>) -> Client {
-    client_of(move |_, mut stream, _| {
+/// A client of a fake guest that sends these bytes to every request.
+async fn client_with_bytes(bytes: Vec<u8>) -> Client {
+    client_with_guest(move |_, mut stream, _| {
         let bytes = bytes.clone();
         async move {
             drop(stream.write_all(&bytes).await);
@@ -65,60 +65,63 @@ async fn client_sent(bytes: Vec<u8>) -> Client {
     .await
 }
 
-fn breach(error: Error) -> Breach {
+fn breach(error: Error) -> ProtocolViolation {
     match error {
-        Error::Breach(breach) => breach,
+        Error::Protocol(breach) => breach,
         other => panic!("{other:?}"),
     }
 }
 
-fn root() -> FilePlace {
-    FilePlace { session: None, path: ByteBuf::from("/"), judged: ByteBuf::from("/") }
+fn root() -> JudgedPath {
+    JudgedPath { session: None, path: ByteBuf::from("/"), resolved: ByteBuf::from("/") }
 }
 
 #[tokio::test]
-async fn an_answer_to_something_else_ends_the_connection() {
-    let client = client_told(Reply::Done).await;
-    assert_eq!(breach(client.about().await.unwrap_err()), Breach::Unexpected);
-    tokio::time::timeout(PATIENCE, client.closed()).await.unwrap();
-    assert!(matches!(client.about().await.unwrap_err(), Error::Gone));
+async fn a_mismatched_reply_closes_the_connection() {
+    let client = client_with_reply(GuestReply::Done).await;
+    assert_eq!(breach(client.info().await.unwrap_err()), ProtocolViolation::Unexpected);
+    tokio::time::timeout(TIMEOUT, client.wait_closed()).await.unwrap();
+    assert!(matches!(client.info().await.unwrap_err(), Error::Disconnected));
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_message_end_the_connection() {
-    let too_long = u32::try_from(limit::FRAME + 1).unwrap().to_le_bytes().to_vec();
+async fn bytes_that_do_not_decode_close_the_connection() {
+    let too_long = u32::try_from(limit::MAX_FRAME_BYTES + 1).unwrap().to_le_bytes().to_vec();
     let trailing = [&3_u32.to_le_bytes()[..], &[1, 0, 0]].concat();
     for bytes in [b"\x04\0\0\0\xff\xff\xff\xff".to_vec(), too_long, trailing, vec![0, 0, 0, 0]] {
-        let client = client_sent(bytes.clone()).await;
-        assert_eq!(breach(client.stats().await.unwrap_err()), Breach::Malformed, "{bytes:?}");
-        tokio::time::timeout(PATIENCE, client.closed()).await.unwrap();
+        let client = client_with_bytes(bytes.clone()).await;
+        assert_eq!(breach(client.stats().await.unwrap_err()), ProtocolViolation::Malformed, "{bytes:?}");
+        tokio::time::timeout(TIMEOUT, client.wait_closed()).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn more_than_was_asked_for_is_a_breach() {
-    let page = Page { offset: 0, data: ByteBuf::from(vec![0; 101]), total: 1000 };
-    let client = client_told(Reply::Page(page)).await;
-    assert_eq!(breach(client.output(ID, 0, 100).await.unwrap_err()), Breach::Unexpected);
-    let backwards = Page { offset: 9, data: ByteBuf::new(), total: 3 };
-    let client = client_told(Reply::Page(backwards)).await;
-    assert_eq!(breach(client.output(ID, 0, 100).await.unwrap_err()), Breach::Unexpected);
-    let beyond = Page { offset: u64::MAX, data: ByteBuf::from([0]), total: u64::MAX };
-    let client = client_told(Reply::Page(beyond)).await;
-    assert_eq!(breach(client.output(ID, u64::MAX, 100).await.unwrap_err()), Breach::Unexpected);
-    let chunk = Reply::File(FileReply::Data(ByteBuf::from(vec![0; limit::CHUNK + 1])));
-    let client = client_told(chunk).await;
-    let mut reader = client.read(root(), Part::Whole).await.unwrap();
-    assert_eq!(breach(reader.next().await.unwrap_err()), Breach::Unexpected);
+async fn a_reply_beyond_the_requested_size_is_a_violation() {
+    let page = OutputPage { offset: 0, data: ByteBuf::from(vec![0; 101]), total: 1000 };
+    let client = client_with_reply(GuestReply::Page(page)).await;
+    assert_eq!(breach(client.read_output(ID, 0, 100).await.unwrap_err()), ProtocolViolation::Unexpected);
+    let backwards = OutputPage { offset: 9, data: ByteBuf::new(), total: 3 };
+    let client = client_with_reply(GuestReply::Page(backwards)).await;
+    assert_eq!(breach(client.read_output(ID, 0, 100).await.unwrap_err()), ProtocolViolation::Unexpected);
+    let beyond = OutputPage { offset: u64::MAX, data: ByteBuf::from([0]), total: u64::MAX };
+    let client = client_with_reply(GuestReply::Page(beyond)).await;
+    assert_eq!(
+        breach(client.read_output(ID, u64::MAX, 100).await.unwrap_err()),
+        ProtocolViolation::Unexpected
+    );
+    let chunk = GuestReply::File(FileReply::Data(ByteBuf::from(vec![0; limit::CHUNK_BYTES + 1])));
+    let client = client_with_reply(chunk).await;
+    let mut reader = client.read_file(root(), FileRange::Whole).await.unwrap();
+    assert_eq!(breach(reader.next_chunk().await.unwrap_err()), ProtocolViolation::Unexpected);
 }
 
 #[tokio::test]
-async fn a_list_without_end_is_cut_off() {
-    let client = client_of(|_, stream, _| async move {
-        let mut frames = Frames::new(stream);
-        let entry = |stat| hermes_guest::protocol::file::Entry { name: ByteBuf::from("x"), stat };
-        let stat = hermes_guest::protocol::file::Stat {
-            kind: hermes_guest::protocol::file::Kind::File,
+async fn an_endless_list_is_a_violation() {
+    let client = client_with_guest(|_, stream, _| async move {
+        let mut frames = FrameStream::new(stream);
+        let entry = |stat| hermes_guest::protocol::file::DirEntry { name: ByteBuf::from("x"), stat };
+        let stat = hermes_guest::protocol::file::FileStat {
+            kind: hermes_guest::protocol::file::FileKind::File,
             size: 0,
             mode: 0,
             uid: 0,
@@ -126,133 +129,136 @@ async fn a_list_without_end_is_cut_off() {
             modified: 0,
             target: None,
         };
-        let reply = Reply::File(FileReply::Entries(vec![entry(stat); 1000]));
+        let reply = GuestReply::File(FileReply::DirEntries(vec![entry(stat); 1000]));
         while frames.writer.send(&reply).await.is_ok() {}
     })
     .await;
-    assert_eq!(breach(client.list(root()).await.unwrap_err()), Breach::Unexpected);
+    assert_eq!(breach(client.list_dir(root()).await.unwrap_err()), ProtocolViolation::Unexpected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guest_that_never_answers_is_given_up() {
-    let client = client_of(|_, stream, _| async move {
+async fn a_guest_that_never_replies_times_out() {
+    let client = client_with_guest(|_, stream, _| async move {
         let _held = stream;
         std::future::pending().await
     })
     .await;
     let asked = tokio::time::Instant::now();
-    assert!(matches!(client.about().await.unwrap_err(), Error::Silent));
-    assert_eq!(asked.elapsed().as_secs(), limit::ANSWER.as_secs());
-    client.closed().await;
+    assert!(matches!(client.info().await.unwrap_err(), Error::Timeout));
+    assert_eq!(asked.elapsed().as_secs(), limit::REPLY_TIMEOUT.as_secs());
+    client.wait_closed().await;
     let (near, _far) = tokio::io::duplex(64);
-    assert!(matches!(Client::connect(near).await.unwrap_err(), Error::Silent), "nor one that never greets");
+    assert!(
+        matches!(Client::connect(near).await.unwrap_err(), Error::Timeout),
+        "a missing handshake times out too"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guest_that_does_not_keep_a_deadline_is_given_up() {
-    let client = client_told(Reply::Started(ID)).await;
-    let run = Run {
-        session: SessionKey::from("s"),
+async fn a_guest_that_misses_a_deadline_times_out() {
+    let client = client_with_reply(GuestReply::Started(ID)).await;
+    let run = RunRequest {
+        session: ShellSessionKey::from("s"),
         program: Program::Shell(ByteBuf::from("sleep 9")),
-        workdir: hermes_guest::protocol::message::Workdir::Session,
+        workdir: hermes_guest::protocol::message::WorkingDir::Session,
         env: Vec::new(),
         stdin: Stdin::Null,
         terminal: None,
-        deadline: Some(Deadline { after: Duration::from_secs(5), then: AtDeadline::Kill }),
-        mode: Mode::Foreground { output: Delivery::Summary, state: StateRule::Keep },
-        keep: 4096,
-        spool: 0,
+        deadline: Some(Deadline { after: Duration::from_secs(5), action: DeadlineAction::Kill }),
+        mode: RunMode::Foreground { output: OutputDelivery::Summary, state: StatePolicy::Apply },
+        memory_bytes: 4096,
+        spool_bytes: 0,
     };
     let asked = tokio::time::Instant::now();
     let mut running = client.run(run).await.unwrap();
-    assert!(matches!(running.end().await.unwrap_err(), Error::Silent));
-    assert_eq!(asked.elapsed().as_secs(), 5 + limit::ANSWER.as_secs());
+    assert!(matches!(running.wait().await.unwrap_err(), Error::Timeout));
+    assert_eq!(asked.elapsed().as_secs(), 5 + limit::REPLY_TIMEOUT.as_secs());
 }
 
 #[tokio::test]
-async fn a_connection_nobody_listens_for_is_a_breach() {
-    let client = client_of(|request, stream, mux| async move {
-        let mut frames = Frames::new(stream);
+async fn a_connection_for_an_unknown_listener_is_a_violation() {
+    let client = client_with_guest(|request, stream, mux| async move {
+        let mut frames = FrameStream::new(stream);
         match request {
-            Request::Listen(number, _) => {
-                let mut arrival = Frames::new(mux.open().await.unwrap());
-                arrival.writer.send(&Reply::Arrived(number)).await.unwrap();
-                frames.writer.send(&Reply::Listening(0)).await.unwrap();
+            GuestRequest::Listen(number, _) => {
+                let mut arrival = FrameStream::new(mux.open_stream().await.unwrap());
+                arrival.writer.send(&GuestReply::Connected(number)).await.unwrap();
+                frames.writer.send(&GuestReply::Listening(0)).await.unwrap();
                 std::future::pending().await
             }
             _ => {
-                let mut arrival = Frames::new(mux.open().await.unwrap());
-                arrival.writer.send(&Reply::Arrived(8)).await.unwrap();
+                let mut arrival = FrameStream::new(mux.open_stream().await.unwrap());
+                arrival.writer.send(&GuestReply::Connected(8)).await.unwrap();
                 std::future::pending().await
             }
         }
     })
     .await;
-    let mut listener = client.listen(Address::Loopback(0)).await.unwrap();
-    assert!(listener.accept().await.is_some(), "one that is listened for is not");
-    assert!(client.about().await.is_err());
-    tokio::time::timeout(PATIENCE, client.closed()).await.unwrap();
-    assert!(listener.accept().await.is_none(), "and nobody waits for more");
+    let mut listener = client.listen(TunnelAddress::Loopback(0)).await.unwrap();
+    assert!(listener.accept().await.is_some(), "a connection of the listener is accepted");
+    assert!(client.info().await.is_err());
+    tokio::time::timeout(TIMEOUT, client.wait_closed()).await.unwrap();
+    assert!(listener.accept().await.is_none(), "the listener is closed too");
 }
 
 #[tokio::test]
-async fn streams_nobody_asked_for_are_bounded() {
-    let client = client_of(|_, stream, mux| async move {
+async fn unsolicited_streams_are_bounded() {
+    let client = client_with_guest(|_, stream, mux| async move {
         let _held = stream;
         let mut opened = Vec::new();
-        while let Ok(Ok(stream)) = tokio::time::timeout(Duration::from_millis(300), mux.open()).await {
+        while let Ok(Ok(stream)) = tokio::time::timeout(Duration::from_millis(300), mux.open_stream()).await {
             opened.push(stream);
-            assert!(opened.len() <= 2 * limit::STREAMS, "streams without end");
+            assert!(opened.len() <= 2 * limit::MAX_STREAMS, "streams without end");
         }
         std::future::pending().await
     })
     .await;
-    drop(tokio::time::timeout(Duration::from_secs(2), client.about()).await);
+    drop(tokio::time::timeout(Duration::from_secs(2), client.info()).await);
 }
 
 #[tokio::test]
 async fn noise_instead_of_a_connection_is_an_error() {
     let (near, mut far) = tokio::io::duplex(1 << 16);
     let noise = tokio::spawn(async move {
-        greeting::exchange(&mut far).await.unwrap();
+        handshake::exchange_hello(&mut far).await.unwrap();
         while far.write_all(&[0xa5; 4096]).await.is_ok() {}
     });
     let client = Client::connect(near).await.unwrap();
-    assert!(matches!(client.about().await.unwrap_err(), Error::Gone));
+    assert!(matches!(client.info().await.unwrap_err(), Error::Disconnected));
     noise.await.unwrap();
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_decoded_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
-        // Whatever comes out was not made of more than what came in.
-        if let Ok(request) = frame::decode::<Request>(&bytes) {
+    fn any_bytes_are_decoded_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+        // A decoded message is not larger than its input.
+        if let Ok(request) = frame::decode::<GuestRequest>(&bytes) {
             prop_assert!(postcard::to_stdvec(&request).unwrap().len() <= bytes.len());
         }
-        if let Ok(reply) = frame::decode::<Reply>(&bytes) {
+        if let Ok(reply) = frame::decode::<GuestReply>(&bytes) {
             prop_assert!(postcard::to_stdvec(&reply).unwrap().len() <= bytes.len());
         }
-        drop(frame::decode::<Input>(&bytes));
-        drop(frame::decode::<Content>(&bytes));
+        drop(frame::decode::<RunInput>(&bytes));
+        drop(frame::decode::<WriteChunk>(&bytes));
     }
 
     #[test]
-    fn what_was_encoded_is_decoded(path: Vec<u8>, offset: u64, length: u64, cut in 0_usize..40) {
-        let place = FilePlace { session: None, path: ByteBuf::from(path.clone()), judged: ByteBuf::from(path) };
-        let request = Request::File(FileRequest::Read(place, Part::Bytes { offset, length }));
+    fn an_encoded_request_is_decoded(path: Vec<u8>, offset: u64, length: u64, cut in 0_usize..40) {
+        let guest = JudgedPath { session: None, path: ByteBuf::from(path.clone()), resolved: ByteBuf::from(path) };
+        let request = GuestRequest::File(FileRequest::Read(guest, FileRange::Bytes { offset, length }));
         let bytes = postcard::to_stdvec(&request).unwrap();
-        let decoded = frame::decode::<Request>(&bytes);
+        let decoded = frame::decode::<GuestRequest>(&bytes);
         prop_assert_eq!(decoded.as_ref(), Ok(&request));
         let cut = cut.min(bytes.len() - 1);
-        prop_assert!(frame::decode::<Request>(&bytes[..cut]).is_err());
+        prop_assert!(frame::decode::<GuestRequest>(&bytes[..cut]).is_err());
     }
 
     #[test]
-    fn a_length_that_lies_allocates_nothing(claimed in any::<u32>()) {
-        // A list of that many entries, of which none follows.
-        let mut bytes = postcard::to_stdvec(&Reply::Processes(Vec::new())).unwrap();
+    fn a_false_length_allocates_nothing(claimed in any::<u32>()) {
+        // A list that claims this many entries but has none.
+        let mut bytes = postcard::to_stdvec(&GuestReply::Processes(Vec::new())).unwrap();
         bytes.pop();
         bytes.extend(postcard::to_stdvec(&claimed).unwrap());
-        prop_assert_eq!(frame::decode::<Reply>(&bytes).is_ok(), claimed == 0);
+        prop_assert_eq!(frame::decode::<GuestReply>(&bytes).is_ok(), claimed == 0);
     }
 }

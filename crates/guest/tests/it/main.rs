@@ -1,14 +1,14 @@
-//! The guest as its users see it: the real binary, real shells, real processes.
+//! Tests of the guest with the real binary, real shells and real processes.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failure here fails the test")]
 
 mod bare;
 mod files;
+mod fixture;
 mod hostile;
 mod init;
 mod life;
 mod output;
-mod place;
 mod process;
 mod search;
 mod shell;

@@ -1,49 +1,51 @@
-//! Which files a search goes through, and which lines it finds in them.
+//! Which files a search reads, and which lines it finds.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use hermes_guest::protocol::file::{Found, Hit, Scope, Search, Target};
+use hermes_guest::protocol::file::{FileSearch, SearchHit, SearchMode, SearchScope, SearchSummary};
 use regex_automata::meta::Regex;
 use rustix::fs::{CWD, Mode, OFlags};
 
-use crate::files::here;
-use crate::place::{Place, Shell};
+use crate::files::judged_path;
+use crate::fixture::{TestGuest, TestShell};
 
-const NAMES: Target = Target::Names;
+const NAMES: SearchMode = SearchMode::Names;
 
-fn lines(pattern: &str) -> Target {
-    Target::Lines { pattern: pattern.to_owned(), context: 0 }
+fn lines(pattern: &str) -> SearchMode {
+    SearchMode::Lines { pattern: pattern.to_owned(), context: 0 }
 }
 
-/// Everything that a search finds: each path, with its line where lines are wanted.
-async fn find(s: &Shell, path: &str, target: Target) -> (Vec<(String, u64)>, Found) {
-    let search = Search { target, globs: Vec::new(), scope: Scope::Tracked, offset: 0, limit: 10_000 };
-    let found = s.client.search(here(s, path).await, search).await.unwrap();
+/// All hits of a search: each path, with its line number if lines are searched.
+async fn find(s: &TestShell, path: &str, target: SearchMode) -> (Vec<(String, u64)>, SearchSummary) {
+    let search =
+        FileSearch { target, globs: Vec::new(), scope: SearchScope::Tracked, offset: 0, limit: 10_000 };
+    let found = s.client.search_files(judged_path(s, path).await, search).await.unwrap();
     let hits = found.items.into_iter().map(|hit| match hit {
-        Hit::File { path, lines } => (String::from_utf8(path.into_vec()).unwrap(), lines),
-        Hit::Line { path, number, .. } => (String::from_utf8(path.into_vec()).unwrap(), number),
+        SearchHit::File { path, lines } => (String::from_utf8(path.into_vec()).unwrap(), lines),
+        SearchHit::Line { path, number, .. } => (String::from_utf8(path.into_vec()).unwrap(), number),
     });
-    (hits.collect(), found.end)
+    (hits.collect(), found.summary)
 }
 
-async fn names(s: &Shell, path: &str) -> Vec<String> {
+async fn names(s: &TestShell, path: &str) -> Vec<String> {
     find(s, path, NAMES).await.0.into_iter().map(|(path, _)| path).collect()
 }
 
-/// What git tracks or would track in a directory, but for what is hidden and for other repositories.
-async fn by_git(s: &Shell, dir: &str) -> BTreeSet<String> {
+/// Files that git tracks or would track in a directory, except hidden files and nested
+/// repositories.
+async fn git_files(s: &TestShell, dir: &str) -> BTreeSet<String> {
     let listed = s.out(format!("git -C {dir} ls-files --others --cached --exclude-standard")).await;
     let is_hidden = |path: &str| path.split('/').any(|part| part.starts_with('.'));
     listed.lines().filter(|path| !path.ends_with('/') && !is_hidden(path)).map(str::to_owned).collect()
 }
 
 #[tokio::test]
-async fn a_search_leaves_out_what_git_ignores() {
-    let place = Place::start().await;
-    let s = place.session().await;
+async fn a_search_skips_files_that_git_ignores() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     s.out(
         r"mkdir outer; cd outer; git init -q .; echo '*' >../.gitignore
         for dir in . a a/b a/b/build build build/a docs docs/x/y/z src src/cache inner inner/sub inner/a; do
@@ -74,19 +76,19 @@ END
         git add src/x.tmp; cd ..",
     )
     .await;
-    let inner = by_git(&s, "outer/inner").await;
+    let inner = git_files(&s, "outer/inner").await;
     assert!(inner.contains("sub/x.log") && !inner.contains("sub/data.bin"), "{inner:?}");
-    let mut all = by_git(&s, "outer").await;
+    let mut all = git_files(&s, "outer").await;
     assert!(all.contains("a/x.log") && all.contains("src/build") && !all.contains("x.log"), "{all:?}");
     all.extend(inner.iter().map(|path| format!("inner/{path}")));
     let all: Vec<String> = all.into_iter().collect();
     let mut found = names(&s, "outer").await;
     found.sort();
     assert_eq!(found, all);
-    // The rules of the directories above hold as well.
+    // The rules of parent directories apply too.
     for dir in ["a", "a/b", "docs/x/y", "src", "inner", "inner/sub"] {
         let dir = format!("outer/{dir}");
-        let expected: Vec<String> = by_git(&s, &dir).await.into_iter().collect();
+        let expected: Vec<String> = git_files(&s, &dir).await.into_iter().collect();
         let mut found = names(&s, &dir).await;
         found.sort();
         assert_eq!(found, expected, "{dir}");
@@ -94,9 +96,9 @@ END
 }
 
 #[tokio::test]
-async fn rules_for_searches_beat_those_of_git() {
-    let place = Place::start().await;
-    let s = place.session().await;
+async fn ignore_files_override_gitignore() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     s.out("git init -q .; mkdir dir; touch {.,dir}/{one,two,three}; printf 'one\ntwo\n' >dir/.gitignore")
         .await;
     s.out("printf '!one\nthree\n' >.ignore").await;
@@ -105,60 +107,60 @@ async fn rules_for_searches_beat_those_of_git() {
 }
 
 #[tokio::test]
-async fn a_search_follows_no_link_and_waits_for_nothing() {
-    let place = Place::start().await;
-    let s = place.session().await;
+async fn a_search_follows_no_symlink_and_never_blocks() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     s.out("mkdir dir other; echo text >dir/file; echo text >other/file; mkfifo dir/pipe").await;
     s.out("ln -s file dir/link; ln -s ../other dir/elsewhere; ln -s . dir/round").await;
-    let once = (vec![("file".to_owned(), 1)], Found { hits: 1, files: 1, unreadable: 0, binary: 0 });
+    let once = (vec![("file".to_owned(), 1)], SearchSummary { hits: 1, files: 1, unreadable: 0, binary: 0 });
     assert_eq!(find(&s, "dir", lines("text")).await, once);
-    let refused = (Vec::new(), Found { hits: 0, files: 0, unreadable: 1, binary: 0 });
+    let refused = (Vec::new(), SearchSummary { hits: 0, files: 0, unreadable: 1, binary: 0 });
     assert_eq!(find(&s, "dir/pipe", lines("text")).await, refused);
 }
 
 #[tokio::test]
-async fn what_may_not_be_read_is_counted() {
-    let place = as_ordinary_user().await;
-    let s = place.session().await;
+async fn unreadable_files_are_counted() {
+    let guest = start_unprivileged().await;
+    let s = guest.session().await;
     s.out("mkdir open closed; echo text | tee open/file open/secret >closed/file").await;
     s.out("chmod 0 open/secret; chmod 100 closed").await;
     let found = find(&s, ".", lines("text")).await;
     s.out("chmod 700 closed").await;
-    let expected = Found { hits: 1, files: 1, unreadable: 2, binary: 0 };
+    let expected = SearchSummary { hits: 1, files: 1, unreadable: 2, binary: 0 };
     assert_eq!(found, (vec![("open/file".to_owned(), 1)], expected));
 }
 
-/// A guest whom the file system refuses something.
+/// A guest without root's access to files.
 #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
-async fn as_ordinary_user() -> Place {
+async fn start_unprivileged() -> TestGuest {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("run/guest.sock");
-    // The one that was built may lie where nobody else gets to.
+    // The built binary may be in a directory that other users cannot enter.
     let program = dir.path().join("guest");
     std::fs::copy(env!("CARGO_BIN_EXE_hermes-guest"), &program).unwrap();
     let mut command = Command::new(&program);
     command.args(["serve", "--idle", "60", "--socket"]).arg(&socket).env_clear().env("PATH", "/usr/bin:/bin");
     if rustix::process::geteuid().is_root() {
-        let nobody = 65534;
+        let unprivileged_uid = 65534;
         std::fs::create_dir(dir.path().join("work")).unwrap();
         for path in [dir.path(), &dir.path().join("work")] {
-            chown(path, Some(nobody), Some(nobody)).unwrap();
+            chown(path, Some(unprivileged_uid), Some(unprivileged_uid)).unwrap();
         }
-        command.uid(nobody).gid(nobody);
+        command.uid(unprivileged_uid).gid(unprivileged_uid);
     }
     let done = command.output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let mut place = Place { dir, socket, pid: 0 };
-    place.pid = place.client().await.about().await.unwrap().pid;
-    place
+    let mut guest = TestGuest { dir, socket, pid: 0 };
+    guest.pid = guest.client().await.info().await.unwrap().pid;
+    guest
 }
 
 #[tokio::test]
-async fn a_search_goes_deeper_than_a_path_can_be_long() {
-    let place = Place::start().await;
-    let s = place.session().await;
+async fn a_search_reaches_deeper_than_the_maximum_path_length() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut dir = rustix::fs::openat(CWD, place.work(), flags, Mode::empty()).unwrap();
+    let mut dir = rustix::fs::openat(CWD, guest.work(), flags, Mode::empty()).unwrap();
     for _ in 0..500 {
         rustix::fs::mkdirat(&dir, "directory", Mode::RWXU).unwrap();
         dir = rustix::fs::openat(&dir, "directory", flags, Mode::empty()).unwrap();
@@ -171,12 +173,12 @@ async fn a_search_goes_deeper_than_a_path_can_be_long() {
 }
 
 #[tokio::test]
-async fn many_files_are_told_in_order_whoever_looked_into_them() {
-    let place = Place::start().await;
-    let s = place.session().await;
+async fn hits_in_many_files_are_reported_in_order() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     let mut expected = Vec::new();
     for number in 0..700 {
-        let dir = place.work().join(format!("dir{:02}", number / 50));
+        let dir = guest.work().join(format!("dir{:02}", number / 50));
         std::fs::create_dir_all(&dir).unwrap();
         let text = match number % 7 {
             0 => "no\nyes\n",
@@ -188,15 +190,15 @@ async fn many_files_are_told_in_order_whoever_looked_into_them() {
             expected.push((format!("dir{:02}/file{number:03}", number / 50), 2));
         }
     }
-    let end = Found { hits: 100, files: 100, unreadable: 0, binary: 100 };
+    let end = SearchSummary { hits: 100, files: 100, unreadable: 0, binary: 100 };
     assert_eq!(find(&s, ".", lines("yes")).await, (expected, end));
 }
 
 #[tokio::test]
-async fn each_line_is_a_text_of_its_own() {
-    let place = Place::start().await;
-    let s = place.session().await;
-    // More than is read at once, with lines of all lengths and none.
+async fn every_line_is_matched_on_its_own() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
+    // More than one buffer, with lines of different lengths, some empty.
     let text: String = (0..6000_usize)
         .map(|number| match number % 11 {
             0 => "\n".to_owned(),
@@ -208,7 +210,7 @@ async fn each_line_is_a_text_of_its_own() {
         })
         .collect();
     let text = text + "the last one";
-    std::fs::write(place.work().join("file"), &text).unwrap();
+    std::fs::write(guest.work().join("file"), &text).unwrap();
     for pattern in [
         "line 7[0-9]$", r"^begin", r"\Abegin", r"end\z", r"(?-m:^)\)", "^$", r"\(\s+\)", "(?s)open.*closed",
         "[^l]ine", r"closed\r$", r"(?R)closed$", r"(?R)\r$", "nowhere", "", "(?i)LAST ONE$", r"\bend\b",

@@ -1,18 +1,20 @@
-//! What one command leaves for the next, and what it says when it ends.
+//! State that one command leaves for the next, and exit codes.
 
 use std::time::Duration;
 
 use hermes_guest::client::Error;
-use hermes_guest::protocol::message::{Cause, Fault, Program, Run, SessionKey, Signal, StateFate, StateRule};
-use hermes_guest::protocol::message::{Delivery, Mode, Origin, Stdin};
+use hermes_guest::protocol::message::{
+    ExitCause, Program, Rejection, RunRequest, ShellSessionKey, Signal, StateOutcome, StatePolicy,
+};
+use hermes_guest::protocol::message::{OutputDelivery, RunMode, SessionOrigin, Stdin};
 use serde_bytes::ByteBuf;
 
-use crate::place::{Place, text_of};
+use crate::fixture::{TestGuest, TestShell, output_text};
 
 #[tokio::test]
 async fn exit_codes_are_those_of_a_shell() {
-    let place = Place::start().await;
-    let s = place.session().await;
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     let cases = [
         ("true", 0),
         ("false", 1),
@@ -29,13 +31,13 @@ async fn exit_codes_are_those_of_a_shell() {
         assert_eq!(s.sh(command).await.0, code, "{command}");
     }
     let ended = s.run(s.command("kill -KILL $$")).await;
-    assert_eq!(ended.cause, Cause::Signaled(Signal(9)));
+    assert_eq!(ended.cause, ExitCause::Signaled(Signal(9)));
 }
 
 #[tokio::test]
 async fn messages_are_those_of_bash() {
-    let place = Place::start().await;
-    let s = place.session().await;
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     let (_, output) = s.sh("echo one\nno-such-command").await;
     assert_eq!(output, "one\nbash: line 2: no-such-command: command not found\n");
     assert_eq!(s.out("set | grep -c ^__hermes || true").await, "0\n");
@@ -47,22 +49,22 @@ async fn messages_are_those_of_bash() {
 
 #[tokio::test]
 async fn stdout_and_stderr_keep_their_order() {
-    let place = Place::start().await;
-    let s = place.session().await;
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     let output = s.out("for i in $(seq 200); do echo out$i; echo err$i >&2; done").await;
     let expected: String = (1..=200).map(|i| format!("out{i}\nerr{i}\n")).collect();
     assert_eq!(output, expected);
 }
 
 #[tokio::test]
-async fn directory_exports_functions_and_aliases_stay() {
-    let place = Place::start().await;
-    let s = place.session().await;
+async fn directory_exports_functions_and_aliases_persist() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     s.out("mkdir -p 'a b'; cd 'a b'; export X=1; Y=2; greet() { echo \"hello $1\"; }; alias up='echo UP'")
         .await;
     assert_eq!(
         s.out("pwd; echo $X-$Y; greet you; up").await,
-        format!("{}/a b\n1-\nhello you\nUP\n", place.work().display())
+        format!("{}/a b\n1-\nhello you\nUP\n", guest.work().display())
     );
     s.out("unset X HOME; unset -f greet; unalias up; cd -").await;
     let (_, output) = s.sh("echo ${X-gone} ${HOME-gone}; greet; up; pwd").await;
@@ -70,13 +72,13 @@ async fn directory_exports_functions_and_aliases_stay() {
         output.starts_with("gone gone\n") && output.matches("command not found").count() == 2,
         "{output}"
     );
-    assert!(output.ends_with(&format!("{}\n", place.work().display())), "{output}");
+    assert!(output.ends_with(&format!("{}\n", guest.work().display())), "{output}");
 }
 
 #[tokio::test]
-async fn state_survives_every_way_to_end() {
-    let place = Place::start().await;
-    let s = place.session().await;
+async fn state_survives_every_kind_of_exit() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     let endings = [
         ("exit", "cd /tmp; export A=exit; exit 3", 3),
         ("errexit", "set -e; export A=errexit; false; export A=never", 1),
@@ -97,20 +99,25 @@ async fn state_survives_every_way_to_end() {
     ];
     for (name, command, code) in endings {
         let ended = s.run(s.command(command)).await;
-        assert_eq!((ended.code, ended.state), (code, StateFate::Applied), "{name}: {}", text_of(&ended));
+        assert_eq!(
+            (ended.code, ended.state),
+            (code, StateOutcome::Applied),
+            "{name}: {}",
+            output_text(&ended)
+        );
         let kept = if name == "exec-fails" { "x" } else { name };
         assert_eq!(s.out("unalias -a; echo $A").await, format!("{kept}\n"), "{name}");
     }
     assert_eq!(s.out("pwd; set -o | grep -c on$ >/dev/null").await, "/tmp\n");
     let ended = s.run(s.command("export A=lost; kill -9 $$")).await;
-    assert_eq!(ended.state, StateFate::Lost);
+    assert_eq!(ended.state, StateOutcome::Lost);
     assert_eq!(s.out("echo $A").await, "alias\n");
 }
 
 #[tokio::test]
-async fn a_command_may_have_an_exit_trap_of_its_own() {
-    let place = Place::start().await;
-    let s = place.session().await;
+async fn a_command_may_set_its_own_exit_trap() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     assert_eq!(
         s.sh("trap 'echo bye $?; export T=trap' EXIT; export A=1; exit 3").await,
         (3, "bye 3\n".to_owned())
@@ -127,9 +134,9 @@ async fn a_command_may_have_an_exit_trap_of_its_own() {
 }
 
 #[tokio::test]
-async fn any_value_comes_back_as_it_was() {
-    let place = Place::start().await;
-    let s = place.session().await;
+async fn any_value_is_restored_unchanged() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     s.out(r#"export N=$'two\nlines\n' Q="it's \"quoted\" \$HOME \`x\` \\" B=$'\x01\x7f\xff\xfe\e' E= U='äöü €' S='declare -x FAKE="1"
 declare -x FAKE2="2"'"#)
         .await;
@@ -152,12 +159,12 @@ declare -x FAKE2="2"'"#)
 
 #[tokio::test]
 async fn parallel_commands_never_mix_their_states() {
-    let place = Place::start().await;
-    let s = place.session().await;
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     for round in 0..6 {
         let calls = (0..50).map(|i| {
             let (client, key) = (s.client.clone(), s.key.clone());
-            let shell = crate::place::Shell { client, key };
+            let shell = TestShell { client, key };
             let command = format!(
                 "export P{i}={round} PAIR_A={round}.{i} PAIR_B={round}.{i}; mkdir -p d{round}.{i}; cd d{round}.{i} 2>/dev/null; \
                  f{i}() {{ echo {round}; }}"
@@ -166,7 +173,7 @@ async fn parallel_commands_never_mix_their_states() {
         });
         for call in calls.collect::<Vec<_>>() {
             let ended = call.await.unwrap();
-            assert_eq!((ended.code, ended.state), (0, StateFate::Applied));
+            assert_eq!((ended.code, ended.state), (0, StateOutcome::Applied));
         }
         let output = s
             .out("echo $PAIR_A $PAIR_B ${PWD##*/d}; env | grep -c '^P[0-9]*='; declare -F | wc -l; cd ..")
@@ -184,102 +191,108 @@ async fn parallel_commands_never_mix_their_states() {
 }
 
 #[tokio::test]
-async fn a_directory_or_variable_for_one_call_does_not_stick() {
-    let place = Place::start().await;
-    let s = place.session().await;
-    let run = Run {
-        workdir: hermes_guest::protocol::message::Workdir::Other(ByteBuf::from("/")),
+async fn a_directory_or_variable_for_one_call_does_not_persist() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
+    let run = RunRequest {
+        workdir: hermes_guest::protocol::message::WorkingDir::Other(ByteBuf::from("/")),
         env: vec![(ByteBuf::from("ONCE"), ByteBuf::from("1")), (ByteBuf::from("LANG"), ByteBuf::from("C"))],
         ..s.command("pwd; echo $ONCE $LANG; cd /tmp; export KEPT=1")
     };
     let ended = s.run(run).await;
-    assert_eq!(text_of(&ended), "/\n1 C\n");
-    assert_eq!(ended.cwd.as_slice(), place.work().to_str().unwrap().as_bytes());
-    let here = place.work().display().to_string();
-    assert_eq!(s.out("pwd; echo ${ONCE-none} $LANG $KEPT").await, format!("{here}\nnone C.UTF-8 1\n"));
-    let internal = Mode::Foreground { output: Delivery::Summary, state: StateRule::Leave };
-    let ended = s.run(Run { mode: internal, ..s.command("cd /; export KEPT=2; f() { :; }") }).await;
-    assert_eq!(ended.state, StateFate::Left);
-    assert_eq!(s.out("pwd; echo $KEPT; declare -F").await, format!("{here}\n1\n"));
+    assert_eq!(output_text(&ended), "/\n1 C\n");
+    assert_eq!(ended.cwd.as_slice(), guest.work().to_str().unwrap().as_bytes());
+    let work_dir = guest.work().display().to_string();
+    assert_eq!(s.out("pwd; echo ${ONCE-none} $LANG $KEPT").await, format!("{work_dir}\nnone C.UTF-8 1\n"));
+    let internal = RunMode::Foreground { output: OutputDelivery::Summary, state: StatePolicy::Discard };
+    let ended = s.run(RunRequest { mode: internal, ..s.command("cd /; export KEPT=2; f() { :; }") }).await;
+    assert_eq!(ended.state, StateOutcome::Unchanged);
+    assert_eq!(s.out("pwd; echo $KEPT; declare -F").await, format!("{work_dir}\n1\n"));
 }
 
 #[tokio::test]
 async fn a_missing_directory_is_126_and_nothing_runs() {
-    let place = Place::start().await;
-    let s = place.session().await;
-    let run = Run {
-        workdir: hermes_guest::protocol::message::Workdir::Other(ByteBuf::from("nowhere")),
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
+    let run = RunRequest {
+        workdir: hermes_guest::protocol::message::WorkingDir::Other(ByteBuf::from("nowhere")),
         ..s.command("touch ran")
     };
     let ended = s.run(run).await;
-    assert_eq!((ended.code, ended.cause), (126, Cause::BadDirectory));
-    assert!(text_of(&ended).contains("nowhere: No such file"), "{}", text_of(&ended));
+    assert_eq!((ended.code, ended.cause), (126, ExitCause::NoWorkingDir));
+    assert!(output_text(&ended).contains("nowhere: No such file"), "{}", output_text(&ended));
     s.out("mkdir gone; cd gone; rmdir ../gone").await;
     assert_eq!(s.sh("touch ran").await.0, 126);
     assert_eq!(
         s.out("ls; pwd").await,
-        format!("{}\n", place.work().display()),
+        format!("{}\n", guest.work().display()),
         "the next command finds a place"
     );
 }
 
 #[tokio::test]
 async fn the_environment_is_what_the_client_sent() {
-    let place = Place::start().await;
-    let s = place.session().await;
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     assert_eq!(s.out("env | cut -d= -f1 | sort | tr '\\n' ' '").await, "HOME LANG PATH PWD SHLVL _ ");
     assert_eq!(s.out("ls /proc/self/fd | tr '\\n' ' '; echo; tr '\\0' '\\n' </proc/$PPID/environ | grep -c hunter || true").await, "0 1 2 3 \n0\n");
-    let strange =
-        Run { env: vec![(ByteBuf::from("A.B"), ByteBuf::from("x"))], ..s.command("env | grep '^A.B='") };
-    assert_eq!(text_of(&s.run(strange).await), "A.B=x\n");
+    let strange = RunRequest {
+        env: vec![(ByteBuf::from("A.B"), ByteBuf::from("x"))],
+        ..s.command("env | grep '^A.B='")
+    };
+    assert_eq!(output_text(&s.run(strange).await), "A.B=x\n");
 }
 
 #[tokio::test]
-async fn long_commands_and_long_inputs_arrive_whole() {
-    let place = Place::start().await;
-    let s = place.session().await;
+async fn long_commands_and_inputs_are_delivered_completely() {
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     let text = "x".repeat(1024 * 1024);
     assert_eq!(s.out(format!("v='{text}'; echo ${{#v}}")).await, "1048576\n");
     let data: Vec<u8> = (0..100 * 1024).map(|i: u32| u8::try_from(i % 251).unwrap()).collect();
-    let sum = Run { stdin: Stdin::Data(ByteBuf::from(data.clone())), ..s.command("cat > in; wc -c < in") };
-    assert_eq!(text_of(&s.run(sum).await), "102400\n");
-    assert_eq!(std::fs::read(place.work().join("in")).unwrap(), data);
+    let sum =
+        RunRequest { stdin: Stdin::Data(ByteBuf::from(data.clone())), ..s.command("cat > in; wc -c < in") };
+    assert_eq!(output_text(&s.run(sum).await), "102400\n");
+    assert_eq!(std::fs::read(guest.work().join("in")).unwrap(), data);
     let nul = s.client.run(s.command("echo \0")).await.unwrap_err();
-    assert!(matches!(nul, Error::Refused(Fault::Malformed)), "{nul:?}");
+    assert!(matches!(nul, Error::Rejected(Rejection::Malformed)), "{nul:?}");
 }
 
 #[tokio::test]
-async fn a_session_may_have_any_name_and_is_found_again() {
-    let place = Place::start().await;
+async fn a_session_may_have_any_key_and_is_found_again() {
+    let guest = TestGuest::start().await;
     let names: [&[u8]; 4] = [b"", b"../../etc/passwd", b"a\0b\n\xff", "наша сессия 🦀".as_bytes()];
     for (number, name) in names.iter().enumerate() {
-        place.named_session(name).await.out(format!("export N={number}")).await;
+        guest.named_session(name).await.out(format!("export N={number}")).await;
     }
     for (number, name) in names.iter().enumerate() {
-        let s = place.named_session(name).await;
+        let s = guest.named_session(name).await;
         assert_eq!(s.out("echo $N").await, format!("{number}\n"));
-        assert_eq!(s.client.show_session(&s.key).await.unwrap().origin, Origin::Found);
-        s.client.close_session(&s.key).await.unwrap();
-        let gone = s.client.run(s.command("true")).await.unwrap_err();
-        assert!(matches!(gone, Error::Refused(Fault::NoSession)), "{gone:?}");
+        assert_eq!(s.client.show_session(&s.key).await.unwrap().origin, SessionOrigin::Found);
     }
-    let client = place.client().await;
-    let absent = client.show_session(&SessionKey::from("never")).await.unwrap_err();
-    assert!(matches!(absent, Error::Refused(Fault::NoSession)), "{absent:?}");
+    let client = guest.client().await;
+    let absent = client.show_session(&ShellSessionKey::from("never")).await.unwrap_err();
+    assert!(matches!(absent, Error::Rejected(Rejection::NoSession)), "{absent:?}");
+    let stranger = TestShell { client, key: ShellSessionKey::from("never") };
+    let rejected = stranger.client.run(stranger.command("true")).await.unwrap_err();
+    assert!(matches!(rejected, Error::Rejected(Rejection::NoSession)), "{rejected:?}");
 }
 
 #[tokio::test]
 async fn a_program_runs_without_a_shell() {
-    let place = Place::start().await;
-    let s = place.session().await;
+    let guest = TestGuest::start().await;
+    let s = guest.session().await;
     let argv = ["printf", "%s|", "a b", "$HOME", ""].map(ByteBuf::from).to_vec();
-    let ended = s.run(Run { program: Program::Argv(argv), ..s.command("") }).await;
-    assert_eq!((ended.code, text_of(&ended), ended.state), (0, "a b|$HOME||".to_owned(), StateFate::Left));
-    let missing = Run { program: Program::Argv(vec![ByteBuf::from("/no/such")]), ..s.command("") };
+    let ended = s.run(RunRequest { program: Program::Argv(argv), ..s.command("") }).await;
+    assert_eq!(
+        (ended.code, output_text(&ended), ended.state),
+        (0, "a b|$HOME||".to_owned(), StateOutcome::Unchanged)
+    );
+    let missing = RunRequest { program: Program::Argv(vec![ByteBuf::from("/no/such")]), ..s.command("") };
     let error = s.client.run(missing).await.unwrap_err();
-    assert!(matches!(error, Error::Refused(Fault::Os { errno: 2, .. })), "{error:?}");
-    // The failed start left nothing behind that would be waited for.
+    assert!(matches!(error, Error::Rejected(Rejection::Os { errno: 2, .. })), "{error:?}");
+    // The failed start left no process behind.
     assert_eq!(s.client.stats().await.unwrap().running, 0);
-    assert!(s.client.about().await.unwrap().shell.is_some());
+    assert!(s.client.info().await.unwrap().shell.is_some());
     tokio::time::timeout(Duration::from_secs(5), s.out("true")).await.unwrap();
 }

@@ -1,23 +1,24 @@
-//! An attack is a command that does something forbidden. It is run twice: free, where it must succeed, because an
-//! attack that never works proves nothing; and confined, where it must be refused.
+//! Attacks: commands that do something forbidden. Each runs twice: without a jail, where it must
+//! succeed, because an attack that never works proves nothing; and in a jail, where it must fail.
 
 use std::process::{Child, Command, Stdio};
 
 use hermes_sandbox::Jail;
+use hermes_testkit::prerequisite::require_root;
 
-use crate::bed::{Bed, REFUSED, SECRET, everybody};
+use crate::fixture::{REFUSED, SECRET, TestUser, test_users};
 
-type Adjust = Box<dyn Fn(&Bed, &mut Jail)>;
-type Words = Box<dyn Fn(&Bed) -> Vec<String>>;
+type Adjust = Box<dyn Fn(&TestUser, &mut Jail)>;
+type Words = Box<dyn Fn(&TestUser) -> Vec<String>>;
 
-/// Who proves that the attack works.
+/// Who runs the control that proves that the attack works.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// The same person, free.
+    /// The same user, without a jail.
     Same,
-    /// Root: nobody else may do this even when free.
+    /// Root: only root may do this even without a jail.
     Root,
-    /// The same person as the owner of new namespaces, which `unshare` makes.
+    /// The same user as the owner of new namespaces, created by `unshare` with these flags.
     Namespaces(&'static str),
 }
 
@@ -28,34 +29,34 @@ pub(crate) struct Attack {
     adjust: Adjust,
 }
 
-/// An attack in the shell. It succeeds if the last command does.
-pub(crate) fn shell(script: impl Fn(&Bed) -> String + 'static) -> Attack {
-    attack(move |bed| vec!["bash".into(), "-c".into(), as_attack(&script(bed))])
+/// A shell attack. It succeeds if the last command does.
+pub(crate) fn shell(script: impl Fn(&TestUser) -> String + 'static) -> Attack {
+    attack(move |user| vec!["bash".into(), "-c".into(), exit_code_script(&script(user))])
 }
 
 /// One of the testbed's attacks.
-pub(crate) fn testbed<const N: usize>(words: impl Fn(&Bed) -> [String; N] + 'static) -> Attack {
-    attack(move |bed| {
-        let mut all = vec![bed.text("testbed"), "attack".into()];
-        all.extend(words(bed));
+pub(crate) fn testbed<const N: usize>(words: impl Fn(&TestUser) -> [String; N] + 'static) -> Attack {
+    attack(move |user| {
+        let mut all = vec![user.path_str("testbed"), "attack".into()];
+        all.extend(words(user));
         all
     })
 }
 
 /// One of the testbed's attacks, with fixed arguments.
-pub(crate) fn plain(words: &'static str) -> Attack {
-    attack(move |bed| {
-        let mut all = vec![bed.text("testbed"), "attack".into()];
+pub(crate) fn testbed_command(words: &'static str) -> Attack {
+    attack(move |user| {
+        let mut all = vec![user.path_str("testbed"), "attack".into()];
         all.extend(words.split(' ').map(str::to_owned));
         all
     })
 }
 
-fn attack(words: impl Fn(&Bed) -> Vec<String> + 'static) -> Attack {
+fn attack(words: impl Fn(&TestUser) -> Vec<String> + 'static) -> Attack {
     Attack { words: Box::new(words), free_words: None, control: Control::Same, adjust: Box::new(|_, _| {}) }
 }
 
-fn as_attack(script: &str) -> String {
+fn exit_code_script(script: &str) -> String {
     format!("if {script}; then exit 0; else exit {REFUSED}; fi")
 }
 
@@ -65,57 +66,59 @@ impl Attack {
         self
     }
 
-    /// The control does the same thing elsewhere, with these words of the shell.
-    pub(crate) fn freely(mut self, script: impl Fn(&Bed) -> String + 'static) -> Self {
+    /// The control runs this shell script instead.
+    pub(crate) fn control_script(mut self, script: impl Fn(&TestUser) -> String + 'static) -> Self {
         self.free_words =
-            Some(Box::new(move |bed| vec!["bash".into(), "-c".into(), as_attack(&script(bed))]));
+            Some(Box::new(move |user| vec!["bash".into(), "-c".into(), exit_code_script(&script(user))]));
         self
     }
 
-    pub(crate) fn jail(mut self, adjust: impl Fn(&Bed, &mut Jail) + 'static) -> Self {
+    pub(crate) fn jail(mut self, adjust: impl Fn(&TestUser, &mut Jail) + 'static) -> Self {
         self.adjust = Box::new(adjust);
         self
     }
 
-    pub(crate) fn is_refused(&self) {
-        everybody().iter().for_each(|bed| self.is_refused_to(bed));
+    pub(crate) fn assert_refused(&self) {
+        test_users().iter().for_each(|user| self.assert_refused_for(user));
     }
 
-    pub(crate) fn is_refused_to(&self, bed: &Bed) {
-        let words = self.free_words.as_ref().unwrap_or(&self.words)(bed);
-        let root = rustix::process::getuid().is_root();
+    pub(crate) fn assert_refused_for(&self, user: &TestUser) {
+        let words = self.free_words.as_ref().unwrap_or(&self.words)(user);
         match self.control {
-            Control::Same => assert_eq!(bed.free(&words).code, 0, "control of uid {}: {words:?}", bed.uid),
-            Control::Root if root => {
-                let ended = bed.free_as(0, &words);
-                assert_eq!(ended.code, 0, "control as root: {words:?} {ended:?}");
+            Control::Same => {
+                assert_eq!(user.run_unconfined(&words).code, 0, "control of uid {}: {words:?}", user.uid)
             }
-            Control::Root => eprintln!("only root could prove that this attack works: {words:?}"),
+            Control::Root if require_root(&format!("prove that this attack works: {words:?}")) => {
+                let output = user.run_unconfined_as(0, &words);
+                assert_eq!(output.code, 0, "control as root: {words:?} {output:?}");
+            }
+            Control::Root => {}
             Control::Namespaces(flags) => {
                 let mut all = vec!["unshare".to_owned(), flags.to_owned(), "--".to_owned()];
                 all.extend(words.clone());
-                let ended = bed.free(&all);
-                assert_eq!(ended.code, 0, "control in namespaces of uid {}: {words:?} {ended:?}", bed.uid);
+                let output = user.run_unconfined(&all);
+                assert_eq!(output.code, 0, "control in namespaces of uid {}: {words:?} {output:?}", user.uid);
             }
         }
-        let words = (self.words)(bed);
+        let words = (self.words)(user);
         let (program, arguments) = words.split_first().unwrap();
         let program = if program == "bash" { "/bin/bash" } else { program };
-        let mut jail = bed.jail(program, arguments);
-        (self.adjust)(bed, &mut jail);
-        let ended = bed.confined(&jail);
-        assert_eq!(ended.code, REFUSED, "uid {}, confined: {words:?} {ended:?}", bed.uid);
-        assert!(!ended.out.contains(SECRET), "{ended:?}");
+        let mut jail = user.jail(program, arguments);
+        (self.adjust)(user, &mut jail);
+        let output = user.run_confined(&jail);
+        assert_eq!(output.code, REFUSED, "uid {}, confined: {words:?} {output:?}", user.uid);
+        assert!(!output.stdout.contains(SECRET), "{output:?}");
     }
 }
 
-/// A process of the same person outside the jail, with a secret in its environment and one in its hands.
+/// A process of the same user outside the jail, with one secret in its environment and one as its
+/// standard input.
 pub(crate) struct Victim(Child);
 
 impl Victim {
-    pub(crate) fn of(bed: &Bed) -> Self {
-        let secret = std::fs::File::open(bed.path("home/.ssh/id")).unwrap();
-        let mut command: Command = bed.command(bed.uid, "sleep");
+    pub(crate) fn spawn(user: &TestUser) -> Self {
+        let secret = std::fs::File::open(user.path("home/.ssh/id")).unwrap();
+        let mut command: Command = user.command(user.uid, "sleep");
         command.arg("60").env("WORD", SECRET).stdin(Stdio::from(secret));
         Self(command.spawn().unwrap())
     }

@@ -9,291 +9,304 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
 
-use hermes_sandbox::{Access, Bind, Jail, Network};
+use hermes_sandbox::{BindAccess, Jail, JailMount, JailNetwork};
+use hermes_testkit::prerequisite::require_root;
 
 use crate::attack::{Control, Victim, shell, testbed};
-use crate::bed::{Bed, REFUSED, SECRET, copy, everybody};
+use crate::fixture::{REFUSED, SECRET, TestUser, copy, test_users};
 
-fn reads(path: &str) -> String {
+fn grep_secret(path: &str) -> String {
     format!("grep -q {SECRET} {path}")
 }
 
 #[test]
 fn hermes_home_is_not_read_by_path() {
-    shell(|bed| reads(&bed.text("home/.hermes/.env"))).is_refused();
+    shell(|user| grep_secret(&user.path_str("home/.hermes/.env"))).assert_refused();
 }
 
 #[test]
 fn ssh_keys_are_not_read_by_path() {
-    shell(|bed| reads(&bed.text("home/.ssh/id"))).is_refused();
+    shell(|user| grep_secret(&user.path_str("home/.ssh/id"))).assert_refused();
 }
 
 #[test]
 fn cloud_credentials_are_not_read_by_path() {
-    shell(|bed| reads(&bed.text("home/.aws/credentials"))).is_refused();
+    shell(|user| grep_secret(&user.path_str("home/.aws/credentials"))).assert_refused();
 }
 
 #[test]
 fn a_masked_file_is_not_read_by_path() {
-    shell(|bed| reads(&bed.text("home/.netrc"))).is_refused();
+    shell(|user| grep_secret(&user.path_str("home/.netrc"))).assert_refused();
 }
 
 #[test]
 fn ssh_keys_are_not_read_by_a_symlink() {
-    shell(|bed| format!("ln -sfn {} link && {}", bed.text("home/.ssh/id"), reads("link"))).is_refused();
+    shell(|user| format!("ln -sfn {} link && {}", user.path_str("home/.ssh/id"), grep_secret("link")))
+        .assert_refused();
 }
 
 #[test]
 fn ssh_keys_are_not_read_by_a_symlink_made_outside() {
-    for bed in everybody() {
-        std::os::unix::fs::symlink(bed.path("home/.ssh"), bed.path("work/keys")).unwrap();
-        shell(|_| reads("keys/id")).is_refused_to(&bed);
+    for user in test_users() {
+        std::os::unix::fs::symlink(user.path("home/.ssh"), user.path("work/keys")).unwrap();
+        shell(|_| grep_secret("keys/id")).assert_refused_for(&user);
     }
 }
 
 #[test]
 fn ssh_keys_are_not_read_by_a_hard_link() {
-    shell(|bed| format!("ln -f {} hard && {}", bed.text("home/.ssh/id"), reads("hard"))).is_refused();
+    shell(|user| format!("ln -f {} hard && {}", user.path_str("home/.ssh/id"), grep_secret("hard")))
+        .assert_refused();
 }
 
 #[test]
 fn ssh_keys_are_not_read_by_the_roots_of_processes() {
-    for bed in everybody() {
-        let victim = Victim::of(&bed);
+    for user in test_users() {
+        let victim = Victim::spawn(&user);
         let outside = victim.pid();
-        shell(|bed| {
-            format!("cat /proc/[0-9]*/root{0} 2>/dev/null | {1}", bed.text("home/.ssh/id"), reads("-"))
+        shell(|user| {
+            format!(
+                "cat /proc/[0-9]*/root{0} 2>/dev/null | {1}",
+                user.path_str("home/.ssh/id"),
+                grep_secret("-")
+            )
         })
-        .freely(move |bed| reads(&format!("/proc/{outside}/root{}", bed.text("home/.ssh/id"))))
-        .is_refused_to(&bed);
+        .control_script(move |user| {
+            grep_secret(&format!("/proc/{outside}/root{}", user.path_str("home/.ssh/id")))
+        })
+        .assert_refused_for(&user);
     }
 }
 
 #[test]
 fn the_environment_of_host_processes_is_not_read() {
-    for bed in everybody() {
-        let victim = Victim::of(&bed);
+    for user in test_users() {
+        let victim = Victim::spawn(&user);
         let pid = victim.pid();
         shell(move |_| format!("grep -qa {SECRET} /proc/{pid}/environ /proc/[0-9]*/environ 2>/dev/null"))
-            .freely(move |_| format!("grep -qa {SECRET} /proc/{pid}/environ"))
-            .is_refused_to(&bed);
+            .control_script(move |_| format!("grep -qa {SECRET} /proc/{pid}/environ"))
+            .assert_refused_for(&user);
     }
 }
 
 #[test]
 fn open_files_of_host_processes_are_not_read() {
-    for bed in everybody() {
-        let victim = Victim::of(&bed);
+    for user in test_users() {
+        let victim = Victim::spawn(&user);
         let pid = victim.pid();
-        shell(move |_| reads(&format!("/proc/{pid}/fd/0"))).is_refused_to(&bed);
+        shell(move |_| grep_secret(&format!("/proc/{pid}/fd/0"))).assert_refused_for(&user);
     }
 }
 
 #[test]
 fn a_bind_at_another_path_does_not_show_what_is_masked() {
-    shell(|_| reads("/shown/.ssh/id"))
-        .freely(|bed| reads(&bed.text("home/.ssh/id")))
-        .jail(|bed, jail| {
-            let (source, target) = (bed.path("home"), PathBuf::from("/shown"));
-            jail.binds.push(Bind { source, target, access: Access::ReadWrite });
+    shell(|_| grep_secret("/shown/.ssh/id"))
+        .control_script(|user| grep_secret(&user.path_str("home/.ssh/id")))
+        .jail(|user, jail| {
+            let (source, target) = (user.path("home"), PathBuf::from("/shown"));
+            jail.binds.push(JailMount { source, target, access: BindAccess::ReadWrite });
         })
-        .is_refused();
+        .assert_refused();
 }
 
 #[test]
 fn a_home_that_is_the_workspace_still_hides_its_keys() {
-    shell(|bed| reads(&bed.text("home/.ssh/id")))
-        .jail(|bed, jail| {
-            *jail = jail.clone().bind(bed.path("home"), Access::ReadWrite);
+    shell(|user| grep_secret(&user.path_str("home/.ssh/id")))
+        .jail(|user, jail| {
+            *jail = jail.clone().bind(user.path("home"), BindAccess::ReadWrite);
         })
-        .is_refused();
+        .assert_refused();
 }
 
 #[test]
-fn the_cover_of_a_mask_cannot_be_taken_off() {
-    testbed(|bed| ["umount".into(), bed.text("home/.ssh")])
-        .freely(|_| "mount -t tmpfs none /mnt && umount /mnt".to_owned())
+fn a_mask_cannot_be_unmounted() {
+    testbed(|user| ["umount".into(), user.path_str("home/.ssh")])
+        .control_script(|_| "mount -t tmpfs none /mnt && umount /mnt".to_owned())
         .control(Control::Namespaces("-Urm"))
-        .is_refused();
+        .assert_refused();
 }
 
 #[test]
 fn the_password_hashes_are_not_read() {
-    shell(|_| "grep -q : /etc/shadow".to_owned()).control(Control::Root).is_refused();
+    shell(|_| "grep -q : /etc/shadow".to_owned()).control(Control::Root).assert_refused();
 }
 
 #[test]
-fn the_homes_of_others_are_not_read() {
-    if !rustix::process::getuid().is_root() {
-        return eprintln!("only root can make a home for another person");
+fn homes_of_other_users_are_not_read() {
+    if !require_root("create a home for another user") {
+        return;
     }
     let home = tempfile::Builder::new().prefix("hermes-test-").tempdir_in("/home").unwrap();
     fs::write(home.path().join("diary"), SECRET).unwrap();
     let diary = home.path().join("diary").to_str().unwrap().to_owned();
-    shell(move |_| reads(&diary)).control(Control::Root).is_refused();
+    shell(move |_| grep_secret(&diary)).control(Control::Root).assert_refused();
 }
 
 #[test]
 fn a_program_behind_a_mask_is_not_run_by_the_loader() {
     let loader = "/lib64/ld-linux-x86-64.so.2";
-    for bed in everybody() {
-        copy("/bin/true", bed.path("home/.aws/tool"));
-        bed.give(&bed.path("home/.aws/tool"));
-        shell(move |bed| format!("{loader} {}", bed.text("home/.aws/tool"))).is_refused_to(&bed);
+    for user in test_users() {
+        copy("/bin/true", user.path("home/.aws/tool"));
+        user.chown_tree(&user.path("home/.aws/tool"));
+        shell(move |user| format!("{loader} {}", user.path_str("home/.aws/tool"))).assert_refused_for(&user);
     }
 }
 
 #[test]
-fn nothing_is_made_outside_the_workspace() {
-    shell(|bed| format!("touch {}", bed.text("outside/new"))).is_refused();
+fn nothing_is_created_outside_the_workspace() {
+    shell(|user| format!("touch {}", user.path_str("outside/new"))).assert_refused();
 }
 
-/// A jail whose root has a name that the host's root has not, and is therefore another one.
-fn with_another_root(bed: &Bed, jail: &mut Jail) {
-    let (source, target) = (bed.path("work"), PathBuf::from("/another/root"));
-    jail.binds.push(Bind { source, target, access: Access::ReadWrite });
+/// Adds a bind mount at a root entry that the host does not have.
+fn add_root_entry(user: &TestUser, jail: &mut Jail) {
+    let (source, target) = (user.path("work"), PathBuf::from("/another/root"));
+    jail.binds.push(JailMount { source, target, access: BindAccess::ReadWrite });
 }
 
 #[test]
-fn nothing_is_made_outside_the_workspace_from_another_root() {
-    shell(|bed| format!("touch {0} || touch /..{0} || touch /proc/1/root/..{0}", bed.text("outside/new")))
-        .jail(with_another_root)
-        .is_refused();
+fn nothing_is_created_outside_the_workspace_from_another_root() {
+    shell(|user| {
+        format!("touch {0} || touch /..{0} || touch /proc/1/root/..{0}", user.path_str("outside/new"))
+    })
+    .jail(add_root_entry)
+    .assert_refused();
 }
 
 #[test]
 fn ssh_keys_are_not_read_from_another_root() {
-    shell(|bed| {
+    shell(|user| {
         format!(
             "cat {0} /..{0} /proc/1/root{0} /proc/1/cwd/..{0} | {1}",
-            bed.text("home/.ssh/id"),
-            reads("-")
+            user.path_str("home/.ssh/id"),
+            grep_secret("-")
         )
     })
-    .jail(with_another_root)
-    .is_refused();
+    .jail(add_root_entry)
+    .assert_refused();
 }
 
 #[test]
 fn nothing_is_changed_outside_the_workspace() {
-    shell(|bed| format!("echo changed >> {}", bed.text("outside/file"))).is_refused();
+    shell(|user| format!("echo changed >> {}", user.path_str("outside/file"))).assert_refused();
 }
 
 #[test]
 fn nothing_is_changed_by_a_symlink_in_the_workspace() {
-    shell(|bed| format!("ln -sfn {} way && touch way/new", bed.text("outside"))).is_refused();
+    shell(|user| format!("ln -sfn {} way && touch way/new", user.path_str("outside"))).assert_refused();
 }
 
 #[test]
 fn nothing_is_changed_by_the_root_of_a_process() {
-    shell(|bed| format!("touch /proc/self/root{}", bed.text("outside/new"))).is_refused();
+    shell(|user| format!("touch /proc/self/root{}", user.path_str("outside/new"))).assert_refused();
 }
 
 #[test]
 fn nothing_is_linked_out_of_the_workspace() {
-    shell(|bed| format!("touch mine && ln -f mine {}", bed.text("outside/theirs"))).is_refused();
+    shell(|user| format!("touch mine && ln -f mine {}", user.path_str("outside/theirs"))).assert_refused();
 }
 
 #[test]
 fn nothing_outside_is_removed() {
-    shell(|bed| format!("rm -f {}", bed.text("outside/file")))
-        .freely(|bed| format!("touch {0} && rm {0}", bed.text("outside/file2")))
-        .is_refused();
+    shell(|user| format!("rm -f {}", user.path_str("outside/file")))
+        .control_script(|user| format!("touch {0} && rm {0}", user.path_str("outside/file2")))
+        .assert_refused();
 }
 
 #[test]
 fn nothing_outside_changes_its_mode() {
-    shell(|bed| format!("chmod 777 {}", bed.text("outside/file"))).is_refused();
+    shell(|user| format!("chmod 777 {}", user.path_str("outside/file"))).assert_refused();
 }
 
 #[test]
 fn system_directories_are_not_written() {
-    shell(|_| "touch /usr/hermes-test && rm /usr/hermes-test".to_owned()).control(Control::Root).is_refused();
+    shell(|_| "touch /usr/hermes-test && rm /usr/hermes-test".to_owned())
+        .control(Control::Root)
+        .assert_refused();
 }
 
 #[test]
 fn named_pipes_outside_are_not_written() {
-    for bed in everybody() {
-        let made = bed.free(&["mkfifo", &bed.text("outside/pipe")]);
+    for user in test_users() {
+        let made = user.run_unconfined(&["mkfifo", &user.path_str("outside/pipe")]);
         assert_eq!(made.code, 0);
-        shell(|bed| format!("exec 5<>{}", bed.text("outside/pipe"))).is_refused_to(&bed);
+        shell(|user| format!("exec 5<>{}", user.path_str("outside/pipe"))).assert_refused_for(&user);
     }
 }
 
 #[test]
-fn a_file_handed_over_for_reading_is_not_opened_for_writing() {
-    for bed in everybody() {
+fn a_descriptor_passed_for_reading_is_not_reopened_for_writing() {
+    for user in test_users() {
         let script = format!("if echo changed > /proc/self/fd/0; then exit 0; else exit {REFUSED}; fi");
-        let stdin = || Stdio::from(fs::File::open(bed.path("outside/file")).unwrap());
-        let mut free = bed.command(bed.uid, "bash");
+        let stdin = || Stdio::from(fs::File::open(user.path("outside/file")).unwrap());
+        let mut free = user.command(user.uid, "bash");
         assert_eq!(free.args(["-c", &script]).stdin(stdin()).status().unwrap().code(), Some(0));
-        let jail = bed.jail("/bin/bash", &["-c", &script]);
-        assert_eq!(bed.run(&jail).stdin(stdin()).output().unwrap().status.code(), Some(REFUSED));
+        let jail = user.jail("/bin/bash", &["-c", &script]);
+        assert_eq!(user.jail_command(&jail).stdin(stdin()).output().unwrap().status.code(), Some(REFUSED));
     }
 }
 
-/// Runs `script` free and confined by processes that hold `path` open at number 9, where a careless one leaves it.
-fn with_a_leaked_descriptor(path: &str, script: &str) {
-    for bed in everybody() {
+/// Runs a script with and without a jail, started by a process that leaked `path` as descriptor 9.
+fn assert_leak_is_refused(path: &str, script: &str) {
+    for user in test_users() {
         let leak = |words: &str| {
-            let script = format!("exec 9<{}; exec {words}", bed.text(path));
-            let mut command = bed.command(bed.uid, "bash");
+            let script = format!("exec 9<{}; exec {words}", user.path_str(path));
+            let mut command = user.command(user.uid, "bash");
             command.args(["-c", &script]).output().unwrap().status.code()
         };
         let script = format!("if {script}; then exit 0; else exit {REFUSED}; fi");
         assert_eq!(leak(&format!("bash -c '{script}'")), Some(0), "control");
-        let spec = bed.spec(&bed.jail("/bin/bash", &["-c", &script]));
-        assert_eq!(leak(&format!("{} run {}", bed.text("testbed"), spec.display())), Some(REFUSED));
+        let spec = user.write_spec(&user.jail("/bin/bash", &["-c", &script]));
+        assert_eq!(leak(&format!("{} run {}", user.path_str("testbed"), spec.display())), Some(REFUSED));
     }
 }
 
 #[test]
-fn a_leaked_file_does_not_come_along() {
-    with_a_leaked_descriptor("home/.ssh/id", &reads("/proc/self/fd/9"));
+fn a_leaked_file_is_not_inherited() {
+    assert_leak_is_refused("home/.ssh/id", &grep_secret("/proc/self/fd/9"));
 }
 
 #[test]
-fn a_leaked_directory_does_not_come_along() {
-    with_a_leaked_descriptor("home", &reads("/proc/self/fd/9/.ssh/id"));
+fn a_leaked_directory_is_not_inherited() {
+    assert_leak_is_refused("home", &grep_secret("/proc/self/fd/9/.ssh/id"));
 }
 
 #[test]
-fn host_processes_are_not_signalled() {
-    for bed in everybody() {
-        let mut victim = Victim::of(&bed);
+fn host_processes_are_not_signaled() {
+    for user in test_users() {
+        let mut victim = Victim::spawn(&user);
         let pid = victim.pid();
-        shell(move |_| format!("kill -0 {pid}")).is_refused_to(&bed);
-        let all = bed.confined(&bed.jail("/bin/bash", &["-c", "trap '' TERM; kill -TERM -1; exit 0"]));
+        shell(move |_| format!("kill -0 {pid}")).assert_refused_for(&user);
+        let all = user.run_confined(&user.jail("/bin/bash", &["-c", "trap '' TERM; kill -TERM -1; exit 0"]));
         assert_eq!((all.code, victim.is_alive()), (0, true));
     }
 }
 
 #[test]
 fn host_processes_are_not_traced() {
-    for bed in everybody() {
-        let victim = Victim::of(&bed);
+    for user in test_users() {
+        let victim = Victim::spawn(&user);
         let pid = victim.pid().to_string();
-        testbed(move |_| ["ptrace".into(), pid.clone()]).is_refused_to(&bed);
+        testbed(move |_| ["ptrace".into(), pid.clone()]).assert_refused_for(&user);
     }
 }
 
 #[test]
 fn the_memory_of_host_processes_is_not_read() {
-    for bed in everybody() {
-        let victim = Victim::of(&bed);
+    for user in test_users() {
+        let victim = Victim::spawn(&user);
         let maps = fs::read_to_string(format!("/proc/{}/maps", victim.pid())).unwrap();
         let start = i64::from_str_radix(maps.split('-').next().unwrap(), 16).unwrap();
         let pid = victim.pid().to_string();
-        testbed(move |_| ["read-memory".into(), pid.clone(), start.to_string()]).is_refused_to(&bed);
+        testbed(move |_| ["read-memory".into(), pid.clone(), start.to_string()]).assert_refused_for(&user);
     }
 }
 
 #[test]
 fn the_namespaces_of_host_processes_are_not_entered() {
-    for bed in everybody() {
-        let victim = Victim::of(&bed);
+    for user in test_users() {
+        let victim = Victim::spawn(&user);
         let pid = victim.pid().to_string();
-        testbed(move |_| ["setns".into(), pid.clone()]).control(Control::Root).is_refused_to(&bed);
+        testbed(move |_| ["setns".into(), pid.clone()]).control(Control::Root).assert_refused_for(&user);
     }
 }
 
@@ -301,17 +314,17 @@ fn the_namespaces_of_host_processes_are_not_entered() {
 fn the_hosts_loopback_is_not_reached_by_tcp() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    testbed(move |_| ["tcp".into(), address.clone()]).is_refused();
+    testbed(move |_| ["tcp".into(), address.clone()]).assert_refused();
 }
 
 #[test]
 fn the_hosts_loopback_is_not_reached_by_the_shell() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    shell(move |_| format!("exec 5<>/dev/tcp/127.0.0.1/{port}")).is_refused();
+    shell(move |_| format!("exec 5<>/dev/tcp/127.0.0.1/{port}")).assert_refused();
 }
 
-/// Answers every datagram until it gets an empty one.
+/// Echoes every datagram until an empty one arrives.
 fn echo() -> (String, impl Drop) {
     struct Stop(String);
     impl Drop for Stop {
@@ -333,18 +346,18 @@ fn echo() -> (String, impl Drop) {
 #[test]
 fn the_hosts_loopback_is_not_reached_by_udp() {
     let (address, _stop) = echo();
-    testbed(move |_| ["udp".into(), address.clone()]).is_refused();
+    testbed(move |_| ["udp".into(), address.clone()]).assert_refused();
 }
 
 #[test]
-fn a_name_server_of_the_host_is_not_asked() {
+fn a_name_server_of_the_host_is_not_reached() {
     let (address, _stop) = echo();
-    testbed(move |_| ["dns".into(), address.clone()]).is_refused();
+    testbed(move |_| ["dns".into(), address.clone()]).assert_refused();
 }
 
-/// A socket with a name that only exists in the kernel.
-fn abstract_listener(bed: &Bed) -> (String, UnixListener) {
-    let name = format!("hermes-test-{}-{}", std::process::id(), bed.text("").len() + bed.uid as usize);
+/// A listener in the abstract socket namespace.
+fn abstract_listener(user: &TestUser) -> (String, UnixListener) {
+    let name = format!("hermes-test-{}-{}", std::process::id(), user.path_str("").len() + user.uid as usize);
     let name = format!("{name}-{:?}", thread::current().id());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     (name, UnixListener::bind_addr(&address).unwrap())
@@ -352,47 +365,47 @@ fn abstract_listener(bed: &Bed) -> (String, UnixListener) {
 
 #[test]
 fn abstract_sockets_of_the_host_are_not_reached() {
-    for bed in everybody() {
-        let (name, _listener) = abstract_listener(&bed);
-        testbed(move |_| ["abstract".into(), name.clone()]).is_refused_to(&bed);
+    for user in test_users() {
+        let (name, _listener) = abstract_listener(&user);
+        testbed(move |_| ["abstract".into(), name.clone()]).assert_refused_for(&user);
     }
 }
 
 #[test]
 fn abstract_sockets_of_the_host_are_not_reached_with_its_network() {
-    for bed in everybody() {
-        let (name, _listener) = abstract_listener(&bed);
+    for user in test_users() {
+        let (name, _listener) = abstract_listener(&user);
         testbed(move |_| ["abstract".into(), name.clone()])
-            .jail(|_, jail| jail.network = Network::Full)
-            .is_refused_to(&bed);
+            .jail(|_, jail| jail.network = JailNetwork::Full)
+            .assert_refused_for(&user);
     }
 }
 
 #[test]
 fn an_engine_socket_in_a_home_is_not_reached() {
-    for bed in everybody() {
-        let _listener = UnixListener::bind(bed.path("home/.docker/engine.sock")).unwrap();
-        bed.give(&bed.path("home/.docker"));
-        testbed(|bed| ["unix".into(), bed.text("home/.docker/engine.sock")]).is_refused_to(&bed);
+    for user in test_users() {
+        let _listener = UnixListener::bind(user.path("home/.docker/engine.sock")).unwrap();
+        user.chown_tree(&user.path("home/.docker"));
+        testbed(|user| ["unix".into(), user.path_str("home/.docker/engine.sock")]).assert_refused_for(&user);
     }
 }
 
 #[test]
-fn a_socket_somewhere_else_is_not_reached() {
-    for bed in everybody() {
-        let _listener = UnixListener::bind(bed.path("outside/editor.sock")).unwrap();
-        bed.give(&bed.path("outside"));
-        testbed(|bed| ["unix".into(), bed.text("outside/editor.sock")]).is_refused_to(&bed);
+fn a_socket_outside_the_workspace_is_not_reached() {
+    for user in test_users() {
+        let _listener = UnixListener::bind(user.path("outside/editor.sock")).unwrap();
+        user.chown_tree(&user.path("outside"));
+        testbed(|user| ["unix".into(), user.path_str("outside/editor.sock")]).assert_refused_for(&user);
     }
 }
 
 #[test]
 fn a_socket_in_the_workspace_is_reached() {
-    for bed in everybody() {
-        let _listener = UnixListener::bind(bed.path("work/meant.sock")).unwrap();
-        bed.give(&bed.path("work"));
-        let words = ["attack".to_owned(), "unix".to_owned(), bed.text("work/meant.sock")];
-        assert_eq!(bed.confined(&bed.jail(bed.program(), &words)).code, 0);
+    for user in test_users() {
+        let _listener = UnixListener::bind(user.path("work/meant.sock")).unwrap();
+        user.chown_tree(&user.path("work"));
+        let words = ["attack".to_owned(), "unix".to_owned(), user.path_str("work/meant.sock")];
+        assert_eq!(user.run_confined(&user.jail(user.program(), &words)).code, 0);
     }
 }
 
@@ -400,35 +413,35 @@ fn a_socket_in_the_workspace_is_reached() {
 fn the_hosts_network_is_reached_by_a_jail_that_has_it() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    for bed in everybody() {
-        let mut jail = bed.jail(bed.program(), &["attack", "tcp", &address]);
-        jail.network = Network::Full;
-        assert_eq!(bed.confined(&jail).code, 0);
+    for user in test_users() {
+        let mut jail = user.jail(user.program(), &["attack", "tcp", &address]);
+        jail.network = JailNetwork::Full;
+        assert_eq!(user.run_confined(&jail).code, 0);
     }
 }
 
 #[test]
 fn sockets_in_run_are_not_reached() {
-    if !rustix::process::getuid().is_root() {
-        return eprintln!("only root can make a socket in /run");
+    if !require_root("create a socket in /run") {
+        return;
     }
     let directory = tempfile::Builder::new().prefix("hermes-test-").tempdir_in("/run").unwrap();
     let path = directory.path().join("docker.sock");
     let _listener = UnixListener::bind(&path).unwrap();
     let path = path.to_str().unwrap().to_owned();
-    testbed(move |_| ["unix".into(), path.clone()]).control(Control::Root).is_refused();
+    testbed(move |_| ["unix".into(), path.clone()]).control(Control::Root).assert_refused();
 }
 
 #[test]
-fn descriptors_that_are_handed_over_arrive() {
-    let bed = everybody().remove(0);
+fn passed_descriptors_are_inherited() {
+    let user = test_users().remove(0);
     let (reader, writer) = std::io::pipe().unwrap();
-    let mut jail = bed.jail("/bin/bash", &["-c", "echo through >&7"]);
+    let mut jail = user.jail("/bin/bash", &["-c", "echo through >&7"]);
     jail.directory = PathBuf::from("/");
-    let launcher = hermes_sandbox::Launcher::program(bed.program());
-    let streams = hermes_sandbox::Streams { others: vec![(7, writer.as_fd())], ..Default::default() };
+    let launcher = hermes_sandbox::Launcher::new(user.program());
+    let streams = hermes_sandbox::JailStreams { others: vec![(7, writer.as_fd())], ..Default::default() };
     let mut running = launcher.launch(&jail, &streams).unwrap();
     drop(writer);
     assert_eq!(std::io::read_to_string(reader).unwrap(), "through\n");
-    assert_eq!(running.wait().unwrap(), hermes_sandbox::Exit::Code(0));
+    assert_eq!(running.wait().unwrap(), hermes_sandbox::JailExit::Code(0));
 }

@@ -1,78 +1,85 @@
-//! Attacks that use things up. Each is small enough to do no harm where it is not stopped.
+//! Attacks that exhaust resources. Each is small enough to be harmless where it is not stopped.
 
 use std::os::fd::AsFd;
 
-use hermes_sandbox::{Hold, Launcher, Limits, Streams};
+use hermes_sandbox::{JailLimits, JailStreams, Launcher, LimitStatus};
+use hermes_testkit::prerequisite::report_missing;
 
-use crate::attack::{plain, testbed};
-use crate::bed::everybody;
+use crate::attack::{testbed, testbed_command};
+use crate::fixture::test_users;
 
 #[test]
 fn processes_are_limited() {
-    plain("fork-bomb 64").jail(|_, jail| jail.limits.processes = Some(20)).is_refused();
+    testbed_command("fork-bomb 64").jail(|_, jail| jail.limits.processes = Some(20)).assert_refused();
 }
 
 #[test]
 fn memory_is_limited() {
-    plain("memory-bomb 96").jail(|_, jail| jail.limits.memory = Some(48 << 20)).is_refused();
+    testbed_command("memory-bomb 96").jail(|_, jail| jail.limits.memory = Some(48 << 20)).assert_refused();
 }
 
 #[test]
 fn private_files_are_limited_in_size() {
     testbed(|_| ["disk-fill".into(), "/tmp".into(), "48".into()])
-        .freely(|bed| format!("{} attack disk-fill {} 48", bed.text("testbed"), bed.text("work")))
+        .control_script(|user| {
+            format!("{} attack disk-fill {} 48", user.path_str("testbed"), user.path_str("work"))
+        })
         .jail(|_, jail| jail.limits.scratch = Some(16 << 20))
-        .is_refused();
+        .assert_refused();
 }
 
 #[test]
 fn shared_memory_is_limited_in_size() {
     testbed(|_| ["disk-fill".into(), "/dev/shm".into(), "48".into()])
-        .freely(|bed| format!("{} attack disk-fill {} 48", bed.text("testbed"), bed.text("work")))
+        .control_script(|user| {
+            format!("{} attack disk-fill {} 48", user.path_str("testbed"), user.path_str("work"))
+        })
         .jail(|_, jail| jail.limits.scratch = Some(16 << 20))
-        .is_refused();
+        .assert_refused();
 }
 
 #[test]
 fn private_files_are_limited_in_number() {
     testbed(|_| ["inodes".into(), "/tmp".into(), "6000".into()])
-        .freely(|bed| format!("{} attack inodes {} 6000", bed.text("testbed"), bed.text("work")))
+        .control_script(|user| {
+            format!("{} attack inodes {} 6000", user.path_str("testbed"), user.path_str("work"))
+        })
         .jail(|_, jail| jail.limits.scratch = Some(16 << 20))
-        .is_refused();
+        .assert_refused();
 }
 
 #[test]
 fn open_files_are_limited() {
-    plain("descriptors 256").jail(|_, jail| jail.limits.open_files = Some(64)).is_refused();
+    testbed_command("descriptors 256").jail(|_, jail| jail.limits.open_files = Some(64)).assert_refused();
 }
 
 #[test]
 fn processor_time_is_limited() {
-    let bed = everybody().remove(0);
+    let user = test_users().remove(0);
     let script = "import time\nend = time.monotonic() + 0.6\nwhile time.monotonic() < end: pass\nprint(time.process_time())";
-    let mut jail = bed.jail("/usr/bin/python3", &["-c", script]);
+    let mut jail = user.jail("/usr/bin/python3", &["-c", script]);
     jail.limits.millicpus = Some(200);
     let (reader, writer) = std::io::pipe().unwrap();
-    let streams = Streams { stdout: Some(writer.as_fd()), ..Streams::default() };
-    let mut running = Launcher::program(bed.program()).launch(&jail, &streams).unwrap();
+    let streams = JailStreams { stdout: Some(writer.as_fd()), ..JailStreams::default() };
+    let mut running = Launcher::new(user.program()).launch(&jail, &streams).unwrap();
     drop(writer);
     let used: f64 = std::io::read_to_string(reader).unwrap().trim().parse().unwrap();
     running.wait().unwrap();
-    match &running.held().cpu {
-        // A fifth of the time, and what one turn may go over.
-        Hold::Held => assert!(used < 0.3, "{used} seconds of 0.6"),
-        other => eprintln!("processor time cannot be limited here: {other:?}"),
+    match &running.limits().cpu {
+        // A fifth of the time, plus what one period may exceed.
+        LimitStatus::Enforced => assert!(used < 0.3, "{used} seconds of 0.6"),
+        other => report_missing(&format!("processor time cannot be limited: {other:?}")),
     }
 }
 
 #[test]
-fn a_limit_that_cannot_be_held_is_reported() {
-    let bed = everybody().remove(0);
-    let mut jail = bed.jail("/bin/true", &[] as &[&str]);
-    jail.limits = Limits { disk: Some(1 << 20), open_files: Some(64), ..Limits::default() };
-    let mut running = Launcher::program(bed.program()).launch(&jail, &Streams::default()).unwrap();
-    let held = running.held().clone();
+fn a_limit_that_cannot_be_enforced_is_reported() {
+    let user = test_users().remove(0);
+    let mut jail = user.jail("/bin/true", &[] as &[&str]);
+    jail.limits = JailLimits { disk: Some(1 << 20), open_files: Some(64), ..JailLimits::default() };
+    let mut running = Launcher::new(user.program()).launch(&jail, &JailStreams::default()).unwrap();
+    let held = running.limits().clone();
     running.wait().unwrap();
-    assert_eq!((held.memory, held.open_files), (Hold::NotAsked, Hold::Held));
-    assert!(matches!(held.disk, Hold::NotHeld { .. }));
+    assert_eq!((held.memory, held.open_files), (LimitStatus::NotRequested, LimitStatus::Enforced));
+    assert!(matches!(held.disk, LimitStatus::NotEnforced { .. }));
 }

@@ -1,11 +1,11 @@
-//! Tests of the jail on this machine's kernel, as root and as an ordinary user.
+//! Tests of jails on this machine's kernel, as root and as an unprivileged user.
 #![expect(clippy::disallowed_methods, reason = "a test of jails starts programs")]
-#![expect(clippy::unwrap_used, reason = "what a test cannot prepare, it cannot prove")]
+#![expect(clippy::unwrap_used, reason = "a failed preparation fails the test")]
 
 mod attack;
-mod bed;
 mod escape;
 mod exhaust;
+mod fixture;
 mod kernel;
 mod life;
 mod probe;

@@ -1,50 +1,59 @@
-//! Ordinary work goes on as usual inside.
+//! Ordinary programs work inside a jail.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use hermes_sandbox::{Access, Bind};
+use hermes_sandbox::{BindAccess, JailMount};
+use hermes_testkit::prerequisite::require_root;
 
-use crate::bed::{Ended, everybody};
+use crate::fixture::{CommandOutput, test_users};
 
-/// Runs a script in a jail as everybody and compares what it prints.
-fn works(script: &str, expected: &str) {
-    for bed in everybody() {
-        let jail = bed.jail("/bin/bash", &["-c", script]);
-        let ended = bed.confined(&jail);
-        assert_eq!(ended, Ended { code: 0, out: expected.to_owned(), err: String::new() }, "uid {}", bed.uid);
+/// Runs a script in a jail as every user and compares its output.
+fn assert_prints(script: &str, expected: &str) {
+    for user in test_users() {
+        let jail = user.jail("/bin/bash", &["-c", script]);
+        let output = user.run_confined(&jail);
+        assert_eq!(
+            output,
+            CommandOutput { code: 0, stdout: expected.to_owned(), stderr: String::new() },
+            "uid {}",
+            user.uid
+        );
     }
 }
 
 #[test]
-fn exit_codes_and_signals_come_back() {
-    let bed = everybody().remove(0);
-    let code = |script: &str| bed.confined(&bed.jail("/bin/bash", &["-c", script])).code;
+fn exit_codes_and_signals_are_reported() {
+    let user = test_users().remove(0);
+    let code = |script: &str| user.run_confined(&user.jail("/bin/bash", &["-c", script])).code;
     assert_eq!([code("exit 0"), code("exit 3"), code("bash -c 'kill -9 $$'; exit $?")], [0, 3, 137]);
 }
 
 #[test]
 fn pipes_substitutions_and_background_work() {
-    works(
+    assert_prints(
         "seq 5 | tac | tr '\\n' ' '; echo $(echo in; echo side); (sleep 0.01; echo late) & wait",
         "5 4 3 2 1 in side\nlate\n",
     );
 }
 
 #[test]
-fn what_is_written_belongs_to_the_one_who_asked() {
-    for bed in everybody() {
-        let ended =
-            bed.confined(&bed.jail("/bin/bash", &["-c", "echo text > file && mkdir -p a/b && id -u"]));
-        assert_eq!(ended, Ended { code: 0, out: format!("{}\n", bed.uid), err: String::new() });
-        assert_eq!(fs::read_to_string(bed.path("work/file")).unwrap(), "text\n");
-        assert_eq!(fs::metadata(bed.path("work/a/b")).unwrap().uid(), bed.uid);
+fn written_files_belong_to_the_user() {
+    for user in test_users() {
+        let output =
+            user.run_confined(&user.jail("/bin/bash", &["-c", "echo text > file && mkdir -p a/b && id -u"]));
+        assert_eq!(
+            output,
+            CommandOutput { code: 0, stdout: format!("{}\n", user.uid), stderr: String::new() }
+        );
+        assert_eq!(fs::read_to_string(user.path("work/file")).unwrap(), "text\n");
+        assert_eq!(fs::metadata(user.path("work/a/b")).unwrap().uid(), user.uid);
     }
 }
 
 #[test]
 fn python_runs_with_threads_and_processes() {
-    works(
+    assert_prints(
         "/usr/bin/python3 -c 'import multiprocessing, threading, tempfile, sqlite3, ssl\n\
          if __name__ == \"__main__\":\n with multiprocessing.Pool(2) as pool: print(pool.map(abs, [-1, -2]))'",
         "[1, 2]\n",
@@ -52,13 +61,13 @@ fn python_runs_with_threads_and_processes() {
 }
 
 #[test]
-fn the_interfaces_of_the_network_can_be_listed_and_are_one() {
-    works("/usr/bin/python3 -c 'import socket; print(socket.if_nameindex())'", "[(1, 'lo')]\n");
+fn the_only_network_interface_is_loopback() {
+    assert_prints("/usr/bin/python3 -c 'import socket; print(socket.if_nameindex())'", "[(1, 'lo')]\n");
 }
 
 #[test]
-fn git_makes_a_repository() {
-    works(
+fn git_creates_a_repository() {
+    assert_prints(
         "git -c init.defaultBranch=main init -q r && cd r && echo x > f && git add f && \
          git -c user.name=n -c user.email=e@x commit -qm one && git log --format=%s && git status --short",
         "one\n",
@@ -66,13 +75,16 @@ fn git_makes_a_repository() {
 }
 
 #[test]
-fn a_compiler_makes_a_program() {
-    works("printf '#include <stdio.h>\\nint main(void){puts(\"hi\");}' > h.c && gcc h.c -o h && ./h", "hi\n");
+fn a_compiler_builds_a_program() {
+    assert_prints(
+        "printf '#include <stdio.h>\\nint main(void){puts(\"hi\");}' > h.c && gcc h.c -o h && ./h",
+        "hi\n",
+    );
 }
 
 #[test]
-fn an_archive_of_somebody_else_is_unpacked() {
-    works(
+fn an_archive_of_another_user_is_unpacked() {
+    assert_prints(
         "mkdir d && echo x > d/f && tar --owner=1234 --group=1234 -cf a.tar d && mkdir out && tar -xf a.tar -C out && cat out/d/f",
         "x\n",
     );
@@ -80,7 +92,7 @@ fn an_archive_of_somebody_else_is_unpacked() {
 
 #[test]
 fn files_are_moved_linked_and_locked() {
-    works(
+    assert_prints(
         "mkdir d && echo x > f && mv f d/ && ln d/f g && mv g /tmp/ && cat /tmp/g && chmod 700 d && \
          flock d/f true && install -m 755 d/f h && ls -l h | cut -c1-10",
         "x\n-rwxr-xr-x\n",
@@ -88,8 +100,8 @@ fn files_are_moved_linked_and_locked() {
 }
 
 #[test]
-fn terminals_are_made() {
-    works(
+fn terminals_can_be_opened() {
+    assert_prints(
         "/usr/bin/python3 -c 'import pty, os; m, s = pty.openpty(); os.write(s, b\"x\"); print(os.read(m, 1), os.ttyname(s))'",
         "b'x' /dev/pts/0\n",
     );
@@ -97,7 +109,7 @@ fn terminals_are_made() {
 
 #[test]
 fn devices_and_private_directories_work() {
-    works(
+    assert_prints(
         "echo x > /dev/null && head -c2 /dev/zero | od -An -tx1 && head -c4 /dev/urandom | wc -c && \
          echo y > /tmp/t && cat /tmp/t && echo z > /dev/shm/s && cat /dev/shm/s && ls /run /sys/fs 2>&1 | head -1",
         " 00 00\n4\ny\nz\nls: cannot access '/sys/fs': No such file or directory\n",
@@ -105,8 +117,8 @@ fn devices_and_private_directories_work() {
 }
 
 #[test]
-fn ones_own_loopback_works() {
-    works(
+fn the_private_loopback_works() {
+    assert_prints(
         "/usr/bin/python3 -c 'import socket; l = socket.create_server((\"127.0.0.1\", 0)); \
          c = socket.create_connection(l.getsockname()); s, _ = l.accept(); s.send(b\"x\"); print(c.recv(1))'",
         "b'x'\n",
@@ -114,77 +126,80 @@ fn ones_own_loopback_works() {
 }
 
 #[test]
-fn the_processors_and_memory_are_seen() {
-    works("test $(nproc) -ge 1 && grep -q MemTotal /proc/meminfo && cat /proc/sys/kernel/ostype", "Linux\n");
+fn processors_and_memory_are_visible() {
+    assert_prints(
+        "test $(nproc) -ge 1 && grep -q MemTotal /proc/meminfo && cat /proc/sys/kernel/ostype",
+        "Linux\n",
+    );
 }
 
 #[test]
-fn the_world_is_small_and_has_a_name() {
-    works(
+fn the_jail_has_its_own_host_name_and_pid_namespace() {
+    assert_prints(
         "hostname; echo $$; set -- /proc/[0-9]*; echo $#; cat /proc/self/setgroups",
         "sandbox\n1\n1\ndeny\n",
     );
 }
 
 #[test]
-fn the_environment_is_the_one_given() {
-    works("/usr/bin/env | sed 's/=.*//' | sort | tr '\\n' ' '", "HOME PATH PWD SHLVL _ ");
+fn the_environment_is_exactly_the_given_one() {
+    assert_prints("/usr/bin/env | sed 's/=.*//' | sort | tr '\\n' ' '", "HOME PATH PWD SHLVL _ ");
 }
 
 #[test]
-fn an_environment_larger_than_a_packet_arrives() {
-    for bed in everybody() {
-        let mut jail = bed.jail("/usr/bin/env", &[] as &[&str]);
+fn an_environment_larger_than_a_packet_is_passed() {
+    for user in test_users() {
+        let mut jail = user.jail("/usr/bin/env", &[] as &[&str]);
         jail.environment = (0..10).map(|n| (format!("V{n}").into(), "x".repeat(100_000).into())).collect();
-        assert_eq!(bed.confined(&jail).out.len(), 10 * (100_000 + "V0=\n".len()));
+        assert_eq!(user.run_confined(&jail).stdout.len(), 10 * (100_000 + "V0=\n".len()));
     }
 }
 
 #[test]
 fn a_debugger_traces_its_own_child() {
-    works("strace -o trace /bin/true && grep -c exited trace", "1\n");
+    assert_prints("strace -o trace /bin/true && grep -c exited trace", "1\n");
 }
 
 #[test]
-fn the_rest_of_the_home_is_read() {
-    for bed in everybody() {
-        let file = bed.text("home/visible");
-        let ended = bed.confined(&bed.jail("/bin/cat", &[file]));
-        assert_eq!(ended.out, "anybody may know");
+fn the_rest_of_the_home_is_readable() {
+    for user in test_users() {
+        let file = user.path_str("home/visible");
+        let output = user.run_confined(&user.jail("/bin/cat", &[file]));
+        assert_eq!(output.stdout, "not a secret");
     }
 }
 
 #[test]
-fn directories_appear_where_they_are_asked_for() {
-    for bed in everybody() {
-        let mut jail = bed.jail(
+fn directories_appear_at_their_targets() {
+    for user in test_users() {
+        let mut jail = user.jail(
             "/bin/bash",
             &["-c", "cat /new/deep/file && ! touch /new/deep/x 2>/dev/null && cat /tmp/in/file"],
         );
         for target in ["/new/deep", "/tmp/in"] {
-            let (source, target) = (bed.path("outside"), target.into());
-            jail.binds.push(Bind { source, target, access: Access::ReadOnly });
+            let (source, target) = (user.path("outside"), target.into());
+            jail.binds.push(JailMount { source, target, access: BindAccess::ReadOnly });
         }
-        let ended = bed.confined(&jail);
-        let twice = crate::bed::SECRET.repeat(2);
-        assert_eq!(ended, Ended { code: 0, out: twice, err: String::new() });
+        let output = user.run_confined(&jail);
+        let twice = crate::fixture::SECRET.repeat(2);
+        assert_eq!(output, CommandOutput { code: 0, stdout: twice, stderr: String::new() });
     }
 }
 
 #[test]
-fn a_workspace_in_a_home_and_a_directory_in_run_are_shown_alone() {
-    if !rustix::process::getuid().is_root() {
-        return eprintln!("only root can make directories in /home and /run");
+fn only_the_workspace_in_a_home_and_a_directory_in_run_are_visible() {
+    if !require_root("create directories in /home and /run") {
+        return;
     }
-    for bed in everybody() {
+    for user in test_users() {
         let home = tempfile::Builder::new().prefix("hermes-test-").tempdir_in("/home").unwrap();
         let run = tempfile::Builder::new().prefix("hermes-test-").tempdir_in("/run").unwrap();
         for name in ["work", ".ssh"] {
             fs::create_dir(home.path().join(name)).unwrap();
             fs::write(home.path().join(name).join("file"), name).unwrap();
         }
-        bed.give(home.path());
-        bed.give(run.path());
+        user.chown_tree(home.path());
+        user.chown_tree(run.path());
         let script = format!(
             "cd {0} && ls -A . .ssh && cat work/file && touch work/new {1}/new && ! touch new 2>/dev/null && \
              echo $(ls /home | wc -l) $(ls /run | wc -l)",
@@ -192,17 +207,22 @@ fn a_workspace_in_a_home_and_a_directory_in_run_are_shown_alone() {
             run.path().display()
         );
         let mut jail = hermes_sandbox::Jail::new("/bin/bash", home.path())
-            .bind(home.path().join("work"), Access::ReadWrite)
-            .bind(run.path(), Access::ReadWrite);
+            .bind(home.path().join("work"), BindAccess::ReadWrite)
+            .bind(run.path(), BindAccess::ReadWrite);
         jail.arguments = vec!["-c".into(), script.into()];
         jail.environment = vec![("PATH".into(), "/usr/bin:/bin".into())];
-        let out = ".:\n.ssh\nwork\n\n.ssh:\nwork1 1\n".to_owned();
-        assert_eq!(bed.confined(&jail), Ended { code: 0, out, err: String::new() }, "uid {}", bed.uid);
+        let stdout = ".:\n.ssh\nwork\n\n.ssh:\nwork1 1\n".to_owned();
+        assert_eq!(
+            user.run_confined(&jail),
+            CommandOutput { code: 0, stdout, stderr: String::new() },
+            "uid {}",
+            user.uid
+        );
         assert!(home.path().join("work/new").exists() && run.path().join("new").exists());
     }
 }
 
 #[test]
-fn two_hundred_quick_processes() {
-    works("for i in {1..200}; do /bin/true || exit 1; done; echo done", "done\n");
+fn two_hundred_short_processes_run() {
+    assert_prints("for i in {1..200}; do /bin/true || exit 1; done; echo done", "done\n");
 }

@@ -1,4 +1,4 @@
-//! The attacks that need more than a shell.
+//! Attacks that need more than a shell.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -31,7 +31,7 @@ pub(crate) fn attempt(name: &str, arguments: &[&str]) -> io::Result<()> {
             raw::call(call, rest).map(drop)
         }
         "socket" => raw::call(libc::SYS_socket, [number(0)?, number(1)?, number(2)?, 0, 0]).map(drop),
-        // For the first interface, 127.9.9.9/32: family, prefix, flags, scope, index; then the attribute IFA_LOCAL.
+        // 127.9.9.9/32 on the first interface: family, prefix, flags, scope, index; then IFA_LOCAL.
         "add-address" => {
             netlink(libc::RTM_NEWADDR, &[2, 32, 0, 0, 1, 0, 0, 0, /* attribute */ 8, 0, 2, 0, 127, 9, 9, 9])
         }
@@ -116,7 +116,7 @@ pub(crate) fn attempt(name: &str, arguments: &[&str]) -> io::Result<()> {
         }
         "write-same" => {
             let text = fs::read_to_string(argument(0)?)?;
-            // A file that offers choices shows the chosen one in brackets.
+            // A file with choices shows the chosen one in brackets.
             let chosen = text.split(['[', ']']).nth(1).unwrap_or(&text);
             OpenOptions::new().write(true).open(argument(0)?)?.write_all(chosen.as_bytes())
         }
@@ -135,19 +135,19 @@ pub(crate) fn attempt(name: &str, arguments: &[&str]) -> io::Result<()> {
     }
 }
 
-/// A question for the address of `a.test`.
+/// A query for the address of `a.test`.
 const DNS_QUERY: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x04test\x00\x00\x01\x00\x01";
 
 fn udp(address: &str, question: &[u8]) -> io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.set_read_timeout(Some(WAIT))?;
-    // Connected, so that a port where nobody listens is an answer, too.
+    // Connected, so that a closed port is reported as an error.
     socket.connect(address)?;
     socket.send(question)?;
     socket.recv(&mut [0; 64]).map(drop)
 }
 
-/// Asks the kernel to make something of the network, and reads what it says to that.
+/// Sends a netlink request and reads the kernel's reply.
 fn netlink(kind: u16, body: &[u8]) -> io::Result<()> {
     let length = u32::try_from(16 + body.len()).map_err(io::Error::other)?;
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE) as u16;
@@ -161,7 +161,7 @@ fn netlink(kind: u16, body: &[u8]) -> io::Result<()> {
     raw::call(libc::SYS_write, [socket, message.as_ptr() as i64, i64::from(length), 0, 0])?;
     let mut answer = [0; 1024];
     raw::call(libc::SYS_read, [socket, answer.as_mut_ptr() as i64, answer.len() as i64, 0, 0])?;
-    // The answer is an error message, whose number is 0 if there was none.
+    // The reply is an error message; errno 0 means success.
     let [.., a, b, c, d] = answer.first_chunk::<20>().copied().unwrap_or([0xff; 20]);
     match i32::from_ne_bytes([a, b, c, d]) {
         0 => Ok(()),
@@ -173,7 +173,7 @@ fn refuse_unless(done: bool) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
 }
 
-/// Starts a child in new namespaces, which ends at once.
+/// Starts a child in new namespaces; it exits immediately.
 fn clone(call: i64, flags: i64) -> io::Result<()> {
     let pid = if call == libc::SYS_clone3 {
         let args: [u64; 11] = [flags as u64, 0, 0, 0, libc::SIGCHLD as u64, 0, 0, 0, 0, 0, 0];
@@ -187,14 +187,14 @@ fn clone(call: i64, flags: i64) -> io::Result<()> {
     raw::wait(pid as i32).map(drop)
 }
 
-/// The null device under another name: harmless, and as forbidden as a disk.
+/// A copy of the null device: harmless, but as forbidden as a disk.
 fn mknod(at: &str) -> io::Result<()> {
     let at = CString::new(at)?;
     let mode = i64::from(libc::S_IFCHR | 0o666);
     raw::call(libc::SYS_mknodat, [-100, at.as_ptr() as i64, mode, libc::makedev(1, 3) as i64, 0]).map(drop)
 }
 
-/// Puts a byte into the input of a terminal of our own.
+/// Injects a byte into the input of its own terminal.
 fn tiocsti() -> io::Result<()> {
     let controller = OpenOptions::new().read(true).write(true).open("/dev/ptmx")?;
     let unlock = 0i32;
@@ -229,13 +229,13 @@ fn key(call: i64) -> io::Result<()> {
         raw::call(call, [kind.as_ptr() as i64, name.as_ptr() as i64, 0, session_of_this_process, 0])
     };
     match result {
-        // The kernel looked, which is all we ask.
+        // The kernel searched for the key, so the call is allowed.
         Err(error) if error.raw_os_error() == Some(libc::ENOKEY) => Ok(()),
         other => other.map(drop),
     }
 }
 
-/// Counts the page faults of this process: the most harmless event there is.
+/// Counts the page faults of this process, the most harmless event.
 fn perf() -> io::Result<()> {
     let mut attributes = [0u64; 16];
     attributes[0] = 1 | (128 << 32); // PERF_TYPE_SOFTWARE, size
@@ -244,7 +244,7 @@ fn perf() -> io::Result<()> {
     raw::call(libc::SYS_perf_event_open, [attributes.as_ptr() as i64, 0, -1, -1, 0]).map(drop)
 }
 
-/// Makes an array with one entry.
+/// Creates an array map with one entry.
 fn bpf() -> io::Result<()> {
     let attributes: [u32; 18] = [2, 4, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     raw::call(libc::SYS_bpf, [0, attributes.as_ptr() as i64, size_of_val(&attributes) as i64, 0, 0]).map(drop)
@@ -255,7 +255,7 @@ fn io_uring() -> io::Result<()> {
     raw::call(libc::SYS_io_uring_setup, [1, parameters.as_mut_ptr() as i64, 0, 0, 0]).map(drop)
 }
 
-/// Opens a file by a handle, which needs no path that could be masked.
+/// Opens a file by handle, without a path that could be masked.
 fn open_by_handle(path: &str) -> io::Result<()> {
     let at = CString::new(path)?;
     let mut handle = [0u32; 34];
@@ -269,7 +269,7 @@ fn open_by_handle(path: &str) -> io::Result<()> {
 
 #[cfg(target_arch = "x86_64")]
 fn thirty_two_bit() -> io::Result<()> {
-    // A refusal kills, so a child asks.
+    // In a child, because a refused call kills its process.
     let pid = raw::fork(|| i32::from(raw::getpid_of_32_bit_programs() <= 0))?;
     refuse_unless(raw::wait(pid)? == 0)
 }
@@ -279,7 +279,7 @@ fn thirty_two_bit() -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
-/// Whether this process has, or could get, any capability.
+/// Succeeds if this process has, or could get, any capability.
 fn capabilities() -> io::Result<()> {
     let status = fs::read_to_string("/proc/self/status")?;
     let sets = status.lines().filter(|line| line.starts_with("Cap") && !line.starts_with("CapBnd"));
@@ -288,7 +288,7 @@ fn capabilities() -> io::Result<()> {
     )
 }
 
-/// So many children at once. They end when this process does.
+/// Starts `count` children at once. They exit with this process.
 fn fork_bomb(count: i64) -> io::Result<()> {
     let (mut reader, writer) = io::pipe()?;
     let mut children = Vec::new();
@@ -315,7 +315,7 @@ fn fork_bomb(count: i64) -> io::Result<()> {
     result
 }
 
-/// So many megabytes, each page touched, in a child that may be killed for it.
+/// Touches this much memory in a child, which may be killed.
 fn memory_bomb(megabytes: i64) -> io::Result<()> {
     let bytes = (megabytes as usize) << 20;
     let pid = raw::fork(|| {
@@ -329,7 +329,7 @@ fn memory_bomb(megabytes: i64) -> io::Result<()> {
     refuse_unless(raw::wait(pid)? == 0)
 }
 
-/// So many megabytes in a file, which is removed again.
+/// Writes this many megabytes to a file and removes it.
 fn disk_fill(directory: &Path, megabytes: i64) -> io::Result<()> {
     let path = directory.join("fill");
     let write = || -> io::Result<()> {
@@ -342,7 +342,7 @@ fn disk_fill(directory: &Path, megabytes: i64) -> io::Result<()> {
     result
 }
 
-/// So many empty files, which are removed again.
+/// Creates this many empty files and removes them.
 fn inodes(directory: &Path, count: i64) -> io::Result<()> {
     let inside = directory.join("many");
     fs::create_dir(&inside)?;

@@ -1,7 +1,8 @@
-//! What tests start, free or confined.
+//! The program that tests start, with and without a jail.
 //!
-//! `run FILE` launches the jail described in the file with this process's own streams and ends as its program did.
-//! `attack NAME ARGUMENT...` tries one forbidden thing and ends with 0 if it could be done, with [`REFUSED`] if not.
+//! `run FILE` launches the jail described in the file with its own standard streams and exits as
+//! its program does. `attack NAME ARGUMENT...` tries one forbidden operation and exits with 0 on
+//! success, or with [`REFUSED`].
 #![expect(clippy::print_stdout, reason = "tests read what it prints")]
 
 mod attack;
@@ -12,12 +13,12 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-use hermes_sandbox::{Exit, Jail, Launcher, Streams};
+use hermes_sandbox::{Jail, JailExit, JailStreams, Launcher};
 
 /// The attack was refused.
 const REFUSED: u8 = 7;
 
-/// There was no jail.
+/// No jail was created.
 const NO_JAIL: u8 = 99;
 
 fn main() -> ExitCode {
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
             eprintln!("no jail: {error}");
             ExitCode::from(NO_JAIL)
         }),
-        ["probe"] => match Launcher::this_program().probe() {
+        ["probe"] => match Launcher::new("/proc/self/exe").probe() {
             Ok(probe) => {
                 println!("{probe:?}");
                 ExitCode::SUCCESS
@@ -60,22 +61,22 @@ fn read(file: &str) -> Result<Jail, Box<dyn Error>> {
 
 fn run(file: &str) -> Result<ExitCode, Box<dyn Error>> {
     let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-    let streams = Streams {
+    let streams = JailStreams {
         stdin: Some(stdin.as_fd()),
         stdout: Some(stdout.as_fd()),
         stderr: Some(stderr.as_fd()),
         others: Vec::new(),
     };
-    let mut running = Launcher::this_program().launch(&read(file)?, &streams)?;
+    let mut running = Launcher::new("/proc/self/exe").launch(&read(file)?, &streams)?;
     Ok(match running.wait()? {
-        Exit::Code(code) => ExitCode::from(u8::try_from(code)?),
-        Exit::Signal(signal) => ExitCode::from(128 + u8::try_from(signal)?),
+        JailExit::Code(code) => ExitCode::from(u8::try_from(code)?),
+        JailExit::Signal(signal) => ExitCode::from(128 + u8::try_from(signal)?),
     })
 }
 
-/// Launches a jail, prints its name and leaves it.
+/// Launches a detached jail and prints its id.
 fn detach(file: &str) -> Result<ExitCode, Box<dyn Error>> {
-    let running = Launcher::this_program().launch(&read(file)?, &Streams::default())?;
+    let running = Launcher::new("/proc/self/exe").launch(&read(file)?, &JailStreams::default())?;
     let id = postcard::to_stdvec(&running.id()?)?;
     std::io::stdout().write_all(&id)?;
     Ok(ExitCode::SUCCESS)

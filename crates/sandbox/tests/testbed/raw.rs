@@ -1,19 +1,19 @@
-//! System calls by their numbers, as an attacker makes them.
-#![expect(unsafe_code, reason = "an attack goes around every wrapper")]
+//! System calls by number, as an attacker makes them.
+#![expect(unsafe_code, reason = "an attack bypasses every wrapper")]
 
 use std::io;
 
-/// Makes a system call with numbers for arguments, the sixth of which is zero.
+/// Makes a system call with integer arguments; the sixth is zero.
 pub(crate) fn call(number: i64, arguments: [i64; 5]) -> io::Result<i64> {
     let [a, b, c, d, e] = arguments;
-    // SAFETY: pointers among the arguments come from values the callers keep alive over the call, or are null.
+    // SAFETY: pointers among the arguments are null or point to values that outlive the call.
     match unsafe { libc::syscall(number, a, b, c, d, e, 0i64) } {
         -1 => Err(io::Error::last_os_error()),
         result => Ok(result),
     }
 }
 
-/// Copies this process. The child runs `body` and ends with its result.
+/// Forks this process. The child runs `body` and exits with its result.
 pub(crate) fn fork(body: impl FnOnce() -> i32) -> io::Result<i32> {
     // SAFETY: this program has one thread.
     match unsafe { libc::fork() } {
@@ -23,7 +23,7 @@ pub(crate) fn fork(body: impl FnOnce() -> i32) -> io::Result<i32> {
     }
 }
 
-/// How a child ended: its wait status.
+/// Waits for a child and returns its wait status.
 pub(crate) fn wait(pid: i32) -> io::Result<i32> {
     let mut status = 0;
     // SAFETY: the status outlives the call.
@@ -33,11 +33,11 @@ pub(crate) fn wait(pid: i32) -> io::Result<i32> {
     }
 }
 
-/// Asks for the process number by the calls of 32-bit programs.
+/// Calls getpid through the 32-bit system call interface.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn getpid_of_32_bit_programs() -> i64 {
     let mut result: i64 = 20;
-    // SAFETY: getpid takes no argument and changes no memory; the registers the kernel may clobber are named.
+    // SAFETY: getpid takes no argument and changes no memory; all clobbered registers are declared.
     unsafe {
         std::arch::asm!("int 0x80", inout("rax") result, out("r8") _, out("r9") _, out("r10") _, out("r11") _);
     }

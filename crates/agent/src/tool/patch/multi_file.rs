@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use hermes_exec::Error as ExecError;
-use hermes_exec::files::{Expect, Kind, Parents, Part, Write};
+use hermes_exec::files::{FileKind, FileRange, ParentDirs, Precondition, WriteOptions};
 use hermes_policy::Permit;
 use hermes_types::FileAccess;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ struct FileStep {
 }
 
 enum FileChange {
-    Write { bytes: Vec<u8>, expect: Expect },
+    Write { bytes: Vec<u8>, expect: Precondition },
     Remove,
 }
 
@@ -110,7 +110,7 @@ fn success_json(steps: &[FileStep], notes: &[String]) -> Value {
         diffs.push_str(&unified_diff(&step.path, &step.before, &step.after));
         match &step.change {
             FileChange::Remove => deleted.push(&step.real_path),
-            FileChange::Write { expect: Expect::Absent, .. } => created.push(&step.real_path),
+            FileChange::Write { expect: Precondition::Absent, .. } => created.push(&step.real_path),
             FileChange::Write { .. } => modified.push(&step.real_path),
         }
         if let (FileChange::Write { .. }, Some(lint)) = (&step.change, lint(&step.path, &step.after)) {
@@ -156,7 +156,7 @@ async fn plan_operation(
                 .map_err(|reason| ToolResult::error(format!("{path}: {}", display_text(&reason))))?;
             let bytes = decoded.style.encode(&after);
             let Some(to) = to else {
-                let change = FileChange::Write { bytes, expect: Expect::Content(digest) };
+                let change = FileChange::Write { bytes, expect: Precondition::Content(digest) };
                 let (path, before) = (path.clone(), decoded.text);
                 return Ok(vec![FileStep { path, real_path, change, before, after }]);
             };
@@ -173,7 +173,7 @@ async fn plan_operation(
 }
 
 fn creation_step(path: &str, real_path: String, after: String, bytes: Vec<u8>) -> FileStep {
-    let change = FileChange::Write { bytes, expect: Expect::Absent };
+    let change = FileChange::Write { bytes, expect: Precondition::Absent };
     FileStep { path: path.to_owned(), real_path, change, before: String::new(), after }
 }
 
@@ -187,7 +187,7 @@ async fn removal_step(
     let stat = |permit| files.files.stat(permit);
     let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, call, stat).await?;
     let stat = result.map_err(|error| ToolResult::error(describe_error(path, &error)))?;
-    if stat.kind == Kind::Directory {
+    if stat.kind == FileKind::Directory {
         return Err(ToolResult::error(format!("{path} is a directory")));
     }
     let path = path.to_owned();
@@ -225,8 +225,9 @@ async fn read_target(
     call: CallContext<'_>,
 ) -> Result<TargetFile, ToolResult> {
     let path = check_path(path)?;
-    let read =
-        |permit| async { files.files.read(permit, Part::Whole).await?.read_to_end(MAX_FILE_BYTES).await };
+    let read = |permit| async {
+        files.files.read(permit, FileRange::Whole).await?.read_to_end(MAX_FILE_BYTES).await
+    };
     let FileOutcome { result, real_path } = files.with_permit(FileAccess::Read, path, call, read).await?;
     match result {
         Ok((bytes, end)) => {
@@ -242,7 +243,7 @@ async fn apply_step(files: &PlaceFiles<'_>, step: &FileStep, permit: Permit) -> 
     match &step.change {
         FileChange::Remove => files.files.remove(permit).await,
         FileChange::Write { bytes, expect } => {
-            let options = Write { expect: *expect, parents: Parents::Create };
+            let options = WriteOptions { precondition: *expect, parents: ParentDirs::Create };
             files.files.write(permit, &mut bytes.as_slice(), options).await.map(drop)
         }
     }

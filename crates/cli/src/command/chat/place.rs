@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hermes_agent::{CallContext, Denied, ToolContext, TurnControl, TurnObserver};
 use hermes_exec::{
-    AtDeadline, CommandEvent, CommandInput, EndReason, Error, Outcome, OutputMode, RunOptions,
+    CommandEvent, CommandInput, DeadlineAction, EndReason, Error, Outcome, OutputMode, RunOptions,
     WorkingDirectory,
 };
 use hermes_types::{CallId, Job};
@@ -29,7 +29,7 @@ pub(super) async fn run(talk: &mut Talk<'_>, command: &str) -> Result<Turned, Fa
     let screen = talk.context().screen;
     let wish = RunOptions {
         timeout: Some(Duration::from_secs(talk.config().terminal.timeout)),
-        at_deadline: AtDeadline::Kill,
+        at_deadline: DeadlineAction::Kill,
         keep_bytes: u32::try_from(talk.config().tool_output.max_bytes).unwrap_or(u32::MAX),
         input: CommandInput::None,
         env: Vec::new(),

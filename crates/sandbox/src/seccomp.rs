@@ -1,4 +1,5 @@
-//! The system calls a jail has no use for. Most of them are roads to code of the kernel that few have walked.
+//! The seccomp filter: refuses system calls that programs in a jail do not need. Most of them reach
+//! rarely used kernel code.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,8 +9,8 @@ use seccompiler::{
     SeccompRule, TargetArch, sock_filter,
 };
 
-/// Refused with EPERM, as the kernel does when a privilege is missing.
-const FORBIDDEN: &[i64] = &[
+/// Fail with EPERM, as for a missing privilege.
+const EPERM_CALLS: &[i64] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
     libc::SYS_bpf,
@@ -71,9 +72,9 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS__sysctl,
 ];
 
-/// Refused with ENOSYS, so that programs fall back to what they did before these existed. The flags of clone3 and
-/// openat2 lie in memory, where a filter cannot look.
-const UNKNOWN: &[i64] = &[
+/// Fail with ENOSYS, so that programs fall back to older calls. The flags of clone3 and openat2 are
+/// in memory, which a filter cannot inspect.
+const ENOSYS_CALLS: &[i64] = &[
     libc::SYS_clone3,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -92,13 +93,13 @@ const LISTMOUNT: i64 = 458;
 const LSM_SET_SELF_ATTR: i64 = 460;
 const OPEN_TREE_ATTR: i64 = 467;
 
-/// The families of sockets an ordinary program needs. Others do not exist in a jail.
-const SOCKETS: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// Socket families that ordinary programs need; all others fail.
+const ALLOWED_SOCKET_FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// Requests to a terminal that put words into somebody else's mouth.
-const TERMINAL_TRICKS: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
+/// Terminal requests that inject input.
+const FORBIDDEN_IOCTLS: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
-const NEW_NAMESPACES: [i32; 7] = [
+const NAMESPACE_FLAGS: [i32; 7] = [
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWUTS,
@@ -108,17 +109,18 @@ const NEW_NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWNET,
 ];
 
-/// Ordinary, and asking what it is. The one that switches off address randomization is a gift to an attacker.
-const PERSONALITIES: [u64; 5] = [0, 0x0008, 0x0002_0000, 0x0002_0008, 0xffff_ffff];
+/// The default, and the query. Disabling address randomization would help an attacker.
+const ALLOWED_PERSONALITIES: [u64; 5] = [0, 0x0008, 0x0002_0000, 0x0002_0008, 0xffff_ffff];
 
-/// How packets were read before there was a family for it.
+/// The obsolete way to receive packets.
 const SOCK_PACKET: i32 = 10;
 
-/// The bits of a socket's type that are its type; the others are flags.
-const SOCKET_TYPE: u64 = 0xf;
+/// The type bits of a socket type; the others are flags.
+const SOCKET_TYPE_MASK: u64 = 0xf;
 
-/// For a jail that runs as root and may not change owners: say yes and do nothing, so that unpacking an archive works.
-const OWNERS: &[i64] = &[
+/// Succeed without effect in a jail that runs as root and cannot change owners, so that unpacking
+/// an archive works.
+const CHOWN_CALLS: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chown,
     #[cfg(target_arch = "x86_64")]
@@ -127,9 +129,10 @@ const OWNERS: &[i64] = &[
     libc::SYS_fchownat,
 ];
 
-/// A set-uid program that a jail leaves in its workspace would give whoever starts it outside the rights of the one
-/// the jail works for. So nobody makes one: here are the calls that give a file its mode, and which argument that is.
-const MODES: &[(i64, u8)] = &[
+/// System calls that set a file mode, with the index of the mode argument. Set-user-ID modes are
+/// refused: such a program in the workspace would give its caller outside the rights of the jail's
+/// user.
+const MODE_CALLS: &[(i64, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
     #[cfg(target_arch = "x86_64")]
@@ -142,68 +145,73 @@ const MODES: &[(i64, u8)] = &[
     (libc::SYS_mknodat, 2),
 ];
 
-/// The calls that may make a file: which argument says whether, and which its mode.
-const OPENS: &[(i64, u8, u8)] = &[
+/// System calls that may create a file, with the indexes of the flags and mode arguments.
+const OPEN_CALLS: &[(i64, u8, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, 2),
     (libc::SYS_openat, 2, 3),
 ];
 
-/// The bits of a mode that make a program run as its owner or its group.
-const SET_ID: [u64; 2] = [libc::S_ISUID as u64, libc::S_ISGID as u64];
+/// Mode bits that make a program run as its owner or group.
+const SET_ID_BITS: [u64; 2] = [libc::S_ISUID as u64, libc::S_ISGID as u64];
 
-/// The flags with which an open makes a file.
-const MAKES: [u64; 2] = [libc::O_CREAT as u64, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64];
+/// Flags with which open creates a file.
+const CREATE_FLAGS: [u64; 2] = [libc::O_CREAT as u64, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64];
 
-/// From here on, up, are the calls of another ABI (x32), which would not be recognized by their numbers.
-const OTHER_ABI: u32 = 0x4000_0000;
+/// System calls of the x32 ABI start here; the filter would not recognize their numbers.
+const X32_ABI_START: u32 = 0x4000_0000;
 
-/// Applies the filter to this process and all it starts.
+/// Applies the filter to this process and its descendants.
 ///
-/// Tracing is not refused: a debugger is ordinary work, and the pid namespace leaves nothing to trace but the jail's
-/// own processes. A call made by the rules of 32-bit programs kills the process that made it.
-pub(crate) fn restrict() -> io::Result<()> {
-    let program = program().map_err(|error| io::Error::other(error.to_string()))?;
+/// Tracing is allowed: debuggers are ordinary programs, and the pid namespace contains only the
+/// jail's own processes. A 32-bit system call kills its process.
+pub(crate) fn install_filter() -> io::Result<()> {
+    let program = build_filter().map_err(|error| io::Error::other(error.to_string()))?;
     seccompiler::apply_filter(&program).map_err(|error| match error {
         seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
         other => io::Error::other(other.to_string()),
     })
 }
 
-fn program() -> Result<BpfProgram, BackendError> {
-    let mut forbidden = Rules::new();
-    forbidden.insert(libc::SYS_clone, any(NEW_NAMESPACES.map(|flag| bits(0, flag as u64, flag as u64)))?);
+fn build_filter() -> Result<BpfProgram, BackendError> {
+    let mut forbidden = SeccompRules::new();
     forbidden
-        .insert(libc::SYS_ioctl, any(TERMINAL_TRICKS.map(|request| compare(1, SeccompCmpOp::Eq, request)))?);
-    forbidden.insert(libc::SYS_personality, none_of(0, &PERSONALITIES)?);
-    for (call, mode) in MODES {
-        forbidden.insert(*call, any(SET_ID.map(|bit| bits(*mode, bit, bit)))?);
+        .insert(libc::SYS_clone, any_of(NAMESPACE_FLAGS.map(|flag| bits_set(0, flag as u64, flag as u64)))?);
+    forbidden.insert(
+        libc::SYS_ioctl,
+        any_of(FORBIDDEN_IOCTLS.map(|request| compare_argument(1, SeccompCmpOp::Eq, request)))?,
+    );
+    forbidden.insert(libc::SYS_personality, none_of(0, &ALLOWED_PERSONALITIES)?);
+    for (call, mode) in MODE_CALLS {
+        forbidden.insert(*call, any_of(SET_ID_BITS.map(|bit| bits_set(*mode, bit, bit)))?);
     }
-    for (call, flags, mode) in OPENS {
+    for (call, flags, mode) in OPEN_CALLS {
         let mut rules = Vec::new();
-        for (make, bit) in MAKES.iter().flat_map(|make| SET_ID.map(|bit| (*make, bit))) {
-            rules.push(SeccompRule::new(vec![bits(*flags, make, make)?, bits(*mode, bit, bit)?])?);
+        for (make, bit) in CREATE_FLAGS.iter().flat_map(|make| SET_ID_BITS.map(|bit| (*make, bit))) {
+            rules.push(SeccompRule::new(vec![bits_set(*flags, make, make)?, bits_set(*mode, bit, bit)?])?);
         }
         forbidden.insert(*call, rules);
     }
-    let owners = if rustix::process::geteuid().is_root() { OWNERS } else { &[] };
-    Ok(join(vec![
+    let owners = if rustix::process::geteuid().is_root() { CHOWN_CALLS } else { &[] };
+    Ok(join_programs(vec![
         refuse_other_abi().to_vec(),
         compile(forbidden, libc::EPERM)?,
-        compile(Rules::from([(libc::SYS_socket, sockets()?)]), libc::EAFNOSUPPORT)?,
-        always(&[(FORBIDDEN, libc::EPERM), (UNKNOWN, libc::ENOSYS), (owners, 0)])?,
+        compile(SeccompRules::from([(libc::SYS_socket, socket_rules()?)]), libc::EAFNOSUPPORT)?,
+        refuse_always(&[(EPERM_CALLS, libc::EPERM), (ENOSYS_CALLS, libc::ENOSYS), (owners, 0)])?,
     ]))
 }
 
-/// One program that allows what all of them allow. No call is refused by two, so their order means nothing.
+/// Joins programs into one that allows what all of them allow. No call is refused by two programs,
+/// so their order does not matter.
 ///
-/// The kernel would run several as well, but it takes longer to accept them than to make most other parts of a jail.
-fn join(programs: Vec<BpfProgram>) -> BpfProgram {
+/// The kernel could run several filters, but installing them takes longer than most other parts of
+/// the setup.
+fn join_programs(programs: Vec<BpfProgram>) -> BpfProgram {
     let last = programs.len().saturating_sub(1);
     let joined = programs.into_iter().enumerate().flat_map(|(index, program)| {
         let length = program.len();
         program.into_iter().enumerate().map(move |(at, instruction)| match instruction {
-            // What this one allows is left to the next.
+            // The next program decides about calls that this one allows.
             sock_filter { code, k: libc::SECCOMP_RET_ALLOW, .. } if code == RETURN && index < last => {
                 let over = u32::try_from(length - at - 1).unwrap_or(u32::MAX);
                 sock_filter { code: JUMP, jt: 0, jf: 0, k: over }
@@ -214,40 +222,43 @@ fn join(programs: Vec<BpfProgram>) -> BpfProgram {
     joined.collect()
 }
 
-/// Which sockets are refused.
+/// Rules for refused sockets.
 ///
-/// Of netlink there is only what `ip`, Node's `os.networkInterfaces` and Go's `net.Interfaces` ask for addresses and
-/// routes. In a network of the jail's own they find its loopback interface. In that of the host they find what
-/// `/proc/net` shows anyway. Either way they change nothing: that takes a capability over the network, which nobody in
-/// the jail has.
-fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
+/// Of netlink, only the route family is allowed, which `ip`, Node's `os.networkInterfaces` and Go's
+/// `net.Interfaces` use to list addresses and routes. In a private network they find the loopback
+/// interface; in that of the host they find what `/proc/net` shows anyway. Changes need a
+/// capability that no process in the jail has.
+fn socket_rules() -> Result<Vec<SeccompRule>, BackendError> {
     const NETLINK: u64 = libc::AF_NETLINK as u64;
-    let mut rules = none_of(0, &SOCKETS.map(|family| family as u64))?;
+    let mut rules = none_of(0, &ALLOWED_SOCKET_FAMILIES.map(|family| family as u64))?;
     for kind in [libc::SOCK_RAW, SOCK_PACKET] {
-        let conditions = vec![compare(0, SeccompCmpOp::Ne, NETLINK)?, bits(1, SOCKET_TYPE, kind as u64)?];
+        let conditions = vec![
+            compare_argument(0, SeccompCmpOp::Ne, NETLINK)?,
+            bits_set(1, SOCKET_TYPE_MASK, kind as u64)?,
+        ];
         rules.push(SeccompRule::new(conditions)?);
     }
     let other_netlink = vec![
-        compare(0, SeccompCmpOp::Eq, NETLINK)?,
-        compare(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE as u64)?,
+        compare_argument(0, SeccompCmpOp::Eq, NETLINK)?,
+        compare_argument(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE as u64)?,
     ];
     rules.push(SeccompRule::new(other_netlink)?);
     Ok(rules)
 }
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type SeccompRules = BTreeMap<i64, Vec<SeccompRule>>;
 
-fn compile(rules: Rules, errno: i32) -> Result<BpfProgram, BackendError> {
+fn compile(rules: SeccompRules, errno: i32) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let refuse = SeccompAction::Errno(errno.unsigned_abs());
     BpfProgram::try_from(SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?)
 }
 
-/// Refuses calls whatever their arguments are, each list with its error.
+/// Refuses calls regardless of their arguments, each list with its error.
 ///
-/// Asked for one after the other, so many would make the kernel take longer to accept the filter, which it does by
-/// running it for every call there is.
-fn always(refused: &[(&[i64], i32)]) -> Result<BpfProgram, BackendError> {
+/// Uses a binary search: the kernel runs a new filter for every system call, which a linear list
+/// would slow down.
+fn refuse_always(refused: &[(&[i64], i32)]) -> Result<BpfProgram, BackendError> {
     let mut calls: Vec<(u32, u32)> = Vec::new();
     for (list, errno) in refused {
         let numbers = list.iter().map(|call| u32::try_from(*call).unwrap_or(u32::MAX));
@@ -255,12 +266,12 @@ fn always(refused: &[(&[i64], i32)]) -> Result<BpfProgram, BackendError> {
     }
     calls.sort_unstable();
     let mut program = vec![instruction(LOAD, 0, 0, 0)];
-    program.extend(search(&calls)?);
+    program.extend(search_calls(&calls)?);
     Ok(program)
 }
 
-/// Finds a call among sorted ones by halving.
-fn search(calls: &[(u32, u32)]) -> Result<BpfProgram, BackendError> {
+/// Binary search among sorted calls.
+fn search_calls(calls: &[(u32, u32)]) -> Result<BpfProgram, BackendError> {
     let allow = instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW);
     let (below, from) = calls.split_at(calls.len() / 2);
     match (below, from) {
@@ -271,32 +282,36 @@ fn search(calls: &[(u32, u32)]) -> Result<BpfProgram, BackendError> {
             allow,
         ]),
         (_, [(first, _), ..]) => {
-            let (low, high) = (search(below)?, search(from)?);
+            let (low, high) = (search_calls(below)?, search_calls(from)?);
             let over = u8::try_from(low.len()).map_err(|_| BackendError::FilterTooLarge(low.len()))?;
             Ok([vec![instruction(IF_AT_LEAST, over, 0, *first)], low, high].concat())
         }
     }
 }
 
-/// One rule for each condition: the call is refused if any holds.
-fn any<const N: usize>(
+/// One rule per condition: the call is refused if any holds.
+fn any_of<const N: usize>(
     conditions: [Result<SeccompCondition, BackendError>; N],
 ) -> Result<Vec<SeccompRule>, BackendError> {
     conditions.into_iter().map(|condition| SeccompRule::new(vec![condition?])).collect()
 }
 
-/// One rule: the call is refused if the argument is none of these.
+/// One rule: the call is refused if the argument has none of these values.
 fn none_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, BackendError> {
-    let unlike = values.iter().map(|value| compare(argument, SeccompCmpOp::Ne, *value));
+    let unlike = values.iter().map(|value| compare_argument(argument, SeccompCmpOp::Ne, *value));
     Ok(vec![SeccompRule::new(unlike.collect::<Result<_, _>>()?)?])
 }
 
-fn bits(argument: u8, mask: u64, value: u64) -> Result<SeccompCondition, BackendError> {
-    compare(argument, SeccompCmpOp::MaskedEq(mask), value)
+fn bits_set(argument: u8, mask: u64, value: u64) -> Result<SeccompCondition, BackendError> {
+    compare_argument(argument, SeccompCmpOp::MaskedEq(mask), value)
 }
 
-/// The kernel takes these arguments as 32 bits, so the upper half must not count.
-fn compare(argument: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+/// The kernel uses 32 bits of these arguments, so the upper half must be ignored.
+fn compare_argument(
+    argument: u8,
+    operation: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)
 }
 
@@ -306,16 +321,16 @@ const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
 
-/// One step of a program. Of the two jumps, the first is taken if what is asked is so.
+/// One instruction. The first jump is taken if the condition holds.
 fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// Refuses every call whose number belongs to another ABI of the same machine. What follows loads anew.
+/// Refuses all calls of the x32 ABI. The next program loads the number again.
 fn refuse_other_abi() -> [sock_filter; 4] {
     [
         instruction(LOAD, 0, 0, 0),
-        instruction(IF_AT_LEAST, 0, 1, OTHER_ABI),
+        instruction(IF_AT_LEAST, 0, 1, X32_ABI_START),
         instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
         instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
     ]
@@ -325,7 +340,7 @@ fn refuse_other_abi() -> [sock_filter; 4] {
 mod tests {
     use super::*;
 
-    /// Runs a program that only looks at the number of the call.
+    /// Runs a program that only inspects the system call number.
     fn run(program: &[sock_filter], call: u32) -> u32 {
         let mut at = 0;
         loop {
@@ -345,12 +360,14 @@ mod tests {
     }
 
     #[test]
-    fn exactly_the_listed_calls_are_refused_each_with_its_error() {
-        let program = always(&[(FORBIDDEN, libc::EPERM), (UNKNOWN, libc::ENOSYS), (OWNERS, 0)]).unwrap();
+    fn exactly_the_listed_calls_are_refused_with_their_error() {
+        let program =
+            refuse_always(&[(EPERM_CALLS, libc::EPERM), (ENOSYS_CALLS, libc::ENOSYS), (CHOWN_CALLS, 0)])
+                .unwrap();
         for call in 0..600u32 {
             let is_in = |list: &[i64]| list.contains(&i64::from(call));
             let errno = |errno: i32| libc::SECCOMP_RET_ERRNO | errno.unsigned_abs();
-            let expected = match (is_in(FORBIDDEN), is_in(UNKNOWN), is_in(OWNERS)) {
+            let expected = match (is_in(EPERM_CALLS), is_in(ENOSYS_CALLS), is_in(CHOWN_CALLS)) {
                 (true, _, _) => errno(libc::EPERM),
                 (_, true, _) => errno(libc::ENOSYS),
                 (_, _, true) => errno(0),

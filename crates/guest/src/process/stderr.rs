@@ -1,4 +1,4 @@
-//! The standard error of a program, where it is kept apart from the output: its beginning.
+//! Captures the beginning of a program's standard error.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,22 +9,21 @@ use serde_bytes::ByteBuf;
 use tokio::io::unix::AsyncFd;
 
 #[derive(Debug)]
-pub(super) struct Errors {
+pub(super) struct StderrCapture {
     pipe: AsyncFd<OwnedFd>,
     head: RefCell<Vec<u8>>,
-    room: usize,
+    max_bytes: usize,
 }
 
-impl Errors {
-    pub(super) fn new(pipe: AsyncFd<OwnedFd>, room: usize) -> Self {
-        Self { pipe, head: RefCell::default(), room: room.min(limit::KEEP) }
+impl StderrCapture {
+    pub(super) fn new(pipe: AsyncFd<OwnedFd>, max_bytes: usize) -> Self {
+        Self { pipe, head: RefCell::default(), max_bytes: max_bytes.min(limit::MAX_MEMORY_OUTPUT_BYTES) }
     }
 
-    /// Reads to the end.
     pub(super) async fn read(&self) {
         loop {
             let Ok(mut ready) = self.pipe.readable().await else { return };
-            match ready.try_io(|_| self.take()) {
+            match ready.try_io(|_| self.read_once()) {
                 Ok(Ok(0) | Err(_)) => return,
                 Ok(Ok(_)) => {}
                 Err(_would_block) => {}
@@ -32,21 +31,20 @@ impl Errors {
         }
     }
 
-    /// Reads what was written before this moment, and not what somebody to whom the pipe was handed on writes
-    /// from now on.
+    /// Reads what was written before the call. A process that inherited the pipe may keep writing.
     pub(super) fn drain(&self) {
         let mut waiting = rustix::io::ioctl_fionread(self.pipe.get_ref()).unwrap_or(0);
         while waiting > 0 {
-            let Ok(count @ 1..) = self.take() else { return };
+            let Ok(count @ 1..) = self.read_once() else { return };
             waiting = waiting.saturating_sub(count as u64);
         }
     }
 
-    fn take(&self) -> io::Result<usize> {
+    fn read_once(&self) -> io::Result<usize> {
         let mut buffer = [0; 4096];
         let count = rustix::io::read(self.pipe.get_ref(), &mut buffer)?;
         let mut head = self.head.borrow_mut();
-        let wanted = count.min(self.room.saturating_sub(head.len()));
+        let wanted = count.min(self.max_bytes.saturating_sub(head.len()));
         head.extend_from_slice(buffer.split_at(wanted).0);
         Ok(count)
     }

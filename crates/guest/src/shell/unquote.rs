@@ -1,8 +1,8 @@
-//! Reads back what a shell printed so that it can be read back: `export -p`, `alias -p`.
+//! Parses the output of `export -p` and `alias -p`.
 
-/// Splits shell output into lines of words with their quotes removed. Quotes may span lines.
-pub(super) fn lines(text: &[u8]) -> Vec<Vec<Vec<u8>>> {
-    let mut reader = Reader { rest: text.iter().copied().peekable() };
+/// Splits shell output into lines of unquoted words. Quotes may span lines.
+pub(super) fn parse_lines(text: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let mut reader = WordParser { rest: text.iter().copied().peekable() };
     let mut lines = Vec::new();
     while reader.rest.peek().is_some() {
         let line = reader.line();
@@ -13,11 +13,11 @@ pub(super) fn lines(text: &[u8]) -> Vec<Vec<Vec<u8>>> {
     lines
 }
 
-struct Reader<I: Iterator<Item = u8>> {
+struct WordParser<I: Iterator<Item = u8>> {
     rest: std::iter::Peekable<I>,
 }
 
-impl<I: Iterator<Item = u8>> Reader<I> {
+impl<I: Iterator<Item = u8>> WordParser<I> {
     fn line(&mut self) -> Vec<Vec<u8>> {
         let mut words = Vec::new();
         let mut word: Option<Vec<u8>> = None;
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_lose_their_quotes_and_nothing_else() {
+    fn words_are_unquoted() {
         let cases: [(&[u8], &[&[u8]]); 8] = [
             (br#"declare -x A="b c""#, &[b"declare", b"-x", b"A=b c"]),
             (br#"declare -x A="\$x \`y\` \"z\" \\ \n""#, &[b"declare", b"-x", b"A=$x `y` \"z\" \\ \\n"]),
@@ -108,7 +108,7 @@ mod tests {
             (b"declare -x A=\"never closed", &[b"declare", b"-x", b"A=never closed"]),
         ];
         for (text, expected) in cases {
-            assert_eq!(lines(text), [expected], "{}", String::from_utf8_lossy(text));
+            assert_eq!(parse_lines(text), [expected], "{}", String::from_utf8_lossy(text));
         }
     }
 }

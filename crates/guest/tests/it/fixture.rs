@@ -1,30 +1,30 @@
-//! A guest for a test, and short ways to say what tests say often.
+//! A guest for tests, and shortcuts.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hermes_guest::client::{Client, Event};
+use hermes_guest::client::{Client, RunEvent};
 use hermes_guest::protocol::message::{
-    AtDeadline, AtEnd, Deadline, Delivery, Ended, Mode, OpenSession, ProcessId, Program, Run, SessionKey,
-    StateRule, Stdin,
+    Deadline, DeadlineAction, ExitNotice, ExitReport, OpenSession, OutputDelivery, ProcessId, Program,
+    RunMode, RunRequest, ShellSessionKey, StatePolicy, Stdin,
 };
 use serde_bytes::ByteBuf;
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 
 /// Long enough for anything that is not stuck, on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A guest of its own, which is gone when this is dropped.
-pub(crate) struct Place {
+/// A private guest, stopped on drop.
+pub(crate) struct TestGuest {
     pub(crate) dir: TempDir,
     pub(crate) socket: PathBuf,
     pub(crate) pid: u32,
 }
 
-impl Place {
+impl TestGuest {
     pub(crate) async fn start() -> Self {
         Self::start_with(&["--idle", "60"]).await
     }
@@ -32,65 +32,65 @@ impl Place {
     pub(crate) async fn start_with(options: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("run/guest.sock");
-        serve(&socket, options);
-        let mut place = Self { dir, socket, pid: 0 };
-        place.pid = place.client().await.about().await.unwrap().pid;
-        place
+        start_guest(&socket, options);
+        let mut guest = Self { dir, socket, pid: 0 };
+        guest.pid = guest.client().await.info().await.unwrap().pid;
+        guest
     }
 
-    /// A connection of its own.
+    /// Opens a new connection.
     pub(crate) async fn client(&self) -> Client {
         Client::connect(UnixStream::connect(&self.socket).await.unwrap()).await.unwrap()
     }
 
-    /// A client with an open session named `s` in a directory of its own.
-    pub(crate) async fn session(&self) -> Shell {
+    /// A client with an open session `s` in its own directory.
+    pub(crate) async fn session(&self) -> TestShell {
         self.named_session("s").await
     }
 
-    pub(crate) async fn named_session(&self, key: impl AsRef<[u8]>) -> Shell {
+    pub(crate) async fn named_session(&self, key: impl AsRef<[u8]>) -> TestShell {
         self.set_up_session(key, &[], &[]).await
     }
 
-    /// A session that files set up, which cannot set some variables.
+    /// Opens a session with init files, which cannot set the protected variables.
     pub(crate) async fn set_up_session(
         &self,
         key: impl AsRef<[u8]>,
         init: &[PathBuf],
         withheld: &[&str],
-    ) -> Shell {
+    ) -> TestShell {
         let work = self.work();
         std::fs::create_dir_all(&work).unwrap();
         let client = self.client().await;
-        let key = SessionKey::from(key.as_ref());
+        let key = ShellSessionKey::from(key.as_ref());
         let env = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/root"), ("LANG", "C.UTF-8")];
         let env = env.map(|(name, value)| (ByteBuf::from(name), ByteBuf::from(value))).to_vec();
         let cwd = ByteBuf::from(work.to_str().unwrap());
         let init = init.iter().map(|file| ByteBuf::from(file.as_os_str().as_bytes())).collect();
         let withheld = withheld.iter().map(|name| ByteBuf::from(*name)).collect();
-        let open = OpenSession { key: key.clone(), cwd, env, init, withheld };
+        let open = OpenSession { key: key.clone(), cwd, env, init_files: init, protected_env: withheld };
         client.open_session(open).await.unwrap();
-        Shell { client, key }
+        TestShell { client, key }
     }
 
-    /// Where sessions begin.
+    /// The initial directory of sessions.
     pub(crate) fn work(&self) -> PathBuf {
         self.dir.path().canonicalize().unwrap().join("work")
     }
 }
 
-impl Drop for Place {
+impl Drop for TestGuest {
     fn drop(&mut self) {
         if let Some(pid) = rustix::process::Pid::from_raw(self.pid.cast_signed()) {
-            // A test may have ended it already.
+            // A test may have stopped it already.
             rustix::process::kill_process(pid, rustix::process::Signal::TERM).ok();
         }
     }
 }
 
-/// Starts a guest; it can be reached when this returns.
+/// Starts a guest; returns when it accepts connections.
 #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
-pub(crate) fn serve(socket: &Path, options: &[&str]) {
+pub(crate) fn start_guest(socket: &Path, options: &[&str]) {
     let done = Command::new(env!("CARGO_BIN_EXE_hermes-guest"))
         .args(["serve", "--socket"])
         .arg(socket)
@@ -104,88 +104,101 @@ pub(crate) fn serve(socket: &Path, options: &[&str]) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A session and the client it is used by.
-pub(crate) struct Shell {
+/// A session and its client.
+pub(crate) struct TestShell {
     pub(crate) client: Client,
-    pub(crate) key: SessionKey,
+    pub(crate) key: ShellSessionKey,
 }
 
-impl Shell {
-    /// A foreground command with a summary of its output.
-    pub(crate) fn command(&self, text: impl AsRef<[u8]>) -> Run {
-        Run {
+impl TestShell {
+    /// A foreground command with summary output.
+    pub(crate) fn command(&self, text: impl AsRef<[u8]>) -> RunRequest {
+        RunRequest {
             session: self.key.clone(),
             program: Program::Shell(ByteBuf::from(text.as_ref())),
-            workdir: hermes_guest::protocol::message::Workdir::Session,
+            workdir: hermes_guest::protocol::message::WorkingDir::Session,
             env: Vec::new(),
             stdin: Stdin::Null,
             terminal: None,
             deadline: None,
-            mode: Mode::Foreground { output: Delivery::Summary, state: StateRule::Keep },
-            keep: 64 * 1024,
-            spool: 64 * 1024 * 1024,
+            mode: RunMode::Foreground { output: OutputDelivery::Summary, state: StatePolicy::Apply },
+            memory_bytes: 64 * 1024,
+            spool_bytes: 64 * 1024 * 1024,
         }
     }
 
-    /// Runs something to its end.
-    pub(crate) async fn run(&self, run: Run) -> Ended {
+    /// Runs a program until it exits.
+    pub(crate) async fn run(&self, run: RunRequest) -> ExitReport {
         let mut running = self.client.run(run).await.unwrap();
-        match tokio::time::timeout(PATIENCE, running.end()).await.expect("the command is stuck").unwrap() {
-            Event::Ended(ended) => *ended,
+        match tokio::time::timeout(TIMEOUT, running.wait()).await.expect("the command is stuck").unwrap() {
+            RunEvent::Exited(ended) => *ended,
             other => panic!("{other:?}"),
         }
     }
 
-    /// Exit code and output of a command.
+    /// Runs a command; returns exit code and output.
     pub(crate) async fn sh(&self, text: impl AsRef<[u8]>) -> (i32, String) {
         let ended = self.run(self.command(text)).await;
-        (ended.code, text_of(&ended))
+        (ended.code, output_text(&ended))
     }
 
-    /// The output of a command that works.
+    /// Runs a command that must succeed; returns its output.
     pub(crate) async fn out(&self, text: impl AsRef<[u8]>) -> String {
         let (code, output) = self.sh(text).await;
         assert_eq!(code, 0, "{output}");
         output
     }
 
-    /// A command with a deadline at which it is killed.
-    pub(crate) fn killed_after(&self, text: &str, after: Duration) -> Run {
-        Run { deadline: Some(Deadline { after, then: AtDeadline::Kill }), ..self.command(text) }
+    /// A command that is killed at a deadline.
+    pub(crate) fn killed_after(&self, text: &str, after: Duration) -> RunRequest {
+        RunRequest { deadline: Some(Deadline { after, action: DeadlineAction::Kill }), ..self.command(text) }
     }
 
-    /// A background command that says when it ends.
-    pub(crate) fn in_background(&self, text: &str) -> Run {
-        let mode =
-            Mode::Background { label: ByteBuf::from("test"), watch: Vec::new(), at_end: AtEnd::Notify };
-        Run { mode, ..self.command(text) }
+    /// A background command with an exit notice.
+    pub(crate) fn in_background(&self, text: &str) -> RunRequest {
+        let mode = RunMode::Background {
+            label: ByteBuf::from("test"),
+            watch_patterns: Vec::new(),
+            exit_notice: ExitNotice::Notify,
+        };
+        RunRequest { mode, ..self.command(text) }
     }
 
-    pub(crate) async fn start(&self, run: Run) -> ProcessId {
+    pub(crate) async fn start(&self, run: RunRequest) -> ProcessId {
         self.client.run(run).await.unwrap().id().unwrap()
     }
 
-    /// Waits until a process has written this.
+    /// Waits until a process has written this text.
     pub(crate) async fn wait_for_output(&self, id: ProcessId, wanted: &str) -> String {
-        let mut followed = self.client.follow(id, 0).await.unwrap();
+        let mut followed = self.client.follow_output(id, 0).await.unwrap();
         let mut all = Vec::new();
         let found = async {
             while !String::from_utf8_lossy(&all).contains(wanted) {
-                all.extend_from_slice(&followed.next().await.unwrap().expect("it ended").data);
+                all.extend_from_slice(&followed.next_page().await.unwrap().expect("it ended").data);
             }
         };
-        tokio::time::timeout(PATIENCE, found).await.expect("the output did not come");
+        tokio::time::timeout(TIMEOUT, found).await.expect("the output did not come");
         String::from_utf8_lossy(&all).into_owned()
     }
 }
 
-/// Beginning and end of an output, as text.
-pub(crate) fn text_of(ended: &Ended) -> String {
+/// Beginning and end of the output, as text.
+pub(crate) fn output_text(ended: &ExitReport) -> String {
     String::from_utf8_lossy(&[ended.head.as_slice(), ended.tail.as_slice()].concat()).into_owned()
 }
 
-/// Whether a process is there and not merely unburied.
-pub(crate) fn lives(pid: &str) -> bool {
+/// Whether a process exists and is not a zombie.
+pub(crate) fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
+    let wait = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, wait).await.unwrap_or_else(|_| panic!("never: {what}"));
 }

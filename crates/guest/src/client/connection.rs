@@ -1,0 +1,196 @@
+//! The connection to a guest: streams in both directions, and its end.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Notify, mpsc, watch};
+
+use super::error::{self, Error, ProtocolViolation};
+use crate::protocol::frame::{FrameReader, FrameStream};
+use crate::protocol::limit;
+use crate::protocol::message::{GuestReply, GuestRequest};
+use crate::protocol::mux::{Mux, MuxDriver, MuxStream};
+use crate::protocol::tunnel::{OnReset, Tunnel};
+
+/// Shared by everything that uses the connection; dropping the last clone closes it.
+#[derive(Debug, Clone)]
+pub(super) struct SharedConnection {
+    mux: Mux,
+    /// Becomes true once, when the connection is closed.
+    closed: Arc<watch::Sender<bool>>,
+    listeners: ListenerTable,
+}
+
+/// The channel of each listener, by its number. Connections of a closed listener may still be in
+/// flight, so its number stays valid as long as the connection lives.
+type ListenerTable = Arc<Mutex<Vec<Option<mpsc::Sender<Tunnel>>>>>;
+
+impl SharedConnection {
+    pub(super) fn start<S>(mux: Mux, driver: MuxDriver<S>, inbound: mpsc::Receiver<MuxStream>) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (end, ended) = watch::channel(false);
+        let listeners = ListenerTable::default();
+        let link = Self { mux, closed: Arc::new(end), listeners: listeners.clone() };
+        let weak = Arc::downgrade(&link.closed);
+        tokio::spawn(async move {
+            let mut ended = ended;
+            tokio::select! {
+                // Every open stream reports the error to its user.
+                done = driver.run() => drop(done),
+                _ = ended.wait_for(|ended| *ended) => {}
+                () = accept_streams(inbound, listeners.clone()) => {}
+            }
+            // Wakes every `accept` call: no connection can arrive any more.
+            listeners.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            if let Some(end) = weak.upgrade() {
+                end.send_replace(true);
+            }
+        });
+        link
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    pub(super) async fn closed(&self) {
+        // Cannot fail: `self` owns the sender.
+        drop(self.closed.subscribe().wait_for(|ended| *ended).await);
+    }
+
+    pub(super) fn register_listener(&self, sender: mpsc::Sender<Tunnel>) -> u64 {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        for closed in listeners.iter_mut().filter(|known| known.as_ref().is_some_and(mpsc::Sender::is_closed))
+        {
+            *closed = None;
+        }
+        listeners.push(Some(sender));
+        listeners.len() as u64 - 1
+    }
+
+    /// Closes the connection if the guest violated the protocol or timed out.
+    pub(super) fn abort_on_violation(&self, error: Error) -> Error {
+        if matches!(error, Error::Protocol(_) | Error::Timeout) {
+            self.closed.send_replace(true);
+        }
+        error
+    }
+
+    /// The error for a reply other than the expected one.
+    pub(super) fn unexpected_reply(&self, reply: GuestReply) -> Error {
+        match reply {
+            GuestReply::Failed(fault) => Error::Rejected(fault),
+            _ => self.abort_on_violation(Error::Protocol(ProtocolViolation::Unexpected)),
+        }
+    }
+
+    pub(super) fn expect_done(&self, reply: GuestReply) -> Result<(), Error> {
+        match reply {
+            GuestReply::Done => Ok(()),
+            other => Err(self.unexpected_reply(other)),
+        }
+    }
+
+    /// Opens a stream and sends a request on it.
+    pub(super) async fn send_request(&self, request: &GuestRequest) -> Result<FrameStream<MuxStream>, Error> {
+        let mut frames = FrameStream::new(self.mux.open_stream().await.map_err(|_gone| Error::Disconnected)?);
+        frames.writer.send(request).await.map_err(|error| error::send_error(&error))?;
+        Ok(frames)
+    }
+
+    /// Opens a stream with a request and waits for the first reply, with the usual timeout.
+    pub(super) async fn start_request(
+        &self,
+        request: &GuestRequest,
+    ) -> Result<(FrameStream<MuxStream>, GuestReply), Error> {
+        let start = async {
+            let mut frames = self.send_request(request).await?;
+            let reply = self.next_reply(&mut frames).await?;
+            Ok((frames, reply))
+        };
+        self.with_timeout(limit::REPLY_TIMEOUT, start).await
+    }
+
+    pub(super) async fn next_reply(&self, frames: &mut FrameStream<MuxStream>) -> Result<GuestReply, Error> {
+        self.read_reply(&mut frames.reader).await
+    }
+
+    /// Like `next_reply`, for a stream that is also written to.
+    pub(super) async fn read_reply(&self, reader: &mut FrameReader<MuxStream>) -> Result<GuestReply, Error> {
+        match reader.receive().await {
+            Ok(Some(reply)) => Ok(reply),
+            Ok(None) => Err(Error::Disconnected),
+            Err(error) => Err(self.abort_on_violation(error::receive_error(&error))),
+        }
+    }
+
+    /// Sends one request and waits for one reply, without a timeout.
+    pub(super) async fn call(&self, request: &GuestRequest) -> Result<GuestReply, Error> {
+        let mut frames = self.send_request(request).await?;
+        self.next_reply(&mut frames).await
+    }
+
+    /// Sends one request and waits for one reply, at most [`limit::REPLY_TIMEOUT`].
+    pub(super) async fn call_with_timeout(&self, request: &GuestRequest) -> Result<GuestReply, Error> {
+        Ok(self.start_request(request).await?.1)
+    }
+
+    pub(super) async fn call_done(&self, request: &GuestRequest) -> Result<(), Error> {
+        self.expect_done(self.call_with_timeout(request).await?)
+    }
+
+    /// Closes the connection if the guest takes longer than `timeout`.
+    pub(super) async fn with_timeout<T>(
+        &self,
+        timeout: Duration,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        match tokio::time::timeout(timeout, answer).await {
+            Ok(answer) => answer,
+            Err(_elapsed) => Err(self.abort_on_violation(Error::Timeout)),
+        }
+    }
+}
+
+/// Accepts the streams that the guest opens, all of which must belong to a listener. Returns on a
+/// violation, which closes the connection.
+async fn accept_streams(mut inbound: mpsc::Receiver<MuxStream>, listeners: ListenerTable) {
+    let violation = Arc::new(Notify::new());
+    loop {
+        let stream = tokio::select! {
+            stream = inbound.recv() => stream,
+            () = violation.notified() => return,
+        };
+        let Some(stream) = stream else { return };
+        let (listeners, violation) = (listeners.clone(), violation.clone());
+        tokio::spawn(async move {
+            if !route_to_listener(stream, &listeners).await {
+                violation.notify_one();
+            }
+        });
+    }
+}
+
+/// Passes a connection to its listener. Returns false if the listener never existed.
+async fn route_to_listener(stream: MuxStream, listeners: &ListenerTable) -> bool {
+    let mut frames = FrameStream::new(stream);
+    let Ok(Ok(Some(GuestReply::Connected(number)))) =
+        tokio::time::timeout(limit::REPLY_TIMEOUT, frames.reader.receive::<GuestReply>()).await
+    else {
+        return false;
+    };
+    let number = usize::try_from(number).unwrap_or(usize::MAX);
+    let listener = listeners.lock().unwrap_or_else(PoisonError::into_inner).get(number).cloned();
+    match listener {
+        Some(Some(listener)) => {
+            // A full backlog refuses the connection, as a socket does.
+            drop(listener.try_send(Tunnel::new(frames, OnReset::EndOfFile)));
+            true
+        }
+        Some(None) => true,
+        None => false,
+    }
+}

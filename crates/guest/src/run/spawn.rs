@@ -1,0 +1,303 @@
+//! Turns a request into a running program: directory, environment, shell.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::rc::Rc;
+
+use hermes_guest::protocol::limit;
+use hermes_guest::protocol::message::{
+    CountLimit, ExitCause, ExitReport, FailedOperation, OutputDelivery, ProcessId, Program, Rejection,
+    RunMode, RunRequest, Shell, StateOutcome, StatePolicy, TreeStatus, WorkingDir,
+};
+use rustix::fs::{Access, AtFlags, CWD, Mode as FileMode, OFlags};
+use serde_bytes::ByteBuf;
+
+use super::python::PythonDir;
+use crate::files::resolve;
+use crate::guest::Guest;
+use crate::process::launch::{LaunchSpec, StderrMode, memory_file};
+use crate::process::table::NewProcess;
+use crate::process::{GuestProcess, ProcessRole, os_error};
+use crate::session::ShellSession;
+use crate::shell::state::ShellState;
+use crate::shell::{self, dump, script};
+
+/// A running program, and the session state that its exit may change.
+pub(super) struct RunningProgram {
+    pub(super) process: Rc<GuestProcess>,
+    pub(super) session: Rc<ShellSession>,
+    initial_state: ShellState,
+    shell_files: Option<ShellFiles>,
+    scope: StateScope,
+    /// Set for a Python program.
+    pub(super) python_dir: Option<Rc<PythonDir>>,
+}
+
+/// Which part of the session state a command changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum StateScope {
+    WholeSession,
+    /// The command runs in another directory.
+    AllButDirectory,
+}
+
+/// Memory files that a shell reads and writes; they stay open until it exits.
+struct ShellFiles {
+    _script: OwnedFd,
+    state: Option<OwnedFd>,
+}
+
+/// Why a program was not started.
+pub(super) enum SpawnError {
+    Request(Rejection),
+    NoWorkingDir(Box<ExitReport>),
+}
+
+impl From<Rejection> for SpawnError {
+    fn from(fault: Rejection) -> Self {
+        Self::Request(fault)
+    }
+}
+
+pub(super) fn spawn_program(
+    guest: &Guest,
+    session: Rc<ShellSession>,
+    run: RunRequest,
+) -> Result<RunningProgram, SpawnError> {
+    let mut initial = session.state.borrow().clone();
+    let (cwd, scope) = working_dir(&session, &run.workdir)?;
+    initial.cwd = cwd;
+    let dir = open_dir(&initial.cwd).map_err(|error| missing_dir(&session, &initial.cwd, scope, &error))?;
+    initial.env.extend(run.env.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec())));
+    initial.env.insert(b"PWD".to_vec(), initial.cwd.clone());
+    let state_rule = match run.mode {
+        RunMode::Foreground { state, .. } => state,
+        RunMode::Background { .. } => StatePolicy::Discard,
+    };
+    let keep = match run.mode {
+        // Unread live output is in memory, even if the client wants to keep little.
+        RunMode::Foreground { output: OutputDelivery::Live, .. } => limit::MAX_MEMORY_OUTPUT_BYTES,
+        _ => usize::try_from(run.memory_bytes).unwrap_or(usize::MAX),
+    };
+    let (role, patterns) = match run.mode {
+        RunMode::Foreground { .. } => (ProcessRole::Foreground, Vec::new()),
+        RunMode::Background { watch_patterns: watch, .. } if watch.len() > limit::MAX_WATCH_PATTERNS => {
+            return Err(Rejection::TooMany {
+                what: CountLimit::Patterns,
+                limit: limit::MAX_WATCH_PATTERNS as u64,
+            }
+            .into());
+        }
+        RunMode::Background { label, watch_patterns: watch, exit_notice: at_end } => {
+            (ProcessRole::Background { label, exit_notice: at_end }, watch)
+        }
+    };
+    let (program, argv, command, shell) = match run.program {
+        Program::Argv(argv) => {
+            let argv: Vec<Vec<u8>> = argv.into_iter().map(ByteBuf::into_vec).collect();
+            let command = argv.join(&b' ');
+            (argv.first().cloned().unwrap_or_default(), argv, command, None)
+        }
+        Program::Shell(command) => {
+            let (program, argv, files) = shell_command(&initial, &command, state_rule)?;
+            (program, argv, command.into_vec(), Some(files))
+        }
+        Program::Python(_) => return Err(Rejection::Malformed.into()),
+    };
+    let spec = LaunchSpec {
+        program: &program,
+        argv: &argv,
+        env: &initial.env,
+        dir,
+        stdin: run.stdin,
+        terminal: run.terminal,
+        stderr: StderrMode::Merge,
+    };
+    let record = NewProcess {
+        session: run.session,
+        command,
+        cwd: initial.cwd.clone(),
+        role,
+        watch_patterns: patterns,
+        memory_bytes: keep,
+        spool_bytes: run.spool_bytes,
+    };
+    let process = guest.table.start(spec, record)?;
+    Ok(RunningProgram {
+        process,
+        session,
+        initial_state: initial,
+        shell_files: shell,
+        scope,
+        python_dir: None,
+    })
+}
+
+/// The working directory of a program, and whether the session follows it.
+pub(super) fn working_dir(
+    session: &ShellSession,
+    workdir: &WorkingDir,
+) -> Result<(Vec<u8>, StateScope), Rejection> {
+    let state = session.state.borrow();
+    match workdir {
+        WorkingDir::Session => Ok((state.cwd.clone(), StateScope::WholeSession)),
+        WorkingDir::SessionAt(expected) if **expected == state.cwd => {
+            Ok((state.cwd.clone(), StateScope::WholeSession))
+        }
+        WorkingDir::SessionAt(_) => Err(Rejection::SessionMoved),
+        WorkingDir::Other(workdir) => {
+            let cwd = resolve::resolve(workdir, Some(&state)).map_err(Rejection::File)?;
+            Ok((cwd, StateScope::AllButDirectory))
+        }
+        WorkingDir::Private => Err(Rejection::Malformed),
+    }
+}
+
+impl RunningProgram {
+    pub(super) fn python(
+        process: Rc<GuestProcess>,
+        session: Rc<ShellSession>,
+        python_dir: Rc<PythonDir>,
+    ) -> Self {
+        let initial = session.state.borrow().clone();
+        Self {
+            process,
+            session,
+            initial_state: initial,
+            shell_files: None,
+            scope: StateScope::AllButDirectory,
+            python_dir: Some(python_dir),
+        }
+    }
+
+    /// Applies the state changes of the command to its session.
+    pub(super) fn apply_state(&self) -> StateOutcome {
+        self.apply_state_except(|_| false)
+    }
+
+    /// Like `apply_state`, except for variables for which `is_protected` returns true.
+    pub(super) fn apply_state_except(&self, is_protected: impl Fn(&[u8]) -> bool) -> StateOutcome {
+        let Some(file) = self.shell_files.as_ref().and_then(|files| files.state.as_ref()) else {
+            return StateOutcome::Unchanged;
+        };
+        let Some(mut after) = read_state(file).and_then(|dump| dump::parse_dump(&dump)) else {
+            return StateOutcome::Lost;
+        };
+        if !self.initial_state.functions.contains_key(script::TRAP_FUNCTION) {
+            after.functions.remove(script::TRAP_FUNCTION);
+        }
+        let is_excluded = |name: &[u8]| {
+            is_protected(name) || (self.scope == StateScope::AllButDirectory && name == b"OLDPWD")
+        };
+        after.env.retain(|name, _| !is_excluded(name));
+        let kept = self.initial_state.env.iter().filter(|(name, _)| is_excluded(name));
+        after.env.extend(kept.map(|(name, value)| (name.clone(), value.clone())));
+        if self.scope == StateScope::AllButDirectory {
+            after.cwd.clone_from(&self.initial_state.cwd);
+        }
+        self.session.state.borrow_mut().apply(self.initial_state.delta(&after));
+        StateOutcome::Applied
+    }
+
+    pub(super) fn session_cwd(&self) -> Vec<u8> {
+        self.session.state.borrow().cwd.clone()
+    }
+}
+
+/// Reads the dump of a shell, unless it exceeds the limit.
+fn read_state(file: &OwnedFd) -> Option<Vec<u8>> {
+    let file = File::from(file.try_clone().ok()?);
+    let length = usize::try_from(file.metadata().ok()?.len()).ok()?;
+    if length > limit::MAX_STATE_BYTES {
+        return None;
+    }
+    let mut dump = vec![0; length];
+    file.read_exact_at(&mut dump, 0).ok()?;
+    Some(dump)
+}
+
+/// How to run a command in a shell.
+type ShellCommand = (Vec<u8>, Vec<Vec<u8>>, ShellFiles);
+
+/// Prepares the arguments and memory files with which a shell runs a command.
+fn shell_command(
+    initial: &ShellState,
+    command: &[u8],
+    policy: StatePolicy,
+) -> Result<ShellCommand, Rejection> {
+    if command.contains(&0) {
+        return Err(Rejection::Malformed);
+    }
+    let search_path = initial.env.get(b"PATH".as_slice()).map(Vec::as_slice);
+    let shell = shell::find_shell(search_path).ok_or(Rejection::NoShell)?;
+    let prepare_error =
+        |result: io::Result<OwnedFd>| result.map_err(|error| os_error(FailedOperation::Prepare, &error));
+    let script = prepare_error(memory_file("script", b""))?;
+    let state = match policy {
+        StatePolicy::Apply => Some(prepare_error(memory_file("state", b""))?),
+        StatePolicy::Discard => None,
+    };
+    let files = script::ScriptFiles { script: script.as_fd(), state: state.as_ref().map(AsFd::as_fd) };
+    let (path, words, argument, text): (_, &[&str], _, _) = match shell {
+        Shell::Bash(path) => {
+            let words = ["bash", "--noprofile", "--norc", "-c"].as_slice();
+            (path, words, script::bash_argument(&files), script::bash_script(initial, &files, command))
+        }
+        Shell::Sh(path) => {
+            (path, ["sh", "-c"].as_slice(), script::sh_argument(&files), script::sh_script(&files, command))
+        }
+    };
+    let written = script.try_clone().map(File::from).and_then(|file| file.write_all_at(&text, 0));
+    written.map_err(|error| os_error(FailedOperation::Prepare, &error))?;
+    let words = words.iter().map(|word| word.as_bytes().to_vec());
+    let argv = words.chain([argument.into_bytes()]).collect();
+    Ok((path.into_vec(), argv, ShellFiles { _script: script, state }))
+}
+
+pub(super) fn open_dir(path: &[u8]) -> io::Result<OwnedFd> {
+    let path = Path::new(OsStr::from_bytes(path));
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::openat(CWD, path, flags, FileMode::empty())?;
+    rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)?;
+    Ok(dir)
+}
+
+/// The result for a program whose working directory does not exist. A session whose own directory
+/// is gone moves to the closest existing parent, so that its next command can run; this command
+/// does not run there, because it was meant for another directory.
+pub(super) fn missing_dir(
+    session: &ShellSession,
+    cwd: &[u8],
+    scope: StateScope,
+    error: &io::Error,
+) -> SpawnError {
+    if scope == StateScope::WholeSession {
+        let mut left = cwd.to_vec();
+        while open_dir(&left).is_err() && left.len() > 1 {
+            let parent = memchr::memrchr(b'/', &left).unwrap_or(0);
+            left.truncate(parent.max(1));
+        }
+        session.state.borrow_mut().cwd = left;
+    }
+    let mut message = b"cannot enter ".to_vec();
+    message.extend_from_slice(cwd);
+    message.extend_from_slice(format!(": {error}\n").as_bytes());
+    SpawnError::NoWorkingDir(Box::new(ExitReport {
+        process: ProcessId { pid: 0, started: 0 },
+        code: 126,
+        cause: ExitCause::NoWorkingDir,
+        output_bytes: message.len() as u64,
+        head: ByteBuf::from(message),
+        tail: ByteBuf::new(),
+        spool_path: None,
+        stderr: ByteBuf::new(),
+        cwd: ByteBuf::from(session.state.borrow().cwd.clone()),
+        state: StateOutcome::Unchanged,
+        tree: TreeStatus::Gone,
+    }))
+}

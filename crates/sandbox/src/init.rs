@@ -1,0 +1,113 @@
+//! The jail's first process, from the fork to the exec of the program.
+
+use std::fs;
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::Signal;
+
+use crate::error::{SetupError, SetupStep, WithStep};
+use crate::jail::{Jail, JailNetwork};
+use crate::limit_report::LimitReport;
+use crate::privilege::Rlimits;
+use crate::{cgroup, file_access, ipc, privilege, rootfs, seccomp, sys};
+
+pub(crate) struct JailInit {
+    pub(crate) jail: Jail,
+    /// Inherited descriptors, each with its number inside the jail.
+    pub(crate) descriptors: Vec<(OwnedFd, RawFd)>,
+    /// Receives the entry files of the cgroups once they exist.
+    pub(crate) cgroup_receiver: OwnedFd,
+    /// Reaches end of file when the supervisor dies.
+    pub(crate) supervisor_alive: OwnedFd,
+    /// Inside and outside the jail.
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl JailInit {
+    /// Completes the setup and executes the program. Returns only if a step fails.
+    pub(crate) fn run(self) -> SetupError {
+        match self.run_steps() {
+            Ok(never) => match never {},
+            Err(fault) => fault,
+        }
+    }
+
+    fn run_steps(self) -> Result<std::convert::Infallible, SetupError> {
+        let jail = &self.jail;
+        sys::reset_signals();
+        rustix::process::setsid().with_step(SetupStep::Namespaces)?;
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+        write_id_maps(self.uid, self.gid).with_step(SetupStep::IdMap)?;
+        rustix::system::sethostname(jail.hostname.as_bytes()).with_step(SetupStep::Hostname)?;
+        if jail.network == JailNetwork::None {
+            bring_up_loopback().with_step(SetupStep::Loopback)?;
+        }
+        let writable = rootfs::enter_rootfs(jail)?;
+        let report = enter_cgroups(&self.cgroup_receiver).with_step(SetupStep::Cgroup)?;
+        unshare_cgroup_namespace().with_step(SetupStep::Cgroup)?;
+
+        privilege::drop_capabilities().with_step(SetupStep::Capabilities)?;
+        die_with_supervisor(&self.supervisor_alive).with_step(SetupStep::DeathSignal)?;
+        rustix::process::chdir(&jail.directory)
+            .map_err(|error| SetupError::at(SetupStep::WorkingDir, &jail.directory, error))?;
+        file_access::restrict_files(&writable).with_step(SetupStep::Landlock)?;
+        privilege::install_descriptors(self.descriptors).with_step(SetupStep::Descriptors)?;
+        // Last, because the setup may open more files than the program is allowed to.
+        Rlimits::new(&jail.limits, report).set().with_step(SetupStep::Rlimits)?;
+        seccomp::install_filter().with_step(SetupStep::Seccomp)?;
+        Err(SetupError::at(SetupStep::Exec, &jail.program, exec_program(jail)))
+    }
+}
+
+/// The user keeps its uid, so that files belong to the same user outside and `/etc/passwd` matches.
+fn write_id_maps(uid: u32, gid: u32) -> io::Result<()> {
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+}
+
+/// Waits for the cgroups, enters them and returns which limits they enforce.
+fn enter_cgroups(cgroup_receiver: &OwnedFd) -> io::Result<LimitReport> {
+    let (report, entry_files) =
+        ipc::receive(cgroup_receiver)?.ok_or_else(|| io::Error::from_raw_os_error(libc::EPIPE))?;
+    entry_files.into_iter().try_for_each(cgroup::enter)?;
+    Ok(report)
+}
+
+/// Hides the path of the cgroup. A kernel without cgroup namespaces shows its name, but nothing
+/// more.
+fn unshare_cgroup_namespace() -> io::Result<()> {
+    match sys::unshare_cgroup() {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        other => other,
+    }
+}
+
+fn bring_up_loopback() -> io::Result<()> {
+    use std::os::fd::AsFd;
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    sys::loopback_up(socket.as_fd())
+}
+
+/// From now on the kernel kills the jail when the supervisor dies. The poll catches a supervisor
+/// that died before.
+fn die_with_supervisor(supervisor_alive: &OwnedFd) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let mut poll = [PollFd::new(supervisor_alive, PollFlags::empty())];
+    rustix::event::poll(&mut poll, Some(&Timespec::default()))?;
+    let [state] = poll;
+    if state.revents().is_empty() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a jail starts its program")]
+fn exec_program(jail: &Jail) -> io::Error {
+    let environment = jail.environment.iter().map(|(name, value)| (name, value));
+    Command::new(&jail.program).args(&jail.arguments).env_clear().envs(environment).exec()
+}

@@ -1,0 +1,253 @@
+//! The supervisor: the process between the launcher and the jail that creates the jail, waits for
+//! it and cleans up.
+//!
+//! It is the launcher's program, started again, with one thread. It stays as long as the jail,
+//! because only a parent learns how a process exited, an empty cgroup does not remove itself, and
+//! the launcher may be killed.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use hermes_types::RunDir;
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{DumpableBehavior, Signal, WaitIdOptions};
+
+use crate::cgroup::Cgroups;
+use crate::error::{SetupError, SetupStep, WithStep};
+use crate::init::JailInit;
+use crate::ipc::{self, JailExit, LaunchRequest, SupervisorReport};
+use crate::jail::{Jail, JailNetwork, Lifetime};
+use crate::limit_report::LimitReport;
+use crate::sys::{self, ForkSide};
+use crate::{privilege, probe};
+
+/// The `argv[0]` by which a program that embeds this crate knows that it is the supervisor.
+pub(crate) const SUPERVISOR_ARG0: &str = "hermes-jail-supervisor";
+
+/// Runs as the supervisor of a jail if this process was started as one; otherwise returns
+/// immediately.
+///
+/// Every program that launches jails must call this first in `main`, before it starts a thread.
+pub fn helper_main() {
+    let Some(name) = std::env::args_os().next() else { return };
+    let code = if name == SUPERVISOR_ARG0 {
+        run_supervisor()
+    } else if name == probe::PROBE_PROGRAM {
+        probe::run_attempts()
+    } else {
+        return;
+    };
+    std::process::exit(code);
+}
+
+fn run_supervisor() -> i32 {
+    // Descriptors leaked by the launcher must not stay open as long as the jail.
+    if sys::close_from(3).is_err() {
+        return 1;
+    }
+    let Ok(control) = io::stdin().as_fd().try_clone_to_owned() else { return 1 };
+    match create_jail(&control) {
+        Ok(Some(jail)) => jail.supervise(control),
+        Ok(None) => 0,
+        Err(fault) => {
+            // The launcher may be gone.
+            ipc::send(&control, &SupervisorReport::Failed(fault), &[]).ok();
+            1
+        }
+    }
+}
+
+/// A jail whose first process runs.
+struct SupervisedJail {
+    init: OwnedFd,
+    cgroups: Cgroups,
+    lifetime: Lifetime,
+    run_dir: Option<RunDir>,
+}
+
+/// Creates the jail. `None` means that another process continues.
+fn create_jail(control: &OwnedFd) -> Result<Option<SupervisedJail>, SetupError> {
+    let (request, descriptors) = receive_request(control).with_step(SetupStep::Request)?;
+    rustix::process::chdir("/").with_step(SetupStep::Request)?;
+    if request.jail.lifetime == Lifetime::Detached {
+        // The launcher must not have to reap a detached supervisor.
+        if let ForkSide::Parent { .. } = sys::fork(0).with_step(SetupStep::Request)? {
+            return Ok(None);
+        }
+    }
+    drop_groups().with_step(SetupStep::Groups)?;
+    let run_dir = request.jail.run_dir.as_ref().map(|run_dir| RunDir::open(Path::new(run_dir)));
+    let run_dir = run_dir.transpose().with_step(SetupStep::Request)?;
+    let lifetime = request.jail.lifetime;
+    let (init, cgroups) = start_init(control, request, descriptors)?;
+    Ok(Some(SupervisedJail { init, cgroups, lifetime, run_dir }))
+}
+
+/// Drops supplementary groups. Only root can, and only where the user namespace allows it.
+fn drop_groups() -> io::Result<()> {
+    let allowed = std::fs::read_to_string("/proc/self/setgroups")?.trim() == "allow";
+    if allowed && rustix::process::geteuid().is_root() {
+        rustix::thread::set_thread_groups(&[])?;
+    }
+    Ok(())
+}
+
+fn receive_request(control: &OwnedFd) -> io::Result<(LaunchRequest, Vec<OwnedFd>)> {
+    let gone = || io::Error::from_raw_os_error(libc::EPIPE);
+    let (_, mut descriptors): (u8, _) = ipc::receive(control)?.ok_or_else(gone)?;
+    if descriptors.is_empty() {
+        return Err(gone());
+    }
+    let mut bytes = Vec::new();
+    File::from(descriptors.remove(0)).read_to_end(&mut bytes)?;
+    let request: LaunchRequest = postcard::from_bytes(&bytes).map_err(io::Error::other)?;
+    Ok((request, descriptors))
+}
+
+/// Starts the first process and reports to the launcher. Returns the pidfd of the process, and its
+/// cgroups.
+fn start_init(
+    control: &OwnedFd,
+    request: LaunchRequest,
+    descriptors: Vec<OwnedFd>,
+) -> Result<(OwnedFd, Cgroups), SetupError> {
+    let (failure, failing) = pipe().with_step(SetupStep::Namespaces)?;
+    let (supervisor_alive, alive) = pipe().with_step(SetupStep::Namespaces)?;
+    let (cgroup_sender, cgroup_receiver) = ipc::socket_pair().with_step(SetupStep::Namespaces)?;
+    let limits = request.jail.limits.clone();
+    let inside = JailInit {
+        descriptors: descriptors.into_iter().zip(request.fd_numbers).collect(),
+        cgroup_receiver,
+        supervisor_alive,
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        jail: request.jail,
+    };
+    match sys::fork(namespace_flags(&inside.jail)).with_step(SetupStep::Namespaces)? {
+        ForkSide::Child => {
+            drop((alive, cgroup_sender));
+            let fault = inside.run();
+            // If the report fails, the launcher sees an exit without an exec, which is an error
+            // too.
+            let sent = postcard::to_stdvec(&fault).map(|bytes| File::from(failing).write_all(&bytes));
+            std::process::exit(if sent.is_ok() { 1 } else { 2 });
+        }
+        ForkSide::Parent { pid, pidfd } => {
+            // The first process builds its file tree in parallel, then waits for the cgroups.
+            let (cgroups, report) = Cgroups::create(&limits);
+            let sent =
+                send_cgroups(&cgroup_sender, &cgroups, &report).with_step(SetupStep::Cgroup).and_then(|()| {
+                    let report = privilege::Rlimits::new(&limits, report).limits;
+                    ipc::send(
+                        control,
+                        &SupervisorReport::Started { pid, limits: report },
+                        &[pidfd.as_fd(), failure.as_fd()],
+                    )
+                    .with_step(SetupStep::Request)
+                });
+            if let Err(fault) = sent {
+                kill_and_reap(&pidfd).with_step(SetupStep::Namespaces)?;
+                cgroups.remove();
+                return Err(fault);
+            }
+            // The first process lives as long as this end is open, that is until this process
+            // exits.
+            std::mem::forget(alive);
+            Ok((pidfd, cgroups))
+        }
+    }
+}
+
+/// Sends the first process the entry files of its cgroups, and which limits they enforce.
+fn send_cgroups(cgroup_sender: &OwnedFd, cgroups: &Cgroups, report: &LimitReport) -> io::Result<()> {
+    let entry_files = cgroups.entry_files()?;
+    let entry_files: Vec<_> = entry_files.iter().map(AsFd::as_fd).collect();
+    ipc::send(cgroup_sender, report, &entry_files)
+}
+
+fn namespace_flags(jail: &Jail) -> i32 {
+    let always = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS;
+    match jail.network {
+        JailNetwork::None => always | libc::CLONE_NEWNET,
+        JailNetwork::Full => always,
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}
+
+/// Kills the first process, and thereby all processes of the jail, and waits until they are gone.
+fn kill_and_reap(init: &OwnedFd) -> io::Result<JailExit> {
+    match rustix::process::pidfd_send_signal(init, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => reap_init(init),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The kernel reports the exit of process 1 only after all other processes of the jail exited.
+fn reap_init(init: &OwnedFd) -> io::Result<JailExit> {
+    loop {
+        match rustix::process::waitid(rustix::process::WaitId::PidFd(init.as_fd()), WaitIdOptions::EXITED) {
+            Err(rustix::io::Errno::INTR) | Ok(None) => {}
+            Err(error) => return Err(error.into()),
+            Ok(Some(status)) => {
+                return Ok(match status.exit_status() {
+                    Some(code) => JailExit::Code(code),
+                    None => JailExit::Signal(status.terminating_signal().unwrap_or_default()),
+                });
+            }
+        }
+    }
+}
+
+impl SupervisedJail {
+    /// Waits until the jail exits, or kills it when its launcher is gone.
+    fn supervise(self, control: OwnedFd) -> i32 {
+        let exit = match self.wait_for_exit(&control) {
+            Ok(()) => reap_init(&self.init),
+            Err(_) => kill_and_reap(&self.init),
+        };
+        self.cgroups.remove();
+        let Ok(exit) = exit else { return 1 };
+        // After a failure the run directory stays as a trace for the next start. Leftovers are
+        // removed later.
+        if exit == JailExit::Code(0)
+            && let Some(run_dir) = self.run_dir
+        {
+            run_dir.remove().ok();
+        }
+        // The launcher may be gone.
+        ipc::send(&control, &SupervisorReport::Exited(exit), &[]).ok();
+        0
+    }
+
+    /// Returns when the first process exited. An error means that it must be killed.
+    fn wait_for_exit(&self, control: &OwnedFd) -> io::Result<()> {
+        // The request in this process's memory contains the environment of the jail.
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        loop {
+            let mut poll = vec![PollFd::new(&self.init, PollFlags::IN)];
+            if self.lifetime == Lifetime::WithParent {
+                poll.push(PollFd::new(control, PollFlags::IN));
+            }
+            match rustix::event::poll(&mut poll, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => other?,
+            };
+            let mut ready = poll.iter().map(|fd| !fd.revents().is_empty());
+            if ready.next() == Some(true) {
+                return Ok(());
+            }
+            if ready.next() == Some(true) {
+                return Err(io::Error::from_raw_os_error(libc::EPIPE));
+            }
+        }
+    }
+}
