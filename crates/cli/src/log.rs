@@ -49,7 +49,8 @@ pub(crate) fn start(home: &Path, verbose: u8, unasked: Unasked, loaded: &Loaded)
             })?,
             (None, 0) if unasked == Unasked::Serving => Targets::new()
                 .with_default(LevelFilter::WARN)
-                .with_target("hermes_cli::command::gateway", LevelFilter::INFO),
+                .with_target("hermes_cli::command::gateway", LevelFilter::INFO)
+                .with_target("hermes_gateway::service", LevelFilter::INFO),
             (None, 0) => Targets::new(),
         };
     let secrets = secrets(loaded);
