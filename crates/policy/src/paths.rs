@@ -244,11 +244,7 @@ impl<'a> KnownPaths<'a> {
         CREDENTIAL_NAMES.iter().any(|wanted| wild(name, wanted))
             || (name.starts_with(".env.") && !name.contains('*'))
             || SECRET_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
-            || CREDENTIAL_TREES.iter().any(|tree| {
-                parts
-                    .windows(tree.len())
-                    .any(|window| window.iter().zip(*tree).all(|(part, wanted)| wild(part, wanted)))
-            })
+            || CREDENTIAL_TREES.iter().any(|tree| contains_tree(&parts, tree, wild))
             || (parts.first() == Some(&"proc") && matches!(*name, "environ" | "mem"))
             || SECRET_FILES.iter().any(|file| matches_path(path, file))
             || path.starts_with("/etc/ssh/ssh_host_")
@@ -270,7 +266,7 @@ impl<'a> KnownPaths<'a> {
         let Some(name) = parts.last() else { return false };
         STARTUP_NAMES.contains(name)
             || name.ends_with(".pth")
-            || STARTUP_TREES.iter().any(|tree| parts.windows(tree.len()).any(|window| window == *tree))
+            || STARTUP_TREES.iter().any(|tree| contains_tree(&parts, tree, |part, wanted| part == wanted))
     }
 
     /// A whole disk, a partition or the memory of the machine.
@@ -301,6 +297,12 @@ impl<'a> KnownPaths<'a> {
     }
 }
 
+/// Whether the parts of a path contain those of a tree in a row.
+fn contains_tree(parts: &[&str], tree: &str, same: impl Fn(&str, &str) -> bool) -> bool {
+    let count = tree.split('/').count();
+    parts.windows(count).any(|window| window.iter().zip(tree.split('/')).all(|(part, name)| same(part, name)))
+}
+
 /// Whether a pattern says enough to be meant for one name: `id_*` does, `*.json` does not.
 fn is_specific(part: &str) -> bool {
     if !part.contains(['*', '?', '[']) {
@@ -310,8 +312,8 @@ fn is_specific(part: &str) -> bool {
         Some((stem, _)) if part.starts_with('*') => stem,
         _ => part,
     };
-    let letters = stem.chars().filter(|char| char.is_ascii_alphanumeric()).count();
-    letters >= 2 || (letters == 1 && part.starts_with('.'))
+    let characters = stem.chars().filter(|char| char.is_ascii_alphanumeric()).count();
+    characters >= 2 || (characters == 1 && part.starts_with('.'))
 }
 
 /// A path without a last part that stands for everything: `/etc/*` is `/etc` as far as deleting goes.

@@ -81,7 +81,7 @@ fn find(call: &Invocation<'_>, found: &mut Vec<Nested>) {
     while let Some((word, tail)) = rest.split_first() {
         rest = tail;
         let option = word.prefix();
-        // fd appends the path; find puts it in the place of `{}`.
+        // fd appends the path; find puts it where `{}` stands.
         let appends = matches!(option, "-x" | "-X" | "--exec" | "--exec-batch");
         if !appends && !matches!(option, "-exec" | "-execdir" | "-ok" | "-okdir") {
             continue;

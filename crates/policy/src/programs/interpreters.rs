@@ -139,13 +139,13 @@ const IN_PLACE: &[FileUse] = &[writes(Custom(edited_files)).when(Test(edits_in_p
 
 fn edits_in_place(call: &Invocation<'_>) -> bool {
     call.args.iter().map(Word::prefix).any(|option| {
-        let letters = option.chars().skip(1).take_while(char::is_ascii_alphanumeric).take(4);
+        let flags = option.chars().skip(1).take_while(char::is_ascii_alphanumeric).take(4);
         option.starts_with('-')
             && !option.starts_with("--")
             && !option.starts_with("-I")
             && !option.starts_with("-M")
             && !option.starts_with("-e")
-            && letters.into_iter().any(|char| char == 'i')
+            && flags.into_iter().any(|char| char == 'i')
     })
 }
 

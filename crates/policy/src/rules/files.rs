@@ -285,10 +285,10 @@ fn unknown_delete(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
         return false;
     }
     let last = path.rsplit('/').next().unwrap_or_default();
-    let in_known_place = context.paths.is_project(path) || context.paths.is_temporary(path);
+    let in_known_directory = context.paths.is_project(path) || context.paths.is_temporary(path);
     let names_it = !last.is_empty() && last.chars().any(|char| char.is_alphanumeric());
     let many = last.contains(['*', '?']) || path.contains("/*");
-    if in_known_place && names_it && (is_regenerable(path) || !tree || !(last.contains(HOLE) || many)) {
+    if in_known_directory && names_it && (is_regenerable(path) || !tree || !(last.contains(HOLE) || many)) {
         return false;
     }
     !is_regenerable(path) || path.starts_with('/')

@@ -49,9 +49,9 @@ fn takes_next(text: &str, valued: &[&str]) -> bool {
         return true;
     }
     // In a cluster the first letter that takes a value ends it: `-ab value`, `-abvalue`.
-    let letters: Vec<char> = text.chars().skip(1).collect();
-    let taking = letters.iter().position(|letter| valued.contains(&format!("-{letter}").as_str()));
-    taking.is_some_and(|at| at + 1 == letters.len())
+    let flags: Vec<char> = text.chars().skip(1).collect();
+    let taking = flags.iter().position(|flag| valued.contains(&format!("-{flag}").as_str()));
+    taking.is_some_and(|at| at + 1 == flags.len())
 }
 
 /// Whether any of these options is given: `-x` also inside a cluster, `--long` also shortened.
@@ -69,14 +69,14 @@ pub(crate) fn is_option(text: &str, option: &str) -> bool {
         return given == long || (given.len() >= 3 && long.starts_with(given));
     }
     match option.strip_prefix('-') {
-        Some(letter) if letter.chars().count() == 1 => {
+        Some(flag) if flag.chars().count() == 1 => {
             text.starts_with('-')
                 && !text.starts_with("--")
                 && text
                     .chars()
                     .skip(1)
                     .take_while(|char| char.is_ascii_alphanumeric())
-                    .any(|char| letter.starts_with(char))
+                    .any(|char| flag.starts_with(char))
         }
         _ => text == option,
     }
@@ -106,11 +106,9 @@ pub(crate) fn values(args: &[Word], options: &[&str]) -> Vec<Word> {
 
 /// Whether a word is a cluster such as `-lc` whose last letter is this option.
 fn ends_cluster(word: &Word, option: &str) -> bool {
-    let letter = option.strip_prefix('-').unwrap_or_default();
-    word.known().and_then(|text| text.strip_prefix('-')).is_some_and(|letters| {
-        letters.len() > 1
-            && letters.ends_with(letter)
-            && letters.chars().all(|char| char.is_ascii_alphabetic())
+    let flag = option.strip_prefix('-').unwrap_or_default();
+    word.known().and_then(|text| text.strip_prefix('-')).is_some_and(|flags| {
+        flags.len() > 1 && flags.ends_with(flag) && flags.chars().all(|char| char.is_ascii_alphabetic())
     })
 }
 

@@ -322,11 +322,11 @@ fn code_option(interpreter: &Interpreter, word: &Word) -> Option<CodeOption> {
         return None;
     }
     for option in interpreter.code.iter().filter(|option| option.len() == 2) {
-        let letter = option.chars().nth(1)?;
+        let flag = option.chars().nth(1)?;
         // Perl's `-M` and `-I` take the rest of the word.
         let cluster: Vec<char> =
             text.chars().skip(1).take_while(|char| !matches!(char, 'M' | 'I' | 'W' | 'X')).collect();
-        let Some(at) = cluster.iter().position(|char| *char == letter) else { continue };
+        let Some(at) = cluster.iter().position(|char| *char == flag) else { continue };
         if !cluster.iter().take(at).all(char::is_ascii_alphanumeric) {
             continue;
         }
