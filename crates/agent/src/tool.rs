@@ -247,7 +247,7 @@ impl ToolContext {
         arguments: Map<String, Value>,
         call: CallContext<'_>,
     ) -> ToolResult {
-        let mut result = match tool {
+        let result = match tool {
             Tool::Terminal => terminal::call(self, arguments, call).await,
             Tool::Process => process::call(self, arguments, call).await,
             Tool::ReadFile => read_file::call(self, arguments, call).await,
@@ -259,6 +259,7 @@ impl ToolContext {
             Tool::Todo => todo::call(self, arguments),
             Tool::Clarify => clarify::call(self, arguments, call).await,
         };
+        let (Ok(mut result) | Err(mut result)) = result;
         redact_value(&mut result.content, &self.config().redactor);
         // read_file pages its own output; copying it to another file would not help.
         if tool != Tool::ReadFile {

@@ -45,7 +45,7 @@ struct TurnRunner<'a> {
     control: &'a TurnControl,
     observer: TurnObserver<'a>,
     guard: LoopGuard,
-    retries: Retries,
+    retries: ReplyRetries,
     /// Messages that only the next request contains and the store does not.
     ephemeral: Vec<Message>,
     /// The part of a reply that came before it was cut off.
@@ -64,7 +64,7 @@ struct TurnRunner<'a> {
 
 /// How often the model was asked to repair a reply.
 #[derive(Debug, Default)]
-struct Retries {
+struct ReplyRetries {
     cut_off_calls: u32,
     continuations: u32,
     nudges: u32,
@@ -143,7 +143,7 @@ impl<'a> TurnRunner<'a> {
             control,
             observer,
             guard: LoopGuard::default(),
-            retries: Retries::default(),
+            retries: ReplyRetries::default(),
             ephemeral: Vec::new(),
             partial: String::new(),
             spent: Vec::new(),
@@ -241,7 +241,8 @@ impl<'a> TurnRunner<'a> {
         if planned.iter().all(|call| matches!(call, PlannedCall::Invalid(..))) {
             self.retries.invalid_rounds += 1;
         } else {
-            self.retries = Retries { continuations: self.retries.continuations, ..Retries::default() };
+            self.retries =
+                ReplyRetries { continuations: self.retries.continuations, ..ReplyRetries::default() };
         }
         if planned.iter().all(|planned| planned.call().name == Tool::ExecuteCode.name()) {
             self.refunded_calls += 1;

@@ -40,35 +40,34 @@ pub(super) async fn call(
     context: &ToolContext,
     arguments: Map<String, Value>,
     call: CallContext<'_>,
-) -> ToolResult {
-    let given: ClarifyArguments = match parse_arguments(arguments) {
-        Ok(given) => given,
-        Err(invalid) => return invalid,
-    };
+) -> Result<ToolResult, ToolResult> {
+    let given: ClarifyArguments = parse_arguments(arguments)?;
     let trimmed = |text: String| text.trim().to_owned();
     let question = trimmed(given.question);
     let choices = given.choices.into_iter().flatten().map(trimmed).filter(|choice| !choice.is_empty());
     let choices: Vec<String> = choices.take(MAX_CHOICES).collect();
     if question.is_empty() {
-        return ToolResult::error("`question` is empty");
+        return Err(ToolResult::error("`question` is empty"));
     }
     if question.len() + choices.iter().map(String::len).sum::<usize>() > MAX_QUESTION_BYTES {
-        return ToolResult::error(format!("question and choices are longer than {MAX_QUESTION_BYTES} bytes"));
+        return Err(ToolResult::error(format!(
+            "question and choices are longer than {MAX_QUESTION_BYTES} bytes"
+        )));
     }
     if context.config().attendance == Attendance::Unattended {
-        return ToolResult::error(
+        return Err(ToolResult::error(
             "no person is there to answer; decide by yourself and say what you assumed",
-        );
+        ));
     }
     let clarification = Clarification { question, choices };
     let answer = tokio::select! {
         answer = context.config().approver.clarify(&clarification) => answer,
-        () = call.stop.cancelled() => return ToolResult::error("interrupted before an answer came"),
+        () = call.stop.cancelled() => return Err(ToolResult::error("interrupted before an answer came")),
     };
-    match answer {
-        Some(answer) => ToolResult::success(json!({
-            "question": clarification.question, "choices_offered": clarification.choices, "user_response": answer.trim(),
-        })),
-        None => ToolResult::error("no answer came; decide by yourself and say what you assumed"),
-    }
+    let Some(answer) = answer else {
+        return Err(ToolResult::error("no answer came; decide by yourself and say what you assumed"));
+    };
+    Ok(ToolResult::success(json!({
+        "question": clarification.question, "choices_offered": clarification.choices, "user_response": answer.trim(),
+    })))
 }

@@ -84,34 +84,25 @@ pub(super) async fn call(
     context: &ToolContext,
     arguments: Map<String, Value>,
     call: CallContext<'_>,
-) -> ToolResult {
-    let ExecuteCodeArguments { code } = match parse_arguments(arguments) {
-        Ok(given) => given,
-        Err(invalid) => return invalid,
-    };
+) -> Result<ToolResult, ToolResult> {
+    let ExecuteCodeArguments { code } = parse_arguments(arguments)?;
     if code.trim().is_empty() {
-        return ToolResult::error("`code` is empty");
+        return Err(ToolResult::error("`code` is empty"));
     }
     if code.len() > MAX_CODE_BYTES {
-        return ToolResult::error(format!(
+        return Err(ToolResult::error(format!(
             "the code has {} bytes; the limit is {MAX_CODE_BYTES}",
             code.len()
-        ));
+        )));
     }
     let functions = python_module::script_functions(&context.config().tools);
     let module = python_module::module_source(&functions);
-    let token = match random_token() {
-        Ok(token) => token,
-        Err(error) => return ToolResult::denied(&Denied::NoRandomness(error)),
-    };
+    let token = random_token().map_err(|error| ToolResult::denied(&Denied::NoRandomness(error)))?;
     let server = RpcServer::new(context, call, functions, token);
-    let (script, calls) = match start_script(context, &code, &module, &server, call).await {
-        Ok(started) => started,
-        Err(error) => return error.into(),
-    };
+    let (script, calls) = start_script(context, &code, &module, &server, call).await?;
     match serve_script(script, calls, &server, call).await {
-        Ok(outcome) => script_result(context, &server, &outcome),
-        Err(error) => ToolResult { ends_turn: server.ends_turn(), ..ToolResult::error(error) },
+        Ok(outcome) => Ok(script_result(context, &server, &outcome)),
+        Err(error) => Err(ToolResult { ends_turn: server.ends_turn(), ..ToolResult::error(error) }),
     }
 }
 

@@ -72,21 +72,15 @@ pub(super) async fn call(
     context: &ToolContext,
     arguments: Map<String, Value>,
     call: CallContext<'_>,
-) -> ToolResult {
-    let given: PatchArguments = match parse_arguments(arguments) {
-        Ok(given) => given,
-        Err(invalid) => return invalid,
-    };
+) -> Result<ToolResult, ToolResult> {
+    let given: PatchArguments = parse_arguments(arguments)?;
     let mode =
         given.mode.unwrap_or(if given.patch.is_some() { PatchMode::Patch } else { PatchMode::Replace });
-    let result = match mode {
+    match mode {
         PatchMode::Replace => replace(context, given, call).await,
         PatchMode::Patch => {
             multi_file::apply_patch(context, given.patch.as_deref().unwrap_or_default(), call).await
         }
-    };
-    match result {
-        Ok(result) | Err(result) => result,
     }
 }
 

@@ -25,7 +25,7 @@ const MAX_GUEST_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]
 struct ProcessArguments {
-    action: ProcessAction,
+    action: ProcessToolAction,
     #[serde(default)]
     session_id: Value,
     data: Option<String>,
@@ -36,7 +36,7 @@ struct ProcessArguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum ProcessAction {
+enum ProcessToolAction {
     List,
     Poll,
     Log,
@@ -79,22 +79,12 @@ pub(super) async fn call(
     context: &ToolContext,
     arguments: Map<String, Value>,
     call: CallContext<'_>,
-) -> ToolResult {
-    match run_action(context, arguments, call).await {
-        Ok(result) | Err(result) => result,
-    }
-}
-
-async fn run_action(
-    context: &ToolContext,
-    arguments: Map<String, Value>,
-    call: CallContext<'_>,
 ) -> Result<ToolResult, ToolResult> {
     let given: ProcessArguments = parse_arguments(arguments)?;
     let place = context.open_place(call.observer).await.map_err(ToolResult::error)?;
     let processes = place.processes().await.map_err(ToolResult::error)?;
     let views = processes.list().await.map_err(ToolResult::error)?;
-    if given.action == ProcessAction::List {
+    if given.action == ProcessToolAction::List {
         let processes: Vec<Value> =
             views.iter().map(|view| process_json(context, view, LIST_PREVIEW_CHARS)).collect();
         return Ok(ToolResult::success(json!({"processes": processes})));
@@ -102,16 +92,18 @@ async fn run_action(
     let view = find_process(context, &views, &given.session_id)?;
     let target = TargetProcess { context, processes, view };
     match given.action {
-        ProcessAction::List | ProcessAction::Poll => {
+        ProcessToolAction::List | ProcessToolAction::Poll => {
             target.mark_end_seen(&target.view);
             Ok(ToolResult::success(process_json(context, &target.view, POLL_PREVIEW_CHARS)))
         }
-        ProcessAction::Log => target.log(given.offset.unwrap_or(0), given.limit).await,
-        ProcessAction::Wait => target.wait(given.timeout, call).await,
-        ProcessAction::Kill => target.kill().await,
-        ProcessAction::Write => target.write(given.data.unwrap_or_default(), call).await,
-        ProcessAction::Submit => target.write(format!("{}\n", given.data.unwrap_or_default()), call).await,
-        ProcessAction::Close => target.close().await,
+        ProcessToolAction::Log => target.log(given.offset.unwrap_or(0), given.limit).await,
+        ProcessToolAction::Wait => target.wait(given.timeout, call).await,
+        ProcessToolAction::Kill => target.kill().await,
+        ProcessToolAction::Write => target.write(given.data.unwrap_or_default(), call).await,
+        ProcessToolAction::Submit => {
+            target.write(format!("{}\n", given.data.unwrap_or_default()), call).await
+        }
+        ProcessToolAction::Close => target.close().await,
     }
 }
 

@@ -51,16 +51,6 @@ pub(super) async fn call(
     context: &ToolContext,
     arguments: Map<String, Value>,
     call: CallContext<'_>,
-) -> ToolResult {
-    match read_file(context, arguments, call).await {
-        Ok(result) | Err(result) => result,
-    }
-}
-
-async fn read_file(
-    context: &ToolContext,
-    arguments: Map<String, Value>,
-    call: CallContext<'_>,
 ) -> Result<ToolResult, ToolResult> {
     let given: ReadFileArguments = parse_arguments(arguments)?;
     let path = check_path(&given.path)?;

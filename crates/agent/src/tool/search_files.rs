@@ -87,14 +87,14 @@ pub(super) async fn call(
     context: &ToolContext,
     arguments: Map<String, Value>,
     call: CallContext<'_>,
-) -> ToolResult {
-    match tokio::time::timeout(SEARCH_TIMEOUT, search(context, arguments, call)).await {
-        Ok(Ok(result) | Err(result)) => result,
-        Err(_elapsed) => ToolResult::error(format!(
+) -> Result<ToolResult, ToolResult> {
+    let result = tokio::time::timeout(SEARCH_TIMEOUT, search(context, arguments, call)).await;
+    result.unwrap_or_else(|_elapsed| {
+        Err(ToolResult::error(format!(
             "the search took longer than {} seconds; search a smaller directory, or use file_glob",
             SEARCH_TIMEOUT.as_secs()
-        )),
-    }
+        )))
+    })
 }
 
 async fn search(

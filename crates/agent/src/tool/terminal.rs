@@ -79,22 +79,19 @@ pub(super) async fn call(
     context: &ToolContext,
     arguments: Map<String, Value>,
     call: CallContext<'_>,
-) -> ToolResult {
-    let given: TerminalArguments = match parse_arguments(arguments) {
-        Ok(given) => given,
-        Err(invalid) => return invalid,
-    };
+) -> Result<ToolResult, ToolResult> {
+    let given: TerminalArguments = parse_arguments(arguments)?;
     if given.command.trim().is_empty() {
-        return ToolResult::error("`command` is empty");
+        return Err(ToolResult::error("`command` is empty"));
     }
     let limits = &context.config().limits;
     let max_timeout = limits.max_foreground;
     let timeout = match given.timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs) {
         Some(requested) if requested > max_timeout && !given.background => {
-            return ToolResult::error(format!(
+            return Err(ToolResult::error(format!(
                 "a foreground command may run for {} seconds; use background=true for longer ones",
                 max_timeout.as_secs()
-            ));
+            )));
         }
         requested => requested.unwrap_or(limits.timeout),
     };
@@ -118,14 +115,8 @@ pub(super) async fn call(
         },
         terminal_size: (given.pty && given.background).then_some(PTY_SIZE),
     };
-    let place = match context.open_place(call.observer).await {
-        Ok(place) => place,
-        Err(error) => return ToolResult::error(error),
-    };
-    let (mut command, approved_by) = match start_command(context, place, &given, &options, call).await {
-        Ok(started) => started,
-        Err(error) => return error.into(),
-    };
+    let place = context.open_place(call.observer).await.map_err(ToolResult::error)?;
+    let (mut command, approved_by) = start_command(context, place, &given, &options, call).await?;
     let outcome = tokio::select! {
         outcome = command.wait() => outcome,
         () = call.stop.cancelled() => match command.interrupt().await {
@@ -133,10 +124,8 @@ pub(super) async fn call(
             Err(error) => Err(error),
         },
     };
-    match outcome {
-        Ok(outcome) => command_result(context, &given, &outcome, approved_by, timeout),
-        Err(error) => ToolResult::error(error),
-    }
+    let outcome = outcome.map_err(ToolResult::error)?;
+    Ok(command_result(context, &given, &outcome, approved_by, timeout))
 }
 
 async fn start_command(

@@ -78,19 +78,13 @@ pub(super) fn spec() -> (&'static str, Value) {
     (description, parameters)
 }
 
-pub(super) fn call(context: &ToolContext, arguments: Map<String, Value>) -> ToolResult {
-    let given: TodoArguments = match parse_arguments(arguments) {
-        Ok(given) => given,
-        Err(invalid) => return invalid,
-    };
+pub(super) fn call(context: &ToolContext, arguments: Map<String, Value>) -> Result<ToolResult, ToolResult> {
+    let given: TodoArguments = parse_arguments(arguments)?;
     let mut todo = lock(&context.todo);
     if let Some(changes) = given.todos {
-        match todo.with_changes(changes, given.merge) {
-            Ok(changed) => *todo = changed,
-            Err(reason) => return ToolResult::error(reason),
-        }
+        *todo = todo.with_changes(changes, given.merge).map_err(ToolResult::error)?;
     }
-    ToolResult::success(todo.to_json())
+    Ok(ToolResult::success(todo.to_json()))
 }
 
 impl ToolContext {

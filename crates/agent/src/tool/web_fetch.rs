@@ -54,22 +54,18 @@ pub(super) async fn call(
     context: &ToolContext,
     arguments: Map<String, Value>,
     call: CallContext<'_>,
-) -> ToolResult {
-    let given: WebFetchArguments = match parse_arguments(arguments) {
-        Ok(given) => given,
-        Err(invalid) => return invalid,
-    };
+) -> Result<ToolResult, ToolResult> {
+    let given: WebFetchArguments = parse_arguments(arguments)?;
     if contains_secret(context, &given.url) {
-        return ToolResult::error("the URL contains something that looks like a secret; nothing was sent");
+        return Err(ToolResult::error(
+            "the URL contains something that looks like a secret; nothing was sent",
+        ));
     }
     let page = tokio::select! {
         page = context.config().web.fetch(&given.url) => page,
-        () = call.stop.cancelled() => return ToolResult::error("interrupted"),
+        () = call.stop.cancelled() => return Err(ToolResult::error("interrupted")),
     };
-    match page {
-        Ok(page) => page_result(&page, &given),
-        Err(error) => error.into(),
-    }
+    Ok(page_result(&page?, &given))
 }
 
 /// A manipulated model could send a secret to a stranger in a URL.

@@ -40,16 +40,6 @@ pub(super) async fn call(
     context: &ToolContext,
     arguments: Map<String, Value>,
     call: CallContext<'_>,
-) -> ToolResult {
-    match write_file(context, arguments, call).await {
-        Ok(result) | Err(result) => result,
-    }
-}
-
-async fn write_file(
-    context: &ToolContext,
-    arguments: Map<String, Value>,
-    call: CallContext<'_>,
 ) -> Result<ToolResult, ToolResult> {
     let WriteFileArguments { path, content } = parse_arguments(arguments)?;
     let path = check_path(&path)?;

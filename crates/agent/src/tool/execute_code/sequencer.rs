@@ -22,14 +22,14 @@ struct QueuedCalls {
 
 /// A place in the sequence, released when dropped.
 #[derive(Debug)]
-pub(super) struct CallSlot<'a> {
+pub(super) struct SequencerSlot<'a> {
     sequencer: &'a Sequencer,
     number: u64,
 }
 
 impl Sequencer {
     /// Waits until every earlier call that cannot run in parallel with this one has ended.
-    pub(super) async fn acquire_slot(&self, effects: Effects) -> CallSlot<'_> {
+    pub(super) async fn acquire_slot(&self, effects: Effects) -> SequencerSlot<'_> {
         let number = {
             let mut calls = lock(&self.calls);
             let number = calls.next;
@@ -37,7 +37,7 @@ impl Sequencer {
             calls.waiting.push((number, effects));
             number
         };
-        let slot = CallSlot { sequencer: self, number };
+        let slot = SequencerSlot { sequencer: self, number };
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -56,7 +56,7 @@ impl Sequencer {
     }
 }
 
-impl Drop for CallSlot<'_> {
+impl Drop for SequencerSlot<'_> {
     fn drop(&mut self) {
         lock(&self.sequencer.calls).waiting.retain(|(number, _)| *number != self.number);
         self.sequencer.changed.notify_waiters();
