@@ -141,7 +141,7 @@ mod tests {
         let said = after(ToolProgress::All, &[calling("1", "ls"), called("1"), retry.clone()]);
         assert_eq!(said.as_deref(), Some("1 step, the model failed; retrying in 5 s"));
         let pull = TurnEvent::Pulling { image: "debian".to_owned(), bytes: 1, total: 4 };
-        assert_eq!(after(ToolProgress::All, &[pull]).as_deref(), Some("fetching the image `debian`, 25 %"));
+        assert_eq!(after(ToolProgress::All, &[pull]).as_deref(), Some("pulling image `debian`, 25 %"));
         assert_eq!(after(ToolProgress::All, &[retry, TurnEvent::Text("so".to_owned())]), None);
     }
 
