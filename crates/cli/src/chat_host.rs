@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_agent::{ModelConfig, SessionConfig, SystemPrompt};
+use hermes_exec::health::Usability;
 use hermes_exec::{Audience, ListedPlace, PlaceState, Reaper, TreeStatus};
 use hermes_gateway::{
     BoxFuture, Chat, ChatKind, Error, Platform, SessionHost, SessionRequest, is_shared_session, service,
@@ -14,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::Context;
 use crate::ask::owner;
-use crate::backends::{self, Usable};
+use crate::backends;
 use crate::command::config::refuse_managed;
 use hermes_config::change;
 use hermes_config::failure::{Failure, Kind};
@@ -29,7 +30,9 @@ const MODEL: &str = "model.default";
 /// Makes sure that commands of chats can run where they are to.
 pub(crate) fn check(context: &Context, config: &Config) -> Result<(), Failure> {
     let backend = backend(config);
-    let Usable::No(trouble) = backends::look(context, config, backend).usable else { return Ok(()) };
+    let Usability::Unusable(trouble) = backends::probe(context, config, backend).usability else {
+        return Ok(());
+    };
     let failure = Failure::new(
         Kind::Unavailable,
         format!("commands of chats are to run on the {backend} backend, but: {}", trouble.what),

@@ -9,7 +9,6 @@ mod ask;
 mod backends;
 mod chat_host;
 mod command;
-mod holes;
 mod keyboard;
 mod log;
 mod people;

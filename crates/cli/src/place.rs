@@ -7,32 +7,36 @@ use hermes_agent::ToolContext;
 use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
 use hermes_config::layers::Source;
-use hermes_config::resolve::image::means;
+use hermes_config::resolve::image::{credentials_warning, pull_settings};
 use hermes_config::resolve::{self, Keep, PlaceRequest, Session};
 use hermes_exec::backend::docker::NO_DISK_LIMIT;
-use hermes_exec::{Error, OpenPlace, ResolvedPlace, TreeStatus};
+use hermes_exec::backend::docker::pull::PullEvent;
+use hermes_exec::{OpenPlace, ResolvedPlace, TreeStatus};
 
 use crate::Context;
 use crate::command::{fill_pool, keep_proxy};
 use crate::progress::{Plain, Watched};
 
-/// Opens a place. An image that the engine does not have is pulled first, and whoever waits sees it.
+/// Opens a place. A missing image is pulled first, with progress for the user.
 pub(crate) async fn open(
     context: &Context,
     config: &Config,
     plan: &ResolvedPlace,
 ) -> Result<OpenPlace, Failure> {
-    let image = match plan.open().await {
-        Err(Error::ImageMissing { image }) => image,
-        opened => return opened.map_err(resolve::fault),
-    };
-    tracing::info!(image, "pulling");
-    let means = means(context, config, &image).await;
-    let mut watched = Watched::new(&image, Plain::Once);
-    let pulled = plan.pull_image(&means, |progress| watched.show(progress)).await;
-    watched.finish();
-    pulled.map_err(resolve::fault)?;
-    plan.open().await.map_err(resolve::fault)
+    let mut progress: Option<Watched> = None;
+    let settings = pull_settings(context, config);
+    let opened = plan.open_with_pull(&settings, |event| match event {
+        PullEvent::Started { image } => {
+            tracing::info!(image, "pulling");
+            progress = Some(Watched::new(image, Plain::Once));
+        }
+        PullEvent::CredentialsUnavailable(error) => context.screen.warn(&credentials_warning(error)),
+        PullEvent::Progress { progress: state, .. } => {
+            progress.iter_mut().for_each(|progress| progress.show(state));
+        }
+        PullEvent::Finished { .. } => progress.take().into_iter().for_each(Watched::finish),
+    });
+    opened.await.map_err(resolve::fault)
 }
 
 /// Tells of limits that a place was made without, each once per process. That few engines limit the disk is told to

@@ -25,8 +25,8 @@ pub(crate) enum Plain {
 }
 
 /// A pull that somebody may be watching.
-pub(crate) struct Watched<'a> {
-    image: &'a str,
+pub(crate) struct Watched {
+    image: String,
     plain: Plain,
     is_terminal: bool,
     /// When the line was drawn last.
@@ -35,9 +35,11 @@ pub(crate) struct Watched<'a> {
     told: usize,
 }
 
-impl<'a> Watched<'a> {
-    pub(crate) fn new(image: &'a str, plain: Plain) -> Self {
-        let watched = Self { image, plain, is_terminal: io::stderr().is_terminal(), drawn: None, told: 0 };
+impl Watched {
+    pub(crate) fn new(image: &str, plain: Plain) -> Self {
+        let image_name = image.to_owned();
+        let watched =
+            Self { image: image_name, plain, is_terminal: io::stderr().is_terminal(), drawn: None, told: 0 };
         if watched.is_terminal {
             watched.say(&clipped(&format!("pulling {image}")));
         } else {
@@ -50,7 +52,7 @@ impl<'a> Watched<'a> {
         if self.is_terminal {
             if self.drawn.is_none_or(|drawn| drawn.elapsed() >= PAUSE) {
                 self.drawn = Some(Instant::now());
-                self.say(&format!("{ERASE}{}", clipped(&line(self.image, progress))));
+                self.say(&format!("{ERASE}{}", clipped(&line(&self.image, progress))));
             }
         } else if self.plain == Plain::Steps && progress.downloaded_layers() > self.told {
             self.told = progress.downloaded_layers();

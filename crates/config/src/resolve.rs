@@ -2,7 +2,6 @@
 
 pub mod agent;
 pub mod chat;
-mod credentials;
 mod docker;
 pub mod engine;
 pub mod gateway;
@@ -14,9 +13,9 @@ pub mod store;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hermes_exec::backend;
 use hermes_exec::backend::docker::pull::PullError;
 use hermes_exec::backend::sandbox::{HOME_DIR, WORKSPACE_DIR};
-use hermes_exec::backend::{self, bind};
 use hermes_exec::{
     Audience, Backend, BindMount, Installation, LocalBackend, Places, ResolvedPlace, SandboxBackend, Spec,
     Writable,
@@ -78,6 +77,8 @@ pub enum Making {
     Later,
     /// It is only looked at, so that not even the home gets an identity.
     Never,
+    /// It is only judged, so that no engine has to exist.
+    Judge,
 }
 
 /// The environment that a command asks for; what is missing comes from the configuration.
@@ -222,7 +223,7 @@ pub fn plan(
             (Backend::Sandbox(sandboxed), cwd, HOME_DIR.to_owned(), Vec::new())
         }
         BackendName::Docker => {
-            let docker = docker(context, config, request.image.as_deref(), &owner_home)?;
+            let docker = docker(context, config, request.image.as_deref(), &owner_home, making)?;
             let cwd = docker::mounted_directory(config)
                 .unwrap_or_else(|| directory_inside(&terminal.cwd, &owner_home, &docker.binds));
             let given = docker.run_args.env.iter().map(|(name, value)| (name.to_string(), value.clone()));
@@ -240,7 +241,7 @@ pub fn plan(
     };
     let install = match making {
         Making::Later => install_id(context)?,
-        Making::Never => known_install(context).unwrap_or_else(|| NO_INSTALL.to_owned()),
+        Making::Never | Making::Judge => known_install(context).unwrap_or_else(|| NO_INSTALL.to_owned()),
     };
     let host = Installation {
         run_dir: run_directory(context, &install),
@@ -378,43 +379,32 @@ fn binds(volumes: &[Volume], home: &str) -> Result<Vec<BindMount>, Failure> {
     Ok(volumes.iter().filter_map(bind).collect())
 }
 
-/// A place of this kind, as the configuration would make it, for the gate to judge by.
-pub fn place(context: &ConfigContext, config: &Config, backend: BackendName) -> Result<Place, Failure> {
-    let owner_home = local::owner_home(context);
-    let home = match backend {
-        BackendName::Local => local::command_home(context, config.terminal.home_mode).path().to_owned(),
-        BackendName::Ssh => owner_home.clone(),
-        BackendName::Sandbox => HOME_DIR.to_owned(),
-        _ => "/root".to_owned(),
-    };
-    Ok(Place {
-        id: PlaceId::new("test"),
-        backend,
-        reach: reach(context, config, backend, &owner_home)?,
-        home,
-        hermes_home: context.home.path().display().to_string(),
-    })
-}
-
-/// What such a place can hurt.
-fn reach(
+/// The place and the initial directory by which the gate would judge a command on this backend.
+pub fn judged_place(
     context: &ConfigContext,
     config: &Config,
     backend: BackendName,
-    home: &str,
-) -> Result<Reach, Failure> {
-    let terminal = &config.terminal;
-    Ok(match backend {
-        BackendName::Local | BackendName::Ssh => Reach::Host,
-        BackendName::Singularity | BackendName::Modal | BackendName::Daytona | BackendName::Kubernetes => {
-            Reach::Nothing
+) -> Result<(Place, String), Failure> {
+    if !matches!(backend, BackendName::Local | BackendName::Sandbox | BackendName::Docker) {
+        return Ok(unsupported_place(context, backend));
+    }
+    let request = PlaceRequest { backend: Some(backend), ..PlaceRequest::default() };
+    let session = Session { key: SessionKey::new(""), keep: Keep::Everything };
+    let place = plan(context, config, &request, &session, Making::Judge)?;
+    Ok((place.place(), place.initial_cwd().to_owned()))
+}
+
+/// The reach that a backend of a later version is going to have.
+fn unsupported_place(context: &ConfigContext, backend: BackendName) -> (Place, String) {
+    let (reach, home, cwd) = match backend {
+        BackendName::Ssh => {
+            let home = local::owner_home(context);
+            (Reach::Host, home.clone(), home)
         }
-        // The machine's own services listen on its loopback.
-        BackendName::Sandbox if terminal.network == Some(Network::Full) => Reach::Host,
-        BackendName::Sandbox => bind::binds_reach(&binds(&terminal.docker_volumes, home)?),
-        BackendName::Docker if terminal.docker_extra_args.meaning.reaches_host() => Reach::Host,
-        BackendName::Docker => bind::binds_reach(&docker::binds(context, config, home)?),
-    })
+        _ => (Reach::Nothing, "/root".to_owned(), WORKSPACE_DIR.to_owned()),
+    };
+    let hermes_home = context.home.path().display().to_string();
+    (Place { id: PlaceId::new("test"), backend, reach, home, hermes_home }, cwd)
 }
 
 /// Sixteen random bytes.

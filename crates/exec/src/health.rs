@@ -29,7 +29,7 @@ pub enum Usability {
 }
 
 /// The reason why a backend cannot be used, and the remedy.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct BackendProblem {
     pub what: String,
     pub remedy: String,
@@ -89,8 +89,11 @@ impl BackendHealth {
         Self::new(backend, Usability::Unusable(problem), confinement)
     }
 
-    /// A backend that cannot be used; `missing` says what there is to probe.
-    fn unusable(backend: BackendName, problem: BackendProblem, missing: &str) -> Self {
+    pub fn unusable(backend: BackendName, problem: BackendProblem) -> Self {
+        let missing = match backend {
+            BackendName::Docker => "there is no engine to ask",
+            _ => "there is no jail to try it in",
+        };
         let confinement = Confinement::all(GuaranteeState::Unknown, missing);
         Self::new(backend, Usability::Unusable(problem), confinement)
     }

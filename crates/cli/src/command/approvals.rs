@@ -42,18 +42,14 @@ pub(crate) fn run(action: ApprovalsAction, context: &Context) -> Result<ExitCode
 fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Result<ExitCode, Failure> {
     let config = settings(context)?;
     let backend = backend.unwrap_or(config.terminal.backend);
-    let cwd = match backend {
-        BackendName::Local => resolve::local::here()?.display().to_string(),
-        BackendName::Ssh => context.variable("HOME").unwrap_or("/root").to_owned(),
-        _ => "/workspace".to_owned(),
-    };
+    let (place, cwd) = resolve::judged_place(context, config, backend)?;
     let owner = ask::owner();
     let origin = Origin {
         attendance: Attendance::Attended(vec![owner.clone()]),
         person: owner,
         entry_point: EntryPoint::Cli,
         session: SessionKey::new(""),
-        place: resolve::place(context, config, backend)?,
+        place,
     };
     let gate = resolve::gate(config);
     let judge = |text: &str| report(&gate, &Job::shell(text, &cwd), &origin);

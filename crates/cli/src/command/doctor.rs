@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 
 use crate::Context;
 use crate::ask::Consent;
-use crate::backends::{self, Standing, State as Holding, Usable};
+use crate::backends;
 use crate::command::gateway;
 use crate::screen::{Format, Tone};
 use hermes_config::failure::{Failure, Kind};
 use hermes_config::layers::Severity;
 use hermes_config::{FileVersion, Loaded};
+use hermes_exec::health::{BackendHealth, GuaranteeState, Usability};
 
 /// Less free space than this is trouble soon.
 const LITTLE_SPACE: u64 = 200 << 20;
@@ -73,9 +74,9 @@ pub(crate) fn run(context: &Context, depth: Depth) -> Result<ExitCode, Failure> 
     if let Some(config) = &context.loaded.config {
         findings.push(model::run(context, config, depth)?);
         for backend in backends::configured(config) {
-            let standing = backends::look(context, config, backend);
-            findings.extend(check_backend(&standing));
-            if let (Depth::Live(consent), true) = (depth, standing.is_usable()) {
+            let health = backends::probe(context, config, backend);
+            findings.extend(check_backend(&health));
+            if let (Depth::Live(consent), true) = (depth, health.is_usable()) {
                 findings.extend(live::run(context, config, backend, consent)?);
             }
         }
@@ -234,24 +235,24 @@ fn check_space(home: &Path) -> Option<Finding> {
     })
 }
 
-fn check_backend(standing: &Standing) -> Vec<Finding> {
-    let name = standing.backend.as_str();
-    match &standing.usable {
-        Usable::Yes => {}
-        Usable::No(trouble) => {
+fn check_backend(health: &BackendHealth) -> Vec<Finding> {
+    let name = health.backend.as_str();
+    match &health.usability {
+        Usability::Usable => {}
+        Usability::Unusable(trouble) => {
             let detail = format!("cannot be used: {}", trouble.what);
             return vec![Finding::bad(name, State::Broken, detail, trouble.remedy.as_str())];
         }
-        Usable::Unknown(reason) => return vec![Finding::warning(name, *reason)],
+        Usability::Unknown(reason) => return vec![Finding::warning(name, *reason)],
     }
     let (held, open): (Vec<_>, Vec<_>) =
-        standing.confines.rows().into_iter().partition(|(_, hold)| hold.state == Holding::Held);
+        health.confinement.rows().into_iter().partition(|(_, hold)| hold.state == GuaranteeState::Held);
     if held.is_empty() {
         return vec![Finding::ok(name, "can be used; it confines nothing, so the gate asks")];
     }
     let names: Vec<&str> = held.iter().map(|(name, _)| *name).collect();
     let mut findings = vec![Finding::ok(name, format!("can be used; held: {}", names.join(", ")))];
-    if let Some(engine) = &standing.engine {
+    if let Some(engine) = &health.engine {
         findings.push(Finding::ok(name, engine.to_string()));
         if !engine.image_present {
             let detail = format!("the image {} is not there yet", engine.image);
@@ -259,7 +260,7 @@ fn check_backend(standing: &Standing) -> Vec<Finding> {
         }
     }
     findings.extend(open.into_iter().map(|(what, hold)| {
-        let state = if hold.state == Holding::NotHeld { "not held" } else { "unknown" };
+        let state = if hold.state == GuaranteeState::NotHeld { "not held" } else { "unknown" };
         let reason = hold.reason.as_deref().unwrap_or_default();
         Finding::warning(name, format!("{what} {state}: {reason}"))
     }));

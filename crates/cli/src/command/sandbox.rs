@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use crate::Context;
 use crate::args::SandboxAction;
 use crate::command::config::settings;
-use crate::holes::holes;
 use crate::screen::{Format, Tone, age, one_line};
 use hermes_config::failure::{Failure, Kind};
 use hermes_config::resolve;
@@ -93,7 +92,7 @@ async fn show(places: &Places, id: &str, context: &Context) -> Result<ExitCode, 
     };
     let views: Vec<Value> = processes.iter().map(|view| super::process::facts(&found.record, view)).collect();
     let mut facts = facts(&found);
-    let holes = holes(&found.record);
+    let holes = found.record.exposures();
     facts["holes"] = json!(holes);
     facts["spec"] = found.record.spec.clone();
     facts["engine"] = json!(found.record.container.as_ref().map(|container| container.engine.to_string()));

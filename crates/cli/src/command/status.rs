@@ -5,6 +5,7 @@ mod text;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use hermes_exec::health::{BackendHealth, Usability};
 use hermes_exec::{ListedPlace, PlaceState, ProcessHandle, ProcessView, TreeStatus};
 use hermes_types::{BackendName, EnvName, Timestamp};
 use serde_json::{Map, Value, json};
@@ -12,9 +13,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::Context;
-use crate::backends::{self, Standing, Usable};
+use crate::backends;
 use crate::command::config::usable;
-use crate::holes::holes;
 use crate::screen::Format;
 use hermes_config::Loaded;
 use hermes_config::failure::{Failure, Kind};
@@ -30,7 +30,7 @@ pub(crate) fn run(context: &Context) -> Result<ExitCode, Failure> {
     let Some(config) = &loaded.config else {
         return Err(Failure::new(Kind::Configuration, "the configuration cannot be used"));
     };
-    let standings = BackendName::ALL.map(|backend| backends::look(context, config, backend));
+    let standings = BackendName::ALL.map(|backend| backends::probe(context, config, backend));
     let usable = |backend| standings.iter().any(|s| s.backend == backend && s.is_usable());
     let is_down = super::gateway::platforms(context).iter().any(|(_, health)| health["state"] == "down");
     let works = !is_down && backends::configured(config).into_iter().all(usable);
@@ -103,7 +103,7 @@ fn settings(
     context: &Context,
     loaded: &Loaded,
     config: &Config,
-    standings: &[Standing],
+    standings: &[BackendHealth],
 ) -> Map<String, Value> {
     let source = |path: &str| loaded.resolved(path).map(|resolved| &resolved.source);
     let terminal = &config.terminal;
@@ -207,17 +207,19 @@ fn image(config: &Config, backend: BackendName) -> Option<&str> {
     }
 }
 
-fn standing(standing: &Standing) -> (String, Value) {
-    let (usable, reason, remedy) = match &standing.usable {
-        Usable::Yes => (Some(true), None, None),
-        Usable::No(trouble) => (Some(false), Some(trouble.what.as_str()), Some(trouble.remedy.as_str())),
-        Usable::Unknown(reason) => (None, Some(*reason), None),
+fn standing(standing: &BackendHealth) -> (String, Value) {
+    let (usable, reason, remedy) = match &standing.usability {
+        Usability::Usable => (Some(true), None, None),
+        Usability::Unusable(trouble) => {
+            (Some(false), Some(trouble.what.as_str()), Some(trouble.remedy.as_str()))
+        }
+        Usability::Unknown(reason) => (None, Some(*reason), None),
     };
     let mut facts = json!({
         "usable": usable,
         "reason": reason,
         "remedy": remedy,
-        "confines": standing.confines,
+        "confines": standing.confinement,
     });
     if let Some(engine) = &standing.engine {
         facts["engine"] = json!(engine);
@@ -246,7 +248,7 @@ fn place(found: &ListedPlace) -> Value {
         "clients": stats.map(|stats| stats.clients.saturating_sub(1)),
         "processes": stats.map(|stats| stats.running),
         "reach": record.reach,
-        "holes": holes(record),
+        "holes": record.exposures(),
     })
 }
 

@@ -42,6 +42,8 @@ fn the_verdict_depends_on_what_the_place_reaches() {
     let mounted = &mounting(&format!("{}:/work", folder.path().display()));
     let readable = &mounting(&format!("{}:/work:ro", folder.path().display()));
     let socket = &mounting(&format!("{}:/x:ro", engine.display()));
+    let with_option = &mounting(&format!("{}:/work:z", folder.path().display()));
+    let named = &mounting("data:/data");
     let cases = [
         ("", "local", "git push --force", "ask"),
         ("", "ssh", "git push --force", "ask"),
@@ -50,6 +52,9 @@ fn the_verdict_depends_on_what_the_place_reaches() {
         (mounted, "docker", "rm -rf /work", "deny"),
         (mounted, "docker", "git push --force", "ask"),
         (mounted, "docker", "apt-get install -y jq", "allow"),
+        (with_option, "docker", "rm -rf /work", "deny"),
+        (named, "docker", "rm -rf /data", "deny"),
+        (named, "docker", "git push --force", "ask"),
         (readable, "docker", "git push --force", "allow"),
         (socket, "docker", "git push --force", "ask"),
         (socket, "sandbox", "apt-get install -y jq", "ask"),

@@ -160,7 +160,7 @@ fn what_is_wrong_with_an_engine_is_told_apart_and_with_a_remedy() {
         let exec = with_engine(&desk, host, &["exec", "--json", "--", "true"]);
         assert_eq!(exec.code, Some(code), "{exec:?}");
         let error = &exec.json()["error"];
-        assert_eq!(error["message"], format!("the docker backend cannot be used: {message}"));
+        assert_eq!(error["message"], format!("cannot use the docker backend: {message}"));
         assert!(error["hints"].to_string().contains(hint), "{error}");
     }
 }
@@ -184,7 +184,7 @@ fn an_engine_that_was_named_otherwise_is_found_or_told_of() {
     let run = Run::of(command.env("DOCKER_CONTEXT", "far").output().unwrap());
     assert_eq!(run.code, Some(3), "{run:?}");
     let message = run.json()["error"]["message"].as_str().unwrap().to_owned();
-    assert!(message.starts_with("the docker backend cannot be used: the docker context far "), "{message}");
+    assert!(message.starts_with("cannot use the docker backend: the docker context far "), "{message}");
 }
 
 #[test]

@@ -10,15 +10,16 @@ use hermes_agent::{
     ToolLimits, WebClient,
 };
 use hermes_exec::ResolvedPlace;
+use hermes_exec::backend::docker::pull::PullSettings;
 use hermes_policy::Gate;
 use hermes_policy::redact::Redactor;
 use hermes_store::Store;
 use hermes_types::{Attendance, EntryPoint, Person, Secret, Timestamp};
 
-use super::image::Pulls;
-use crate::ConfigContext;
+use super::image::{pull_options, pull_settings};
 use crate::keys::{self, Config};
 use crate::secrets::secrets;
+use crate::{ConfigContext, Warn};
 
 /// The most that is read of the owner's words about who the model is.
 const MOST_SOUL: u64 = 64 << 10;
@@ -39,7 +40,8 @@ pub struct Visitor {
 pub struct Stock {
     gate: Arc<Gate>,
     redactor: Redactor,
-    pulls: Pulls,
+    pulls: PullSettings,
+    warn: Warn,
     web: Arc<WebClient>,
 }
 
@@ -48,7 +50,8 @@ impl Stock {
         Self {
             gate: Arc::new(super::gate(config)),
             redactor: redactor(context, config),
-            pulls: Pulls::new(context, config),
+            pulls: pull_settings(context, config),
+            warn: Arc::clone(&context.warn),
             web: Arc::default(),
         }
     }
@@ -63,7 +66,7 @@ pub fn setup(
     store: Store,
 ) -> SessionConfig {
     let Visitor { person, door, attendance, ask } = visitor;
-    let pulls = stock.pulls.clone();
+    let (pulls, warn) = (stock.pulls.clone(), Arc::clone(&stock.warn));
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     SessionConfig {
         session: plan.session().clone(),
@@ -93,8 +96,8 @@ pub fn setup(
         tools: Tool::ALL.to_vec(),
         store,
         pull_auth: Arc::new(move |image| {
-            let pulls = pulls.clone();
-            Box::pin(async move { pulls.means(&image).await })
+            let (pulls, warn) = (pulls.clone(), Arc::clone(&warn));
+            Box::pin(async move { pull_options(&pulls, &image, |message| warn(message)).await })
         }),
         web: Arc::clone(&stock.web),
     }

@@ -2,18 +2,18 @@
 
 mod mounts;
 
+use hermes_exec::DockerBackend;
 use hermes_exec::backend::docker::engine::EngineAddress;
+use hermes_exec::backend::docker::mount_policy::ResolvedMounts;
 use hermes_exec::backend::docker::run_args::RunArgs;
 use hermes_exec::backend::docker::{ContainerLimits, RunAs};
-use hermes_exec::{BindMount, DockerBackend};
 use hermes_types::{Network, Volume};
 
-use super::{engine, kept, millicpus, processes};
+use super::{Making, engine, kept, millicpus, processes};
 use crate::ConfigContext;
 use crate::failure::{Failure, Kind};
 use crate::keys::Config;
 use crate::setting::Bytes;
-use mounts::OfHome;
 
 /// A container, as the configuration wants it.
 pub fn docker(
@@ -21,6 +21,7 @@ pub fn docker(
     config: &Config,
     image: Option<&str>,
     home: &str,
+    making: Making,
 ) -> Result<DockerBackend, Failure> {
     let terminal = &config.terminal;
     let megabytes = |number: u64| (number > 0).then(|| number.saturating_mul(1 << 20));
@@ -35,12 +36,13 @@ pub fn docker(
         scratch: terminal.docker_tmpfs.0.clone(),
     };
     extra.apply_limits(&mut limits);
-    let engine = engine::find(context, config).map_err(|fault| engine::told(&fault))?.address;
-    let of_home = match engine {
-        EngineAddress::Unix(_) => OfHome::Shown,
-        EngineAddress::Tcp(_) => OfHome::OutOfSight,
+    let engine = match engine::find(context, config) {
+        Ok(found) => found.address,
+        // The gate judges by the mounts and options; no engine needs to exist for that.
+        Err(_missing) if making == Making::Judge => EngineAddress::Unix("/var/run/docker.sock".into()),
+        Err(fault) => return Err(engine::told(&fault)),
     };
-    let (binds, volumes) = mounts::mounts(context, config, home, of_home)?;
+    let ResolvedMounts { binds, volumes, .. } = mounts::mounts(context, config, home, &engine)?;
     let allowed = if terminal.docker_network { terminal.network } else { Some(Network::None) };
     Ok(DockerBackend {
         engine,
@@ -73,11 +75,6 @@ pub(super) fn variables(context: &ConfigContext, config: &Config) -> Vec<(String
 pub(super) fn mounted_directory(config: &Config) -> Option<String> {
     let is_mounted = config.terminal.docker_mount_cwd_to_workspace;
     is_mounted.then(|| hermes_exec::backend::docker::WORKSPACE_DIR.to_owned())
-}
-
-/// What of the host such containers see, for the gate to judge by.
-pub(super) fn binds(context: &ConfigContext, config: &Config, home: &str) -> Result<Vec<BindMount>, Failure> {
-    Ok(mounts::mounts(context, config, home, OfHome::Shown)?.0)
 }
 
 /// Everything that the owner mounts.

@@ -1,47 +1,36 @@
-//! The image of a place, fetched when it is missing.
+//! Image pulls.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_exec::backend::docker::pull::{self, PullError, PullOptions};
+use hermes_exec::backend::docker::credentials::CredentialsError;
+use hermes_exec::backend::docker::pull::{self, PullError, PullOptions, PullSettings};
 
-use super::{credentials, local};
+use super::local;
+use crate::ConfigContext;
 use crate::failure::Failure;
 use crate::keys::Config;
-use crate::{ConfigContext, Warn};
 
-/// What a pull of this image is allowed.
-pub async fn means(context: &ConfigContext, config: &Config, image: &str) -> PullOptions {
-    Pulls::new(context, config).means(image).await
+/// How this configuration pulls images.
+pub fn pull_settings(context: &ConfigContext, config: &Config) -> PullSettings {
+    let home = local::owner_home(context);
+    let docker_config =
+        context.variable("DOCKER_CONFIG").map_or_else(|| Path::new(&home).join(".docker"), PathBuf::from);
+    PullSettings { docker_config, timeout: Duration::from_secs(config.terminal.docker_pull_timeout) }
 }
 
-/// What is to be known to say what a pull is allowed.
-#[derive(Clone)]
-pub(super) struct Pulls {
-    warn: Warn,
-    /// Where the owner's credentials are.
-    directory: PathBuf,
-    timeout: Duration,
+/// The options to pull an image. A broken credential store is a warning.
+pub async fn pull_options(settings: &PullSettings, image: &str, warn: impl Fn(&str)) -> PullOptions {
+    let (options, warning) = settings.options_for(image).await;
+    if let Some(error) = warning {
+        warn(&credentials_warning(&error));
+    }
+    options
 }
 
-impl Pulls {
-    pub(super) fn new(context: &ConfigContext, config: &Config) -> Self {
-        let home = local::owner_home(context);
-        let directory = credentials::directory(context.variable("DOCKER_CONFIG"), &home);
-        let timeout = Duration::from_secs(config.terminal.docker_pull_timeout);
-        Self { warn: Arc::clone(&context.warn), directory, timeout }
-    }
-
-    pub(super) async fn means(&self, image: &str) -> PullOptions {
-        let found = credentials::credentials(&self.directory, pull::registry_host(image)).await;
-        // Most images are for everybody.
-        let credentials = found.unwrap_or_else(|what| {
-            (self.warn)(&format!("the registry is asked without your credentials: {what}"));
-            None
-        });
-        PullOptions { credentials, timeout: self.timeout }
-    }
+/// The warning about a pull without credentials.
+pub fn credentials_warning(error: &CredentialsError) -> String {
+    format!("pulling without registry credentials: {error}")
 }
 
 /// What to do about an image that could not be had.

@@ -39,14 +39,10 @@ impl fmt::Display for EngineSummary {
 
 impl BackendHealth {
     /// Asks the engine about itself. No container is created.
-    pub async fn of_docker(settings: Result<(&DockerBackend, &EngineSource), BackendProblem>) -> Self {
+    pub async fn of_docker(settings: &DockerBackend, source: &EngineSource) -> Self {
         let backend = BackendName::Docker;
-        let result = match settings {
-            Ok((settings, source)) => ask_engine(settings, source).await,
-            Err(problem) => Err(problem),
-        };
-        match result {
-            Err(problem) => Self::unusable(backend, problem, "there is no engine to ask"),
+        match ask_engine(settings, source).await {
+            Err(problem) => Self::unusable(backend, problem),
             Ok((confinement, summary)) => {
                 Self { engine: Some(summary), ..Self::new(backend, Usability::Usable, confinement) }
             }

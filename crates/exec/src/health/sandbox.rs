@@ -9,16 +9,15 @@ use crate::SandboxBackend;
 
 impl BackendHealth {
     /// Probes the jail. Nothing is left behind. Blocks.
-    pub fn of_sandbox(settings: Result<&SandboxBackend, BackendProblem>) -> Self {
+    pub fn of_sandbox(settings: &SandboxBackend) -> Self {
         let backend = BackendName::Sandbox;
-        let probed = settings.and_then(|settings| {
-            check_mounts(&settings.binds)?;
+        let probed = check_mounts(&settings.binds).and_then(|()| {
             let probe = Launcher::new(&settings.helper).probe();
-            probe.map(|probe| (settings, probe)).map_err(|error| BackendProblem::split(&error.to_string()))
+            probe.map_err(|error| BackendProblem::split(&error.to_string()))
         });
         match probed {
-            Err(problem) => Self::unusable(backend, problem, "there is no jail to try it in"),
-            Ok((settings, probe)) => {
+            Err(problem) => Self::unusable(backend, problem),
+            Ok(probe) => {
                 let usability = leak(&probe).map_or(Usability::Usable, Usability::Unusable);
                 Self::new(backend, usability, Confinement::of_jail(settings, probe))
             }

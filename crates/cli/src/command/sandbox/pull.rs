@@ -10,12 +10,14 @@ use crate::command::config::settings;
 use crate::progress::{Plain, Watched, size};
 use crate::screen::Format;
 use hermes_config::failure::Failure;
+use hermes_config::resolve::image::{pull_options, pull_settings};
 use hermes_config::resolve::{self, engine};
 
 pub(super) async fn pull(image: &str, context: &Context) -> Result<ExitCode, Failure> {
     let config = settings(context)?;
     let engine = engine::find(context, config).map_err(|fault| engine::told(&fault))?.address;
-    let means = resolve::image::means(context, config, image).await;
+    let settings = pull_settings(context, config);
+    let means = pull_options(&settings, image, |message| context.warn(message)).await;
     let mut watched = Watched::new(image, Plain::Steps);
     let pulled = pull::refresh_image(&engine, image, &means, |progress| watched.show(progress)).await;
     watched.finish();

@@ -1,12 +1,12 @@
 //! The same facts for people.
 
+use hermes_exec::Exposure;
 use hermes_policy::visible::visible;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Context;
 use crate::command::gateway::health::format_health;
-use crate::holes::Hole;
 use crate::screen::{Screen, Tone};
 use hermes_config::layers::Source;
 
@@ -292,7 +292,7 @@ fn from(source: &Value) -> String {
 }
 
 fn hole_text(hole: &Value) -> String {
-    Hole::deserialize(hole).map_or_else(|_| word(hole), |hole| hole.to_string())
+    Exposure::deserialize(hole).map_or_else(|_| word(hole), |hole| hole.to_string())
 }
 
 /// Seconds in the largest unit that fits.

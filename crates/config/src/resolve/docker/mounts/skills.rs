@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use hermes_exec::backend::docker::mount_policy::DeclaredFile;
+
 use crate::yaml::{self, Kind, Node};
 
 /// What describes a skill.
@@ -19,17 +21,8 @@ const MOST_ENTRIES: usize = 100_000;
 const DEEPEST: usize = 8;
 const MOST_FILES: usize = 256;
 
-/// A file that a skill needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Declared {
-    /// Where that is said.
-    pub(super) skill: PathBuf,
-    /// Its name, which should be a path below the hermes home.
-    pub(super) name: String,
-}
-
 /// What the skills in these trees need, in a fixed order. A skill that cannot be read needs nothing.
-pub(super) fn declared(trees: &[PathBuf]) -> Vec<Declared> {
+pub(super) fn declared(trees: &[PathBuf]) -> Vec<DeclaredFile> {
     let mut directories: Vec<(PathBuf, usize)> = trees.iter().map(|tree| (tree.clone(), 0)).collect();
     let (mut skills, mut seen) = (Vec::new(), 0);
     while let Some((directory, depth)) = directories.pop() {
@@ -49,7 +42,7 @@ pub(super) fn declared(trees: &[PathBuf]) -> Vec<Declared> {
     skills.sort();
     let all = skills.into_iter().flat_map(|skill| {
         let names = names(&head(&skill).unwrap_or_default());
-        names.into_iter().map(move |name| Declared { skill: skill.clone(), name })
+        names.into_iter().map(move |name| DeclaredFile { skill: skill.clone(), name })
     });
     all.take(MOST_FILES).collect()
 }
@@ -115,7 +108,7 @@ mod tests {
             fs::create_dir_all(skill.parent().unwrap()).unwrap();
             fs::write(&skill, text).unwrap();
             let named =
-                expected.iter().map(|name| Declared { skill: skill.clone(), name: (*name).to_owned() });
+                expected.iter().map(|name| DeclaredFile { skill: skill.clone(), name: (*name).to_owned() });
             assert_eq!(declared(&[folder.path().to_owned()]), named.collect::<Vec<_>>(), "{text:?}");
         }
     }
