@@ -8,7 +8,7 @@ use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
 use hermes_config::layers::Source;
 use hermes_config::resolve::image::{credentials_warning, pull_settings};
-use hermes_config::resolve::{self, Keep, PlaceRequest, Session};
+use hermes_config::resolve::{self, Keep, Making, PlaceRequest, Session};
 use hermes_exec::backend::docker::NO_DISK_LIMIT;
 use hermes_exec::backend::docker::pull::PullEvent;
 use hermes_exec::{OpenPlace, ResolvedPlace, TreeStatus};
@@ -53,6 +53,64 @@ pub(crate) async fn warn_of_limits(context: &Context, sandbox: &OpenPlace) {
     }
 }
 
+/// Processes that may outlive the command that used a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Survivors {
+    None,
+    /// Some may run; nothing is known about them.
+    Unknown,
+    /// Processes that a foreground command left behind.
+    Leftover,
+    /// Background processes that were asked for.
+    Background,
+}
+
+/// Runs `work` in an environment: resolves it, opens it with its image, warns about limits, and
+/// keeps or removes it afterwards, whatever `work` returns.
+pub(crate) async fn with_place<T>(
+    context: &Context,
+    config: &Config,
+    request: &PlaceRequest,
+    session: &Session,
+    work: impl AsyncFnOnce(&ResolvedPlace, &OpenPlace) -> (Result<T, Failure>, Survivors),
+) -> Result<T, Failure> {
+    let plan = resolve::plan(context, config, request, session, Making::Later)?;
+    let reaper = resolve::places(context, config).start_reaper(plan.engine_access());
+    let place = open(context, config, &plan).await?;
+    warn_of_limits(context, &place).await;
+    if let Err(error) = fill_pool::start(context, request, &plan) {
+        tracing::warn!(error = error.message, "cannot fill the warm pool");
+    }
+    tracing::info!(place = plan.name(), backend = %plan.backend_name(), "environment open");
+    let (done, survivors) = work(&plan, &place).await;
+    let closed = close(context, &plan, session.keep, place, survivors).await;
+    // A failed removal is retried by the next process; the command has its own outcome.
+    if let Err(error) = reaper.finish().await {
+        tracing::warn!(%error, "cannot remove the remains of environments");
+    }
+    let done = done?;
+    closed.map(|()| done)
+}
+
+/// Keeps or removes a place when its command has ended.
+async fn close(
+    context: &Context,
+    plan: &ResolvedPlace,
+    keep: Keep,
+    place: OpenPlace,
+    survivors: Survivors,
+) -> Result<(), Failure> {
+    match (keep, survivors) {
+        (_, Survivors::Background) => keep_proxy::start(context, plan),
+        (Keep::Nothing, _) => place.remove().await.map_err(resolve::fault),
+        (_, Survivors::Leftover) => keep_proxy::start(context, plan),
+        (Keep::Files, _) => place.end_if_unused().await.map_err(resolve::fault),
+        // The proxy process exits at once if nothing runs.
+        (Keep::Everything, Survivors::Unknown) => keep_proxy::start(context, plan),
+        (Keep::Everything, Survivors::None) => Ok(()),
+    }
+}
+
 /// Leaves the place as its session wants it left, if it was opened at all.
 pub(crate) async fn leave(
     context: &Context,
@@ -68,13 +126,7 @@ pub(crate) async fn leave(
         Ok(processes) => processes.list().await.unwrap_or_default(),
         Err(_gone) => Vec::new(),
     };
-    if views.iter().any(|view| view.tree == TreeStatus::Alive) {
-        keep_proxy::start(context, plan)
-    } else if session.keep == Keep::Nothing {
-        sandbox.remove().await.map_err(resolve::fault)
-    } else if session.keep == Keep::Files {
-        sandbox.end_if_unused().await.map_err(resolve::fault)
-    } else {
-        Ok(())
-    }
+    let is_alive = views.iter().any(|view| view.tree == TreeStatus::Alive);
+    let survivors = if is_alive { Survivors::Background } else { Survivors::None };
+    close(context, plan, session.keep, sandbox, survivors).await
 }

@@ -17,12 +17,11 @@ use crate::Context;
 use crate::args::ExecArgs;
 use crate::ask::{self, Consent, Decision, Refused};
 use crate::command::config::settings;
-use crate::command::{fill_pool, keep_proxy};
-use crate::place;
+use crate::place::{self, Survivors};
 use crate::screen::{Format, Tone};
 use hermes_config::failure::Failure;
 use hermes_config::keys::Config;
-use hermes_config::resolve::{self, Keep, Making, Session};
+use hermes_config::resolve::{self, Making, Session};
 
 /// How often a session may move away under a command that waits for its permit.
 const ATTEMPTS: u32 = 5;
@@ -35,32 +34,23 @@ pub(crate) fn run(args: ExecArgs, context: &Context) -> Result<ExitCode, Failure
 
 async fn exec(args: ExecArgs, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
     let request = args.place.request();
-    let backend = request.backend.unwrap_or(config.terminal.backend);
     let session = Session::new(&request, config)?;
     if args.dry_run {
         return dry_run(&args, context, config, &session).await;
     }
-    let plan = resolve::plan(context, config, &request, &session, Making::Later)?;
-    let reaper = resolve::places(context, config).start_reaper(plan.engine_access());
-    let sandbox = place::open(context, config, &plan).await?;
-    place::warn_of_limits(context, &sandbox).await;
-    fill_pool::start(context, &request, &plan)?;
-    tracing::info!(place = plan.name(), %backend, "place open");
-    let done = run_in(&sandbox, &plan, &args, context, config).await;
-    let goes_on =
-        matches!(&done, Ok(Done::Ended(outcome)) if matches!(outcome.end_reason, EndReason::Background(_)));
-    if session.keep == Keep::Nothing && !goes_on {
-        sandbox.remove().await.map_err(resolve::fault)?;
-    } else if goes_on || matches!(&done, Ok(Done::Ended(outcome)) if outcome.leftover.is_some()) {
-        keep_proxy::start(context, &plan)?;
-    } else if session.keep == Keep::Files {
-        sandbox.end_if_unused().await.map_err(resolve::fault)?;
-    }
-    // What it could not remove the next one tries again; the command has its own outcome.
-    if let Err(error) = reaper.finish().await {
-        tracing::warn!(%error, "leftovers of places could not be removed");
-    }
-    match done? {
+    let run = async |plan: &ResolvedPlace, place: &OpenPlace| {
+        let done = run_in(place, plan, &args, context, config).await;
+        let survivors = match &done {
+            Ok(Done::Ended(outcome)) if matches!(outcome.end_reason, EndReason::Background(_)) => {
+                Survivors::Background
+            }
+            Ok(Done::Ended(outcome)) if outcome.leftover.is_some() => Survivors::Leftover,
+            _ => Survivors::None,
+        };
+        (done.map(|done| (plan.clone(), done)), survivors)
+    };
+    let (plan, done) = place::with_place(context, config, &request, &session, run).await?;
+    match done {
         Done::Ended(outcome) => report(context, &plan, &session.key, args.cwd.as_deref(), &outcome),
         Done::Refused(refused) => ask::refuse(context, &refused),
         Done::Left => Ok(ExitCode::from(130)),

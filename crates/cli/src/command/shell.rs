@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 
-use hermes_exec::{Terminal, TerminalEvent};
-use hermes_types::Job;
+use hermes_exec::{OpenPlace, ResolvedPlace, Terminal, TerminalEvent};
+use hermes_types::{Job, SessionKey};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -12,14 +12,12 @@ use crate::Context;
 use crate::args::PlaceArgs;
 use crate::ask::{self, Consent, Decision};
 use crate::command::config::settings;
-use crate::command::{fill_pool, keep_proxy};
-use crate::place;
+use crate::place::{self, Survivors};
 use crate::screen::{Format, Tone};
 use crate::terminal::{Raw, size};
 use hermes_config::failure::{Failure, Kind};
 use hermes_config::keys::Config;
-use hermes_config::resolve::PlaceRequest;
-use hermes_config::resolve::{self, Keep, Making, Session};
+use hermes_config::resolve::{self, PlaceRequest, Session};
 
 /// What runs there.
 const SHELL: &str = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi";
@@ -41,14 +39,22 @@ pub(crate) fn run(args: &PlaceArgs, context: &Context) -> Result<ExitCode, Failu
 
 async fn shell(request: &PlaceRequest, context: &Context, config: &Config) -> Result<ExitCode, Failure> {
     let session = Session::new(request, config)?;
-    let plan = resolve::plan(context, config, request, &session, Making::Later)?;
-    let reaper = resolve::places(context, config).start_reaper(plan.engine_access());
-    let sandbox = place::open(context, config, &plan).await?;
-    place::warn_of_limits(context, &sandbox).await;
-    fill_pool::start(context, request, &plan)?;
-    let job = Job::shell(SHELL, sandbox.cwd().await.map_err(resolve::fault)?);
+    let run = async |plan: &ResolvedPlace, place: &OpenPlace| {
+        (run_shell(plan, place, &session.key, context, config).await, Survivors::Unknown)
+    };
+    place::with_place(context, config, request, &session, run).await
+}
+
+async fn run_shell(
+    plan: &ResolvedPlace,
+    place: &OpenPlace,
+    session: &SessionKey,
+    context: &Context,
+    config: &Config,
+) -> Result<ExitCode, Failure> {
+    let job = Job::shell(SHELL, place.cwd().await.map_err(resolve::fault)?);
     // The command itself is the consent to a shell.
-    let decision = ask::approve(context, config, plan.place(), &session.key, job, Consent::Given).await?;
+    let decision = ask::approve(context, config, plan.place(), session, job, Consent::Given).await?;
     let permit = match decision {
         Decision::Allowed(permit) => permit,
         Decision::Refused(refused) => return ask::refuse(context, &refused),
@@ -61,22 +67,9 @@ async fn shell(request: &PlaceRequest, context: &Context, config: &Config) -> Re
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), context.variable(name)?.to_owned())))
         .collect();
-    let terminal = sandbox.open_terminal(permit, size()?, &env).await.map_err(resolve::fault)?;
-    let code = {
-        let _raw = Raw::new()?;
-        attend(terminal, context).await
-    };
-    match session.keep {
-        Keep::Nothing => sandbox.remove().await.map_err(resolve::fault)?,
-        Keep::Files => sandbox.end_if_unused().await.map_err(resolve::fault)?,
-        // It ends at once if nothing was left running.
-        Keep::Everything => keep_proxy::start(context, &plan)?,
-    }
-    // What it could not remove the next one tries again; the command has its own outcome.
-    if let Err(error) = reaper.finish().await {
-        tracing::warn!(%error, "leftovers of places could not be removed");
-    }
-    code
+    let terminal = place.open_terminal(permit, size()?, &env).await.map_err(resolve::fault)?;
+    let _raw = Raw::new()?;
+    attend(terminal, context).await
 }
 
 /// Carries bytes between the two terminals until the program ends.

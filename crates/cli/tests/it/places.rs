@@ -38,6 +38,25 @@ impl Desk {
         let listed = self.run(&["sandbox", "ls", "--json"]).json();
         listed["places"].as_array().unwrap().clone()
     }
+
+    /// Runs `hermes shell` on a terminal and types this.
+    fn shell(&self, session: &str, typed: &str) -> Run {
+        let hermes = self.command(&[]);
+        let line =
+            format!("{} shell --backend sandbox --session '{session}'", hermes.get_program().display());
+        #[expect(clippy::disallowed_methods, reason = "a terminal around the program under test")]
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--command", &line, "/dev/null"]).env_clear();
+        script.envs(hermes.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        script.current_dir(self.work.path());
+        let mut child =
+            script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut stdin, typed.as_bytes()).unwrap();
+        let done = Run::of(child.wait_with_output().unwrap());
+        drop(stdin);
+        done
+    }
 }
 
 impl Drop for Desk {
@@ -179,20 +198,17 @@ fn a_background_process_is_found_again_read_typed_into_waited_for_and_killed() {
 fn a_shell_is_a_terminal_in_the_place_and_gives_its_exit_code() {
     let desk = Desk::new();
     desk.run(&["exec", "--backend", "sandbox", "--session", "s", "--", "export FROM=exec; mkdir d; cd d"]);
-    let hermes = desk.command(&[]);
-    let line = format!("{} shell --backend sandbox --session s", hermes.get_program().display());
-    #[expect(clippy::disallowed_methods, reason = "a terminal around the program under test")]
-    let mut script = Command::new("script");
-    script.args(["--quiet", "--return", "--command", &line, "/dev/null"]).env_clear();
-    script.envs(hermes.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    script.current_dir(desk.work.path());
-    let mut child =
-        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    std::io::Write::write_all(&mut stdin, b"test -t 0 && echo \"[$FROM $PWD]\"; exit 7\n").unwrap();
-    let done = Run::of(child.wait_with_output().unwrap());
-    drop(stdin);
+    let done = desk.shell("s", "test -t 0 && echo \"[$FROM $PWD]\"; exit 7\n");
     assert!(done.out.contains("[exec /workspace/d]") && done.code == Some(7), "{done:?}");
     let piped = desk.run(&["shell"]);
     assert!(piped.code == Some(2) && piped.err.contains("needs a terminal"), "{piped:?}");
+}
+
+#[test]
+fn a_refused_one_shot_shell_leaves_no_environment() {
+    let desk = Desk::new();
+    std::fs::write(desk.home.path().join("config.yaml"), "approvals: {deny: ['bash *']}\n").unwrap();
+    let refused = desk.shell("", "");
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert_eq!(desk.places(), [] as [Value; 0]);
 }
