@@ -302,7 +302,7 @@ fn options_that_cannot_be_meant_stop_the_start_and_say_where() {
     assert_eq!(check("--frobnicate"), json!(["terminal.docker_extra_args", 4, message]));
     let message = "expected `--memory` with a size such as 512m, found `--memory lots`";
     assert_eq!(check("--memory lots"), json!(["terminal.docker_extra_args", 4, message]));
-    let message = "expected no `--name` (the place gives the container its name), found one";
+    let message = "expected no `--name` (Hermes names the container), found one";
     assert_eq!(check("--name=x"), json!(["terminal.docker_extra_args", 4, message]));
 }
 

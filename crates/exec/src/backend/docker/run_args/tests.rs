@@ -230,10 +230,10 @@ fn invalid_options_are_refused_by_name() {
     let cases = [
         (
             &["--init", "--frobnicate"][..],
-            "1: expected options of `docker run` with a known meaning, found `--frobnicate`",
+            "1: expected a supported option of `docker run`, found `--frobnicate`",
         ),
-        (&["ubuntu"], "0: expected options of `docker run` with a known meaning, found `ubuntu`"),
-        (&["--name=x"], "0: expected no `--name` (the place gives the container its name), found one"),
+        (&["ubuntu"], "0: expected a supported option of `docker run`, found `ubuntu`"),
+        (&["--name=x"], "0: expected no `--name` (Hermes names the container), found one"),
         (&["--memory"], "0: expected `--memory` with a size such as 512m, found `--memory` alone"),
         (&["--memory", "lots"], "0: expected `--memory` with a size such as 512m, found `--memory lots`"),
         (
