@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use env::{BackendKind, TestEnv};
 use hermes_agent::Tool;
-use hermes_policy::Choice;
+use hermes_types::Choice;
 use serde_json::json;
 
 const RUNS: usize = 40;

@@ -10,14 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_policy::{
-    Answer, Choice, Considered, Gate, GrantScope, Mode, Moment, Permit, Question, QuestionId, Refusal,
-    StoredQuestion, Turn, Verdict,
+    ApprovalMode, DenialCheck, DenialLog, Gate, Moment, Permit, Question, Refusal, StoredQuestion, Verdict,
 };
-use hermes_store::{
-    Answer as AnswerRow, Answering, AskedBy, Choice as ChoiceRow, GrantScope as GrantScopeRow, NewGrant,
-    NewQuestion, QuestionState, Store,
-};
-use hermes_types::{Attendance, Job, Origin, Person, Timestamp};
+use hermes_store::{AnswerResult, GrantRow, NewQuestion, QuestionState, Store, WaitingCall};
+use hermes_types::{Answer, Attendance, Choice, Job, Origin, Person, Timestamp};
 use serde_json::json;
 
 use crate::approver::Approver;
@@ -69,7 +65,7 @@ pub struct Approvals {
     /// The actor changes with each message of a session that several people share.
     origin: Mutex<Origin>,
     policy: Mutex<QuestionPolicy>,
-    denied: Mutex<Turn>,
+    denied: Mutex<DenialLog>,
 }
 
 impl fmt::Debug for Approvals {
@@ -91,7 +87,7 @@ impl Approvals {
             approver,
             origin: Mutex::new(origin),
             policy: Mutex::new(QuestionPolicy::Ask),
-            denied: Mutex::new(Turn::default()),
+            denied: Mutex::new(DenialLog::default()),
         }
     }
 
@@ -108,7 +104,7 @@ impl Approvals {
 
     /// Forgets what was denied in the turn before, so that it may be asked about again.
     pub fn begin_turn(&self) {
-        *lock(&self.denied) = Turn::default();
+        *lock(&self.denied) = DenialLog::default();
     }
 
     /// Judges a job with all grants, and asks no approver: the dry run of [`Approvals::request`].
@@ -136,10 +132,10 @@ impl Approvals {
             Verdict::Deny(refusal) => return Err(Denied::Refused(refusal)),
             Verdict::Ask(question) => question,
         };
-        let question = match lock(&self.denied).consider(*question) {
-            Considered::Fresh(question) => *question,
-            Considered::Repeated(refusal) => return Err(Denied::Refused(refusal)),
-            Considered::EndTurn(refusal) => return Err(Denied::EndOfTurn(refusal)),
+        let question = match lock(&self.denied).check(*question) {
+            DenialCheck::New(question) => *question,
+            DenialCheck::Repeated(refusal) => return Err(Denied::Refused(refusal)),
+            DenialCheck::EndTurn(refusal) => return Err(Denied::EndOfTurn(refusal)),
         };
         match asked {
             Some((_, Some(answer))) => self.redeem_answer(question, Some(answer)).await,
@@ -153,7 +149,7 @@ impl Approvals {
 
     /// Stores a question of [`Approvals::judge`] and waits for its answer.
     pub async fn ask(&self, question: Question, call: CallContext<'_>) -> Result<Approval, Denied> {
-        self.store.ask(self.question_row(&question, call)?).await?;
+        self.store.save_question(self.question_row(&question, call)?).await?;
         let answer = self.wait_for_answer(&question, call).await?;
         self.redeem_answer(question, answer).await
     }
@@ -175,15 +171,15 @@ impl Approvals {
         judge: impl Fn(&Gate) -> Verdict,
     ) -> Result<Verdict, hermes_store::Error> {
         if *lock(&self.policy) == QuestionPolicy::Waive {
-            return Ok(judge(&Gate { mode: Mode::Off, ..Gate::clone(&self.gate) }));
+            return Ok(judge(&Gate { mode: ApprovalMode::Off, ..Gate::clone(&self.gate) }));
         }
         let verdict = judge(&self.gate);
-        if !verdict.yields_to_grants() {
+        if !verdict.can_be_granted() {
             return Ok(verdict);
         }
         let mut gate = Gate::clone(&self.gate);
         let session = lock(&self.origin).session.clone();
-        for row in self.store.grants_in(&session).await? {
+        for row in self.store.session_grants(&session).await? {
             match serde_json::from_value(row.json) {
                 Ok(grant) => gate.grants.add(&[grant]),
                 // Without the grant the question is asked again, which is safe.
@@ -200,7 +196,7 @@ impl Approvals {
         call: CallContext<'_>,
     ) -> Result<Option<(StoredQuestion, Option<Answer>)>, Denied> {
         let Some(turn) = call.turn.filter(|turn| turn.is_resumed) else { return Ok(None) };
-        for row in self.store.questions_of(&turn.session).await? {
+        for row in self.store.session_questions(&turn.session).await? {
             let Ok(stored) = serde_json::from_value::<StoredQuestion>(row.stored) else { continue };
             if row.call.as_ref() != Some(call.call_id) || stored.job != *job {
                 continue;
@@ -208,7 +204,6 @@ impl Approvals {
             match row.state {
                 QuestionState::Open if stored.expires > Timestamp::now() => return Ok(Some((stored, None))),
                 QuestionState::Answered(answer) if !row.is_used => {
-                    let answer = answer_from_row(&stored.id, answer);
                     return Ok(Some((stored, Some(answer))));
                 }
                 _ => {}
@@ -222,15 +217,15 @@ impl Approvals {
         Ok(NewQuestion {
             id: question.id().as_str().to_owned(),
             key: origin.session,
-            asked_by: call.turn.map(|turn| AskedBy {
+            waiting_call: call.turn.map(|turn| WaitingCall {
                 session: turn.session.clone(),
                 turn: turn.id,
                 call: call.call_id.clone(),
             }),
-            stored: serde_json::to_value(question.stored()).map_err(json_error)?,
+            stored: serde_json::to_value(question.to_stored()).map_err(json_error)?,
             shown: json!({
-                "text": question.shown().plain(),
-                "parts": question.shown().parts,
+                "text": question.text().to_marked_string(),
+                "parts": question.text().parts,
                 "reasons": question.matches().iter().map(|found| found.reason).collect::<Vec<_>>(),
                 "backend": origin.place.backend.as_str(),
                 "cwd": question.job().cwd,
@@ -254,20 +249,20 @@ impl Approvals {
             Duration::from_secs(question.expires().seconds().saturating_sub(Timestamp::now().seconds()));
         let state = tokio::select! {
             biased;
-            () = call.stop.cancelled() => store.withdraw(id, Timestamp::now()).await?,
+            () = call.stop.cancelled() => store.withdraw_question(id, Timestamp::now()).await?,
             answer = self.approver.ask_permission(question) => match answer {
-                Some(answer) => match store.answer(id, answer_to_row(&answer)).await? {
-                    Answering::Counts => return Ok(Some(answer)),
-                    Answering::TooLate(state) => Some(state),
-                    Answering::NotAsked | Answering::Unknown => None,
+                Some(answer) => match store.answer_question(id, answer.clone()).await? {
+                    AnswerResult::Accepted => return Ok(Some(answer)),
+                    AnswerResult::TooLate(state) => Some(state),
+                    AnswerResult::NotApprover | AnswerResult::NoQuestion => None,
                 },
-                None => store.expire(id, Timestamp::now()).await?,
+                None => store.expire_question(id, Timestamp::now()).await?,
             },
-            state = store.decided(id) => state?,
-            () = tokio::time::sleep(remaining) => store.expire(id, Timestamp::now()).await?,
+            state = store.wait_for_decision(id) => state?,
+            () = tokio::time::sleep(remaining) => store.expire_question(id, Timestamp::now()).await?,
         };
         Ok(match state {
-            Some(QuestionState::Answered(answer)) => Some(answer_from_row(question.id(), answer)),
+            Some(QuestionState::Answered(answer)) => Some(answer),
             _ => None,
         })
     }
@@ -275,28 +270,25 @@ impl Approvals {
     /// Turns an answer into a permit, and stores the grants that it gives.
     async fn redeem_answer(&self, question: Question, answer: Option<Answer>) -> Result<Approval, Denied> {
         let Some(answer) = answer else { return Err(Denied::Refused(Refusal::Expired)) };
-        if matches!(answer.choice, Choice::Deny(_)) {
-            lock(&self.denied).denied(&question);
-        } else if !self.store.use_answer(question.id().as_str(), Timestamp::now()).await? {
+        if matches!(answer.choice, Choice::Deny { .. }) {
+            lock(&self.denied).record(&question);
+        } else if !self.store.consume_answer(question.id().as_str(), Timestamp::now()).await? {
             return Err(Denied::Store("the answer was used already".to_owned()));
         }
         let approved_by = Some(answer.by.clone());
-        let permit = question.answered(answer).map_err(Denied::Refused)?;
+        let permit = question.answer(answer).map_err(Denied::Refused)?;
         let mut grants = Vec::new();
         for grant in permit.grants() {
-            grants.push(NewGrant {
+            grants.push(GrantRow {
                 id: grant.id.as_str().to_owned(),
-                scope: match &grant.scope {
-                    GrantScope::Session(key) => GrantScopeRow::Session(key.clone()),
-                    GrantScope::Always => GrantScopeRow::Always,
-                },
+                scope: grant.scope.clone(),
                 json: serde_json::to_value(grant).map_err(json_error)?,
                 given_by: grant.given_by.clone(),
                 given_at: grant.given_at,
             });
         }
         if !grants.is_empty() {
-            self.store.grant(grants).await?;
+            self.store.save_grants(grants).await?;
         }
         Ok(Approval { permit, approved_by })
     }
@@ -304,26 +296,6 @@ impl Approvals {
 
 fn json_error(error: serde_json::Error) -> Denied {
     Denied::Store(error.to_string())
-}
-
-fn answer_from_row(question: &QuestionId, answer: AnswerRow) -> Answer {
-    let choice = match answer.choice {
-        ChoiceRow::Once => Choice::Once,
-        ChoiceRow::Session => Choice::Session,
-        ChoiceRow::Always => Choice::Always,
-        ChoiceRow::Deny { reason } => Choice::Deny(reason),
-    };
-    Answer { question: question.clone(), by: answer.by, at: answer.at, choice }
-}
-
-fn answer_to_row(answer: &Answer) -> AnswerRow {
-    let choice = match &answer.choice {
-        Choice::Once => ChoiceRow::Once,
-        Choice::Session => ChoiceRow::Session,
-        Choice::Always => ChoiceRow::Always,
-        Choice::Deny(reason) => ChoiceRow::Deny { reason: reason.clone() },
-    };
-    AnswerRow { by: answer.by.clone(), at: answer.at, choice }
 }
 
 /// The time, and random bytes for the id of a question.

@@ -3,7 +3,8 @@
 use std::fmt;
 
 pub use futures_util::future::BoxFuture;
-use hermes_policy::{Answer, Question};
+use hermes_policy::Question;
+use hermes_types::Answer;
 
 /// Puts questions to people. Every entry point has an implementation of its own.
 pub trait Approver: Send + Sync + fmt::Debug {

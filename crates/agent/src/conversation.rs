@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_model::{Client, Effort, Endpoint, Sight};
-use hermes_store::{Clash, LetterId, NewPart, NewSession, Prompt, SessionId, Store, TurnId};
+use hermes_store::{InboxId, NewOutboxRow, NewSession, Prompt, SessionId, Store, TitleConflict, TurnId};
 use hermes_types::{CallId, EntryPoint, Image, Message, Timestamp, Usage};
 use tokio_util::sync::CancellationToken;
 
@@ -78,7 +78,7 @@ pub struct TurnControl {
 pub struct PendingSteer {
     pub text: String,
     /// The messages that it came with.
-    pub messages: Vec<LetterId>,
+    pub messages: Vec<InboxId>,
 }
 
 /// The messages that a turn answers, and the function that writes the reply. The store keeps both with
@@ -86,13 +86,13 @@ pub struct PendingSteer {
 #[derive(Clone, Default)]
 pub struct ReplySink {
     /// Empty for a resumed turn: the store knows its messages.
-    pub messages: Vec<LetterId>,
+    pub messages: Vec<InboxId>,
     pub reply: Option<ReplyFn>,
 }
 
 /// Writes the reply when a turn has ended for this reason with this text.
 pub type ReplyFn =
-    Arc<dyn Fn(&StopReason, &str) -> Pin<Box<dyn Future<Output = Vec<NewPart>> + Send>> + Send + Sync>;
+    Arc<dyn Fn(&StopReason, &str) -> Pin<Box<dyn Future<Output = Vec<NewOutboxRow>> + Send>> + Send + Sync>;
 
 impl fmt::Debug for ReplySink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,11 +112,11 @@ impl TurnControl {
 
     /// Gives the model the text of a message together with the next tool result. Once that is stored,
     /// the turn answers the message too.
-    pub fn steer_with_message(&self, message: LetterId, text: impl Into<String>) {
+    pub fn steer_with_message(&self, message: InboxId, text: impl Into<String>) {
         self.push_steer(text.into(), Some(message));
     }
 
-    fn push_steer(&self, text: String, message: Option<LetterId>) {
+    fn push_steer(&self, text: String, message: Option<InboxId>) {
         match &mut *lock(&self.pending_steer) {
             Some(pending) => {
                 pending.text.push('\n');
@@ -281,10 +281,10 @@ impl Conversation {
             cwd: Some(config.place.initial_cwd().to_owned()),
             parent: None,
         };
-        let id = store.create(new, Timestamp::now()).await?;
+        let id = store.create_session(new, Timestamp::now()).await?;
         let title = truncate_chars(first_message.lines().next().unwrap_or_default(), MAX_TITLE_CHARS);
         if !title.trim().is_empty() {
-            store.set_title(&id, title.trim(), Clash::Number).await?;
+            store.set_title(&id, title.trim(), TitleConflict::Number).await?;
         }
         context.restore_todo(&[]);
         Ok(Self { store, id, context, model, prompt, history: Vec::new() })
@@ -293,10 +293,10 @@ impl Conversation {
     /// Opens a stored conversation.
     pub async fn resume(context: Arc<ToolContext>, model: ModelConfig, id: SessionId) -> Result<Self, Error> {
         let store = context.config().store.clone();
-        let stored = store.prompt(&id).await?;
+        let stored = store.session_prompt(&id).await?;
         let tools = intern_tools(serde_json::from_str(&stored.tools).map_err(Error::StoredTools)?);
         let prompt = SystemPrompt { text: stored.text, tools };
-        store.reopen(&id).await?;
+        store.reopen_session(&id).await?;
         let history: Vec<Message> = store.history(&id).await?.into_iter().map(|row| row.message).collect();
         context.restore_todo(&history);
         context.restore_subscriptions(&history);
@@ -342,7 +342,7 @@ impl Conversation {
 
     /// Ends the conversation, for a reason in one word. It can be resumed.
     pub async fn end(self, reason: &str) -> Result<(), Error> {
-        Ok(self.store.end(&self.id, reason, Timestamp::now()).await?)
+        Ok(self.store.end_session(&self.id, reason, Timestamp::now()).await?)
     }
 }
 

@@ -36,7 +36,7 @@ pub use conversation::{
 };
 pub use error::Error;
 pub use hermes_model::{Album, Unkept};
-pub use hermes_policy::{Answer, Question};
+pub use hermes_policy::Question;
 pub use http::WebClient;
 pub use loop_guard::{LoopGuardConfig, RepeatLimits};
 pub use prompt::{SystemPrompt, SystemPromptInput};

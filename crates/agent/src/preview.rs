@@ -1,7 +1,7 @@
 //! One-line previews of calls and results, for people who watch a turn.
 
+use hermes_policy::escape::escape;
 use hermes_policy::redact::Redactor;
-use hermes_policy::visible::visible;
 use serde_json::{Map, Value};
 
 use crate::Tool;
@@ -20,7 +20,7 @@ pub(crate) fn call_preview(tool: Tool, arguments: &Map<String, Value>, redactor:
     let subject = SUBJECTS.iter().find_map(|name| arguments.get(*name)?.as_str());
     let subject: String =
         subject.unwrap_or_else(|| tool.name()).trim_start().chars().take(MAX_SCANNED_CHARS).collect();
-    first_line(&redactor.text(&subject))
+    first_line(&redactor.redact(&subject))
 }
 
 pub(crate) fn result_preview(content: &Value) -> String {
@@ -39,7 +39,7 @@ fn first_line(text: &str) -> String {
     if first.chars().nth(MAX_PREVIEW_CHARS).is_some() || text.trim_end().lines().count() > 1 {
         shown.push('…');
     }
-    visible(&shown).to_string()
+    escape(&shown).to_string()
 }
 
 #[cfg(test)]
@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn a_preview_is_one_short_line_that_cannot_move_the_cursor() {
-        let of = |value: Value| call_preview(Tool::Terminal, value.as_object().unwrap(), &Redactor::silent());
+        let of =
+            |value: Value| call_preview(Tool::Terminal, value.as_object().unwrap(), &Redactor::disabled());
         assert_eq!(of(json!({"command": "ls -l"})), "ls -l");
         assert_eq!(of(json!({"command": "\n\n  a\nb"})), "a…");
         assert_eq!(of(json!({})), "terminal");

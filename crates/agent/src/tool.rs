@@ -273,7 +273,7 @@ impl ToolContext {
 fn redact_value(value: &mut Value, redactor: &Redactor) {
     match value {
         Value::String(text) => {
-            if let Cow::Owned(clean) = redactor.text(text) {
+            if let Cow::Owned(clean) = redactor.redact(text) {
                 *text = clean;
             }
         }

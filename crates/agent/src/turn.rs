@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use hermes_model::{Event as ModelEvent, Finish, Prompt, Reply};
-use hermes_store::{Cost, Entry, LetterId, OpenTurn, QuestionState, Spent, Step};
+use hermes_store::{Cost, InboxId, ModelCall, NewMessage, OpenTurn, QuestionState, TurnStep};
 use hermes_types::{Arguments, Call, CallId, Message, Part, Timestamp, ToolSpec, Usage};
 use serde_json::{Map, Value, json};
 
@@ -51,9 +51,9 @@ struct TurnRunner<'a> {
     /// The part of a reply that came before it was cut off.
     partial: String,
     /// Spending that the next step stores.
-    spent: Vec<Spent>,
+    spent: Vec<ModelCall>,
     /// Messages that the model sees with the next stored step.
-    acked_messages: Vec<LetterId>,
+    acked_messages: Vec<InboxId>,
     persisted_steps: u32,
     model_calls: u32,
     /// Requests that do not count: a script does the work of many calls.
@@ -103,7 +103,7 @@ impl Conversation {
     ) -> Result<TurnResult, Error> {
         let UserInput { text, images } = input.into();
         let (message, at) = (Message::User { text, images }, Timestamp::now());
-        let opening = vec![Entry::new(message.clone(), at)];
+        let opening = vec![NewMessage::new(message.clone(), at)];
         let id = self.store.open_turn(&self.id, opening, control.reply_sink.messages.clone(), at).await?;
         self.history.push(message);
         self.context.approvals().begin_turn();
@@ -117,8 +117,8 @@ impl Conversation {
         control: &TurnControl,
         observer: TurnObserver<'_>,
     ) -> Result<Option<TurnResult>, Error> {
-        let Some(open) = self.store.turn(&self.id).await? else { return Ok(None) };
-        let OpenTurn { id, steps, .. } = self.store.take_over(open.id).await?;
+        let Some(open) = self.store.current_turn(&self.id).await? else { return Ok(None) };
+        let OpenTurn { id, steps, .. } = self.store.take_over_turn(open.id).await?;
         self.context.approvals().begin_turn();
         let turn = TurnRef { session: self.id.clone(), id, is_resumed: true };
         let mut runner = TurnRunner::new(self, turn, steps, control, observer);
@@ -307,7 +307,7 @@ impl<'a> TurnRunner<'a> {
         if let Some(cost) = reply.cost {
             self.cost = Some(self.cost.unwrap_or_default() + cost);
         }
-        self.spent.push(Spent {
+        self.spent.push(ModelCall {
             provider: reply.provider.clone(),
             model: reply.model.clone(),
             purpose: "turn".to_owned(),
@@ -494,7 +494,7 @@ impl<'a> TurnRunner<'a> {
 
     /// Whether a call asked a question and has not gone on since.
     async fn has_pending_question(&self, call: &Call) -> Result<bool, Error> {
-        let questions = self.conversation.store.questions_of(&self.conversation.id).await?;
+        let questions = self.conversation.store.session_questions(&self.conversation.id).await?;
         let last = questions.iter().rev().find(|question| question.call.as_ref() == Some(&call.id));
         Ok(last.is_some_and(|question| match &question.state {
             QuestionState::Answered(_) => !question.is_used,
@@ -544,7 +544,7 @@ impl<'a> TurnRunner<'a> {
         };
         let spilled = truncate::truncate_results(&self.conversation.context, results, call_context).await;
         for (id, shorter) in spilled {
-            self.conversation.store.replace_answer(&self.conversation.id, &id, &shorter).await?;
+            self.conversation.store.replace_tool_result(&self.conversation.id, &id, &shorter).await?;
             let stored = self.conversation.history.iter_mut().rev().find_map(|message| match message {
                 Message::Tool { call, text, .. } if *call == id => Some(text),
                 _ => None,
@@ -558,18 +558,18 @@ impl<'a> TurnRunner<'a> {
 
     /// Stores one message as a step of the turn, then adds it to the history.
     async fn persist(&mut self, message: Message, reply: Option<&Reply>) -> Result<(), Error> {
-        let entry = Entry {
+        let entry = NewMessage {
             message: message.clone(),
             at: Timestamp::now(),
             finish: reply.map(|reply| finish_as_str(&reply.finish).to_owned()),
             usage: reply.map(|reply| reply.usage),
         };
-        let step = Step {
-            entries: vec![entry],
-            spent: std::mem::take(&mut self.spent),
-            letters: std::mem::take(&mut self.acked_messages),
+        let step = TurnStep {
+            messages: vec![entry],
+            model_calls: std::mem::take(&mut self.spent),
+            inbox: std::mem::take(&mut self.acked_messages),
         };
-        self.conversation.store.append(&self.conversation.id, step).await?;
+        self.conversation.store.append_step(&self.conversation.id, step).await?;
         self.persisted_steps += 1;
         self.conversation.history.push(message);
         Ok(())
@@ -577,7 +577,7 @@ impl<'a> TurnRunner<'a> {
 
     async fn finish(mut self, reason: StopReason, text: String) -> Result<TurnResult, Error> {
         for spent in std::mem::take(&mut self.spent) {
-            self.conversation.store.spend(&self.conversation.id, spent).await?;
+            self.conversation.store.record_model_call(&self.conversation.id, spent).await?;
         }
         let parts = match &self.control.reply_sink.reply {
             Some(reply) => reply(&reason, &text).await,

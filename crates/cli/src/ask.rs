@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hermes_agent::approvals::{Approvals, Denied, judge_by_rules};
 use hermes_agent::{Approver, CallContext};
-use hermes_policy::visible::visible;
+use hermes_policy::escape::escape;
 use hermes_policy::{Permit, Question, Refusal, Verdict};
 use hermes_types::{Attendance, CallId, EntryPoint, Job, Origin, Person, Place, SessionKey};
 use serde_json::json;
@@ -74,7 +74,7 @@ impl AskedQuestion {
             Refusal::Person { reason: Some(reason), .. } if reason == NO_TERMINAL => {
                 format!("it has to be asked about: {reason}")
             }
-            Refusal::Person { reason: Some(reason), .. } => format!("you said no: {}", visible(reason)),
+            Refusal::Person { reason: Some(reason), .. } => format!("you said no: {}", escape(reason)),
             refusal => refusal.to_string(),
         };
         Refused { reason, rules: self.rules, question: Some(self.id) }
@@ -110,7 +110,7 @@ pub(crate) async fn approve(
     let origin = Origin { person, entry_point, session: session.clone(), attendance, place };
     match judge_by_rules(&gate, job.clone(), &origin).map_err(failure)? {
         Verdict::Allow(permit) => return Ok(Decision::Allowed(permit)),
-        verdict if verdict.yields_to_grants() => {}
+        verdict if verdict.can_be_granted() => {}
         Verdict::Deny(refusal) => return Ok(Decision::Refused(Refused::unasked(&refusal))),
         Verdict::Ask(_) => {}
     }

@@ -260,7 +260,7 @@ pub(crate) async fn close(
     store: &Store,
     key: &SessionKey,
 ) -> Result<(), String> {
-    store.end_grants(key, &owner(), Timestamp::now()).await.map_err(|error| error.to_string())?;
+    store.revoke_session_grants(key, &owner(), Timestamp::now()).await.map_err(|error| error.to_string())?;
     clear(context, config, key).await
 }
 

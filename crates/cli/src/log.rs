@@ -121,7 +121,7 @@ impl Write for Sink {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let text = match &**self.redactor {
-            Some(redactor) => redactor.text(&text),
+            Some(redactor) => redactor.redact(&text),
             None => Cow::Borrowed(&*text),
         };
         match &self.out {

@@ -7,9 +7,9 @@ use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hermes_agent::{Approver, BoxFuture, Clarification};
-use hermes_policy::visible::visible;
-use hermes_policy::{Answer, Choice, Question};
-use hermes_types::Timestamp;
+use hermes_policy::Question;
+use hermes_policy::escape::escape;
+use hermes_types::{Answer, Choice, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -127,7 +127,7 @@ impl Drop for Open<'_> {
 impl Approver for Desk {
     fn ask_permission<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(async move {
-            let lasting = if question.covers().is_empty() { Lasting::No } else { Lasting::Yes };
+            let lasting = if question.coverage().is_empty() { Lasting::No } else { Lasting::Yes };
             let choice = if self.consent == Consent::Given {
                 Choice::Once
             } else if self.is_attended() {
@@ -138,9 +138,9 @@ impl Approver for Desk {
                 if self.screen.format == Format::Text {
                     reasons(self.screen, question);
                 }
-                Choice::Deny(Some(NO_TERMINAL.to_owned()))
+                Choice::Deny { reason: Some(NO_TERMINAL.to_owned()) }
             };
-            Some(Answer { question: question.id().clone(), by: owner(), at: Timestamp::now(), choice })
+            Some(Answer { by: owner(), at: Timestamp::now(), choice })
         })
     }
 
@@ -149,7 +149,7 @@ impl Approver for Desk {
             if !self.is_attended() {
                 return None;
             }
-            let mut text = visible(&question.question);
+            let mut text = escape(&question.question);
             for (at, choice) in question.choices.iter().enumerate() {
                 text.push_str(&format!("\n  {}  {}", at + 1, one_line(choice, 200)));
             }
@@ -176,11 +176,11 @@ fn prompt(lasting: Lasting) -> &'static str {
 
 /// The whole of what would run, why there is a question, and what a lasting yes would cover.
 fn described(screen: Screen, question: &Question) -> String {
-    let mut text = question.shown().plain();
+    let mut text = question.text().to_marked_string();
     for found in question.matches() {
         text.push_str(&format!("\n  {} {}", screen.paint(Tone::Doubtful, "!"), found.reason));
     }
-    for covers in question.covers() {
+    for covers in question.coverage() {
         let line = format!("s and a cover: {}", covers.show());
         text.push_str(&format!("\n  {}", screen.paint(Tone::Quiet, &one_line(&line, 200))));
     }
@@ -197,8 +197,8 @@ fn choice(line: &str, lasting: Lasting) -> Choice {
         ("y" | "yes", "", _) => Choice::Once,
         ("s" | "session", "", Lasting::Yes) => Choice::Session,
         ("a" | "always", "", Lasting::Yes) => Choice::Always,
-        ("n" | "no", reason, _) if !reason.is_empty() => Choice::Deny(Some(reason.to_owned())),
-        _ => Choice::Deny(None),
+        ("n" | "no", reason, _) if !reason.is_empty() => Choice::Deny { reason: Some(reason.to_owned()) },
+        _ => Choice::Deny { reason: None },
     }
 }
 
@@ -218,23 +218,23 @@ mod tests {
 
     #[test]
     fn only_a_clear_yes_is_one() {
-        let deny = |reason: &str| Choice::Deny(Some(reason.to_owned()));
+        let deny = |reason: &str| Choice::Deny { reason: Some(reason.to_owned()) };
         let cases = [
             ("y", Choice::Once),
             (" YES ", Choice::Once),
             ("s", Choice::Session),
             ("always", Choice::Always),
-            ("", Choice::Deny(None)),
-            ("n", Choice::Deny(None)),
-            ("no, use trash instead", Choice::Deny(None)),
+            ("", Choice::Deny { reason: None }),
+            ("n", Choice::Deny { reason: None }),
+            ("no, use trash instead", Choice::Deny { reason: None }),
             ("n use trash instead", deny("use trash instead")),
-            ("yes please", Choice::Deny(None)),
-            ("ya", Choice::Deny(None)),
+            ("yes please", Choice::Deny { reason: None }),
+            ("ya", Choice::Deny { reason: None }),
         ];
         for (line, expected) in cases {
             assert_eq!(choice(line, Lasting::Yes), expected, "{line}");
         }
-        assert_eq!(choice("a", Lasting::No), Choice::Deny(None));
+        assert_eq!(choice("a", Lasting::No), Choice::Deny { reason: None });
         assert_eq!(choice("y", Lasting::No), Choice::Once);
     }
 

@@ -185,7 +185,7 @@ pub(crate) fn age(duration: Duration) -> String {
 /// Text that may contain anything, in one line that cannot move the cursor.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let shown: String =
-        hermes_policy::visible::visible(text).chars().map(|c| if c == '\n' { ' ' } else { c }).collect();
+        hermes_policy::escape::escape(text).chars().map(|c| if c == '\n' { ' ' } else { c }).collect();
     clipped(&shown, most)
 }
 

@@ -20,7 +20,7 @@ use hermes_exec::{
     Audience, Backend, BindMount, Installation, LocalBackend, Places, ResolvedPlace, SandboxBackend, Spec,
     Writable,
 };
-use hermes_policy::{Gate, Mode as GateMode, Scope, Unattended, UserRule, UserVerdict};
+use hermes_policy::{ApprovalMode as GateMode, Gate, RuleScope, Unattended, UserRule, UserVerdict};
 use hermes_sandbox::JailLimits;
 use hermes_types::{BackendName, MountAccess, Network, Place, PlaceId, Reach, SessionKey, Volume};
 
@@ -38,7 +38,7 @@ pub fn gate(config: &Config) -> Gate {
     let rule = |verdict, pattern: &hermes_policy::user_rule::CommandPattern| UserRule {
         verdict,
         pattern: pattern.clone(),
-        scope: Scope::Everywhere,
+        scope: RuleScope::Everywhere,
         expires: None,
     };
     // The list of the Python program also holds names of its own rules; they are no commands and match none.
@@ -49,8 +49,7 @@ pub fn gate(config: &Config) -> Gate {
     let denied = approvals.deny.iter().map(|pattern| rule(UserVerdict::Deny, pattern));
     let mut gate = Gate {
         mode: match approvals.mode {
-            ApprovalMode::Manual => GateMode::Manual,
-            ApprovalMode::Smart => GateMode::Smart,
+            ApprovalMode::Manual | ApprovalMode::Smart => GateMode::Manual,
             ApprovalMode::Off => GateMode::Off,
         },
         unattended: match approvals.cron_mode {
@@ -60,7 +59,7 @@ pub fn gate(config: &Config) -> Gate {
         rules: allowed.chain(asked).chain(denied).collect(),
         ..Gate::default()
     };
-    gate.asking.patience = approvals.timeout;
+    gate.question_limits.timeout_secs = approvals.timeout;
     gate
 }
 

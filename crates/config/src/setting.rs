@@ -6,8 +6,8 @@ mod model;
 
 use std::collections::BTreeMap;
 
+use hermes_policy::secret_env;
 use hermes_policy::user_rule::CommandPattern;
-use hermes_policy::withheld;
 use hermes_types::{BackendName, EnvName, Network, Secret, Volume};
 use serde_json::{Map, Value, json};
 
@@ -398,10 +398,13 @@ impl Setting for Passthrough {
             items.iter().find(same).map_or(node.at, |item| item.at)
         };
         names.retain(|name| {
-            let family = withheld::family(name.as_str());
+            let family = secret_env::secret_family(name.as_str());
             notes.extend(family.map(|family| Note {
                 at: at(name),
-                text: format!("`{name}` is {}, which is not let through in bulk; ignored", family.what),
+                text: format!(
+                    "`{name}` is {}, which is not let through in bulk; ignored",
+                    family.description
+                ),
             }));
             family.is_none()
         });

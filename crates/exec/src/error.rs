@@ -23,7 +23,7 @@ pub enum Error {
     Guest(#[from] client::Error),
     /// Nothing ran.
     #[error("{0}")]
-    Permit(#[from] hermes_policy::permit::Misuse),
+    Permit(#[from] hermes_policy::permit::PermitMismatch),
     #[error("cannot run this job as a command")]
     NotACommand,
     #[error("cannot write this job to a process")]

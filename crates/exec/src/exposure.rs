@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use hermes_policy::visible::visible;
+use hermes_policy::escape::escape;
 use hermes_types::{Network, Reach};
 use serde::{Deserialize, Serialize};
 
@@ -103,13 +103,13 @@ impl fmt::Display for Exposure {
                     ExposureAccess::ReadWrite => "read-write",
                     ExposureAccess::ReadOnly => "read-only",
                 };
-                write!(f, "mount of {} at {}, {access}", visible(source), visible(target))
+                write!(f, "mount of {} at {}, {access}", escape(source), escape(target))
             }
-            Self::Network { network } => write!(f, "network: {}", visible(network)),
-            Self::Option { option } => write!(f, "option {}", visible(option)),
-            Self::Variable { name, present: true } => write!(f, "variable {}", visible(name)),
-            Self::Variable { name, present: false } => write!(f, "variable {} (empty)", visible(name)),
-            Self::Unknown { reason } => write!(f, "unknown: {}", visible(reason)),
+            Self::Network { network } => write!(f, "network: {}", escape(network)),
+            Self::Option { option } => write!(f, "option {}", escape(option)),
+            Self::Variable { name, present: true } => write!(f, "variable {}", escape(name)),
+            Self::Variable { name, present: false } => write!(f, "variable {} (empty)", escape(name)),
+            Self::Unknown { reason } => write!(f, "unknown: {}", escape(reason)),
         }
     }
 }

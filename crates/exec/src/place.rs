@@ -11,7 +11,7 @@ use hermes_guest::protocol::message::{
     RunRequest, SessionOrigin, ShellSessionKey, StatePolicy, Stdin, WorkingDir,
 };
 use hermes_policy::Permit;
-use hermes_policy::withheld::FAMILIES;
+use hermes_policy::secret_env::SECRET_FAMILIES;
 use hermes_types::{Network, Work};
 use serde_bytes::ByteBuf;
 use tokio::sync::Mutex;
@@ -160,7 +160,8 @@ impl ResolvedPlace {
             env.extend(to_byte_pairs(&proxy::proxy_env()));
         }
         let init: Vec<_> = self.spec.init.iter().map(|file| ByteBuf::from(file.as_bytes())).collect();
-        let withheld = FAMILIES.iter().flat_map(|family| family.names).map(|name| ByteBuf::from(*name));
+        let withheld =
+            SECRET_FAMILIES.iter().flat_map(|family| family.names).map(|name| ByteBuf::from(*name));
         let open = OpenSession {
             key: self.guest_session_key(),
             cwd: ByteBuf::from(self.spec.cwd.as_bytes()),

@@ -17,7 +17,7 @@
 
 use std::collections::HashMap;
 
-use hermes_store::{Asked, Error as StoreError, Store};
+use hermes_store::{CodeResponse, Error as StoreError, Store};
 use hermes_types::{Person, Timestamp};
 
 use crate::command::{ChatCommand, CommandSpec};
@@ -133,18 +133,18 @@ impl AccessControl {
         now: Timestamp,
     ) -> Result<Option<String>, StoreError> {
         let platform = chat.platform.as_str();
-        Ok(match self.store.ask_in(platform, &sender.id, &sender.name, now).await? {
-            Asked::Code { code, expires } => {
+        Ok(match self.store.request_code(platform, &sender.id, &sender.name, now).await? {
+            CodeResponse::Code { code, expires } => {
                 let minutes = expires.seconds().saturating_sub(now.seconds()).div_ceil(60);
                 Some(format!(
                     "I don't know you yet. To give you access, my owner can run this within {minutes} minutes:\n\
                      `hermes pairing approve {platform} {code}`"
                 ))
             }
-            Asked::Full => Some(
+            CodeResponse::TooManyPending => Some(
                 "I don't know you yet, and too many requests are pending. Try again in an hour.".to_owned(),
             ),
-            Asked::In | Asked::TooSoon | Asked::Locked { .. } => None,
+            CodeResponse::AlreadyPaired | CodeResponse::TooSoon | CodeResponse::Locked { .. } => None,
         })
     }
 
@@ -258,7 +258,7 @@ impl AccessControl {
         {
             return Ok(false);
         }
-        let paired = self.store.paired().await?;
+        let paired = self.store.paired_users().await?;
         Ok(paired.iter().all(|one| one.platform != platform.as_str() || one.user == id))
     }
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use hermes_store::{Answer, Choice, LetterId, Store, TurnId};
-use hermes_types::{Person, SessionKey, Timestamp};
+use hermes_store::{InboxId, Store, TurnId};
+use hermes_types::{Answer, Choice, Person, SessionKey, Timestamp};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
@@ -71,7 +71,7 @@ impl GatewayContext {
 
     pub(crate) fn session_input(
         &self,
-        inbox_id: LetterId,
+        inbox_id: InboxId,
         message: InboundMessage,
         role: UserRole,
         turn: Option<TurnId>,
@@ -137,7 +137,7 @@ impl GatewayContext {
     pub(crate) async fn record_thread(&self, chat: &Chat) {
         let Some(thread) = &chat.thread else { return };
         self.channel.join_thread(thread);
-        if let Err(error) = self.store.take_part(chat.platform.as_str(), thread, Timestamp::now()).await {
+        if let Err(error) = self.store.join_thread(chat.platform.as_str(), thread, Timestamp::now()).await {
             tracing::warn!(%error, "cannot record joined thread");
         }
     }
@@ -157,7 +157,7 @@ impl GatewayContext {
                 .to_owned();
         }
         let answer = Answer { by: person.clone(), at: Timestamp::now(), choice: choice.clone() };
-        match self.store.answer(id, answer).await {
+        match self.store.answer_question(id, answer).await {
             Ok(answering) => {
                 let text = session::answer_text(&answering, &choice);
                 self.audit.record("answer", &json!({ "person": person, "question": id, "came_of_it": text }));

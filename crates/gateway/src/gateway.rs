@@ -110,7 +110,7 @@ impl Gateway {
             while self
                 .context
                 .store
-                .undelivered(platform, Vec::new())
+                .pending_outbox(platform, Vec::new())
                 .await
                 .is_ok_and(|parts| !parts.is_empty())
             {
@@ -132,11 +132,11 @@ impl Gateway {
         for copy in self.context.media.list_outgoing() {
             let name = copy.file_name().unwrap_or_default().to_string_lossy();
             // The outbox may still need the copy.
-            if let Ok(false) = self.context.store.awaits(platform, &name).await {
+            if let Ok(false) = self.context.store.references_file(platform, &name).await {
                 media_cache::remove_copy(&copy);
             }
         }
-        let waiting = retry_store("cannot read the inbox", || self.context.store.waiting_letters(platform));
+        let waiting = retry_store("cannot read the inbox", || self.context.store.pending_inbox(platform));
         for row in waiting.await {
             let message: InboundMessage = match serde_json::from_value(row.event) {
                 Ok(message) => message,
@@ -218,7 +218,7 @@ pub(crate) fn panicked_channel(error: &tokio::task::JoinError) -> FatalError {
 async fn run_cleanup(store: Store, media: Arc<MediaCache>) {
     loop {
         let before = Timestamp::from_seconds(Timestamp::now().seconds().saturating_sub(RETENTION_SECONDS));
-        if let Err(error) = store.forget_mail(before).await {
+        if let Err(error) = store.prune_chat_messages(before).await {
             tracing::warn!(%error, "cannot prune the inbox");
         }
         let media = Arc::clone(&media);

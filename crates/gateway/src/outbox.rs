@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_store::{Delivery, Fate, LetterId, NewPart, Outgoing, Store};
+use hermes_store::{DeliveryOutcome, DeliveryState, InboxId, NewOutboxRow, OutboxRow, Store};
 use hermes_types::{SessionKey, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -58,14 +58,16 @@ impl OutboxWorker {
 
     /// Enqueues parts and marks inbox rows done, in one transaction. If the store fails, it is
     /// retried in the background.
-    pub(crate) async fn enqueue(self: &Arc<Self>, inbox_ids: Vec<LetterId>, parts: Vec<NewPart>) {
-        if let Err(error) = self.store.reply(inbox_ids.clone(), parts.clone(), Timestamp::now()).await {
+    pub(crate) async fn enqueue(self: &Arc<Self>, inbox_ids: Vec<InboxId>, parts: Vec<NewOutboxRow>) {
+        if let Err(error) = self.store.enqueue_reply(inbox_ids.clone(), parts.clone(), Timestamp::now()).await
+        {
             tracing::error!(%error, "cannot store reply yet");
             let worker = Arc::clone(self);
             self.tasks.spawn(async move {
                 loop {
                     tokio::time::sleep(STORE_RETRY_INTERVAL).await;
-                    match worker.store.reply(inbox_ids.clone(), parts.clone(), Timestamp::now()).await {
+                    match worker.store.enqueue_reply(inbox_ids.clone(), parts.clone(), Timestamp::now()).await
+                    {
                         Ok(_) => break worker.wake(),
                         // The inbox rows stay open and are found at the next start.
                         Err(hermes_store::Error::Closed | hermes_store::Error::TooLarge { .. }) => break,
@@ -80,7 +82,7 @@ impl OutboxWorker {
     /// Replies to a message and marks it done.
     pub(crate) async fn reply(
         self: &Arc<Self>,
-        inbox_id: LetterId,
+        inbox_id: InboxId,
         key: &SessionKey,
         message: &InboundMessage,
         text: &str,
@@ -89,7 +91,7 @@ impl OutboxWorker {
     }
 
     /// Marks a message done without a reply.
-    pub(crate) async fn finish_message(self: &Arc<Self>, inbox_id: LetterId) {
+    pub(crate) async fn finish_message(self: &Arc<Self>, inbox_id: InboxId) {
         self.enqueue(vec![inbox_id], Vec::new()).await;
     }
 
@@ -145,7 +147,7 @@ impl OutboxWorker {
         let mut busy = HashSet::new();
         let mut chats = JoinSet::new();
         // Other processes enqueue parts too.
-        let mut news = self.store.news();
+        let mut news = self.store.change_stream();
         loop {
             for (chat, parts) in self.pending_by_chat(&busy).await {
                 busy.insert(chat.clone());
@@ -171,11 +173,11 @@ impl OutboxWorker {
     }
 
     /// Pending parts of idle chats, by chat.
-    async fn pending_by_chat(&self, busy: &HashSet<String>) -> HashMap<String, Vec<Outgoing>> {
-        let mut chats: HashMap<String, Vec<Outgoing>> = HashMap::new();
+    async fn pending_by_chat(&self, busy: &HashSet<String>) -> HashMap<String, Vec<OutboxRow>> {
+        let mut chats: HashMap<String, Vec<OutboxRow>> = HashMap::new();
         // Excluding busy chats in the query keeps their backlog from hiding others.
         let without = busy.iter().cloned().collect();
-        match self.store.undelivered(self.channel.platform().as_str(), without).await {
+        match self.store.pending_outbox(self.channel.platform().as_str(), without).await {
             Ok(parts) => {
                 for part in parts {
                     chats.entry(part.chat.clone()).or_default().push(part);
@@ -190,11 +192,15 @@ impl OutboxWorker {
         chats
     }
 
-    async fn deliver(&self, part: Outgoing) {
+    async fn deliver(&self, part: OutboxRow) {
         let Ok(mut outbound) = serde_json::from_value::<OutboundMessage>(part.body.clone()) else {
             tracing::error!(part = part.id.number(), "cannot parse outbox part");
             return self
-                .finish(&part, &OutboundMessage::default(), Delivery::Failed("it cannot be read".to_owned()))
+                .finish(
+                    &part,
+                    &OutboundMessage::default(),
+                    DeliveryOutcome::Failed("it cannot be read".to_owned()),
+                )
                 .await;
         };
         // Unique even if the database is replaced and ids start again.
@@ -210,14 +216,14 @@ impl OutboxWorker {
         let chat = begun
             .as_deref()
             .map_or(part.chat.as_str(), |begun| self.channel.followup_chat(&part.chat, begun));
-        let mut is_uncertain = part.doubtful.is_some();
+        let mut is_uncertain = part.unconfirmed_since.is_some();
         let mut backoff = INITIAL_BACKOFF;
         loop {
             let (mut attempt, mut notice_follows) = (outbound.clone(), false);
             if is_uncertain && replaced.is_none() {
                 match self.channel.find_message(chat, &outbound, &idempotency_key).await {
                     DeliveryCheck::Sent(message) => {
-                        return self.finish(&part, &outbound, Delivery::Sent(message)).await;
+                        return self.finish(&part, &outbound, DeliveryOutcome::Sent(message)).await;
                     }
                     DeliveryCheck::NotSent => {}
                     DeliveryCheck::Unknown if !outbound.text.ends_with(DUPLICATE_NOTICE) => {
@@ -231,7 +237,7 @@ impl OutboxWorker {
                     DeliveryCheck::Unknown => {}
                 }
             }
-            if let Err(error) = self.store.delivering(part.id, Timestamp::now()).await {
+            if let Err(error) = self.store.mark_sending(part.id, Timestamp::now()).await {
                 // Never send without recording it first: a restart could not tell whether it was
                 // sent.
                 tracing::error!(%error, "cannot deliver: database error");
@@ -257,7 +263,7 @@ impl OutboxWorker {
                         let message = message.clone();
                         tokio::spawn(async move { channel.confirm_edit(&chat, &message, &attempt).await });
                     }
-                    return self.finish(&part, &attempt, Delivery::Sent(message)).await;
+                    return self.finish(&part, &attempt, DeliveryOutcome::Sent(message)).await;
                 }
                 Err(SendError::Permanent(reason)) if replaced.is_some() => {
                     tracing::info!(chat, reason, "edit failed; sending a new message");
@@ -266,7 +272,7 @@ impl OutboxWorker {
                 }
                 Err(SendError::Permanent(reason)) => {
                     tracing::warn!(chat, reason, "delivery failed");
-                    return self.finish(&part, &outbound, Delivery::Failed(reason)).await;
+                    return self.finish(&part, &outbound, DeliveryOutcome::Failed(reason)).await;
                 }
                 Err(SendError::Unknown(reason)) => {
                     tracing::warn!(chat, reason, "delivery uncertain");
@@ -277,7 +283,7 @@ impl OutboxWorker {
                     tracing::info!(chat, reason, "delivery postponed");
                     // An earlier attempt may have succeeded all the same.
                     if !is_uncertain {
-                        self.record_delivery(&part, Delivery::Later(reason)).await;
+                        self.record_delivery(&part, DeliveryOutcome::Retry(reason)).await;
                     }
                     tokio::time::sleep(after.unwrap_or(backoff)).await;
                 }
@@ -287,17 +293,17 @@ impl OutboxWorker {
     }
 
     /// Finishes a part and deletes its file copies.
-    async fn finish(&self, part: &Outgoing, outbound: &OutboundMessage, delivery: Delivery) {
-        if let Delivery::Failed(reason) = &delivery {
+    async fn finish(&self, part: &OutboxRow, outbound: &OutboundMessage, delivery: DeliveryOutcome) {
+        if let DeliveryOutcome::Failed(reason) = &delivery {
             self.mark_reply_failed(&part.key);
             if !outbound.files.is_empty() {
                 self.report_unsent_files(part, outbound, reason).await;
             }
         }
-        if let Delivery::Sent(message) = &delivery
+        if let DeliveryOutcome::Sent(message) = &delivery
             && self.channel.followup_chat(&part.chat, message) != part.chat
             && let Err(error) =
-                self.store.take_part(self.channel.platform().as_str(), message, Timestamp::now()).await
+                self.store.join_thread(self.channel.platform().as_str(), message, Timestamp::now()).await
         {
             tracing::error!(%error, "cannot record new thread");
         }
@@ -306,7 +312,7 @@ impl OutboxWorker {
         }
     }
 
-    async fn report_unsent_files(&self, part: &Outgoing, outbound: &OutboundMessage, reason: &str) {
+    async fn report_unsent_files(&self, part: &OutboxRow, outbound: &OutboundMessage, reason: &str) {
         let names: Vec<&str> = outbound.files.iter().map(|file| file.name.as_str()).collect();
         let text = format!("(could not send {}: {reason})", names.join(", "));
         self.enqueue_notice(part, &part.chat, outbound, "unsent", text).await;
@@ -315,7 +321,7 @@ impl OutboxWorker {
     /// Enqueues a message about a part, once.
     async fn enqueue_notice(
         &self,
-        part: &Outgoing,
+        part: &OutboxRow,
         chat: &str,
         outbound: &OutboundMessage,
         what: &str,
@@ -324,7 +330,7 @@ impl OutboxWorker {
         let word = OutboundMessage { reply_to: outbound.reply_to.clone(), ..OutboundMessage::text(text) };
         let part_key = Some(format!("{what}-{:x}-{:x}", part.created.seconds(), part.id.number()));
         let word = session::outbox_part(&self.channel, &part.key, chat, part_key, &word);
-        if let Err(error) = self.store.reply(Vec::new(), vec![word], Timestamp::now()).await {
+        if let Err(error) = self.store.enqueue_reply(Vec::new(), vec![word], Timestamp::now()).await {
             tracing::error!(%error, what, "cannot enqueue delivery notice");
         }
     }
@@ -333,8 +339,8 @@ impl OutboxWorker {
     /// this one is decided.
     async fn sent_message_id(&self, part_key: &str) -> Option<String> {
         loop {
-            match self.store.fate(part_key).await {
-                Ok(Some(Fate::Sent(message))) => return Some(message),
+            match self.store.delivery_state(part_key).await {
+                Ok(Some(DeliveryState::Sent(message))) => return Some(message),
                 Ok(_) => return None,
                 Err(error) => {
                     tracing::error!(%error, "cannot deliver: database error");
@@ -345,8 +351,8 @@ impl OutboxWorker {
     }
 
     /// Records the outcome; returns whether it was recorded.
-    async fn record_delivery(&self, part: &Outgoing, delivery: Delivery) -> bool {
-        while let Err(error) = self.store.delivered(part.id, delivery.clone(), Timestamp::now()).await {
+    async fn record_delivery(&self, part: &OutboxRow, delivery: DeliveryOutcome) -> bool {
+        while let Err(error) = self.store.record_delivery(part.id, delivery.clone(), Timestamp::now()).await {
             tracing::error!(%error, "cannot record delivery");
             if matches!(error, hermes_store::Error::Closed) {
                 return false;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_store::{LetterId, NewLetter, TurnId};
+use hermes_store::{InboxId, NewInboxRow, TurnId};
 use hermes_types::{SessionKey, Timestamp};
 use serde_json::json;
 
@@ -33,7 +33,7 @@ pub(crate) struct Router {
 /// A message in the inbox that no session has yet.
 #[derive(Debug)]
 pub(crate) struct StoredMessage {
-    pub(crate) id: LetterId,
+    pub(crate) id: InboxId,
     pub(crate) message: InboundMessage,
     pub(crate) role: UserRole,
     /// Session and turn of a message that was stored before this start.
@@ -64,7 +64,7 @@ impl Router {
         message: InboundMessage,
     ) -> Result<Option<StoredMessage>, hermes_store::Error> {
         let Some(role) = self.authorize(&message).await? else { return Ok(None) };
-        let row = NewLetter {
+        let row = NewInboxRow {
             platform: message.chat.platform.as_str().to_owned(),
             chat: message.chat.id.clone(),
             message: message.id.clone(),
@@ -73,7 +73,7 @@ impl Router {
             at: Timestamp::now(),
             event: json!(message),
         };
-        let stored = self.context.store.receive(vec![row]).await?;
+        let stored = self.context.store.receive_messages(vec![row]).await?;
         let id = stored.into_iter().flatten().next();
         Ok(id.map(|id| StoredMessage { id, message, role, resumed: None }))
     }
@@ -120,7 +120,7 @@ impl Router {
         let key = if has_thread { self.session_key(&input.message) } else { key };
         if needs_acknowledgment || has_thread {
             let event = json!(input.message);
-            let update = || self.context.store.readdress(id, &key, event.clone());
+            let update = || self.context.store.reassign(id, &key, event.clone());
             retry_store("cannot update stored message", update).await;
         }
         if is_new {

@@ -157,9 +157,9 @@ async fn prune(
     before: Timestamp,
     now: Timestamp,
 ) -> Result<usize, hermes_store::Error> {
-    for session in store.idle(before).await? {
+    for session in store.idle_sessions(before).await? {
         // The environment of a chat belongs to its current conversation; others may share theirs.
-        let current = store.current(&session.key).await?;
+        let current = store.current_session(&session.key).await?;
         let is_current = current.is_some_and(|current| current.id == session.id && current.touched < before);
         if is_current
             && Platform::from_name(&session.source).is_some()
@@ -168,7 +168,7 @@ async fn prune(
             tracing::warn!(%error, session = session.id.as_str(), "old conversation not removed");
             continue;
         }
-        store.retire(&session.id, before, now).await?;
+        store.retire_session(&session.id, before, now).await?;
     }
     Ok(store.prune(before).await?.sessions)
 }

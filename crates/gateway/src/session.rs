@@ -16,7 +16,7 @@ use hermes_agent::{
     Conversation, PendingSteer, ReplyFn, ReplySink, StopReason, ToolContext, TurnControl, TurnEvent,
     TurnResult, UserInput,
 };
-use hermes_store::{LetterId, Store, TurnId};
+use hermes_store::{InboxId, Store, TurnId};
 use hermes_types::{Attendance, Image, Message, Person, SessionKey, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
@@ -56,7 +56,7 @@ enum TurnStart<'a> {
 /// An inbound message on its way through a session.
 #[derive(Debug)]
 pub(crate) struct SessionInput {
-    pub(crate) inbox_id: LetterId,
+    pub(crate) inbox_id: InboxId,
     pub(crate) message: InboundMessage,
     /// Set if the message is a command.
     pub(crate) command: Option<ChatCommand>,
@@ -233,7 +233,7 @@ impl ChatSession {
 
     /// Starts a new conversation if the reset policy says so.
     async fn reset_if_due(&mut self, input: &mut SessionInput) {
-        let Ok(Some(current)) = self.store().current(&self.key).await else { return };
+        let Ok(Some(current)) = self.store().current_session(&self.key).await else { return };
         let Some(over) = self
             .context
             .settings
@@ -243,7 +243,8 @@ impl ChatSession {
             return;
         };
         // An unfinished turn is resumed first.
-        let is_done = input.turn.is_none() && matches!(self.store().turn(&current.id).await, Ok(None));
+        let is_done =
+            input.turn.is_none() && matches!(self.store().current_turn(&current.id).await, Ok(None));
         let chat = &input.message.chat;
         if !is_done || self.context.host.has_running_processes(&self.key, chat, &input.person).await {
             return;
@@ -317,7 +318,7 @@ impl ChatSession {
         let Some(conversation) = &self.conversation else {
             return Err(Error::NoConversation);
         };
-        let open = self.store().turn(conversation.id()).await?;
+        let open = self.store().current_turn(conversation.id()).await?;
         let is_ours = open.as_ref().is_some_and(|open| Some(open.id) == input.turn);
         if open.is_some() {
             // An interrupted turn comes first, even if another message started it.
@@ -333,7 +334,7 @@ impl ChatSession {
 
     async fn is_finished(&self, input: &SessionInput) -> Result<bool, Error> {
         let platform = input.message.chat.platform.as_str();
-        let waiting = self.store().waiting_letters(platform).await?;
+        let waiting = self.store().pending_inbox(platform).await?;
         Ok(!waiting.iter().any(|message| message.id == input.inbox_id))
     }
 
@@ -421,7 +422,7 @@ impl ChatSession {
     ) -> Arc<LiveReply> {
         let open = match begin {
             TurnStart::Message | TurnStart::Text(_) => None,
-            TurnStart::Resume => self.store().turn(conversation.id()).await.ok().flatten(),
+            TurnStart::Resume => self.store().current_turn(conversation.id()).await.ok().flatten(),
         };
         let (started, calls) = open.map_or_else(
             || (Timestamp::now(), Vec::new()),
@@ -559,7 +560,7 @@ impl ChatSession {
 
     /// Opens the conversation and its tools for the sender of this input.
     async fn ensure_conversation(&mut self, input: &SessionInput) -> Result<(), Error> {
-        let current = self.store().current(&self.key).await?;
+        let current = self.store().current_session(&self.key).await?;
         let current = current.map(|session| session.id);
         if self.conversation.as_ref().is_some_and(|known| current.as_ref() != Some(known.id())) {
             // It was ended elsewhere, together with its environment.
@@ -612,7 +613,7 @@ async fn context_messages(
     }
     let messages = earlier.iter().map(|entry| entry.id.clone()).collect();
     let (platform, chat) = (message.chat.platform.as_str(), &message.chat.id);
-    match context.store.letters_among(platform, chat, key, messages).await {
+    match context.store.inbox_messages_among(platform, chat, key, messages).await {
         Ok(known) => earlier.retain(|entry| !known.contains(&entry.id)),
         Err(error) => {
             tracing::warn!(%error, "cannot filter context messages");

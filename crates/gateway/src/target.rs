@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use hermes_store::NewPart;
+use hermes_store::NewOutboxRow;
 use hermes_types::SessionKey;
 use serde_json::json;
 use thiserror::Error;
@@ -100,14 +100,14 @@ impl ChatAddress {
     }
 
     /// Splits a text into outbox parts. Parts with the same `key` are sent once.
-    pub fn outbox_parts(&self, text: &str, key: &str) -> Vec<NewPart> {
+    pub fn outbox_parts(&self, text: &str, key: &str) -> Vec<NewOutboxRow> {
         let texts = split_message(text, &self.platform.capabilities());
-        let part = |(number, text): (usize, String)| NewPart {
+        let part = |(number, text): (usize, String)| NewOutboxRow {
             platform: self.platform.as_str().to_owned(),
             chat: self.chat.clone(),
             // Belongs to no session.
             key: SessionKey::new(String::new()),
-            mark: Some(format!("{key}:{number}")),
+            dedup_key: Some(format!("{key}:{number}")),
             body: json!(OutboundMessage {
                 text,
                 continues: (number > 0).then(|| format!("{key}:0")),
@@ -186,8 +186,8 @@ mod tests {
     #[test]
     fn a_long_text_is_split_into_unique_parts() {
         let parts = discord("42").outbox_parts(&"word ".repeat(900), "m");
-        let marks: Vec<_> = parts.iter().map(|part| part.mark.clone().unwrap()).collect();
-        assert_eq!(marks, ["m:0", "m:1", "m:2"]);
+        let keys: Vec<_> = parts.iter().map(|part| part.dedup_key.clone().unwrap()).collect();
+        assert_eq!(keys, ["m:0", "m:1", "m:2"]);
         assert!(parts.iter().all(|part| part.chat == "42" && part.platform == "discord"));
         let after: Vec<_> = parts.iter().map(|part| part.body["after"].clone()).collect();
         assert_eq!(after, [json!(null), json!("m:0"), json!("m:0")]);

@@ -5,7 +5,7 @@
 
 use crate::paths::resolve;
 use crate::programs::{Access, Arguments, FileUse, Invocation, Which, is_remote};
-use crate::shell::{Operator, Word};
+use crate::shell::{RedirectOperator, Word};
 
 /// One effect on one path. Paths are absolute and normal; unknown stretches are holes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,13 +36,15 @@ pub(crate) fn file_effects(call: &Invocation<'_>, home: &str) -> Vec<FileEffect>
     for redirect in &call.segment.redirects {
         let path = call.segment.path(&redirect.target);
         match redirect.operator {
-            Operator::Write | Operator::Append | Operator::Both => found.push(FileEffect::Write { path }),
-            Operator::ReadWrite => {
+            RedirectOperator::Write | RedirectOperator::Append | RedirectOperator::Both => {
+                found.push(FileEffect::Write { path })
+            }
+            RedirectOperator::ReadWrite => {
                 found.push(FileEffect::Read { path: path.clone() });
                 found.push(FileEffect::Write { path });
             }
-            Operator::Read => found.push(FileEffect::Read { path }),
-            Operator::Duplicate | Operator::HereString | Operator::HereDocument => {}
+            RedirectOperator::Read => found.push(FileEffect::Read { path }),
+            RedirectOperator::Duplicate | RedirectOperator::HereString | RedirectOperator::HereDocument => {}
         }
     }
     if call.name().is_empty() {

@@ -1,76 +1,65 @@
-//! The order of decisions.
+//! The gate: decides whether a job may run, asks, or refuses.
 //!
-//! | # | step | result |
+//! | # | condition, checked in this order | result |
 //! |---|---|---|
-//! | 1 | an owner's deny rule matches | refused, wherever it runs |
-//! | 2 | the floor matches, and the host or a directory of the owner can be reached | refused |
-//! | 3 | nothing of the owner's can be harmed from there, and no owner's ask rule matches | allowed |
-//! | 4 | nothing matches, or grants and allow rules cover all that does | allowed |
-//! | 5 | mode `off` | allowed |
-//! | 6 | nobody is there to answer | refused, unless the owner chose otherwise |
-//! | 7 | it cannot be shown whole | refused |
-//! | 8 | else | asked |
+//! | 1 | an owner's deny rule matches | refuse, in every environment |
+//! | 2 | the floor matches, and the host or an owner's directory is reachable | refuse |
+//! | 3 | nothing of the owner's can be damaged, and no owner's ask rule matches | allow |
+//! | 4 | nothing matches, or grants and allow rules cover every match | allow |
+//! | 5 | the mode is `off` | allow |
+//! | 6 | there is no approver | refuse, unless configured otherwise |
+//! | 7 | the text is too long to be shown in full | refuse |
+//! | 8 | otherwise | ask |
 
 use hermes_types::{Attendance, Job, Origin, Reach, Timestamp, Work};
 use serde::{Deserialize, Serialize};
 
-use crate::grant::{Covers, Grants};
+use crate::escape::EscapedText;
+use crate::grant::{Coverage, Grants};
 use crate::permit::Permit;
 use crate::question::{Question, QuestionId, StoredQuestion};
 use crate::refusal::Refusal;
 use crate::rules::{self, Harms, Match, Tier};
 use crate::shell::{Script, Segment, Surroundings, understand, understand_file, understand_python};
 use crate::user_rule::{UserRule, UserVerdict};
-use crate::visible::Shown;
 
-/// How much is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// A person decides.
+pub enum ApprovalMode {
     #[default]
     Manual,
-    /// A model may refuse, or allow what is uncertain and contained; a person decides the rest.
-    Smart,
-    /// Only the floor and the owner's deny rules hold.
+    /// Only the floor and the owner's deny rules apply.
     Off,
 }
 
-/// What happens to a question when nobody is there.
+/// The result of a question when there is no approver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unattended {
-    /// It is refused.
     #[default]
     Deny,
-    /// It is allowed, because the owner said so.
     Allow,
 }
 
-/// The moment and the randomness of one judgment, handed in.
+/// The time and randomness for one decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// Now.
     pub now: Timestamp,
-    /// Sixteen random bytes, for the id of a question.
+    /// 16 random bytes for the question id.
     pub seed: [u8; 16],
 }
 
-/// May it run?
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a verdict decides whether something runs"]
 pub enum Verdict {
-    /// Yes.
     Allow(Permit),
-    /// If a person says so.
     Ask(Box<Question>),
-    /// No.
     Deny(Refusal),
 }
 
 impl Verdict {
-    /// Whether more grants could make it a yes.
-    pub fn yields_to_grants(&self) -> bool {
+    /// Whether additional grants could change it to `Allow`.
+    pub fn can_be_granted(&self) -> bool {
         match self {
             Self::Ask(_) => true,
             Self::Deny(refusal) => matches!(refusal, Refusal::Unattended(_) | Refusal::TooLong { .. }),
@@ -79,61 +68,41 @@ impl Verdict {
     }
 }
 
-/// A model's opinion on a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Opinion {
-    /// It should not run. Always heard.
-    Refuse(String),
-    /// A person should decide.
-    Unsure,
-    /// It is harmless. Heard only where the harm is uncertain and contained.
-    Harmless,
-}
-
-/// The gate, with what the owner has decided.
+/// The gate with the owner's settings.
 #[derive(Debug, Clone, Default)]
 pub struct Gate {
-    /// How much is asked.
-    pub mode: Mode,
-    /// What happens when nobody is there.
+    pub mode: ApprovalMode,
     pub unattended: Unattended,
-    /// The owner's rules.
     pub rules: Vec<UserRule>,
-    /// What people have allowed to happen again.
     pub grants: Grants,
-    /// How questions are put.
-    pub asking: Asking,
+    pub question_limits: QuestionLimits,
 }
 
-/// How questions are put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asking {
-    /// How long a question stays open, in seconds.
-    pub patience: u64,
-    /// How many characters can be shown whole.
-    pub room: usize,
+pub struct QuestionLimits {
+    pub timeout_secs: u64,
+    /// The maximum length of a text that can be shown in full.
+    pub max_chars: usize,
 }
 
-impl Default for Asking {
+impl Default for QuestionLimits {
     fn default() -> Self {
-        Self { patience: 300, room: 8_000 }
+        Self { timeout_secs: 300, max_chars: 8_000 }
     }
 }
 
-/// Everything the gate found out about a job, for `approvals test`.
+/// The findings about a job, for `hermes approvals test`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Report {
-    /// `allow`, `ask` or `deny`.
+pub struct GateReport {
     pub verdict: &'static str,
-    /// Whether the floor was hit.
+    /// Whether the floor matched.
     pub floor: bool,
-    /// Every rule that matched.
     pub rules: Vec<Match>,
-    /// Every simple command that was found.
+    /// The simple commands found.
     pub segments: Vec<String>,
 }
 
-/// A job that was read and compared with everything that speaks against it.
+/// An analyzed job.
 struct Findings {
     script: Script,
     matches: Vec<Match>,
@@ -141,13 +110,12 @@ struct Findings {
 }
 
 impl Gate {
-    /// Judges a job.
     pub fn judge(&self, job: Job, origin: &Origin, moment: Moment) -> Verdict {
         let findings = self.findings(&job, origin, moment.now);
         self.decide(job, origin, moment, findings)
     }
 
-    /// Judges the job of a stored question again, keeping its id and end.
+    /// Judges the job of a stored question again, keeping the question's id and expiry.
     pub fn reopen(&self, stored: StoredQuestion, origin: &Origin, moment: Moment) -> Verdict {
         match self.judge(stored.job, origin, moment) {
             Verdict::Ask(mut question) => {
@@ -159,19 +127,8 @@ impl Gate {
         }
     }
 
-    /// What a model's opinion makes of a question. It can never lift the floor or a deny: those were no questions.
-    pub fn consult(&self, question: Box<Question>, opinion: Opinion) -> Verdict {
-        match opinion {
-            Opinion::Refuse(reason) => Verdict::Deny(Refusal::Opinion(reason)),
-            Opinion::Harmless if self.mode == Mode::Smart && question.contained => {
-                Verdict::Allow(Permit::new(question.job, question.place, question.session, Vec::new()))
-            }
-            Opinion::Harmless | Opinion::Unsure => Verdict::Ask(question),
-        }
-    }
-
-    /// Explains what would be decided, without making a permit.
-    pub fn report(&self, job: &Job, origin: &Origin, moment: Moment) -> Report {
+    /// Reports the decision and its reasons without creating a permit.
+    pub fn report(&self, job: &Job, origin: &Origin, moment: Moment) -> GateReport {
         let findings = self.findings(job, origin, moment.now);
         let segments = findings
             .script
@@ -186,7 +143,7 @@ impl Gate {
             Verdict::Ask(_) => ("ask", false),
             Verdict::Deny(refusal) => ("deny", matches!(refusal, Refusal::Floor(_))),
         };
-        Report { verdict, floor, rules, segments }
+        GateReport { verdict, floor, rules, segments }
     }
 
     fn findings(&self, job: &Job, origin: &Origin, now: Timestamp) -> Findings {
@@ -203,8 +160,8 @@ impl Gate {
         };
         let mut matches = rules::matches(&script, &around, owned);
         let mut denied = None;
-        for rule in self.rules.iter().filter(|rule| rule.holds(place.backend, &origin.session, now)) {
-            for segment in script.segments.iter().filter(|segment| rule.pattern.concerns(segment)) {
+        for rule in self.rules.iter().filter(|rule| rule.applies(place.backend, &origin.session, now)) {
+            for segment in script.segments.iter().filter(|segment| rule.pattern.may_match_word(segment)) {
                 match rule.verdict {
                     UserVerdict::Deny => denied = denied.or_else(|| Some(segment.show())),
                     UserVerdict::Ask => matches.push(Match::by_owner(segment)),
@@ -236,10 +193,10 @@ impl Gate {
             .into_iter()
             .filter(|found| {
                 (can_harm(found) || found.is_by_owner())
-                    && !self.settled(found, &job, &script, origin, moment.now)
+                    && !self.is_granted(found, &job, &script, origin, moment.now)
             })
             .collect();
-        if open.is_empty() || self.mode == Mode::Off {
+        if open.is_empty() || self.mode == ApprovalMode::Off {
             return allow(job);
         }
         let approvers = match &origin.attendance {
@@ -252,38 +209,37 @@ impl Gate {
             }
         };
         let sources: Vec<String> = open.iter().map(|found| found.source.clone()).collect();
-        let shown = Shown::new(&job.work.text(), &sources);
-        let length = shown.length();
-        if length > self.asking.room {
-            return Verdict::Deny(Refusal::TooLong { length, limit: self.asking.room });
+        let shown = EscapedText::new(&job.work.text(), &sources);
+        let length = shown.char_count();
+        if length > self.question_limits.max_chars {
+            return Verdict::Deny(Refusal::TooLong { length, limit: self.question_limits.max_chars });
         }
         Verdict::Ask(Box::new(Question {
             id: QuestionId::from_seed(moment.seed),
-            covers: covers(&open, &job, &script),
-            contained: open.iter().all(|found| found.contained || !can_harm(found)),
+            covers: coverage_of(&open, &job, &script),
             place: place.id.clone(),
             session: origin.session.clone(),
             approvers,
-            expires: moment.now.plus(self.asking.patience),
+            expires: moment.now.plus(self.question_limits.timeout_secs),
             matches: open,
-            shown,
+            text: shown,
             job,
         }))
     }
 
-    /// Whether a match was settled before, by a grant or an allow rule.
-    fn settled(&self, found: &Match, job: &Job, script: &Script, origin: &Origin, now: Timestamp) -> bool {
-        let text = Covers::Text { text: job.work.text().into_owned(), cwd: job.cwd.clone() };
-        if self.grants.cover(&text, &origin.session) {
+    /// Whether a grant or an allow rule covers a match.
+    fn is_granted(&self, found: &Match, job: &Job, script: &Script, origin: &Origin, now: Timestamp) -> bool {
+        let text = Coverage::Text { text: job.work.text().into_owned(), cwd: job.cwd.clone() };
+        if self.grants.contains(&text, &origin.session) {
             return true;
         }
         let Some(segment) = found.at.and_then(|at| script.segments.get(at)) else { return false };
-        let granted =
-            Covers::segment(segment).is_some_and(|covers| self.grants.cover(&covers, &origin.session));
+        let granted = Coverage::from_segment(segment)
+            .is_some_and(|covers| self.grants.contains(&covers, &origin.session));
         let allowed = || {
             self.rules.iter().any(|rule| {
                 rule.verdict == UserVerdict::Allow
-                    && rule.holds(origin.place.backend, &origin.session, now)
+                    && rule.applies(origin.place.backend, &origin.session, now)
                     && rule.pattern.covers(segment)
             })
         };
@@ -295,13 +251,13 @@ fn is_command(segment: &Segment) -> bool {
     !segment.program.pieces().is_empty() || !segment.redirects.is_empty() || !segment.assignments.is_empty()
 }
 
-/// What a lasting yes to these matches would cover.
-fn covers(open: &[Match], job: &Job, script: &Script) -> Vec<Covers> {
+/// The coverage of a lasting grant for these matches.
+fn coverage_of(open: &[Match], job: &Job, script: &Script) -> Vec<Coverage> {
     let mut found = Vec::new();
     for matched in open {
-        let covers = matched.at.and_then(|at| script.segments.get(at)).and_then(Covers::segment);
+        let covers = matched.at.and_then(|at| script.segments.get(at)).and_then(Coverage::from_segment);
         let covers = covers
-            .unwrap_or_else(|| Covers::Text { text: job.work.text().into_owned(), cwd: job.cwd.clone() });
+            .unwrap_or_else(|| Coverage::Text { text: job.work.text().into_owned(), cwd: job.cwd.clone() });
         if !found.contains(&covers) {
             found.push(covers);
         }

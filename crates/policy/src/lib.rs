@@ -1,21 +1,24 @@
-//! May this run?
+//! Policy decisions: what may run, what may be shown, what may be reached.
 //!
-//! Everything Hermes runs is first a [`Job`](hermes_types::Job), and [`Gate::judge`] is the only way from a job to a
-//! [`Permit`], the only thing a sandbox accepts. The gate allows, refuses, or asks a [`Question`] whose answer by the
-//! right person becomes the permit.
+//! Everything Hermes runs is first a [`Job`](hermes_types::Job). [`Gate::judge`] is the only way
+//! from a job to a [`Permit`], and environments accept nothing else. The gate allows, refuses, or
+//! asks a [`Question`]; the answer of an approver becomes the permit.
 //!
-//! *Invariants.* A permit is made here and nowhere else, names one job in one place for one session, and is used up
-//! by use. What cannot be known about a command is asked about, never allowed. The floor is lifted by nobody, and an
-//! owner's deny rule holds everywhere. Nothing here does I/O, reads a clock or draws random numbers: moments and
-//! seeds are handed in, so the same question always gets the same verdict.
+//! *Invariants.* Permits are created only here. A permit names one job, environment and session,
+//! and is consumed by use. An unknown part of a command leads to a question, never to permission.
+//! Nothing overrides the floor, and an owner's deny rule applies everywhere. This crate does no
+//! I/O, reads no clock and draws no random numbers: callers pass times and seeds, so decisions are
+//! reproducible.
 //!
-//! *Where to start reading.* [`gate`] for the order of decisions. [`shell`] turns text into [`shell::Segment`]s, one
-//! per simple command; [`rules`] holds what is asked about and what is never done, as facts about segments and about
-//! what they do to files; [`question`] and [`grant`] are what people see and what their answers keep. Three
-//! neighbors share the crate because they are decisions of the same kind: [`redact`] says what may be shown,
-//! [`address`] what may be reached, [`withheld`] which variables are not let through in bulk.
+//! *Where to start reading.* [`gate`] for the order of decisions. [`shell`] turns text into
+//! [`shell::Segment`]s, one per simple command; [`rules`] match segments and their effects on
+//! files; [`question`] and [`grant`] are what approvers see and what their answers leave. Three
+//! related modules share the crate: [`redact`] removes secrets from output, [`address`] classifies
+//! network addresses, and [`secret_env`] lists the variables that are not passed on in bulk.
 
 pub mod address;
+pub mod denied;
+pub mod escape;
 mod file_effects;
 pub mod gate;
 pub mod grant;
@@ -26,16 +29,14 @@ pub mod question;
 pub mod redact;
 pub mod refusal;
 pub mod rules;
+pub mod secret_env;
 pub mod shell;
-pub mod turn;
 pub mod user_rule;
-pub mod visible;
-pub mod withheld;
 
-pub use gate::{Gate, Mode, Moment, Opinion, Report, Unattended, Verdict};
-pub use grant::{Grant, GrantId, GrantScope, Grants};
+pub use denied::{DenialCheck, DenialLog};
+pub use gate::{ApprovalMode, Gate, GateReport, Moment, Unattended, Verdict};
+pub use grant::{Grant, GrantId, Grants};
 pub use permit::Permit;
-pub use question::{Answer, Choice, Question, QuestionId, StoredQuestion};
+pub use question::{Question, QuestionId, StoredQuestion};
 pub use refusal::Refusal;
-pub use turn::{Considered, Turn};
-pub use user_rule::{Scope, UserRule, UserVerdict};
+pub use user_rule::{RuleScope, UserRule, UserVerdict};

@@ -3,7 +3,7 @@
 //! A path may contain patterns and holes (unknown stretches). A pattern counts as the worst path it may match:
 //! `/e?c` may be `/etc`. A hole matches nothing but itself: each rule decides about wholly unknown paths.
 
-use crate::shell::{HOLE, pattern_matches};
+use crate::shell::{UNKNOWN_CHAR, pattern_matches};
 
 mod tables;
 
@@ -20,7 +20,7 @@ pub(crate) fn normalize(path: &str) -> String {
         match part {
             "" | "." => {}
             ".." => match parts.last() {
-                Some(last) if last.contains(HOLE) => parts.push(".."),
+                Some(last) if last.contains(UNKNOWN_CHAR) => parts.push(".."),
                 _ => {
                     parts.pop();
                 }
@@ -47,21 +47,21 @@ pub(crate) fn normalize(path: &str) -> String {
             _ => break,
         }
     }
-    let root = if path.starts_with(HOLE) { "" } else { "/" };
+    let root = if path.starts_with(UNKNOWN_CHAR) { "" } else { "/" };
     format!("{root}{}", parts.join("/"))
 }
 
 /// The path a word names in a directory. Without a known directory a relative path starts with a hole.
 pub(crate) fn resolve(word: &str, cwd: Option<&str>) -> String {
     let word = word.strip_prefix("file://").unwrap_or(word);
-    if word.starts_with('/') || word.starts_with(HOLE) {
+    if word.starts_with('/') || word.starts_with(UNKNOWN_CHAR) {
         return normalize(word);
     }
     match cwd {
         Some(cwd) => normalize(&format!("{cwd}/{word}")),
         // Wherever that is, it is the directory the command runs in, and not just anything.
-        None if matches!(word, "." | "./" | "") => format!("{HOLE}/here"),
-        None => normalize(&format!("{HOLE}/{word}")),
+        None if matches!(word, "." | "./" | "") => format!("{UNKNOWN_CHAR}/here"),
+        None => normalize(&format!("{UNKNOWN_CHAR}/{word}")),
     }
 }
 
@@ -159,8 +159,8 @@ impl<'a> KnownPaths<'a> {
 
     /// Anything in a directory of the owner, the directory itself, or one above it.
     pub(crate) fn touches_owned(&self, path: &str) -> bool {
-        let unknown =
-            path.starts_with(crate::shell::HOLE) || path.starts_with(&format!("/{}", crate::shell::HOLE));
+        let unknown = path.starts_with(crate::shell::UNKNOWN_CHAR)
+            || path.starts_with(&format!("/{}", crate::shell::UNKNOWN_CHAR));
         unknown || self.is_owned_root(path) || self.owned.iter().any(|owned| matches_below(path, owned))
     }
 
@@ -221,7 +221,7 @@ impl<'a> KnownPaths<'a> {
     /// Inside the working directory, or relative to an unknown one.
     pub(crate) fn is_project(&self, path: &str) -> bool {
         (self.works_here && is_below(path, &normalize(self.cwd)))
-            || (path.starts_with(&format!("{HOLE}/")) && !path.contains(".."))
+            || (path.starts_with(&format!("{UNKNOWN_CHAR}/")) && !path.contains(".."))
     }
 
     /// A file that holds keys, tokens or passwords.
@@ -283,7 +283,7 @@ impl<'a> KnownPaths<'a> {
         let exact = ["mapper", "block", "disk", "mem", "kmem", "port", "zvol", "cdrom", "root"];
         starts.iter().any(|start| first.starts_with(start))
             || exact.contains(&first)
-            || (first.contains(['*', '?', '[', HOLE])
+            || (first.contains(['*', '?', '[', UNKNOWN_CHAR])
                 && ["sda", "nvme0n1", "vda", "hda", "mmcblk0"]
                     .iter()
                     .any(|disk| pattern_matches(first, disk)))
@@ -345,7 +345,7 @@ fn matches_path(path: &str, wanted: &str) -> bool {
     loop {
         match (parts.next(), others.next()) {
             (None, None) => return true,
-            (Some(part), Some(other)) if !part.contains(HOLE) && pattern_matches(part, other) => {}
+            (Some(part), Some(other)) if !part.contains(UNKNOWN_CHAR) && pattern_matches(part, other) => {}
             _ => return false,
         }
     }

@@ -1,13 +1,13 @@
-//! The right to run one job, once.
+//! Permits: the right to run one job, once.
 
 use hermes_types::{Job, PlaceId, SessionKey};
 use thiserror::Error;
 
 use crate::grant::Grant;
 
-/// The right to run one job, in one place, for one session.
+/// The right to run one job, in one environment, for one session.
 ///
-/// Only this crate can make one:
+/// Only this crate can create one:
 ///
 /// ```compile_fail
 /// use hermes_policy::Permit;
@@ -28,7 +28,7 @@ use crate::grant::Grant;
 /// }
 /// ```
 ///
-/// It is used up by use:
+/// It is consumed by use:
 ///
 /// ```compile_fail
 /// use hermes_types::{PlaceId, SessionKey};
@@ -38,14 +38,14 @@ use crate::grant::Grant;
 /// }
 /// ```
 ///
-/// It cannot be read back from anywhere:
+/// It cannot be deserialized:
 ///
 /// ```compile_fail
 /// fn read<T: serde::de::DeserializeOwned>() {}
 /// read::<hermes_policy::Permit>();
 /// ```
 ///
-/// The one right way:
+/// The only way to use it:
 ///
 /// ```
 /// use hermes_types::{Job, PlaceId, SessionKey};
@@ -62,10 +62,10 @@ pub struct Permit {
     grants: Vec<Grant>,
 }
 
-/// A permit shown at the wrong place or for the wrong session. It is void.
+/// A permit presented in the wrong environment or session. It is void.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the permit is for {what} `{wanted}`, not for `{given}`")]
-pub struct Misuse {
+pub struct PermitMismatch {
     what: &'static str,
     wanted: String,
     given: String,
@@ -76,37 +76,34 @@ impl Permit {
         Self { job, place, session, grants }
     }
 
-    /// The job, to look at.
     pub fn job(&self) -> &Job {
         &self.job
     }
 
-    /// The place it is for.
     pub fn place(&self) -> &PlaceId {
         &self.place
     }
 
-    /// The session it is for.
     pub fn session(&self) -> &SessionKey {
         &self.session
     }
 
-    /// What the person who said yes wants remembered, for the store to keep.
+    /// The lasting grants of the answer, for the store.
     pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
 
-    /// Gives the job to the place that will run it. The directory is part of the job.
-    pub fn redeem(self, place: &PlaceId, session: &SessionKey) -> Result<Job, Misuse> {
+    /// Consumes the permit and returns the job to the environment that runs it.
+    pub fn redeem(self, place: &PlaceId, session: &SessionKey) -> Result<Job, PermitMismatch> {
         if self.place != *place {
-            return Err(Misuse {
+            return Err(PermitMismatch {
                 what: "place",
                 wanted: self.place.as_str().to_owned(),
                 given: place.as_str().to_owned(),
             });
         }
         if self.session != *session {
-            return Err(Misuse {
+            return Err(PermitMismatch {
                 what: "session",
                 wanted: self.session.as_str().to_owned(),
                 given: session.as_str().to_owned(),

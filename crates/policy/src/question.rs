@@ -1,26 +1,25 @@
-//! What a person is asked, and what they answer.
+//! Questions to approvers.
 
-use hermes_types::{Job, Person, PlaceId, SessionKey, Timestamp};
+use hermes_types::{Answer, Choice, GrantScope, Job, Person, PlaceId, SessionKey, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::grant::{Covers, Grant, GrantId, GrantScope};
+use crate::escape::EscapedText;
+use crate::grant::{Coverage, Grant, GrantId};
 use crate::permit::Permit;
 use crate::refusal::Refusal;
 use crate::rules::Match;
-use crate::visible::Shown;
 
-/// The unguessable name of a question.
+/// An unguessable question id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct QuestionId(String);
 
 impl QuestionId {
-    /// An id from 16 random bytes.
+    /// Derives an id from 16 random bytes.
     pub fn from_seed(seed: [u8; 16]) -> Self {
         Self(format!("q_{}", base32(&seed)))
     }
 
-    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -32,7 +31,7 @@ impl From<String> for QuestionId {
     }
 }
 
-/// Lower-case base32 without padding.
+/// Lowercase base32 without padding.
 fn base32(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut text = String::new();
@@ -53,9 +52,9 @@ fn base32(bytes: &[u8]) -> String {
     text
 }
 
-/// A job that waits for a person. Only the gate makes one; it can be answered once.
+/// A job that waits for an approver. Only the gate creates one; it can be answered once.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a question that is not put to anybody leaves the job waiting"]
+#[must_use = "an unasked question leaves the job waiting"]
 pub struct Question {
     pub(crate) id: QuestionId,
     pub(crate) job: Job,
@@ -64,112 +63,71 @@ pub struct Question {
     pub(crate) approvers: Vec<Person>,
     pub(crate) expires: Timestamp,
     pub(crate) matches: Vec<Match>,
-    pub(crate) shown: Shown,
-    pub(crate) covers: Vec<Covers>,
-    pub(crate) contained: bool,
+    pub(crate) text: EscapedText,
+    pub(crate) covers: Vec<Coverage>,
 }
 
-/// What a store keeps of an open question. It has no power of its own: [`crate::Gate::reopen`] judges the job again.
+/// The stored form of an open question. It grants nothing: [`crate::Gate::reopen`] judges the job
+/// again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredQuestion {
-    /// The question's id.
     pub id: QuestionId,
-    /// The job that waits.
     pub job: Job,
-    /// When the question ends.
     pub expires: Timestamp,
 }
 
-/// A person's answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// Which question is answered.
-    pub question: QuestionId,
-    /// Who answers, as authenticated by their door.
-    pub by: Person,
-    /// When.
-    pub at: Timestamp,
-    /// What they chose.
-    pub choice: Choice,
-}
-
-/// What can be chosen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Choice {
-    /// Yes, this time.
-    Once,
-    /// Yes, and the same again in this session.
-    Session,
-    /// Yes, and the same again from now on.
-    Always,
-    /// No, with a reason the model reads.
-    Deny(Option<String>),
-}
-
 impl Question {
-    /// Its id.
     pub fn id(&self) -> &QuestionId {
         &self.id
     }
 
-    /// The job that waits.
     pub fn job(&self) -> &Job {
         &self.job
     }
 
-    /// The rules that matched, with reasons.
+    /// The matched rules with their reasons.
     pub fn matches(&self) -> &[Match] {
         &self.matches
     }
 
-    /// The whole text, made visible, the dangerous part marked.
-    pub fn shown(&self) -> &Shown {
-        &self.shown
+    /// The full text, escaped, with the dangerous parts marked.
+    pub fn text(&self) -> &EscapedText {
+        &self.text
     }
 
-    /// Who may answer.
     pub fn approvers(&self) -> &[Person] {
         &self.approvers
     }
 
-    /// When it ends.
     pub fn expires(&self) -> Timestamp {
         self.expires
     }
 
-    /// What `session` and `always` would cover, to show before a person says yes. Empty: only `once` is offered.
-    pub fn covers(&self) -> &[Covers] {
+    /// The coverage of a `session` or `always` grant, to show to the approver. If empty, only
+    /// `once` is offered.
+    pub fn coverage(&self) -> &[Coverage] {
         &self.covers
     }
 
-    /// Whether the harm is uncertain and stays where it can be undone, so that a model's word may be enough.
-    pub fn is_contained(&self) -> bool {
-        self.contained
-    }
-
-    /// What a store keeps.
-    pub fn stored(&self) -> StoredQuestion {
+    pub fn to_stored(&self) -> StoredQuestion {
         StoredQuestion { id: self.id.clone(), job: self.job.clone(), expires: self.expires }
     }
 
-    /// Whether a person may answer; ask before [`Question::answered`], so that the question stays open for others.
-    pub fn may_be_answered_by(&self, person: &Person) -> bool {
+    /// Whether a person may answer. Check before [`Question::answer`], which closes the question.
+    pub fn can_be_answered_by(&self, person: &Person) -> bool {
         self.approvers.contains(person)
     }
 
     /// Turns the answer into a permit or a refusal.
-    pub fn answered(self, answer: Answer) -> Result<Permit, Refusal> {
-        if answer.question != self.id {
-            return Err(Refusal::OtherQuestion);
-        }
-        if !self.may_be_answered_by(&answer.by) {
+    pub fn answer(self, answer: Answer) -> Result<Permit, Refusal> {
+        if !self.can_be_answered_by(&answer.by) {
             return Err(Refusal::NotApprover(answer.by));
         }
         if answer.at >= self.expires {
             return Err(Refusal::Expired);
         }
         let scope = match answer.choice {
-            Choice::Deny(reason) => return Err(Refusal::Person { by: answer.by, reason }),
+            Choice::Deny { reason } => return Err(Refusal::Person { by: answer.by, reason }),
             Choice::Once => None,
             Choice::Session => Some(GrantScope::Session(self.session.clone())),
             Choice::Always => Some(GrantScope::Always),
@@ -177,9 +135,9 @@ impl Question {
         let mut grants = Vec::new();
         for (index, covers) in self.covers.into_iter().enumerate() {
             let Some(scope) = &scope else { break };
-            // A text that could not be understood is not remembered beyond the session.
+            // A text that could not be analyzed is not granted beyond the session.
             let scope = match (&covers, scope) {
-                (Covers::Text { .. }, GrantScope::Always) => GrantScope::Session(self.session.clone()),
+                (Coverage::Text { .. }, GrantScope::Always) => GrantScope::Session(self.session.clone()),
                 (_, scope) => scope.clone(),
             };
             let id = GrantId(format!("g_{}_{index}", self.id.as_str().trim_start_matches("q_")));

@@ -1,56 +1,36 @@
-//! Why something does not run.
+//! Reasons for a refusal.
 
 use hermes_types::Person;
 use thiserror::Error;
 
 use crate::rules::Match;
 
-/// A no, with its reason for the model and for people.
+/// A refusal, with a reason for the model and the user.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// The floor: nobody can allow it.
+    /// A floor rule, which nothing overrides.
     #[error("never allowed: {}", reasons(.0))]
     Floor(Vec<Match>),
-    /// A deny rule of the owner.
     #[error("the owner's rules deny `{command}`")]
     UserRule {
-        /// The part of the command that is denied.
+        /// The denied part of the command.
         command: String,
     },
-    /// It would need a yes, and nobody is there to give it.
-    #[error("needs a person's yes and nobody is there: {}", reasons(.0))]
+    #[error("needs approval, but there is no approver: {}", reasons(.0))]
     Unattended(Vec<Match>),
-    /// It cannot be shown whole, so nobody can say yes to it.
+    /// A text that cannot be shown in full cannot be approved.
     #[error(
-        "too long to be shown whole ({length} characters, {limit} at most), so it cannot be approved; put it into a file in parts"
+        "too long to be shown in full ({length} characters, the limit is {limit}), so it cannot be approved; write it to a file in parts"
     )]
-    TooLong {
-        /// How long it is when shown.
-        length: usize,
-        /// How much can be shown.
-        limit: usize,
-    },
-    /// A person said no.
+    TooLong { length: usize, limit: usize },
+    /// An approver denied it.
     #[error("denied by {}{}", .by.as_str(), .reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default())]
-    Person {
-        /// Who.
-        by: Person,
-        /// Why, in their words.
-        reason: Option<String>,
-    },
-    /// A model that was consulted said no.
-    #[error("judged too dangerous: {0}")]
-    Opinion(String),
-    /// The answer came from somebody who may not give it. The question stays open.
+    Person { by: Person, reason: Option<String> },
+    /// The answer came from a person who is not an approver. The question stays open.
     #[error("{} may not answer this question", .0.as_str())]
     NotApprover(Person),
-    /// The answer names another question.
-    #[error("the answer is for another question")]
-    OtherQuestion,
-    /// The answer came too late.
     #[error("the question has expired")]
     Expired,
-    /// The same was denied before in this turn.
     #[error("an equivalent command was already denied in this turn; do not try other ways to do the same")]
     Repeated,
 }

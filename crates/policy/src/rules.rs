@@ -128,9 +128,6 @@ pub struct Match {
     /// Which segment of the script, when it is one.
     #[serde(skip)]
     pub(crate) at: Option<usize>,
-    /// Whether the harm is uncertain and can be undone.
-    #[serde(skip)]
-    pub(crate) contained: bool,
     /// The harm where only some directories of the owner can be reached.
     #[serde(skip)]
     pub(crate) harms: Harms,
@@ -158,7 +155,6 @@ impl Match {
             source: segment.source.clone(),
             what: format!("{BY_OWNER}:{}", segment.show()),
             at: None,
-            contained: false,
             harms: Harms::Owner,
         }
     }
@@ -245,9 +241,6 @@ fn harms(rule: &Rule, context: &RuleContext<'_>) -> Harms {
     if stays { Harms::Place } else { Harms::Owner }
 }
 
-/// Rules whose harm is uncertain and can be undone: a model's opinion may settle them.
-const CONTAINED: &[&str] = &["write-secrets", "containers"];
-
 /// The number of matches after which a script is not examined further.
 const MAX_MATCHES: usize = 512;
 
@@ -309,7 +302,6 @@ pub(crate) fn matches(script: &Script, around: &Surroundings<'_>, owned: &[Strin
                 source: segment.source.clone(),
                 what,
                 at: Some(at),
-                contained: CONTAINED.contains(&rule.id),
                 harms: harms(rule, &context),
             });
             if found.len() >= MAX_MATCHES {

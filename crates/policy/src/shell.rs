@@ -1,4 +1,4 @@
-//! Understanding a command: from script text to a list of [`Segment`]s, each one simple command as it will be run.
+//! Analysis of shell commands: from script text to a list of [`Segment`]s, one per simple command.
 //!
 //! [`understand`] parses the text ([`parse`], [`lex`] into [`syntax`]), walks every branch ([`walk`]) while it expands
 //! words ([`expand`]) with what is known ([`env`], [`bindings`]), and follows wrappers and inner scripts ([`scripts`],
@@ -25,80 +25,75 @@ use hermes_types::FileUse;
 
 pub(crate) use args::{concatenated, first_operand, has, joined, operands, values};
 pub(crate) use nested::{Nested, nested_behind, nested_variable};
-pub use syntax::Operator;
-pub(crate) use value::{HOLE, pattern_matches};
-pub use value::{Piece, Redirect, Stream, Unknown, Word};
+pub use syntax::RedirectOperator;
+pub use value::{PipeData, Redirect, Unknown, Word, WordPiece};
+pub(crate) use value::{UNKNOWN_CHAR, pattern_matches};
 
-/// What must be known about the place to read a command.
+/// The properties of the environment that the analysis needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Surroundings<'a> {
-    /// The working directory.
     pub cwd: &'a str,
-    /// The home directory.
     pub home: &'a str,
-    /// Where Hermes keeps its own files.
+    /// The Hermes home directory.
     pub hermes_home: &'a str,
 }
 
-/// One simple command, as it will be run.
+/// A simple command as it will run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// The program, as written.
+    /// As written.
     pub program: Word,
-    /// The program's name without its directory, in lower case; empty when it cannot be known.
+    /// The lowercase name without its directory; empty if unknown.
     pub name: String,
-    /// The words behind the program.
     pub args: Vec<Word>,
-    /// Variables set for this command alone, or for the script when there is no program.
+    /// Variables set for this command, or for the script if there is no program.
     pub assignments: Vec<(String, Word)>,
-    /// Where its input and output go.
     pub redirects: Vec<Redirect>,
-    /// What is piped into it.
-    pub stdin: Stream,
-    /// The directory it runs in, when that is known.
+    /// The data on standard input.
+    pub stdin: PipeData,
+    /// The working directory, if known.
     pub cwd: Option<String>,
-    /// The wrappers in front of it, outermost first.
+    /// The wrapper programs, outermost first.
     pub via: Vec<String>,
-    /// Whether it stands in a loop.
+    /// Whether it is inside a loop.
     pub repeated: bool,
-    /// The text it was read from.
     pub source: String,
 }
 
 impl Segment {
-    /// The absolute path a word names where this command runs, unknown stretches as holes.
+    /// The absolute path of a word, with unknown parts as [`UNKNOWN_CHAR`].
     pub(crate) fn path(&self, word: &Word) -> String {
         crate::paths::resolve(&word.outline(), self.cwd.as_deref())
     }
 
-    /// The command for people: wrappers, program and words.
+    /// The command in readable form.
     pub fn show(&self) -> String {
         let mut words: Vec<String> =
             self.assignments.iter().map(|(name, value)| format!("{name}={}", value.show())).collect();
         if !self.program.pieces().is_empty() {
-            words.push(quoted(&self.program.show()));
+            words.push(quote(&self.program.show()));
         }
-        words.extend(self.args.iter().map(|word| quoted(&word.show())));
+        words.extend(self.args.iter().map(|word| quote(&word.show())));
         for redirect in &self.redirects {
             let descriptor = redirect.descriptor.as_deref().unwrap_or_default();
             words.push(format!(
                 "{descriptor}{} {}",
                 redirect.operator.sign(),
-                quoted(&redirect.target.show())
+                quote(&redirect.target.show())
             ));
         }
         words.join(" ")
     }
 }
 
-fn quoted(word: &str) -> String {
+fn quote(word: &str) -> String {
     let plain = !word.is_empty()
         && !word.contains(|char: char| char.is_whitespace() || "'\"\\;&|<>()#`".contains(char));
     if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// Programs whose harm is such that a pattern which may name them is read as naming them.
-const WORST: &[&str] = &[
+/// Programs so dangerous that a pattern which may match their name counts as the name.
+const DANGEROUS_PROGRAMS: &[&str] = &[
     "rm", "dd", "mkfs", "shutdown", "reboot", "halt", "poweroff", "kill", "sh", "bash", "sudo", "chmod",
     "shred", "curl",
 ];
@@ -109,17 +104,17 @@ fn program_name(program: &Word) -> String {
     let folded: String = last
         .chars()
         .map(|char| match char {
-            // Full-width forms of ASCII look like it.
+            // Full-width forms look like ASCII.
             '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(char) - 0xfee0).unwrap_or(char),
             other => other,
         })
         .collect::<String>()
         .to_lowercase();
-    if folded.contains(HOLE) {
+    if folded.contains(UNKNOWN_CHAR) {
         return String::new();
     }
     if program.has_glob() && folded.contains(['*', '?', '[']) && folded.len() > 1 {
-        return WORST
+        return DANGEROUS_PROGRAMS
             .iter()
             .find(|name| pattern_matches(&folded, name))
             .map(|name| (*name).to_owned())
@@ -128,70 +123,64 @@ fn program_name(program: &Word) -> String {
     folded
 }
 
-/// Something about a script that cannot be known, or is a danger as a whole.
+/// A part of a script that cannot be analyzed, or is dangerous as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Doubt {
-    /// What it is.
     pub kind: DoubtKind,
-    /// The text it concerns.
     pub source: String,
 }
 
-/// The kinds of doubt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DoubtKind {
-    /// The text is no valid script.
+    /// The text is not a valid script.
     Syntax(&'static str),
-    /// Too deeply nested to follow.
     TooDeep,
-    /// Too long or too involved to follow.
+    /// Too long or complex to analyze.
     TooMuch,
-    /// Characters that are not shown, or that change how the text is shown.
+    /// Invisible or reordering characters.
     Hidden,
-    /// The program to run is only known when the command runs.
+    /// The program name is only known at run time.
     Program,
-    /// The program's name has letters that look like others.
+    /// The program name has characters that look like others.
     ForeignLetters,
-    /// A shell runs text that these programs print.
+    /// A shell runs the output of these programs.
     Script(Vec<String>),
-    /// A program text that is only known when the command runs.
+    /// A program text that is only known at run time.
     Code,
-    /// A shell or interpreter that waits for somebody to type.
+    /// A shell or interpreter that reads commands interactively.
     Interactive,
-    /// A file is run that this very command downloaded or made runnable.
+    /// Runs a file that the same command downloaded or made executable.
     MadeHere,
-    /// A file is run from a directory everybody can write to.
+    /// Runs a file from a world-writable directory.
     Temporary,
-    /// A program text does something dangerous.
+    /// Program text with a dangerous operation.
     Danger(&'static str),
-    /// A function that multiplies itself.
     ForkBomb,
-    /// A loop without an end that starts processes without waiting.
+    /// An endless loop that starts processes without waiting.
     EndlessSpawn,
 }
 
-/// Everything a script runs, and everything about it that is doubtful.
+/// The commands of a script and its doubts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Script {
-    /// The simple commands, in the order they were found.
+    /// In the order found.
     pub segments: Vec<Segment>,
-    /// What could not be known.
     pub doubts: Vec<Doubt>,
 }
 
-/// Reads a bash script.
+/// Analyzes a bash script.
 pub fn understand(text: &str, around: &Surroundings<'_>) -> Script {
     read(text, around, |walk| {
         walk.script_text(text);
     })
 }
 
-/// Reads a Python program.
+/// Analyzes a Python program.
 pub fn understand_python(text: &str, around: &Surroundings<'_>) -> Script {
     read(text, around, |walk| walk.python_text(text))
 }
 
-/// Reads what a tool does to a file, by the path asked for and by the one it comes to.
+/// Analyzes a file access, by the requested and by the resolved path.
 pub fn understand_file(file: &FileUse, around: &Surroundings<'_>) -> Script {
     let text = format!("{} {}", file.path, file.real);
     read(&text, around, |walk| {
@@ -202,9 +191,9 @@ pub fn understand_file(file: &FileUse, around: &Surroundings<'_>) -> Script {
     })
 }
 
-fn read(text: &str, around: &Surroundings<'_>, run: impl FnOnce(&mut walk::Walk<'_>)) -> Script {
+fn read(text: &str, around: &Surroundings<'_>, run: impl FnOnce(&mut walk::Walker<'_>)) -> Script {
     let budget = Budget::for_text(text);
-    let mut walk = walk::Walk::new(around, &budget);
+    let mut walk = walk::Walker::new(around, &budget);
     if text.len() > MAX_BYTES {
         walk.doubt(DoubtKind::TooMuch, "");
     } else {

@@ -1,4 +1,4 @@
-//! The owner's own rules on parsed commands.
+//! The owner's rules for parsed commands.
 
 use std::fmt;
 
@@ -7,49 +7,40 @@ use thiserror::Error;
 
 use crate::shell::{Segment, Surroundings, Word, pattern_matches, understand};
 
-/// What an owner's rule says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserVerdict {
-    /// Need not be asked about. Never lifts the floor.
+    /// Run without a question. Does not override the floor.
     Allow,
-    /// Always ask, wherever it runs.
+    /// Always ask, in every environment.
     Ask,
-    /// Never run, wherever it runs.
+    /// Never run, in any environment.
     Deny,
 }
 
-/// Where a rule holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Scope {
-    /// Everywhere.
+pub enum RuleScope {
     #[default]
     Everywhere,
-    /// In places of one kind.
     Backend(BackendName),
-    /// In one session.
     Session(SessionKey),
 }
 
-/// One rule of the owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserRule {
-    /// What it says.
     pub verdict: UserVerdict,
-    /// Which commands it is about.
     pub pattern: CommandPattern,
-    /// Where it holds.
-    pub scope: Scope,
-    /// When it ends, if it does.
+    pub scope: RuleScope,
     pub expires: Option<Timestamp>,
 }
 
 /// A pattern over a parsed command, such as `git push --force *`.
 ///
-/// The first word names the program, with or without its directory. Words that start with `-` are options the command
-/// must have. Other words are patterns for its operands, in order; a last `*` stands for any number of them.
+/// The first word names the program, with or without its directory. Words that start with `-` are
+/// required options. Other words are patterns for the operands, in order; a final `*` matches any
+/// number of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandPattern {
-    /// As the owner wrote it.
+    /// As written by the owner.
     text: String,
     program: String,
     options: Vec<String>,
@@ -57,21 +48,19 @@ pub struct CommandPattern {
     any_rest: bool,
 }
 
-/// Text that is no pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "`{text}` is not one plain command; write a program, its options and patterns for its operands, as in `git push --force *`"
 )]
-pub struct BadPattern {
-    /// The text as it was written.
+pub struct InvalidPattern {
     pub text: String,
 }
 
 impl std::str::FromStr for CommandPattern {
-    type Err = BadPattern;
+    type Err = InvalidPattern;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || BadPattern { text: text.to_owned() };
+        let bad = || InvalidPattern { text: text.to_owned() };
         let around = Surroundings { cwd: "/", home: "~", hermes_home: "/nowhere" };
         let script = understand(text, &around);
         let segment = script.segments.first().ok_or_else(bad)?;
@@ -79,7 +68,7 @@ impl std::str::FromStr for CommandPattern {
             && segment.redirects.is_empty()
             && segment.args.iter().all(|word| !word.has_unknown());
         let program = segment.program.show();
-        // A wrapper's inner command is found too; the pattern is about the outer one.
+        // Segments of inner commands follow; the pattern is about the outer one.
         if !plain
             || program.is_empty()
             || text.contains([';', '|', '&', '\n'])
@@ -115,7 +104,7 @@ impl CommandPattern {
         if self.program.contains('/') {
             return pattern_matches(&self.program, &segment.program.outline());
         }
-        // A program that cannot be known may be this one.
+        // An unknown program may be this one.
         pattern_matches(&self.program, &segment.name)
     }
 
@@ -123,15 +112,15 @@ impl CommandPattern {
         self.options.iter().all(|option| crate::shell::has(&segment.args, &[option.as_str()]))
     }
 
-    /// Whether a command may be meant: its options and operands are among the command's words.
-    pub(crate) fn concerns(&self, segment: &Segment) -> bool {
+    /// Whether the pattern may apply: its options and operands are among the words of the command.
+    pub(crate) fn may_match_word(&self, segment: &Segment) -> bool {
         let mut operands = segment.args.iter().filter(|word| !word.prefix().starts_with('-'));
         self.is_program(segment)
             && self.has_options(segment)
             && self.operands.iter().all(|wanted| operands.any(|word| may_match(wanted, word)))
     }
 
-    /// Whether a command is covered whole: nothing in it goes beyond the pattern.
+    /// Whether the pattern covers the whole command.
     pub(crate) fn covers(&self, segment: &Segment) -> bool {
         if !self.is_program(segment) || !segment.redirects.is_empty() || !segment.assignments.is_empty() {
             return false;
@@ -163,11 +152,11 @@ fn may_match(pattern: &str, word: &Word) -> bool {
 }
 
 impl UserRule {
-    pub(crate) fn holds(&self, backend: BackendName, session: &SessionKey, now: Timestamp) -> bool {
+    pub(crate) fn applies(&self, backend: BackendName, session: &SessionKey, now: Timestamp) -> bool {
         let here = match &self.scope {
-            Scope::Everywhere => true,
-            Scope::Backend(name) => *name == backend,
-            Scope::Session(key) => key == session,
+            RuleScope::Everywhere => true,
+            RuleScope::Backend(name) => *name == backend,
+            RuleScope::Session(key) => key == session,
         };
         here && self.expires.is_none_or(|expires| now < expires)
     }

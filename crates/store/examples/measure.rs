@@ -3,14 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use hermes_store::{NewSession, Prompt, Reader, Search, SessionId, Step, Store};
+use hermes_store::{NewSession, Prompt, SearchQuery, SessionId, Store, TurnStep, Viewer};
 use hermes_types::{Message, Person, SessionKey, Timestamp};
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_seconds(1_800_000_000 + seconds)
 }
 
-/// Random numbers that are the same in every run.
+/// A deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -21,7 +21,7 @@ impl Dice {
         usize::try_from(self.0 % sides as u64).unwrap()
     }
 
-    /// Words of a large vocabulary, the first ones far more often than the last.
+    /// Words of a large vocabulary with a natural frequency distribution.
     fn text(&mut self, words: usize) -> String {
         let mut text = String::new();
         for _ in 0..words {
@@ -50,7 +50,7 @@ async fn create(store: &Store) -> SessionId {
         cwd: None,
         parent: None,
     };
-    store.create(new, at(0)).await.unwrap()
+    store.create_session(new, at(0)).await.unwrap()
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -62,17 +62,17 @@ async fn main() {
 
     let begun = Instant::now();
     let store = Store::open(&path).await.unwrap();
-    println!("making a database: {:.2} ms", begun.elapsed().as_secs_f64() * 1e3);
+    println!("creating a database: {:.2} ms", begun.elapsed().as_secs_f64() * 1e3);
 
     let mut session = create(&store).await;
     let mut times = Vec::new();
     for number in 0..3_000 {
         let words = 20 + dice.roll(200);
-        let step = Step::one(Message::user(dice.text(words)), at(number));
+        let step = TurnStep::from_message(Message::user(dice.text(words)), at(number));
         // Between two steps a model answers or a command runs.
         std::thread::sleep(Duration::from_millis(10));
         let begun = Instant::now();
-        store.append(&session, step).await.unwrap();
+        store.append_step(&session, step).await.unwrap();
         times.push(begun.elapsed());
     }
     println!("append, a step at a time: {}", quantiles(times));
@@ -85,9 +85,9 @@ async fn main() {
         let words = 20 + dice.roll(200);
         let text = format!("the {}", dice.text(words));
         bytes += text.len();
-        let step = Step::one(Message::user(text), at(number as u64));
+        let step = TurnStep::from_message(Message::user(text), at(number as u64));
         let begun = Instant::now();
-        store.append(&session, step).await.unwrap();
+        store.append_step(&session, step).await.unwrap();
         times.push(begun.elapsed());
     }
     println!("{count} messages, {:.1} MB of text", bytes as f64 / 1e6);
@@ -101,20 +101,20 @@ async fn main() {
         ("a word of every message", "the".to_owned()),
         ("two words", format!("{} {}", word(200), word(400))),
         ("a beginning", format!("{}*", word(5_000))),
-        ("no word at all", "🚀".to_owned()),
-        ("a pair that is nowhere", "数据库".to_owned()),
+        ("an emoji", "🚀".to_owned()),
+        ("a missing bigram", "数据库".to_owned()),
     ] {
         let mut times = Vec::new();
         let mut hits = 0;
         for _ in 0..20 {
-            let search = Search { text: text.clone(), limit: 20, ..Search::default() };
+            let search = SearchQuery { text: text.clone(), limit: 20, ..SearchQuery::default() };
             let begun = Instant::now();
-            hits = store.search(&Reader::Owner, search).await.unwrap().len();
+            hits = store.search(&Viewer::Owner, search).await.unwrap().len();
             times.push(begun.elapsed());
         }
         println!("search for {kind}, {hits} hits: {}", quantiles(times));
     }
-    // What a killed process leaves: the file with a log beside it.
+    // A killed process leaves the file and its WAL.
     let crashed = folder.path().join("crashed.db");
     for ending in ["", "-wal"] {
         std::fs::copy(format!("{}{ending}", path.display()), format!("{}{ending}", crashed.display()))
@@ -124,7 +124,7 @@ async fn main() {
     let begun = Instant::now();
     let recovered = Store::open(&crashed).await.unwrap();
     let took = begun.elapsed().as_secs_f64() * 1e3;
-    println!("opening after a crash, with a log of {:.1} MB: {took:.2} ms", log as f64 / 1e6);
+    println!("opening after a crash, with a WAL of {:.1} MB: {took:.2} ms", log as f64 / 1e6);
     recovered.close().await;
     let begun = Instant::now();
     let history = store.history(&session).await.unwrap().len();

@@ -1,4 +1,4 @@
-//! What can go wrong with what is kept.
+//! Errors of the store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,236 +7,162 @@ use rusqlite::ErrorCode;
 use rusqlite::ffi;
 use thiserror::Error;
 
-use crate::lock::{self, Holder};
+use crate::lock_owner::{self, LockOwner};
 
-/// A fault of the store, or a wish that it cannot fulfil. Whatever it was, nothing was half done.
+/// An error of the store. The failed operation changed nothing.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The directory is not there.
-    #[error("{}: there is no such directory", path.display())]
-    NoDirectory {
-        /// Which one.
-        path: PathBuf,
-    },
-    /// The file may not be opened, or is no file.
-    #[error("{}: {error}", path.display())]
-    Forbidden {
-        /// Which one.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// The file can be read but not written.
-    #[error("{}: it cannot be written", path.display())]
-    ReadOnly {
-        /// Which one.
-        path: PathBuf,
-    },
-    /// There is no space left. What was to be written was not.
-    #[error("{}: there is no space left on the disk", path.display())]
-    DiskFull {
-        /// Which one.
-        path: PathBuf,
-    },
-    /// The file is something else.
-    #[error("{}: this is not a database", path.display())]
-    NotADatabase {
-        /// Which one.
-        path: PathBuf,
-    },
-    /// The file is a database of another program.
-    #[error("{}: this is a database, but not one of hermes", path.display())]
-    Foreign {
-        /// Which one.
-        path: PathBuf,
-    },
-    /// The file is damaged.
-    #[error("{}: the database is damaged: {detail}", path.display())]
-    Corrupt {
-        /// Which one.
-        path: PathBuf,
-        /// What was found.
-        detail: String,
-    },
-    /// A newer hermes has written the file.
+    #[error("cannot open the database in {}: no such directory", path.display())]
+    NoDirectory { path: PathBuf },
+    #[error("cannot open {}: {error}", path.display())]
+    Forbidden { path: PathBuf, error: io::Error },
+    #[error("cannot write {}: the file is read-only", path.display())]
+    ReadOnly { path: PathBuf },
+    #[error("cannot write {}: no space left on device", path.display())]
+    DiskFull { path: PathBuf },
+    #[error("cannot open {}: not an SQLite database", path.display())]
+    NotADatabase { path: PathBuf },
+    #[error("cannot open {}: this database belongs to another program", path.display())]
+    Foreign { path: PathBuf },
+    #[error("the database {} is corrupt: {detail}", path.display())]
+    Corrupt { path: PathBuf, detail: String },
     #[error(
-        "{}: a newer hermes has written it: version {found} of the database, this one knows {known}",
+        "cannot open {}: it has schema version {found}, written by a newer hermes; this one supports {known}",
         path.display()
     )]
-    Newer {
-        /// Which one.
-        path: PathBuf,
-        /// The version of the file.
-        found: u32,
-        /// The newest version known here.
-        known: u32,
-    },
-    /// Another process is writing and does not end.
-    #[error("{}: another process has been writing for too long{}", path.display(), lock::named(holder.as_ref()))]
+    Newer { path: PathBuf, found: u32, known: u32 },
+    #[error("cannot write {}: database is locked by another process{}", path.display(), lock_owner::describe(owner.as_ref()))]
     Busy {
-        /// Which one.
         path: PathBuf,
-        /// Who, where that can be known.
-        holder: Option<Holder>,
+        /// The writing process, if known.
+        owner: Option<LockOwner>,
     },
-    /// The file could not be copied before its form is changed.
-    #[error("{}: it cannot be copied before it is brought up to date: {detail}", path.display())]
+    #[error("cannot migrate the database: backup to {} failed: {detail}", path.display())]
     Backup {
-        /// The copy.
+        /// The path of the copy.
         path: PathBuf,
-        /// Why not.
         detail: String,
     },
-    /// The system did not read or write.
-    #[error("{}: {detail}", path.display())]
-    Io {
-        /// Which one.
-        path: PathBuf,
-        /// What it said.
-        detail: String,
-    },
-    /// The system gives no random numbers, so nothing can be named.
-    #[error("the system gives no random numbers: {0}")]
+    #[error("I/O error in {}: {detail}", path.display())]
+    Io { path: PathBuf, detail: String },
+    #[error("cannot get random numbers from the system: {0}")]
     NoRandom(String),
-    /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// There is no such session.
-    #[error("there is no session `{0}`")]
+    #[error("no session matches `{0}`")]
     NoSession(String),
-    /// Several sessions could be meant.
-    #[error("`{word}` could be any of {count} sessions")]
-    Ambiguous {
-        /// What was asked for.
-        word: String,
-        /// How many begin like that.
-        count: usize,
-    },
-    /// Another session has the title.
-    #[error("there is a session with the title `{0}` already")]
+    #[error("`{word}` matches {count} sessions")]
+    Ambiguous { word: String, count: usize },
+    #[error("another session already has the title `{0}`")]
     TitleTaken(String),
-    /// Nothing of the title can be shown.
+    /// No visible character is left in the title.
     #[error("the title is empty")]
     EmptyTitle,
-    /// The session has a turn that has not ended.
-    #[error("session {0} is at work")]
-    AtWork(String),
-    /// The turn of the session is another process's.
-    #[error("session {session} is at work in another process{}", lock::named(holder.as_ref()))]
-    Elsewhere {
-        /// Which session.
+    #[error("session {0} has a turn in progress")]
+    TurnInProgress(String),
+    #[error("session {session} has a turn in progress in another process{}", lock_owner::describe(owner.as_ref()))]
+    OwnedByOther {
         session: String,
-        /// Who, where that can be known.
-        holder: Option<Holder>,
+        /// The process, if known.
+        owner: Option<LockOwner>,
     },
-    /// The turn has ended, or never was.
-    #[error("there is no such turn")]
+    /// The turn has ended or never existed.
+    #[error("no such turn")]
     NoTurn,
-    /// No tool has answered this call.
-    #[error("no tool has answered the call `{0}`")]
-    NoAnswer(String),
-    /// There is a question with this id already.
-    #[error("there is a question `{0}` already")]
-    SameQuestion(String),
-    /// A text is larger than what is kept.
-    #[error("{what} of {size} bytes is too large to be kept: {most} at most")]
-    TooLarge {
-        /// What it is.
-        what: &'static str,
-        /// How large it is.
-        size: usize,
-        /// How large it may be.
-        most: usize,
-    },
-    /// A fault of ours.
-    #[error("{}: {detail}", path.display())]
-    Bug {
-        /// Which file.
-        path: PathBuf,
-        /// What SQLite said.
-        detail: String,
-    },
+    #[error("the tool call `{0}` has no result")]
+    NoToolResult(String),
+    #[error("the question `{0}` already exists")]
+    DuplicateQuestion(String),
+    #[error("cannot store {what} of {size} bytes: the limit is {limit} bytes")]
+    TooLarge { what: &'static str, size: usize, limit: usize },
+    /// A statement that the schema does not support: a defect of Hermes.
+    #[error("internal database error in {}: {detail}", path.display())]
+    Bug { path: PathBuf, detail: String },
 }
 
 impl Error {
-    /// What to do about it, where something can be done.
-    pub fn remedy(&self) -> Option<String> {
+    /// How to fix the problem, as an imperative sentence.
+    pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NoDirectory { .. } => "make it, or choose another home with `--home`".to_owned(),
+            Self::NoDirectory { .. } => "create it, or choose another home with `--home`".to_owned(),
             Self::Forbidden { path, .. } => {
-                format!("it must be a file of yours: `ls -l {}` says whose it is", path.display())
+                format!("check that you own the file: `ls -l {}`", path.display())
             }
             Self::ReadOnly { path } => {
                 format!(
-                    "the file, its directory and the file system must be writable for you: `ls -l {}`",
+                    "make the file, its directory and the file system writable for you: `ls -l {}`",
                     path.display()
                 )
             }
             Self::DiskFull { .. } => {
-                "make room; nothing that was kept is lost, and `hermes sessions prune` needs little of it"
+                "free some disk space; stored data is intact, and `hermes sessions prune` needs little space"
                     .to_owned()
             }
             Self::NotADatabase { path } | Self::Foreign { path } => {
-                format!("move it away, and hermes makes a new one: `mv {0} {0}.other`", path.display())
+                format!("move the file away and hermes creates a new one: `mv {0} {0}.other`", path.display())
             }
             Self::Corrupt { path, .. } => format!(
-                "keep a copy of it; `sqlite3 {} .recover` saves what can be read, and moving it away starts anew",
+                "keep a copy; `sqlite3 {} .recover` saves the readable part, and moving the file away starts a new one",
                 path.display()
             ),
             Self::Newer { .. } => "use the newer hermes, or another home with `--home`".to_owned(),
-            Self::Busy { .. } => "try again when it has ended".to_owned(),
-            Self::Backup { .. } => "make room or make the directory writable; nothing was changed".to_owned(),
-            Self::NoSession(_) | Self::Ambiguous { .. } => "`hermes sessions ls` lists them".to_owned(),
-            Self::AtWork(_) | Self::Elsewhere { .. } => "wait for its turn to end, or stop it".to_owned(),
+            Self::Busy { .. } => "try again when that process has finished".to_owned(),
+            Self::Backup { .. } => {
+                "free some disk space or make the directory writable; nothing was changed".to_owned()
+            }
+            Self::NoSession(_) | Self::Ambiguous { .. } => {
+                "run `hermes sessions ls` to list the sessions".to_owned()
+            }
+            Self::TurnInProgress(_) | Self::OwnedByOther { .. } => {
+                "wait for the turn to end, or stop it".to_owned()
+            }
             Self::Io { .. }
             | Self::NoRandom(_)
             | Self::Closed
             | Self::TitleTaken(_)
             | Self::EmptyTitle
             | Self::NoTurn
-            | Self::NoAnswer(_)
-            | Self::SameQuestion(_)
+            | Self::NoToolResult(_)
+            | Self::DuplicateQuestion(_)
             | Self::TooLarge { .. }
             | Self::Bug { .. } => return None,
         })
     }
 }
 
-/// What stops a piece of work on a connection, before it is known which file it was.
+/// An error of one operation on a connection, before the file path is attached.
 #[derive(Debug)]
-pub(crate) enum Fault {
-    /// SQLite said so.
+pub(crate) enum QueryError {
     Sql(rusqlite::Error),
-    /// What was read cannot have been written by us.
-    Damaged(String),
-    /// Something with a name.
-    Known(Error),
+    /// A stored value that Hermes cannot have written.
+    Corrupt(String),
+    Store(Error),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for QueryError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl From<Error> for Fault {
+impl From<Error> for QueryError {
     fn from(error: Error) -> Self {
-        Self::Known(error)
+        Self::Store(error)
     }
 }
 
-impl Fault {
-    /// The error a caller sees.
-    pub(crate) fn at(self, path: &Path) -> Error {
+impl QueryError {
+    /// Attaches the path.
+    pub(crate) fn into_error(self, path: &Path) -> Error {
         let path = path.to_path_buf();
         match self {
-            Self::Known(error) => error,
-            Self::Damaged(detail) => Error::Corrupt { path, detail },
+            Self::Store(error) => error,
+            Self::Corrupt(detail) => Error::Corrupt { path, detail },
             Self::Sql(rusqlite::Error::SqliteFailure(error, said)) => {
                 let detail = said.unwrap_or_else(|| error.to_string());
-                named(error, path, detail)
+                classify(error, path, detail)
             }
-            // A value of the wrong type, or text that is not text: only damage puts that there.
+            // A value of the wrong type or invalid UTF-8 can only come from corruption.
             Self::Sql(
                 error @ (rusqlite::Error::FromSqlConversionFailure(..)
                 | rusqlite::Error::IntegralValueOutOfRange(..)
@@ -247,18 +173,17 @@ impl Fault {
         }
     }
 
-    /// Whether a rule of the schema forbids it, such as two of what there may be one of.
-    pub(crate) fn is_forbidden_by_schema(error: &rusqlite::Error) -> bool {
+    pub(crate) fn is_constraint_violation(error: &rusqlite::Error) -> bool {
         error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
     }
 }
 
-fn named(error: ffi::Error, path: PathBuf, detail: String) -> Error {
+fn classify(error: ffi::Error, path: PathBuf, detail: String) -> Error {
     match (error.code, error.extended_code) {
-        // The index of the log is a file that grows too.
+        // The WAL index is a file that can fill the disk too.
         (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => Error::DiskFull { path },
         (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed, _) => {
-            Error::Busy { holder: lock::writer(&path), path }
+            Error::Busy { owner: lock_owner::find_writer(&path), path }
         }
         (ErrorCode::NotADatabase, _) => Error::NotADatabase { path },
         (ErrorCode::DatabaseCorrupt, _) => Error::Corrupt { path, detail },
@@ -269,7 +194,7 @@ fn named(error: ffi::Error, path: PathBuf, detail: String) -> Error {
     }
 }
 
-/// SQLite does not say why it cannot open a file.
+/// Finds out why SQLite could not open a file; SQLite does not say.
 fn cannot_open(path: PathBuf) -> Error {
     let folder = path.parent().unwrap_or(Path::new("."));
     if !folder.is_dir() {
@@ -278,7 +203,7 @@ fn cannot_open(path: PathBuf) -> Error {
     let error = match path.symlink_metadata() {
         Err(error) => error,
         Ok(meta) if meta.is_file() => io::ErrorKind::PermissionDenied.into(),
-        Ok(_) => io::Error::other("this is not a file"),
+        Ok(_) => io::Error::other("not a regular file"),
     };
     Error::Forbidden { path, error }
 }

@@ -1,46 +1,45 @@
-//! Sessions as JSON Lines, a piece at a time: a conversation may be larger than memory should be.
+//! Export of sessions as JSON Lines, in chunks: a session may not fit into memory.
 
 use serde_json::Value;
 
-use crate::error::{Error, Fault};
-use crate::history::Which;
+use crate::error::{Error, QueryError};
+use crate::history::MessageFilter;
 use crate::message::Seq;
-use crate::session::{Session, SessionId};
+use crate::session::{SessionId, SessionRow};
 use crate::store::Store;
 
-/// Messages that are read at once, at most.
-const PAGE: usize = 200;
+const PAGE_MESSAGES: usize = 200;
 
-/// One session on its way out. [`Export::next`] gives the pieces of one line.
+/// An export in progress. [`Export::next`] returns the chunks of one line.
 #[derive(Debug)]
 pub struct Export {
     store: Store,
     session: SessionId,
-    stage: Stage,
+    state: ExportState,
 }
 
 #[derive(Debug)]
-enum Stage {
-    Head(Box<Session>),
+enum ExportState {
+    Head(Box<SessionRow>),
     Messages { after: Seq, is_first: bool },
-    Over,
+    Done,
 }
 
 impl Store {
-    /// Begins to export a session: all that is known of it, and all its messages, those taken back marked.
+    /// Starts to export a session: its metadata and all its messages, undone ones marked.
     pub async fn export(&self, session: &SessionId) -> Result<Export, Error> {
         let head = self.session(session).await?;
-        Ok(Export { store: self.clone(), session: session.clone(), stage: Stage::Head(Box::new(head)) })
+        Ok(Export { store: self.clone(), session: session.clone(), state: ExportState::Head(Box::new(head)) })
     }
 }
 
 impl Export {
-    /// The next piece of text; `None` after the end of the line.
+    /// The next chunk; `None` after the end of the line.
     pub async fn next(&mut self) -> Result<Option<String>, Error> {
-        match &self.stage {
-            Stage::Over => Ok(None),
-            Stage::Head(head) => {
-                let prompt = self.store.prompt(&self.session).await?;
+        match &self.state {
+            ExportState::Done => Ok(None),
+            ExportState::Head(head) => {
+                let prompt = self.store.session_prompt(&self.session).await?;
                 let mut line = self.text(serde_json::to_value(head).map(|mut head| {
                     head["system_prompt"] = Value::from(prompt.text);
                     head["tools"] = Value::from(prompt.tools);
@@ -52,16 +51,17 @@ impl Export {
                 }))?;
                 line.truncate(line.len().saturating_sub(1));
                 line.push_str(",\"messages\":[");
-                self.stage = Stage::Messages { after: Seq::START, is_first: true };
+                self.state = ExportState::Messages { after: Seq::START, is_first: true };
                 Ok(Some(line))
             }
-            &Stage::Messages { after, is_first } => {
-                let page = self.store.messages(&self.session, Which::All, after, PAGE).await?;
+            &ExportState::Messages { after, is_first } => {
+                let page =
+                    self.store.messages(&self.session, MessageFilter::All, after, PAGE_MESSAGES).await?;
                 let Some(last) = page.last() else {
-                    self.stage = Stage::Over;
+                    self.state = ExportState::Done;
                     return Ok(Some("]}\n".to_owned()));
                 };
-                self.stage = Stage::Messages { after: last.seq, is_first: false };
+                self.state = ExportState::Messages { after: last.seq, is_first: false };
                 let texts: Result<Vec<String>, _> = page.iter().map(serde_json::to_string).collect();
                 let joined = self.text(texts.map(|texts| texts.join(",")))?;
                 Ok(Some(if is_first { joined } else { format!(",{joined}") }))
@@ -70,6 +70,6 @@ impl Export {
     }
 
     fn text(&self, text: serde_json::Result<String>) -> Result<String, Error> {
-        text.map_err(|error| Fault::Damaged(error.to_string()).at(self.store.path()))
+        text.map_err(|error| QueryError::Corrupt(error.to_string()).into_error(self.store.path()))
     }
 }

@@ -1,89 +1,87 @@
-//! The messages of a session: adding, reading, taking back, and going another way.
+//! The messages of a session: appending, reading, undoing and branching.
 
 use std::ops::Range;
 
 use hermes_types::{CallId, Message, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::{Error, Fault};
-use crate::message::{self, COLUMNS, Entry, Kept, MARK, Seq};
+use crate::error::{Error, QueryError};
+use crate::message::{self, COLUMNS, MessageRow, NewMessage, SET_UNDONE, Seq};
 use crate::search;
-use crate::session::{self, Clash, Lineage, NewSession, Parent, Prompt, SessionId, title};
+use crate::session::{self, Lineage, NewSession, Parent, Prompt, SessionId, TitleConflict, title};
 use crate::store::Store;
 
-/// Bytes of messages in one page, about: a page ends with the message that reaches them.
+/// A page ends with the message that reaches this size.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// Which messages of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// Those that count.
+pub enum MessageFilter {
     Active,
-    /// Also those that were taken back.
+    /// Includes undone messages.
     All,
 }
 
-/// What was taken back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Undone {
-    /// How many messages.
+pub struct UndoResult {
     pub messages: usize,
-    /// What the person had said first of it, to say it again in another way.
+    /// The text of the first undone user message, so that the user can edit and resend it.
     pub text: String,
 }
 
 impl Store {
-    /// All messages of a session that count, as a model is shown them.
-    pub async fn history(&self, session: &SessionId) -> Result<Vec<Kept>, Error> {
+    /// All active messages of a session, as sent to the model.
+    pub async fn history(&self, session: &SessionId) -> Result<Vec<MessageRow>, Error> {
         let session = session.clone();
         self.read(move |connection| {
-            let n = session::number(connection, &session)?;
-            whole(connection, n)?;
-            since(connection, n, Seq::START)
+            let n = session::row_number(connection, &session)?;
+            check_complete(connection, n)?;
+            messages_since(connection, n, Seq::START)
         })
         .await
     }
 
-    /// Some messages of a session, after a place. Fewer than asked for come back when they are large, so only an empty page is the end.
+    /// A page of messages after `after`. A page of large messages may be short; only an empty page
+    /// is the last.
     pub async fn messages(
         &self,
         session: &SessionId,
-        which: Which,
+        which: MessageFilter,
         after: Seq,
         limit: usize,
-    ) -> Result<Vec<Kept>, Error> {
+    ) -> Result<Vec<MessageRow>, Error> {
         let session = session.clone();
         self.read(move |connection| {
-            let n = session::number(connection, &session)?;
-            page(connection, n, which, after, limit)
+            let n = session::row_number(connection, &session)?;
+            message_page(connection, n, which, after, limit)
         })
         .await
     }
 
-    /// Takes back the last things a person said, and everything that came of them. `None` when nobody has said anything.
-    pub async fn undo(&self, session: &SessionId, exchanges: usize) -> Result<Option<Undone>, Error> {
+    /// Undoes the last user messages and everything that followed them. `None` if there is no user
+    /// message.
+    pub async fn undo(&self, session: &SessionId, exchanges: usize) -> Result<Option<UndoResult>, Error> {
         let session = session.clone();
         self.write(move |transaction| {
-            let n = session::number(transaction, &session)?;
-            idle(transaction, n, &session)?;
+            let n = session::row_number(transaction, &session)?;
+            check_idle(transaction, n, &session)?;
             undo(transaction, n, exchanges)
         })
         .await
     }
 
-    /// Gives back what was last taken back, as long as nothing was said since. Tells how many messages.
-    pub async fn restore(&self, session: &SessionId) -> Result<usize, Error> {
+    /// Restores the messages undone last, unless new ones followed. Returns their number.
+    pub async fn restore_undone(&self, session: &SessionId) -> Result<usize, Error> {
         let session = session.clone();
         self.write(move |transaction| {
-            let n = session::number(transaction, &session)?;
-            idle(transaction, n, &session)?;
+            let n = session::row_number(transaction, &session)?;
+            check_idle(transaction, n, &session)?;
             restore(transaction, n)
         })
         .await
     }
 
-    /// Makes a session that begins as a copy of another one, up to a place in it or whole.
-    pub async fn branch(
+    /// Creates a session that starts as a copy of another one, optionally only up to `until`.
+    pub async fn branch_session(
         &self,
         session: &SessionId,
         until: Option<Seq>,
@@ -91,56 +89,58 @@ impl Store {
     ) -> Result<SessionId, Error> {
         let session = session.clone();
         self.write(move |transaction| {
-            let (from, to, id) = child(transaction, &session, Lineage::Branch, None, at)?;
+            let (from, to, id) = create_child(transaction, &session, Lineage::Branch, None, at)?;
             let mut after = Seq::START;
-            let is_wanted = |kept: &Kept| until.is_none_or(|until| kept.seq <= until);
+            let is_wanted = |kept: &MessageRow| until.is_none_or(|until| kept.seq <= until);
             loop {
-                let some = page(transaction, from, Which::Active, after, 200)?;
+                let some = message_page(transaction, from, MessageFilter::Active, after, 200)?;
                 let Some(last) = some.last() else { break };
                 after = last.seq;
-                let entries: Vec<Entry> = some.into_iter().filter(is_wanted).map(entry).collect();
+                let entries: Vec<NewMessage> =
+                    some.into_iter().filter(is_wanted).map(to_new_message).collect();
                 if entries.is_empty() {
                     break;
                 }
-                add(transaction, to, &entries)?;
+                append(transaction, to, &entries)?;
             }
             Ok(id)
         })
         .await
     }
 
-    /// Makes the session that goes on where another one became too long: with its own beginning, and with the open turn. The other one
-    /// ends. All of it happens, or nothing.
-    pub async fn continuation(
+    /// Creates the session that continues one that became too long: with a new prompt and first
+    /// messages, and with the open turn. Ends the old session in the same transaction.
+    pub async fn continue_session(
         &self,
         session: &SessionId,
         prompt: Prompt,
-        beginning: Vec<Entry>,
+        beginning: Vec<NewMessage>,
         at: Timestamp,
     ) -> Result<SessionId, Error> {
         let session = session.clone();
         self.write(move |transaction| {
-            let (from, to, id) = child(transaction, &session, Lineage::Continuation, Some(prompt), at)?;
+            let (from, to, id) =
+                create_child(transaction, &session, Lineage::Continuation, Some(prompt), at)?;
             session::end(transaction, from, "compression", at)?;
             let sql = "UPDATE turns SET session = ?2, first_seq = 1 WHERE session = ?1 AND ended IS NULL";
             transaction.prepare_cached(sql)?.execute([from, to])?;
-            add(transaction, to, &beginning)?;
+            append(transaction, to, &beginning)?;
             Ok(id)
         })
         .await
     }
 }
 
-/// Makes a session that is like another one but for its messages.
-fn child(
+/// Creates a session with the properties of another one but without its messages.
+fn create_child(
     connection: &Connection,
     of: &SessionId,
     lineage: Lineage,
     prompt: Option<Prompt>,
     at: Timestamp,
-) -> Result<(i64, i64, SessionId), Fault> {
+) -> Result<(i64, i64, SessionId), QueryError> {
     let parent = session::get(connection, of)?;
-    let from = session::number(connection, of)?;
+    let from = session::row_number(connection, of)?;
     let prompt = match prompt {
         Some(prompt) => prompt,
         None => session::prompt(connection, from)?,
@@ -157,23 +157,27 @@ fn child(
     };
     let (to, id) = session::create(connection, &new, at)?;
     if let Some(name) = parent.title {
-        title::set(connection, to, &name, Clash::Number)?;
+        title::set(connection, to, &name, TitleConflict::Number)?;
     }
     Ok((from, to, id))
 }
 
-fn entry(kept: Kept) -> Entry {
-    Entry { message: kept.message, at: kept.at, finish: kept.finish, usage: kept.usage }
+fn to_new_message(kept: MessageRow) -> NewMessage {
+    NewMessage { message: kept.message, at: kept.at, finish: kept.finish, usage: kept.usage }
 }
 
-/// Adds messages at the end. Gives their places.
-pub(crate) fn add(connection: &Connection, n: i64, entries: &[Entry]) -> Result<Range<Seq>, Fault> {
+/// Appends messages and returns their sequence numbers.
+pub(crate) fn append(
+    connection: &Connection,
+    n: i64,
+    entries: &[NewMessage],
+) -> Result<Range<Seq>, QueryError> {
     let sql = "SELECT last_seq FROM sessions WHERE n = ?1";
     let last: u32 = connection.prepare_cached(sql)?.query_row([n], |row| row.get(0))?;
     let first = Seq::new(last).next();
     let mut next = first;
     for entry in entries {
-        let columns = entry.columns(next)?;
+        let columns = entry.to_columns(next)?;
         let sql = "INSERT INTO messages (session, seq, role, at, sum, finish, usage, rest, text)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         connection.prepare_cached(sql)?.execute(params![
@@ -191,54 +195,58 @@ pub(crate) fn add(connection: &Connection, n: i64, entries: &[Entry]) -> Result<
         next = next.next();
     }
     if let Some(entry) = entries.last() {
-        // A clock that went back does not make a session older than it was.
+        // A clock that went back must not make the session older.
         let sql = "UPDATE sessions SET last_seq = ?2, touched = max(touched, ?3) WHERE n = ?1";
         connection.prepare_cached(sql)?.execute(params![n, next.number() - 1, entry.at.seconds()])?;
     }
     Ok(first..next)
 }
 
-/// Puts another text in the place of the last answer to a call.
-pub(crate) fn replace_answer(
+/// Replaces the text of the last result of a call.
+pub(crate) fn replace_tool_result(
     connection: &Connection,
     n: i64,
     call: &CallId,
     text: String,
-) -> Result<(), Fault> {
+) -> Result<(), QueryError> {
     let sql = format!(
         "SELECT {COLUMNS}, id FROM messages WHERE session = ?1 AND role = 'tool' AND undone IS NULL ORDER BY seq DESC"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([n])?;
     while let Some(row) = rows.next()? {
-        let kept = message::read(row)?;
+        let kept = message::read_row(row)?;
         let Message::Tool { call: other, name, .. } = &kept.message else { continue };
         if other != call {
             continue;
         }
         let (id, seq): (i64, Seq) = (row.get(9)?, kept.seq);
         let message = Message::Tool { call: call.clone(), name: name.clone(), text };
-        let columns = entry(Kept { message, ..kept }).columns(seq)?;
+        let columns = to_new_message(MessageRow { message, ..kept }).to_columns(seq)?;
         let sql = "UPDATE messages SET text = ?2, sum = ?3 WHERE id = ?1";
         connection.prepare_cached(sql)?.execute(params![id, columns.text, columns.sum])?;
         search::index::remove(connection, id)?;
         return search::index::add(connection, id, &columns.text);
     }
-    Err(Error::NoAnswer(call.as_str().to_owned()).into())
+    Err(Error::NoToolResult(call.as_str().to_owned()).into())
 }
 
-/// Whether as many messages are there as were ever added: a lost one would leave no other trace.
-fn whole(connection: &Connection, n: i64) -> Result<(), Fault> {
+/// Checks that no message is missing; a lost one would leave no other trace.
+fn check_complete(connection: &Connection, n: i64) -> Result<(), QueryError> {
     let sql =
         "SELECT last_seq = (SELECT count(*) FROM messages WHERE session = ?1) FROM sessions WHERE n = ?1";
     if connection.prepare_cached(sql)?.query_row([n], |row| row.get(0))? {
         return Ok(());
     }
-    Err(Fault::Damaged("messages of a session are missing".to_owned()))
+    Err(QueryError::Corrupt("messages of a session are missing".to_owned()))
 }
 
-/// All messages that count, from a place on.
-pub(crate) fn since(connection: &Connection, n: i64, from: Seq) -> Result<Vec<Kept>, Fault> {
+/// All active messages starting with `from`.
+pub(crate) fn messages_since(
+    connection: &Connection,
+    n: i64,
+    from: Seq,
+) -> Result<Vec<MessageRow>, QueryError> {
     let sql = format!(
         "SELECT {COLUMNS} FROM messages WHERE session = ?1 AND seq >= ?2 AND undone IS NULL ORDER BY seq"
     );
@@ -246,21 +254,21 @@ pub(crate) fn since(connection: &Connection, n: i64, from: Seq) -> Result<Vec<Ke
     let mut rows = statement.query(params![n, from.number()])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(message::read(row)?);
+        found.push(message::read_row(row)?);
     }
     Ok(found)
 }
 
-pub(crate) fn page(
+pub(crate) fn message_page(
     connection: &Connection,
     n: i64,
-    which: Which,
+    which: MessageFilter,
     after: Seq,
     limit: usize,
-) -> Result<Vec<Kept>, Fault> {
+) -> Result<Vec<MessageRow>, QueryError> {
     let active = match which {
-        Which::Active => "AND undone IS NULL",
-        Which::All => "",
+        MessageFilter::Active => "AND undone IS NULL",
+        MessageFilter::All => "",
     };
     let sql = format!(
         "SELECT {COLUMNS}, octet_length(text) + coalesce(octet_length(rest), 0) FROM messages
@@ -270,7 +278,7 @@ pub(crate) fn page(
     let mut rows = statement.query(params![n, after.number(), i64::try_from(limit).unwrap_or(i64::MAX)])?;
     let (mut found, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
-        found.push(message::read(row)?);
+        found.push(message::read_row(row)?);
         bytes += row.get::<_, usize>(9)?;
         if bytes >= PAGE_BYTES {
             break;
@@ -279,9 +287,9 @@ pub(crate) fn page(
     Ok(found)
 }
 
-fn undo(connection: &Connection, n: i64, exchanges: usize) -> Result<Option<Undone>, Fault> {
+fn undo(connection: &Connection, n: i64, exchanges: usize) -> Result<Option<UndoResult>, QueryError> {
     let Some(back) = exchanges.checked_sub(1) else { return Ok(None) };
-    // Further back than the beginning is the beginning.
+    // Going back beyond the first message stops at the first message.
     let sql = "SELECT min(seq) FROM (
                    SELECT seq FROM messages WHERE session = ?1 AND undone IS NULL AND role = 'user'
                    ORDER BY seq DESC LIMIT ?2 + 1)";
@@ -289,18 +297,18 @@ fn undo(connection: &Connection, n: i64, exchanges: usize) -> Result<Option<Undo
     let from: Option<u32> =
         connection.prepare_cached(sql)?.query_row([n, back], |row| row.get(0)).optional()?.flatten();
     let Some(from) = from else { return Ok(None) };
-    let first = page(connection, n, Which::Active, Seq::new(from - 1), 1)?;
+    let first = message_page(connection, n, MessageFilter::Active, Seq::new(from - 1), 1)?;
     let Some(Message::User { text, .. }) = first.into_iter().next().map(|kept| kept.message) else {
         return Ok(None);
     };
     let sql = "SELECT coalesce(max(undone), 0) + 1 FROM messages WHERE session = ?1";
     let round: i64 = connection.prepare_cached(sql)?.query_row([n], |row| row.get(0))?;
-    let sql = format!("UPDATE messages SET {MARK} WHERE session = ?1 AND seq >= ?2 AND undone IS NULL");
+    let sql = format!("UPDATE messages SET {SET_UNDONE} WHERE session = ?1 AND seq >= ?2 AND undone IS NULL");
     let messages = connection.prepare_cached(&sql)?.execute(params![n, from, round])?;
-    Ok(Some(Undone { messages, text }))
+    Ok(Some(UndoResult { messages, text }))
 }
 
-fn restore(connection: &Connection, n: i64) -> Result<usize, Fault> {
+fn restore(connection: &Connection, n: i64) -> Result<usize, QueryError> {
     let sql = "SELECT undone, min(seq) FROM messages WHERE session = ?1 AND undone IS NOT NULL
                GROUP BY undone ORDER BY undone DESC LIMIT 1";
     let last = connection.prepare_cached(sql)?.query_row([n], |row| Ok((row.get(0)?, row.get(1)?)));
@@ -309,15 +317,15 @@ fn restore(connection: &Connection, n: i64) -> Result<usize, Fault> {
     if connection.prepare_cached(sql)?.query_row([n, first], |row| row.get(0))? {
         return Ok(0);
     }
-    let sql = format!("UPDATE messages SET {MARK} WHERE session = ?1 AND undone = ?2");
+    let sql = format!("UPDATE messages SET {SET_UNDONE} WHERE session = ?1 AND undone = ?2");
     Ok(connection.prepare_cached(&sql)?.execute(params![n, round, None::<i64>])?)
 }
 
-/// Refuses to change what a turn builds on.
-fn idle(connection: &Connection, n: i64, session: &SessionId) -> Result<(), Fault> {
+/// Refuses to change messages that a running turn builds on.
+fn check_idle(connection: &Connection, n: i64, session: &SessionId) -> Result<(), QueryError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM turns WHERE session = ?1 AND ended IS NULL)";
     if connection.prepare_cached(sql)?.query_row([n], |row| row.get(0))? {
-        return Err(Error::AtWork(session.as_str().to_owned()).into());
+        return Err(Error::TurnInProgress(session.as_str().to_owned()).into());
     }
     Ok(())
 }

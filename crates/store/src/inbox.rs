@@ -1,60 +1,51 @@
-//! Letters: what people said in chats. Each is kept once, before anything is done about it, and is done when what is said about
-//! it is kept as well.
+//! The inbox: messages received from chats. Each is stored once, before it is processed, and is
+//! marked done in the transaction that stores its reply.
 
 use hermes_types::{Person, SessionKey, Timestamp};
 use rusqlite::{Connection, Row, Transaction, params};
 use serde_json::Value;
 
-use crate::error::{Error, Fault};
-use crate::message::bounded;
-use crate::outbox::{self, NewPart, PartId};
+use crate::error::{Error, QueryError};
+use crate::message::check_size;
+use crate::outbox::{self, NewOutboxRow, OutboxId};
 use crate::store::Store;
 use crate::turn::TurnId;
 
-/// Chats of which the last letter is remembered for ever, those where something was said last.
-const CHATS: u32 = 1_000;
+/// The last message is kept forever for this many of the most recently active chats.
+const MAX_CHATS: u32 = 1_000;
 
-/// One letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LetterId(i64);
+pub struct InboxId(i64);
 
-/// A letter to be kept.
+/// A received message to be stored.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NewLetter {
-    /// Where it was written.
+pub struct NewInboxRow {
     pub platform: String,
-    /// In which chat.
     pub chat: String,
-    /// What the platform calls it there.
+    /// The platform's message id.
     pub message: String,
-    /// The session it belongs to.
     pub key: SessionKey,
-    /// Who wrote it.
     pub person: Person,
-    /// When it arrived.
     pub at: Timestamp,
-    /// All that is known about it.
+    /// The serialized message.
     pub event: Value,
 }
 
-/// A letter that was not answered yet.
+/// A received message that has no reply yet.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Letter {
-    /// Which one.
-    pub id: LetterId,
-    /// The session it belongs to.
+pub struct InboxRow {
+    pub id: InboxId,
     pub key: SessionKey,
-    /// When it arrived.
     pub at: Timestamp,
-    /// The turn that answers it, if one was begun.
+    /// The turn that answers the message, once it started.
     pub turn: Option<TurnId>,
-    /// All that is known about it.
+    /// The serialized message.
     pub event: Value,
 }
 
 impl Store {
-    /// Keeps letters, all of them or none; nothing stands for each one that was kept before.
-    pub async fn receive(&self, letters: Vec<NewLetter>) -> Result<Vec<Option<LetterId>>, Error> {
+    /// Stores messages in one transaction. Returns `None` for each one that is already known.
+    pub async fn receive_messages(&self, letters: Vec<NewInboxRow>) -> Result<Vec<Option<InboxId>>, Error> {
         self.write(move |transaction| {
             let sql = "INSERT INTO inbox (platform, chat, message, key, person, at, event)
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
@@ -62,7 +53,7 @@ impl Store {
             let mut kept = Vec::with_capacity(letters.len());
             for letter in letters {
                 let event = letter.event.to_string();
-                bounded("a letter", event.len())?;
+                check_size("a letter", event.len())?;
                 let count = statement.execute(params![
                     letter.platform,
                     letter.chat,
@@ -72,14 +63,14 @@ impl Store {
                     letter.at.seconds(),
                     event,
                 ])?;
-                kept.push((count > 0).then(|| LetterId(transaction.last_insert_rowid())));
+                kept.push((count > 0).then(|| InboxId(transaction.last_insert_rowid())));
             }
             Ok(kept)
         })
         .await
     }
 
-    /// Whether a letter was kept before.
+    /// Whether a message is already stored.
     pub async fn is_received(&self, platform: &str, chat: &str, message: &str) -> Result<bool, Error> {
         let (platform, chat, message) = (platform.to_owned(), chat.to_owned(), message.to_owned());
         self.read(move |connection| {
@@ -92,8 +83,8 @@ impl Store {
         .await
     }
 
-    /// Which of these messages of a chat were letters to a session.
-    pub async fn letters_among(
+    /// Which of these message ids of a chat were received for a session.
+    pub async fn inbox_messages_among(
         &self,
         platform: &str,
         chat: &str,
@@ -112,8 +103,8 @@ impl Store {
         .await
     }
 
-    /// The last letter of each chat of a platform, by what the platform calls it.
-    pub async fn last_letters(&self, platform: &str) -> Result<Vec<(String, String)>, Error> {
+    /// The last received message id of each chat of a platform.
+    pub async fn last_inbox_messages(&self, platform: &str) -> Result<Vec<(String, String)>, Error> {
         let platform = platform.to_owned();
         self.read(move |connection| {
             let sql = "SELECT chat, message, max(n) FROM inbox WHERE platform = ?1 GROUP BY chat";
@@ -124,8 +115,8 @@ impl Store {
         .await
     }
 
-    /// Gives a letter to another session, because it belongs elsewhere than it seemed.
-    pub async fn readdress(&self, letter: LetterId, key: &SessionKey, event: Value) -> Result<(), Error> {
+    /// Moves a message to another session.
+    pub async fn reassign(&self, letter: InboxId, key: &SessionKey, event: Value) -> Result<(), Error> {
         let key = key.clone();
         self.write(move |transaction| {
             let sql = "UPDATE inbox SET key = ?2, event = ?3 WHERE n = ?1 AND done IS NULL";
@@ -135,49 +126,53 @@ impl Store {
         .await
     }
 
-    /// The letters of a platform that were not answered, oldest first.
-    pub async fn waiting_letters(&self, platform: &str) -> Result<Vec<Letter>, Error> {
+    /// The messages of a platform without a reply, oldest first.
+    pub async fn pending_inbox(&self, platform: &str) -> Result<Vec<InboxRow>, Error> {
         let platform = platform.to_owned();
         self.read(move |connection| {
             let sql =
                 "SELECT n, key, at, turn, event FROM inbox WHERE platform = ?1 AND done IS NULL ORDER BY n";
             let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map([platform], read)?;
+            let rows = statement.query_map([platform], read_row)?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
         .await
     }
 
-    /// Says something in chats, and is done with the letters it answers.
-    pub async fn reply(
+    /// Enqueues outbound messages and marks the messages they answer as done.
+    pub async fn enqueue_reply(
         &self,
-        letters: Vec<LetterId>,
-        parts: Vec<NewPart>,
+        letters: Vec<InboxId>,
+        parts: Vec<NewOutboxRow>,
         at: Timestamp,
-    ) -> Result<Vec<PartId>, Error> {
+    ) -> Result<Vec<OutboxId>, Error> {
         self.write(move |transaction| {
-            finish(transaction, &letters, at)?;
+            mark_done(transaction, &letters, at)?;
             outbox::add(transaction, &parts, at)
         })
         .await
     }
 
-    /// Forgets letters that were answered and parts that were sent before a moment. Which chats there are is remembered by the
-    /// last letter of each, whatever its age.
-    pub async fn forget_mail(&self, before: Timestamp) -> Result<usize, Error> {
+    /// Deletes answered and delivered messages older than `before`. The last message of each recent
+    /// chat stays, because it records that the chat exists.
+    pub async fn prune_chat_messages(&self, before: Timestamp) -> Result<usize, Error> {
         self.write(move |transaction| {
             let letters = "DELETE FROM inbox WHERE done < ?1 AND n NOT IN (
                            SELECT max(n) FROM inbox GROUP BY platform, chat ORDER BY max(n) DESC LIMIT ?2)";
             let parts = "DELETE FROM outbox WHERE state IN ('sent', 'failed') AND at < ?1";
-            Ok(transaction.execute(letters, params![before.seconds(), CHATS])?
+            Ok(transaction.execute(letters, params![before.seconds(), MAX_CHATS])?
                 + transaction.execute(parts, [before.seconds()])?)
         })
         .await
     }
 }
 
-/// Notes which turn answers letters.
-pub(crate) fn join(transaction: &Transaction<'_>, letters: &[LetterId], turn: TurnId) -> Result<(), Fault> {
+/// Records which turn answers messages.
+pub(crate) fn assign_to_turn(
+    transaction: &Transaction<'_>,
+    letters: &[InboxId],
+    turn: TurnId,
+) -> Result<(), QueryError> {
     let mut statement = transaction.prepare_cached("UPDATE inbox SET turn = ?2 WHERE n = ?1")?;
     for letter in letters {
         statement.execute(params![letter.0, turn.number()])?;
@@ -185,12 +180,12 @@ pub(crate) fn join(transaction: &Transaction<'_>, letters: &[LetterId], turn: Tu
     Ok(())
 }
 
-/// Is done with letters; what they said is in the messages of their session, if anywhere.
-pub(crate) fn finish(
+/// Marks messages as done and drops their content, which the session now has.
+pub(crate) fn mark_done(
     transaction: &Transaction<'_>,
-    letters: &[LetterId],
+    letters: &[InboxId],
     at: Timestamp,
-) -> Result<(), Fault> {
+) -> Result<(), QueryError> {
     let sql = "UPDATE inbox SET done = ?2, event = '' WHERE n = ?1 AND done IS NULL";
     let mut statement = transaction.prepare_cached(sql)?;
     for letter in letters {
@@ -199,22 +194,22 @@ pub(crate) fn finish(
     Ok(())
 }
 
-/// The letters a turn answers.
-pub(crate) fn of_turn(connection: &Connection, turn: TurnId) -> Result<Vec<LetterId>, Fault> {
+/// The messages that a turn answers.
+pub(crate) fn turn_inbox(connection: &Connection, turn: TurnId) -> Result<Vec<InboxId>, QueryError> {
     let sql = "SELECT n FROM inbox WHERE turn = ?1 AND done IS NULL ORDER BY n";
     let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map([turn.number()], |row| Ok(LetterId(row.get(0)?)))?;
+    let rows = statement.query_map([turn.number()], |row| Ok(InboxId(row.get(0)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Letter> {
+fn read_row(row: &Row<'_>) -> rusqlite::Result<InboxRow> {
     let event: String = row.get(4)?;
-    Ok(Letter {
-        id: LetterId(row.get(0)?),
+    Ok(InboxRow {
+        id: InboxId(row.get(0)?),
         key: SessionKey::new(row.get::<_, String>(1)?),
         at: Timestamp::from_seconds(row.get(2)?),
         turn: row.get::<_, Option<i64>>(3)?.map(TurnId::from_number),
-        // One that cannot be read is told so to whoever looks at it.
+        // The caller reports a message that cannot be parsed.
         event: serde_json::from_str(&event).unwrap_or(Value::Null),
     })
 }

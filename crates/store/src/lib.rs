@@ -1,61 +1,65 @@
-//! What survives a restart: sessions and their messages, turns, questions and answers, grants, spending, the mail of chats, and
-//! who was let in there.
+//! Persistent storage: sessions and their messages, turns, questions and answers, grants, spending,
+//! the inbox and outbox of chats, and paired users.
 //!
-//! [`Store`] is a cheap handle on one SQLite file, `hermes.db` in the home. One thread writes; reads go through a few connections
-//! of their own and never wait for it. Several processes may use the file at once.
+//! [`Store`] is a cheap handle to one SQLite file, `hermes.db` in the Hermes home. One thread
+//! writes; reads use a few connections of their own and never wait for the writer. Several
+//! processes may use the file at once.
 //!
-//! *Invariants.* Here is all SQL of the project, and nothing else is here: no rule about what may run, no clock. Moments are
-//! handed in. A write is whole or did not happen, and has happened when its future ends: killing any process
-//! undoes nothing. Messages are in the order of their own numbers, never of a clock. The text of a message is in the file once.
-//! Whoever lists, searches or looks up sessions says for whom ([`Reader`]). What goes wrong is an [`Error`] with a
-//! remedy; a file that cannot be used is never replaced, emptied or repaired behind its owner's back.
+//! *Invariants.* All SQL of the project is here, and nothing else: no rule about what may run, and
+//! no clock, because callers pass timestamps. A write is one transaction and is durable against the
+//! death of any process once its future completes. Messages are ordered by sequence number, never
+//! by time. The text of a message is stored once. Every list, search and lookup of sessions names
+//! its [`Viewer`]. A failure is an [`Error`] with a hint; the store never replaces, empties or
+//! repairs a file it cannot use.
 //!
-//! *A turn* goes like this: [`Store::open_turn`] with what a person said, [`Store::append`] for each step before anything
-//! happens because of it, [`Store::close_turn`]. After a crash [`Store::unfinished`] names the turns nobody works on,
-//! [`Store::take_over`] gives one to this process, and [`Store::open_calls`] says which calls have no result.
+//! *A turn* is [`Store::open_turn`] with the user's message, [`Store::append_step`] for each step
+//! before its side effects, and [`Store::close_turn`]. After a crash, [`Store::open_turns`] lists
+//! the turns without a live worker, [`Store::take_over_turn`] assigns one to this process, and
+//! [`Store::open_calls`] lists the tool calls without a result.
 //!
-//! *Where to start reading.* `schema/` for what is in the file, `store.rs` for the connections, `file.rs` for opening and migrating,
-//! then one file per noun.
+//! *Where to start reading.* `schema/` for the tables, `store.rs` for the connections, `file.rs`
+//! for opening and migrating, then one file per noun.
 
+mod changes;
 mod error;
 mod export;
 mod file;
 mod grant;
 mod history;
 mod inbox;
-mod lock;
+mod lock_owner;
 mod message;
 mod outbox;
 mod pairing;
-mod presence;
 mod question;
 mod remove;
 mod search;
 mod session;
 mod spending;
 mod store;
-mod thread;
+mod threads_joined;
 mod turn;
-mod watch;
+mod worker_lock;
 
+pub use changes::ChangeStream;
 pub use error::Error;
 pub use export::Export;
 pub use file::FILE_NAME;
-pub use grant::{Grant, GrantScope, NewGrant};
-pub use history::{Undone, Which};
-pub use inbox::{Letter, LetterId, NewLetter};
-pub use lock::Holder;
-pub use message::{Entry, Kept, Seq};
-pub use outbox::{Delivery, Fate, NewPart, Outgoing, PartId};
-pub use pairing::{Approving, Asked, Paired, Pending};
-pub use presence::Held;
-pub use question::{Answer, Answering, AskedBy, Choice, NewQuestion, Question, QuestionState};
-pub use remove::Pruned;
-pub use search::{Hit, Search, Snippet};
+pub use grant::GrantRow;
+pub use history::{MessageFilter, UndoResult};
+pub use inbox::{InboxId, InboxRow, NewInboxRow};
+pub use lock_owner::LockOwner;
+pub use message::{MessageRow, NewMessage, Seq};
+pub use outbox::{DeliveryOutcome, DeliveryState, NewOutboxRow, OutboxId, OutboxRow};
+pub use pairing::{ApprovalResult, CodeResponse, PairedUser, PendingUser};
+pub use question::{AnswerResult, NewQuestion, QuestionRow, QuestionState, WaitingCall};
+pub use remove::PruneResult;
+pub use search::{SearchHit, SearchQuery, Snippet};
 pub use session::{
-    Clash, HIDDEN_SOURCES, Lineage, Listing, NewSession, Parent, Prompt, Reader, Session, SessionId, Shelf,
+    HIDDEN_SOURCES, Lineage, ListFilter, NewSession, Parent, Prompt, SessionId, SessionQuery, SessionRow,
+    TitleConflict, Viewer,
 };
-pub use spending::{Cost, CostStatus, Day, Spent};
+pub use spending::{Cost, CostStatus, DailySpending, ModelCall};
 pub use store::Store;
-pub use turn::{OpenTurn, Step, TurnId};
-pub use watch::News;
+pub use turn::{OpenTurn, TurnId, TurnStep};
+pub use worker_lock::TurnOwner;

@@ -1,74 +1,80 @@
-//! Removing sessions, and giving their space back.
+//! Removal of sessions and release of their disk space.
 //!
-//! | a child that is | goes with its parent |
+//! | child session | removed with its parent |
 //! |---|---|
-//! | a continuation or a branch | no: it stands alone from then on |
-//! | a delegate | yes, and its own delegates too |
+//! | continuation, branch | no, it becomes independent |
+//! | delegate | yes, with its own delegates |
 
 use hermes_types::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::error::{Error, Fault};
-use crate::presence::{Held, Presence};
-use crate::session::{self, Session, SessionId};
+use crate::error::{Error, QueryError};
+use crate::session::{self, SessionId, SessionRow};
 use crate::store::Store;
 use crate::turn;
+use crate::worker_lock::{TurnOwner, WorkerLock};
 
-/// Sessions that are removed in one transaction: others want to write too.
-const BATCH: usize = 16;
-/// Pages that are given back in one transaction.
-const PAGES: u32 = 512;
-/// Pages of the search index that are put in order in one transaction.
-const MERGE: i64 = 256;
-/// What is so of a session, called `s`, in which nothing happened since a moment and nothing is under way.
-const IDLE: &str = "s.ended IS NULL AND s.touched < ?1
+/// Removed per transaction, so that other writers get their turn.
+const SESSIONS_PER_BATCH: usize = 16;
+/// Pages freed per transaction.
+const PAGES_PER_BATCH: u32 = 512;
+/// Pages of the search index merged per transaction.
+const MERGE_PAGES: i64 = 256;
+/// Selects sessions `s` that have not ended, without activity since `?1` and without a turn in
+/// progress.
+const IDLE_CONDITION: &str = "s.ended IS NULL AND s.touched < ?1
     AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = s.n AND turns.ended IS NULL)";
 
-/// What a prune did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pruned {
-    /// How many sessions were removed.
+pub struct PruneResult {
     pub sessions: usize,
-    /// How many bytes the file has become smaller.
-    pub freed: u64,
+    pub freed_bytes: u64,
 }
 
 impl Store {
-    /// Removes a session with its messages and delegates. Tells how many sessions that were. One that is at work in a living process
-    /// stays.
-    pub async fn remove(&self, id: &SessionId) -> Result<usize, Error> {
-        let (id, presence) = (id.clone(), self.presence());
+    /// Removes a session with its messages and delegates. Returns the number of sessions. A session
+    /// with a live turn cannot be removed.
+    pub async fn remove_session(&self, id: &SessionId) -> Result<usize, Error> {
+        let (id, presence) = (id.clone(), self.worker_lock());
         self.write(move |transaction| {
-            let n = session::number(transaction, &id)?;
-            remove(transaction, &presence, n)
+            let n = session::row_number(transaction, &id)?;
+            remove_tree(transaction, &presence, n)
         })
         .await
     }
 
-    /// The sessions that [`Store::prune`] would remove, oldest first.
     pub async fn prunable(&self, before: Timestamp) -> Result<Vec<SessionId>, Error> {
         self.read(move |connection| {
             let mut found = Vec::new();
-            for n in old(connection, before, i64::MAX)? {
-                found.push(session::name(connection, n)?);
+            for n in prunable(connection, before, i64::MAX)? {
+                found.push(session::id_of_row(connection, n)?);
             }
             Ok(found)
         })
         .await
     }
 
-    /// The sessions in which nothing happened since a moment and nothing is under way, though they did not end. Conversations of
-    /// chats have no other end, unless somebody goes on with them.
-    pub async fn idle(&self, before: Timestamp) -> Result<Vec<Session>, Error> {
-        self.read(move |connection| session::that(connection, IDLE, params![before.seconds()])).await
+    /// The sessions without activity since `before` that have not ended. Chat sessions end in no
+    /// other way unless a user continues them.
+    pub async fn idle_sessions(&self, before: Timestamp) -> Result<Vec<SessionRow>, Error> {
+        self.read(move |connection| {
+            session::select_where(connection, IDLE_CONDITION, params![before.seconds()])
+        })
+        .await
     }
 
-    /// Ends a session in which nothing happened since a moment and nothing is under way, so that it can be removed.
-    pub async fn retire(&self, id: &SessionId, before: Timestamp, at: Timestamp) -> Result<(), Error> {
+    /// Ends a session without activity since `before`, so that it can be pruned.
+    pub async fn retire_session(
+        &self,
+        id: &SessionId,
+        before: Timestamp,
+        at: Timestamp,
+    ) -> Result<(), Error> {
         let id = id.clone();
         self.write(move |transaction| {
-            let sql =
-                format!("UPDATE sessions AS s SET ended = ?2, end_reason = 'old' WHERE {IDLE} AND s.id = ?3");
+            let sql = format!(
+                "UPDATE sessions AS s SET ended = ?2, end_reason = 'old' WHERE {IDLE_CONDITION} AND s.id = ?3"
+            );
             transaction.prepare_cached(&sql)?.execute(params![
                 before.seconds(),
                 at.seconds(),
@@ -79,19 +85,20 @@ impl Store {
         .await
     }
 
-    /// Removes the ended sessions that began before a moment, with the questions and grants that were settled before it, and gives
-    /// their space back. It does so in steps, and may be stopped between any two.
-    pub async fn prune(&self, before: Timestamp) -> Result<Pruned, Error> {
+    /// Removes the ended sessions started before `before`, with questions and grants closed by
+    /// then, and frees their disk space. It works in small transactions and can be interrupted
+    /// between them.
+    pub async fn prune(&self, before: Timestamp) -> Result<PruneResult, Error> {
         let size = self.size();
-        let mut pruned = Pruned::default();
+        let mut pruned = PruneResult::default();
         loop {
-            let presence = self.presence();
+            let presence = self.worker_lock();
             let removed = self
                 .write(move |transaction| {
                     let mut removed = 0;
-                    for n in old(transaction, before, i64::try_from(BATCH).unwrap_or(1))? {
-                        // An older one of the batch may have taken it along.
-                        removed += remove(transaction, &presence, n)?;
+                    for n in prunable(transaction, before, i64::try_from(SESSIONS_PER_BATCH).unwrap_or(1))? {
+                        // An older session of the batch may have removed it as a delegate.
+                        removed += remove_tree(transaction, &presence, n)?;
                     }
                     Ok(removed)
                 })
@@ -101,27 +108,28 @@ impl Store {
             }
             pruned.sessions += removed;
         }
-        self.write(move |transaction| forget(transaction, before)).await?;
+        self.write(move |transaction| delete_settled(transaction, before)).await?;
         if pruned.sessions > 0 {
             self.shrink().await?;
         }
-        pruned.freed = size.saturating_sub(self.size());
+        pruned.freed_bytes = size.saturating_sub(self.size());
         Ok(pruned)
     }
 
-    /// Gives unused space of the file back to the disk, in steps.
+    /// Returns unused space of the file to the file system, in steps.
     pub async fn shrink(&self) -> Result<(), Error> {
         for index in ["words", "pairs"] {
-            // A negative number takes in also what would not be merged yet, and only for the first step.
-            let mut amount = -MERGE;
-            while self.write(move |transaction| merge(transaction, index, amount)).await? {
-                amount = MERGE;
+            // A negative number makes SQLite start a merge that is not due yet; it is used for the
+            // first step only.
+            let mut amount = -MERGE_PAGES;
+            while self.write(move |transaction| merge_index(transaction, index, amount)).await? {
+                amount = MERGE_PAGES;
             }
         }
         loop {
             let left = self
                 .on_writer(|connection| {
-                    let sql = format!("PRAGMA incremental_vacuum({PAGES})");
+                    let sql = format!("PRAGMA incremental_vacuum({PAGES_PER_BATCH})");
                     let mut statement = connection.prepare_cached(&sql)?;
                     let mut rows = statement.query([])?;
                     while rows.next()?.is_some() {}
@@ -140,17 +148,17 @@ impl Store {
     }
 }
 
-/// Puts a part of the search index in order. Tells whether there was something to do.
-fn merge(connection: &Connection, index: &str, amount: i64) -> Result<bool, Fault> {
+/// Merges a part of the search index. Returns whether more may be left.
+fn merge_index(connection: &Connection, index: &str, amount: i64) -> Result<bool, QueryError> {
     let before = connection.total_changes();
     let sql = format!("INSERT INTO {index} ({index}, rank) VALUES ('merge', ?1)");
     connection.prepare_cached(&sql)?.execute([amount])?;
-    // SQLite's manual: fewer than two changes mean that nothing was left to merge.
+    // SQLite documentation: fewer than two changes mean that nothing was left to merge.
     Ok(connection.total_changes().saturating_sub(before) >= 2)
 }
 
-/// Removes what belongs to no session and has been settled.
-fn forget(connection: &Connection, before: Timestamp) -> Result<(), Fault> {
+/// Deletes closed questions without a session and revoked grants.
+fn delete_settled(connection: &Connection, before: Timestamp) -> Result<(), QueryError> {
     let questions = "DELETE FROM questions WHERE session IS NULL AND expires < ?1 AND created < ?1";
     let grants = "DELETE FROM grants WHERE revoked_at < ?1";
     for sql in [questions, grants] {
@@ -159,8 +167,8 @@ fn forget(connection: &Connection, before: Timestamp) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Ended sessions that began before a moment, oldest first.
-fn old(connection: &Connection, before: Timestamp, limit: i64) -> Result<Vec<i64>, Fault> {
+/// Ended sessions started before `before`, oldest first.
+fn prunable(connection: &Connection, before: Timestamp, limit: i64) -> Result<Vec<i64>, QueryError> {
     let sql = "SELECT n FROM sessions WHERE ended IS NOT NULL AND started < ?1
                AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.n AND turns.ended IS NULL)
                ORDER BY started, n LIMIT ?2";
@@ -169,7 +177,7 @@ fn old(connection: &Connection, before: Timestamp, limit: i64) -> Result<Vec<i64
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn remove(connection: &Connection, presence: &Presence, n: i64) -> Result<usize, Fault> {
+fn remove_tree(connection: &Connection, presence: &WorkerLock, n: i64) -> Result<usize, QueryError> {
     let sql = "WITH RECURSIVE family (n) AS (
                    SELECT n FROM sessions WHERE n = ?1
                    UNION SELECT c.n FROM sessions c JOIN family ON c.parent = family.n WHERE c.lineage = 'delegate')
@@ -177,10 +185,10 @@ fn remove(connection: &Connection, presence: &Presence, n: i64) -> Result<usize,
     let mut statement = connection.prepare_cached(sql)?;
     let family: Vec<i64> = statement.query_map([n], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for member in &family {
-        if let Some(open) = turn::open(connection, presence, *member)?
-            && open.held != Held::Nowhere
+        if let Some(open) = turn::find_open(connection, presence, *member)?
+            && open.owner != TurnOwner::Exited
         {
-            return Err(Error::AtWork(open.session.as_str().to_owned()).into());
+            return Err(Error::TurnInProgress(open.session.as_str().to_owned()).into());
         }
         for index in ["words", "pairs"] {
             let sql =

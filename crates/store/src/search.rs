@@ -1,7 +1,7 @@
-//! Finding what was said.
+//! Full-text search over messages.
 //!
-//! `query` makes something harmless of whatever was typed, `index` says what is in the two indexes, `snippet` cuts out what a
-//! person is shown. Nothing that is typed reaches SQLite as syntax.
+//! `query` turns any input into a safe query, `index` fills the two indexes, and `snippet` cuts out
+//! the text to show. User input never reaches SQLite as syntax.
 
 pub(crate) mod index;
 mod query;
@@ -12,60 +12,58 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 use serde::Serialize;
 
-use crate::error::{Error, Fault};
+use crate::error::{Error, QueryError};
 use crate::message::Seq;
-use crate::session::{HIDDEN_SOURCES, Reader, SessionId};
+use crate::session::{HIDDEN_SOURCES, SessionId, Viewer};
 use crate::store::Store;
 use query::{Query, Term};
 pub use snippet::Snippet;
 
-/// Hits that one answer has at most.
-const MOST: usize = 500;
-/// What no index can find, such as an emoji, is looked for in so many of the newest messages.
-const SCANNED: i64 = 20_000;
+const MAX_HITS: usize = 500;
+/// Text that no index covers, such as emoji, is searched in this many of the newest messages.
+const SCAN_LIMIT: i64 = 20_000;
 
-/// What to look for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Search {
-    /// Words, `"phrases"`, beginnings with `*`, `OR` and `NOT`; anything else is taken as text.
+pub struct SearchQuery {
+    /// Words, `"phrases"`, prefixes with `*`, `OR` and `NOT`; everything else is literal text.
     pub text: String,
-    /// Only in sessions of this source.
     pub source: Option<String>,
-    /// How many hits to leave out, for the next page.
+    /// The number of hits to skip, for paging.
     pub skip: usize,
-    /// How many hits; never more than five hundred.
+    /// At most 500.
     pub limit: usize,
 }
 
-/// A message that was found.
+/// A matching message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Hit {
-    /// In which session.
+pub struct SearchHit {
     pub session: SessionId,
-    /// What people call the session.
+    /// The title of the session.
     pub title: Option<String>,
-    /// The door or channel of the session.
+    /// The entry point or channel of the session.
     pub source: String,
-    /// Where in the session.
     pub seq: Seq,
-    /// Who said it.
     pub role: String,
-    /// When.
     pub at: Timestamp,
-    /// The words around the first thing that was found.
+    /// The text around the first match.
     pub snippet: Snippet,
 }
 
 impl Store {
-    /// Finds messages, the best first; what is not made of words, the newest first. Any text can be looked for.
-    pub async fn search(&self, reader: &Reader, search: Search) -> Result<Vec<Hit>, Error> {
+    /// Finds messages, best match first. Queries that are not made of words return the newest
+    /// first.
+    pub async fn search(&self, reader: &Viewer, search: SearchQuery) -> Result<Vec<SearchHit>, Error> {
         let reader = reader.clone();
         self.read(move |connection| find(connection, &reader, &search)).await
     }
 }
 
-fn find(connection: &Connection, reader: &Reader, search: &Search) -> Result<Vec<Hit>, Fault> {
-    let query = Query::read(&search.text);
+fn find(
+    connection: &Connection,
+    reader: &Viewer,
+    search: &SearchQuery,
+) -> Result<Vec<SearchHit>, QueryError> {
+    let query = Query::parse(&search.text);
     if query.is_empty() {
         return Ok(Vec::new());
     }
@@ -87,8 +85,9 @@ fn find(connection: &Connection, reader: &Reader, search: &Search) -> Result<Vec
         }
         None => ("messages m", condition(&query, &mut hold), "m.id DESC"),
     };
-    let (skip, limit) = (number(search.skip), number(search.limit.min(MOST)));
-    // Sessions are looked at after the messages were found; a plan that begins with them would look at all of their messages.
+    let (skip, limit) = (to_sql(search.skip), to_sql(search.limit.min(MAX_HITS)));
+    // `CROSS JOIN` fixes the join order: starting with the sessions would scan all of their
+    // messages.
     let sql = format!(
         "SELECT s.id, s.title, s.source, m.seq, m.role, m.at, m.text
          FROM {from} CROSS JOIN sessions s ON s.n = m.session
@@ -98,49 +97,49 @@ fn find(connection: &Connection, reader: &Reader, search: &Search) -> Result<Vec
         HIDDEN_SOURCES.join("', '")
     );
     let mut statement = connection.prepare(&sql)?;
-    let rows = statement.query_map(params_from_iter(values), |row| read(row, &query))?;
+    let rows = statement.query_map(params_from_iter(values), |row| read_row(row, &query))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn number(count: usize) -> i64 {
+fn to_sql(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn read(row: &Row<'_>, query: &Query) -> rusqlite::Result<Hit> {
-    Ok(Hit {
+fn read_row(row: &Row<'_>, query: &Query) -> rusqlite::Result<SearchHit> {
+    Ok(SearchHit {
         session: SessionId::new(row.get::<_, String>(0)?),
         title: row.get(1)?,
         source: row.get(2)?,
         seq: Seq::new(row.get(3)?),
         role: row.get(4)?,
         at: Timestamp::from_seconds(row.get(5)?),
-        snippet: Snippet::cut(&row.get::<_, String>(6)?, &query.looked_for()),
+        snippet: Snippet::around(&row.get::<_, String>(6)?, &query.required_texts()),
     })
 }
 
-/// What a message must be, as SQL, for a query that the index of words alone cannot answer.
+/// The SQL condition for a query that the word index alone cannot answer.
 fn condition(query: &Query, hold: &mut impl FnMut(Value) -> String) -> String {
     let mut all = Vec::new();
-    for group in &query.wanted {
-        let any: Vec<String> = group.iter().map(|term| one(term, hold)).collect();
+    for group in &query.required {
+        let any: Vec<String> = group.iter().map(|term| term_condition(term, hold)).collect();
         all.push(format!("({})", any.join(" OR ")));
     }
-    for term in &query.unwanted {
-        all.push(format!("NOT {}", one(term, hold)));
+    for term in &query.excluded {
+        all.push(format!("NOT {}", term_condition(term, hold)));
     }
     all.join(" AND ")
 }
 
-fn one(term: &Term, hold: &mut impl FnMut(Value) -> String) -> String {
+fn term_condition(term: &Term, hold: &mut impl FnMut(Value) -> String) -> String {
     let mut all = Vec::new();
     if let Some(words) = term.words() {
         let place = hold(words.into());
         all.push(format!("m.id IN (SELECT rowid FROM words WHERE words MATCH {place})"));
     }
-    for run in term.runs() {
-        let place = hold(index::pairs_query(&run).into());
+    for run in term.unspaced_runs() {
+        let place = hold(index::bigram_query(&run).into());
         all.push(format!("m.id IN (SELECT rowid FROM pairs WHERE pairs MATCH {place})"));
-        // All pairs may be there, but not in a row.
+        // The bigrams may all occur, but not in sequence.
         if run.chars().count() > 2 {
             let place = hold(run.into());
             all.push(format!("instr(m.text, {place}) > 0"));
@@ -149,7 +148,7 @@ fn one(term: &Term, hold: &mut impl FnMut(Value) -> String) -> String {
     if all.is_empty() {
         let place = hold(term.text().to_owned().into());
         all.push(format!(
-            "(m.id > (SELECT max(id) FROM messages) - {SCANNED} AND instr(m.text, {place}) > 0)"
+            "(m.id > (SELECT max(id) FROM messages) - {SCAN_LIMIT} AND instr(m.text, {place}) > 0)"
         ));
     }
     format!("({})", all.join(" AND "))

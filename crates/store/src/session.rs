@@ -1,4 +1,4 @@
-//! Sessions: making, finding and listing them.
+//! Creating, finding and listing sessions.
 
 pub(crate) mod title;
 
@@ -9,36 +9,32 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Fault};
-use crate::message::{Sum, bounded};
+use crate::error::{Error, QueryError};
+use crate::message::{Checksum, check_size};
 use crate::spending::CostStatus;
 use crate::store::Store;
 
-/// Sources that are nobody's conversation: they are in no list and in no search.
+/// Sources of internal sessions, which are excluded from lists and searches.
 pub const HIDDEN_SOURCES: [&str; 2] = ["subagent", "tool"];
-/// Sessions that one page of a list has at most.
-const PAGE: usize = 1_000;
+const MAX_PAGE: usize = 1_000;
 
-/// The name of a session: when it began, in UTC, and six random digits, as in `20261115_190500_3fa91c`.
+/// A session id: its UTC start time and six random hex digits, as in `20261115_190500_3fa91c`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionId(String);
 
 impl SessionId {
-    /// The session with this name.
     pub fn new(id: impl Into<String>) -> Self {
         Self(id.into())
     }
 
-    /// A new name.
-    fn draw(at: Timestamp) -> Result<Self, Fault> {
+    fn generate(at: Timestamp) -> Result<Self, QueryError> {
         let mut seed = [0; 3];
         getrandom::fill(&mut seed).map_err(|error| Error::NoRandom(error.to_string()))?;
         let [a, b, c] = seed;
-        Ok(Self(format!("{}_{a:02x}{b:02x}{c:02x}", stamp(at))))
+        Ok(Self(format!("{}_{a:02x}{b:02x}{c:02x}", format_utc(at))))
     }
 
-    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -50,27 +46,27 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// A moment as `YYYYMMDD_HHMMSS`, in UTC.
-fn stamp(at: Timestamp) -> String {
+/// A time as `YYYYMMDD_HHMMSS`, in UTC.
+fn format_utc(at: Timestamp) -> String {
     let ((year, month, day), seconds) = (at.date(), at.seconds() % 86_400);
     let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
     format!("{year:04}{month:02}{day:02}_{hour:02}{minute:02}{second:02}")
 }
 
-/// How a session came from another one.
+/// How a session derives from its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lineage {
-    /// It goes on where the other one became too long.
+    /// Continues a session that became too long.
     Continuation,
-    /// It is a copy that goes another way.
+    /// A copy that diverges.
     Branch,
-    /// It does a part of the other one's work.
+    /// Works on a part of the parent's task.
     Delegate,
 }
 
 impl Lineage {
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Continuation => "continuation",
             Self::Branch => "branch",
@@ -92,105 +88,84 @@ impl FromSql for Lineage {
 
 impl ToSql for Lineage {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(self.word().into())
+        Ok(self.as_str().into())
     }
 }
 
-/// Where a session comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// The other session.
     pub session: SessionId,
-    /// How.
     pub lineage: Lineage,
 }
 
-/// A session to be made.
+/// A session to be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSession {
-    /// The key of the place it works in, by which its channel finds it again.
+    /// The key of its environment, by which a channel finds the session again.
     pub key: SessionKey,
-    /// The door or channel it came by, in a word.
+    /// The entry point or channel.
     pub source: String,
-    /// Whose it is.
     pub person: Person,
-    /// The model.
     pub model: String,
-    /// The provider of the model.
     pub provider: String,
-    /// What stands before the first message, byte for byte in every request.
+    /// Sent before the first message, unchanged in every request.
     pub prompt: Prompt,
-    /// The directory it began in.
+    /// The initial working directory.
     pub cwd: Option<String>,
-    /// The session it comes from.
     pub parent: Option<Parent>,
 }
 
-/// What a model is told before the first message. A provider's cache holds only as long as no byte of it changes.
+/// The system prompt and tool list. Any changed byte invalidates the provider's prompt cache.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Prompt {
-    /// The system prompt.
     pub text: String,
-    /// The tool list as it is sent.
+    /// The serialized tool list.
     pub tools: String,
 }
 
-/// A session as it is kept.
+/// A stored session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
-    /// Its name.
+pub struct SessionRow {
     pub id: SessionId,
-    /// The key of the place it works in.
+    /// The key of its environment.
     pub key: SessionKey,
-    /// The door or channel it came by.
+    /// The entry point or channel.
     pub source: String,
-    /// Whose it is.
     pub person: Person,
-    /// The model.
     pub model: String,
-    /// The provider of the model.
     pub provider: String,
-    /// The session it comes from, as long as that is there.
+    /// The parent session, unless it was removed.
     pub parent: Option<SessionId>,
-    /// How it comes from another one.
     pub lineage: Option<Lineage>,
-    /// What people call it.
     pub title: Option<String>,
-    /// The directory it began in.
+    /// The initial working directory.
     pub cwd: Option<String>,
-    /// When it began.
     pub started: Timestamp,
-    /// When something was last said in it.
+    /// The time of the last message.
     pub touched: Timestamp,
-    /// When it ended.
     pub ended: Option<Timestamp>,
-    /// Why it ended, in a word.
     pub end_reason: Option<String>,
-    /// How many messages were ever in it, taken back ones included.
+    /// The number of messages ever added, including undone ones.
     pub messages: u64,
-    /// How many calls of a model it took.
+    /// The number of model calls.
     pub api_calls: u64,
-    /// The tokens of all of them.
     pub usage: Usage,
-    /// Their cost in millionths of a dollar, as far as it is known.
+    /// The known cost, in millionths of a dollar.
     pub cost: u64,
-    /// How well the cost is known.
     pub cost_status: CostStatus,
-    /// Whether it was put away.
     pub archived: bool,
 }
 
-/// Who looks. A person finds only their own sessions; there is no way to forget to say who it is.
+/// Who reads the store. A person sees only their own sessions; every query must name its viewer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reader {
-    /// The owner of this hermes, who may see everything.
+pub enum Viewer {
+    /// The owner of this installation, who sees everything.
     Owner,
-    /// Somebody.
     Person(Person),
 }
 
-impl Reader {
-    /// What the column `person` must be, if anything.
+impl Viewer {
+    /// The required value of the column `person`, if any.
     pub(crate) fn person(&self) -> Option<&str> {
         match self {
             Self::Owner => None,
@@ -199,109 +174,105 @@ impl Reader {
     }
 }
 
-/// Which sessions of a list.
+/// A page of a session list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Listing {
-    /// Only those of this source.
+pub struct SessionQuery {
     pub source: Option<String>,
-    /// Those put away or the others.
-    pub shelf: Shelf,
-    /// Only what stands after this one in the list: where the last page ended.
+    pub filter: ListFilter,
+    /// Only sessions after this one in the list: the last one of the previous page.
     pub after: Option<SessionId>,
-    /// How many; a page never has more than a thousand.
+    /// At most 1,000.
     pub limit: usize,
 }
 
-/// Where a session is kept.
+/// Which sessions a list includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Shelf {
-    /// At hand.
+pub enum ListFilter {
     #[default]
     Current,
-    /// Put away.
     Archived,
-    /// Either, and also those that are in no list: parts of others and continued ones.
-    Everything,
+    /// Also archived, delegate and continued sessions.
+    All,
 }
 
-/// What to do when a title is taken.
+/// What to do if another session has the title.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clash {
-    /// Say so.
+pub enum TitleConflict {
     Refuse,
-    /// Add the next number: `Title #2`.
+    /// Appends the next number: `Title #2`.
     Number,
 }
 
 impl Store {
-    /// Makes a session.
-    pub async fn create(&self, new: NewSession, at: Timestamp) -> Result<SessionId, Error> {
+    pub async fn create_session(&self, new: NewSession, at: Timestamp) -> Result<SessionId, Error> {
         self.write(move |transaction| Ok(create(transaction, &new, at)?.1)).await
     }
 
-    /// A session by its name.
-    pub async fn session(&self, id: &SessionId) -> Result<Session, Error> {
+    pub async fn session(&self, id: &SessionId) -> Result<SessionRow, Error> {
         let id = id.clone();
         self.read(move |connection| get(connection, &id)).await
     }
 
-    /// What the model of a session is told before the first message.
-    pub async fn prompt(&self, id: &SessionId) -> Result<Prompt, Error> {
+    pub async fn session_prompt(&self, id: &SessionId) -> Result<Prompt, Error> {
         let id = id.clone();
         self.read(move |connection| {
-            let n = number(connection, &id)?;
+            let n = row_number(connection, &id)?;
             prompt(connection, n)
         })
         .await
     }
 
-    /// Changes what the model is told before the first message, after its owner changed the model or the tools.
+    /// Replaces the prompt after the owner changed the model or the tools.
     pub async fn set_prompt(&self, id: &SessionId, prompt: Prompt) -> Result<(), Error> {
         let id = id.clone();
         self.write(move |transaction| {
-            let n = number(transaction, &id)?;
-            keep_prompt(transaction, n, &prompt)
+            let n = row_number(transaction, &id)?;
+            save_prompt(transaction, n, &prompt)
         })
         .await
     }
 
-    /// Changes the model of a session.
     pub async fn set_model(&self, id: &SessionId, provider: &str, model: &str) -> Result<(), Error> {
         let (id, provider, model) = (id.clone(), provider.to_owned(), model.to_owned());
         self.write(move |transaction| {
             let sql = "UPDATE sessions SET provider = ?2, model = ?3 WHERE n = ?1";
-            let n = number(transaction, &id)?;
+            let n = row_number(transaction, &id)?;
             transaction.prepare_cached(sql)?.execute(params![n, provider, model])?;
             Ok(())
         })
         .await
     }
 
-    /// Gives a session a title, and tells what became of it.
-    pub async fn set_title(&self, id: &SessionId, title: &str, clash: Clash) -> Result<String, Error> {
+    /// Sets the title of a session and returns the title as stored.
+    pub async fn set_title(
+        &self,
+        id: &SessionId,
+        title: &str,
+        clash: TitleConflict,
+    ) -> Result<String, Error> {
         let (id, title) = (id.clone(), title.to_owned());
         self.write(move |transaction| {
-            let n = number(transaction, &id)?;
+            let n = row_number(transaction, &id)?;
             title::set(transaction, n, &title, clash)
         })
         .await
     }
 
-    /// Ends a session. One that has ended stays as it ended.
-    pub async fn end(&self, id: &SessionId, reason: &str, at: Timestamp) -> Result<(), Error> {
+    /// Ends a session. One that has ended stays unchanged.
+    pub async fn end_session(&self, id: &SessionId, reason: &str, at: Timestamp) -> Result<(), Error> {
         let (id, reason) = (id.clone(), reason.to_owned());
         self.write(move |transaction| {
-            let n = number(transaction, &id)?;
+            let n = row_number(transaction, &id)?;
             end(transaction, n, &reason, at)
         })
         .await
     }
 
-    /// Opens an ended session again.
-    pub async fn reopen(&self, id: &SessionId) -> Result<(), Error> {
+    /// Reopens an ended session.
+    pub async fn reopen_session(&self, id: &SessionId) -> Result<(), Error> {
         let id = id.clone();
         self.write(move |transaction| {
-            let n = number(transaction, &id)?;
+            let n = row_number(transaction, &id)?;
             let sql = "UPDATE sessions SET ended = NULL, end_reason = NULL WHERE n = ?1";
             transaction.prepare_cached(sql)?.execute([n])?;
             Ok(())
@@ -309,26 +280,14 @@ impl Store {
         .await
     }
 
-    /// Puts a session away, or takes it out again.
-    pub async fn shelve(&self, id: &SessionId, shelf: Shelf) -> Result<(), Error> {
-        let id = id.clone();
-        self.write(move |transaction| {
-            let n = number(transaction, &id)?;
-            let sql = "UPDATE sessions SET archived = ?2 WHERE n = ?1";
-            transaction.prepare_cached(sql)?.execute(params![n, shelf == Shelf::Archived])?;
-            Ok(())
-        })
-        .await
-    }
-
-    /// A page of sessions, the one last used first.
-    pub async fn sessions(&self, reader: &Reader, listing: Listing) -> Result<Vec<Session>, Error> {
+    /// A page of sessions, last used first.
+    pub async fn sessions(&self, reader: &Viewer, listing: SessionQuery) -> Result<Vec<SessionRow>, Error> {
         let reader = reader.clone();
         self.read(move |connection| list(connection, &reader, &listing)).await
     }
 
-    /// The newest session of a key that has not ended: where a chat goes on after a restart.
-    pub async fn current(&self, key: &SessionKey) -> Result<Option<Session>, Error> {
+    /// The newest session of a key that has not ended, where a chat resumes after a restart.
+    pub async fn current_session(&self, key: &SessionKey) -> Result<Option<SessionRow>, Error> {
         let key = key.clone();
         self.read(move |connection| {
             let sql = format!(
@@ -340,32 +299,32 @@ impl Store {
         .await
     }
 
-    /// The session a person means: by name, by the beginning of a name, by title, or `last`.
-    pub async fn meant(&self, reader: &Reader, word: &str) -> Result<Session, Error> {
+    /// Finds a session by id, id prefix, title, or `last`.
+    pub async fn find_session(&self, reader: &Viewer, word: &str) -> Result<SessionRow, Error> {
         let (reader, word) = (reader.clone(), word.to_owned());
-        self.read(move |connection| by_number(connection, meant(connection, &reader, &word)?)).await
+        self.read(move |connection| by_row(connection, find_row(connection, &reader, &word)?)).await
     }
 
-    /// The session to go on with when a person means this one: the same, or what continues it.
-    pub async fn resolve(&self, reader: &Reader, word: &str) -> Result<Session, Error> {
+    /// Finds a session like [`Store::find_session`] and follows its continuations to the last one.
+    pub async fn resolve_session(&self, reader: &Viewer, word: &str) -> Result<SessionRow, Error> {
         let (reader, word) = (reader.clone(), word.to_owned());
         self.read(move |connection| {
-            let n = meant(connection, &reader, &word)?;
-            by_number(connection, tip(connection, n)?)
+            let n = find_row(connection, &reader, &word)?;
+            by_row(connection, last_continuation(connection, n)?)
         })
         .await
     }
 }
 
-/// All columns of a session; what follows narrows it down.
+/// Selects all columns of a session; conditions follow.
 const SELECT: &str = "SELECT s.id, s.key, s.source, s.person, s.model, s.provider, p.id, s.lineage, s.title, s.cwd,
     s.started, s.touched, s.ended, s.end_reason, s.last_seq, s.api_calls, s.input, s.cache_read, s.cache_write,
     s.output, s.reasoning, s.cost, s.cost_status, s.archived
     FROM sessions s LEFT JOIN sessions p ON p.n = s.parent";
 
-fn read_session(row: &Row<'_>) -> rusqlite::Result<Session> {
+fn read_session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let seconds = |at: usize| row.get::<_, u64>(at).map(Timestamp::from_seconds);
-    Ok(Session {
+    Ok(SessionRow {
         id: SessionId(row.get(0)?),
         key: SessionKey::new(row.get::<_, String>(1)?),
         source: row.get(2)?,
@@ -395,36 +354,34 @@ fn read_session(row: &Row<'_>) -> rusqlite::Result<Session> {
     })
 }
 
-/// The sessions, called `s`, of which something is so.
-pub(crate) fn that(
+/// The sessions `s` that meet a condition.
+pub(crate) fn select_where(
     connection: &Connection,
     condition: &str,
     values: &[&dyn ToSql],
-) -> Result<Vec<Session>, Fault> {
+) -> Result<Vec<SessionRow>, QueryError> {
     let mut statement = connection.prepare_cached(&format!("{SELECT} WHERE {condition}"))?;
     Ok(statement.query_map(values, read_session)?.collect::<Result<_, _>>()?)
 }
 
-pub(crate) fn get(connection: &Connection, id: &SessionId) -> Result<Session, Fault> {
+pub(crate) fn get(connection: &Connection, id: &SessionId) -> Result<SessionRow, QueryError> {
     let sql = format!("{SELECT} WHERE s.id = ?1");
     let found = connection.prepare_cached(&sql)?.query_row([id.as_str()], read_session).optional()?;
     found.ok_or_else(|| Error::NoSession(id.0.clone()).into())
 }
 
-fn by_number(connection: &Connection, n: i64) -> Result<Session, Fault> {
+fn by_row(connection: &Connection, n: i64) -> Result<SessionRow, QueryError> {
     let sql = format!("{SELECT} WHERE s.n = ?1");
     Ok(connection.prepare_cached(&sql)?.query_row([n], read_session)?)
 }
 
-/// The number of a session.
-pub(crate) fn number(connection: &Connection, id: &SessionId) -> Result<i64, Fault> {
+pub(crate) fn row_number(connection: &Connection, id: &SessionId) -> Result<i64, QueryError> {
     let sql = "SELECT n FROM sessions WHERE id = ?1";
     let found = connection.prepare_cached(sql)?.query_row([id.as_str()], |row| row.get(0)).optional()?;
     found.ok_or_else(|| Error::NoSession(id.0.clone()).into())
 }
 
-/// The name of a session that has a number.
-pub(crate) fn name(connection: &Connection, n: i64) -> Result<SessionId, Fault> {
+pub(crate) fn id_of_row(connection: &Connection, n: i64) -> Result<SessionId, QueryError> {
     let sql = "SELECT id FROM sessions WHERE n = ?1";
     Ok(SessionId(connection.prepare_cached(sql)?.query_row([n], |row| row.get(0))?))
 }
@@ -433,12 +390,12 @@ pub(crate) fn create(
     connection: &Connection,
     new: &NewSession,
     at: Timestamp,
-) -> Result<(i64, SessionId), Fault> {
+) -> Result<(i64, SessionId), QueryError> {
     let parent = match &new.parent {
-        Some(parent) => Some(number(connection, &parent.session)?),
+        Some(parent) => Some(row_number(connection, &parent.session)?),
         None => None,
     };
-    let id = SessionId::draw(at)?;
+    let id = SessionId::generate(at)?;
     let sql = "INSERT INTO sessions (id, key, source, person, model, provider, parent, lineage, cwd, started, touched)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10) ON CONFLICT (id) DO NOTHING";
     let made = connection.prepare_cached(sql)?.execute(params![
@@ -454,27 +411,27 @@ pub(crate) fn create(
         at.seconds(),
     ])?;
     if made == 0 {
-        // Sixteen million names in one second: another draw ends it.
+        // The id is taken: sixteen million ids per second. Try another one.
         return create(connection, new, at);
     }
     let n = connection.last_insert_rowid();
-    keep_prompt(connection, n, &new.prompt)?;
+    save_prompt(connection, n, &new.prompt)?;
     Ok((n, id))
 }
 
-pub(crate) fn prompt(connection: &Connection, n: i64) -> Result<Prompt, Fault> {
+pub(crate) fn prompt(connection: &Connection, n: i64) -> Result<Prompt, QueryError> {
     let sql = "SELECT prompt, tools, sum FROM prompts WHERE session = ?1";
     let read = |row: &Row<'_>| Ok((Prompt { text: row.get(0)?, tools: row.get(1)? }, row.get(2)?));
     let found: Option<(Prompt, i64)> = connection.prepare_cached(sql)?.query_row([n], read).optional()?;
-    let (prompt, sum) = found.ok_or_else(|| Fault::Damaged("a session has no prompt".to_owned()))?;
+    let (prompt, sum) = found.ok_or_else(|| QueryError::Corrupt("a session has no prompt".to_owned()))?;
     if prompt.sum() != sum {
-        return Err(Fault::Damaged("a prompt is not what was written".to_owned()));
+        return Err(QueryError::Corrupt("the checksum of a prompt does not match".to_owned()));
     }
     Ok(prompt)
 }
 
-fn keep_prompt(connection: &Connection, n: i64, prompt: &Prompt) -> Result<(), Fault> {
-    bounded("a prompt", prompt.text.len() + prompt.tools.len())?;
+fn save_prompt(connection: &Connection, n: i64, prompt: &Prompt) -> Result<(), QueryError> {
+    check_size("a prompt", prompt.text.len() + prompt.tools.len())?;
     let sql = "INSERT INTO prompts (session, prompt, tools, sum) VALUES (?1, ?2, ?3, ?4)
                ON CONFLICT (session) DO UPDATE SET prompt = ?2, tools = ?3, sum = ?4";
     connection.prepare_cached(sql)?.execute(params![n, prompt.text, prompt.tools, prompt.sum()])?;
@@ -483,23 +440,27 @@ fn keep_prompt(connection: &Connection, n: i64, prompt: &Prompt) -> Result<(), F
 
 impl Prompt {
     fn sum(&self) -> i64 {
-        Sum::default().with(&self.text).with(&self.tools).value()
+        Checksum::default().with(&self.text).with(&self.tools).value()
     }
 }
 
-pub(crate) fn end(connection: &Connection, n: i64, reason: &str, at: Timestamp) -> Result<(), Fault> {
+pub(crate) fn end(connection: &Connection, n: i64, reason: &str, at: Timestamp) -> Result<(), QueryError> {
     let sql = "UPDATE sessions SET ended = ?2, end_reason = ?3 WHERE n = ?1 AND ended IS NULL";
     connection.prepare_cached(sql)?.execute(params![n, at.seconds(), reason])?;
     Ok(())
 }
 
-fn list(connection: &Connection, reader: &Reader, listing: &Listing) -> Result<Vec<Session>, Fault> {
-    let shelf = match listing.shelf {
-        Shelf::Current => "AND s.archived = 0",
-        Shelf::Archived => "AND s.archived = 1",
-        Shelf::Everything => "",
+fn list(
+    connection: &Connection,
+    reader: &Viewer,
+    listing: &SessionQuery,
+) -> Result<Vec<SessionRow>, QueryError> {
+    let shelf = match listing.filter {
+        ListFilter::Current => "AND s.archived = 0",
+        ListFilter::Archived => "AND s.archived = 1",
+        ListFilter::All => "",
     };
-    let shown = if listing.shelf == Shelf::Everything { String::new() } else { shown() };
+    let shown = if listing.filter == ListFilter::All { String::new() } else { listed_condition() };
     let (touched, n) = match &listing.after {
         Some(id) => {
             let sql = "SELECT touched, n FROM sessions WHERE id = ?1";
@@ -512,15 +473,15 @@ fn list(connection: &Connection, reader: &Reader, listing: &Listing) -> Result<V
         "{SELECT} WHERE (s.touched, s.n) < (?1, ?2) AND (?3 IS NULL OR s.person = ?3)
          AND (?4 IS NULL OR s.source = ?4) {shelf} {shown} ORDER BY s.touched DESC, s.n DESC LIMIT ?5"
     );
-    let limit = i64::try_from(listing.limit.min(PAGE)).unwrap_or_default();
+    let limit = i64::try_from(listing.limit.min(MAX_PAGE)).unwrap_or_default();
     let mut statement = connection.prepare_cached(&sql)?;
     let rows =
         statement.query_map(params![touched, n, reader.person(), listing.source, limit], read_session)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// What is in a list: no part of another session, and of a session that was continued only the end.
-fn shown() -> String {
+/// Excludes delegates, internal sources and sessions that were continued.
+fn listed_condition() -> String {
     format!(
         "AND s.lineage IS NOT 'delegate' AND s.source NOT IN ('{}') AND NOT EXISTS (
             SELECT 1 FROM sessions c WHERE c.parent = s.n AND c.lineage = 'continuation')",
@@ -528,19 +489,19 @@ fn shown() -> String {
     )
 }
 
-fn meant(connection: &Connection, reader: &Reader, word: &str) -> Result<i64, Fault> {
+fn find_row(connection: &Connection, reader: &Viewer, word: &str) -> Result<i64, QueryError> {
     let person = reader.person();
-    let one = |sql: &str, value: &str| -> Result<Option<i64>, Fault> {
+    let one = |sql: &str, value: &str| -> Result<Option<i64>, QueryError> {
         let mut statement = connection.prepare_cached(sql)?;
         Ok(statement.query_row(params![value, person], |row| row.get(0)).optional()?)
     };
     const MINE: &str = "(?2 IS NULL OR person = ?2)";
     if word == "last" {
-        let listing = Listing { limit: 1, ..Listing::default() };
+        let listing = SessionQuery { limit: 1, ..SessionQuery::default() };
         let found = list(connection, reader, &listing)?.into_iter().next();
         return found
             .ok_or_else(|| Error::NoSession(word.to_owned()).into())
-            .and_then(|s| number(connection, &s.id));
+            .and_then(|s| row_number(connection, &s.id));
     }
     if let Some(n) = one(&format!("SELECT n FROM sessions WHERE id = ?1 AND {MINE}"), word)? {
         return Ok(n);
@@ -548,7 +509,7 @@ fn meant(connection: &Connection, reader: &Reader, word: &str) -> Result<i64, Fa
     if let Some(n) = title::find(connection, word, person)? {
         return Ok(n);
     }
-    // Names are digits, an underscore and hexadecimal digits, so nothing in a beginning of one is a pattern.
+    // Ids consist of digits, an underscore and hex digits, so a prefix cannot contain a pattern.
     let is_beginning = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'_');
     if is_beginning {
         let sql = format!("SELECT n FROM sessions WHERE id >= ?1 AND id < ?1 || 'g' AND {MINE} LIMIT 100");
@@ -564,8 +525,8 @@ fn meant(connection: &Connection, reader: &Reader, word: &str) -> Result<i64, Fa
     Err(Error::NoSession(word.to_owned()).into())
 }
 
-/// The session at the end of a row of continuations.
-pub(crate) fn tip(connection: &Connection, n: i64) -> Result<i64, Fault> {
+/// The last session of a chain of continuations.
+pub(crate) fn last_continuation(connection: &Connection, n: i64) -> Result<i64, QueryError> {
     let sql = "WITH RECURSIVE line (n, depth) AS (
                    VALUES (?1, 0)
                    UNION SELECT c.n, depth + 1 FROM sessions c JOIN line ON c.parent = line.n
@@ -579,7 +540,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_as_dates() {
+    fn times_are_formatted_as_dates() {
         let cases = [
             (0, "19700101_000000"),
             (951_782_399, "20000228_235959"),
@@ -588,7 +549,7 @@ mod tests {
             (4_107_542_400, "21000301_000000"),
         ];
         for (seconds, expected) in cases {
-            assert_eq!(stamp(Timestamp::from_seconds(seconds)), expected);
+            assert_eq!(format_utc(Timestamp::from_seconds(seconds)), expected);
         }
     }
 }

@@ -1,68 +1,56 @@
-//! What models cost: summed up by session, and by day.
+//! The cost of model calls, by session and by day.
 
 use hermes_types::{Timestamp, Usage};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Fault};
-use crate::session::{self, Reader, SessionId};
+use crate::error::{Error, QueryError};
+use crate::session::{self, SessionId, Viewer};
 use crate::store::Store;
 
-/// Rows that one answer has at most.
-const PAGE: usize = 10_000;
+const MAX_ROWS: usize = 10_000;
 
-/// One call of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spent {
-    /// Who answered.
+pub struct ModelCall {
     pub provider: String,
-    /// Which model.
     pub model: String,
-    /// What for, in a word: `turn`, `title`, `summary`.
+    /// One of `turn`, `title`, `summary`.
     pub purpose: String,
-    /// The tokens.
     pub usage: Usage,
-    /// What they cost.
     pub cost: Cost,
-    /// When.
     pub at: Timestamp,
 }
 
-/// What a call cost, in millionths of a dollar.
+/// The cost of a call, in millionths of a dollar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
-    /// It is paid for with a subscription.
+    /// Covered by a subscription.
     Included,
-    /// So much, says the provider.
+    /// Reported by the provider.
     Actual(u64),
-    /// So much, by a list of prices.
+    /// Computed from a price list.
     Estimated(u64),
-    /// Nobody knows.
     Unknown,
 }
 
-/// How well a sum of costs is known: as well as its worst part.
+/// How exact a sum of costs is: as exact as its least exact part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CostStatus {
     /// There was no call.
     None,
-    /// All was paid for with a subscription.
     Included,
-    /// The provider said so.
     Actual,
-    /// Some of it by a list of prices.
     Estimated,
-    /// Some of it is not known, and not in the sum.
+    /// Part of the cost is unknown and not in the sum.
     Unknown,
 }
 
 impl CostStatus {
     const ALL: [Self; 5] = [Self::None, Self::Included, Self::Actual, Self::Estimated, Self::Unknown];
 
-    /// Its word.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Included => "included",
@@ -76,13 +64,13 @@ impl CostStatus {
 impl FromSql for CostStatus {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         let word = value.as_str()?;
-        Self::ALL.into_iter().find(|status| status.word() == word).ok_or(FromSqlError::InvalidType)
+        Self::ALL.into_iter().find(|status| status.as_str() == word).ok_or(FromSqlError::InvalidType)
     }
 }
 
 impl ToSql for CostStatus {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(self.word().into())
+        Ok(self.as_str().into())
     }
 }
 
@@ -97,51 +85,44 @@ impl Cost {
     }
 }
 
-/// All calls of one day and kind.
+/// The calls of one day with the same person, source, model and purpose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Day {
-    /// When the day began, in UTC.
+pub struct DailySpending {
+    /// The start of the day, in UTC.
     pub day: Timestamp,
-    /// For whom.
     pub person: String,
-    /// By which door or channel.
+    /// The entry point or channel.
     pub source: String,
-    /// Who answered.
     pub provider: String,
-    /// Which model.
     pub model: String,
-    /// What for.
     pub purpose: String,
-    /// How many calls.
     pub calls: u64,
-    /// Their tokens.
     pub usage: Usage,
-    /// Their cost in millionths of a dollar, as far as it is known.
+    /// The known cost, in millionths of a dollar.
     pub cost: u64,
-    /// How well it is known.
     pub cost_status: CostStatus,
 }
 
 impl Store {
-    /// Counts a call that belongs to no step, such as the one for a title.
-    pub async fn spend(&self, session: &SessionId, spent: Spent) -> Result<(), Error> {
+    /// Records a call outside of a turn step, such as the one that makes a title.
+    pub async fn record_model_call(&self, session: &SessionId, spent: ModelCall) -> Result<(), Error> {
         let session = session.clone();
         self.write(move |transaction| {
-            let n = session::number(transaction, &session)?;
-            record(transaction, n, &spent)
+            let n = session::row_number(transaction, &session)?;
+            add_call(transaction, n, &spent)
         })
         .await
     }
 
-    /// What was spent since a moment, by day and kind, newest first.
-    pub async fn spending(&self, reader: &Reader, since: Timestamp) -> Result<Vec<Day>, Error> {
+    /// The spending since a time, by day, newest first.
+    pub async fn spending(&self, reader: &Viewer, since: Timestamp) -> Result<Vec<DailySpending>, Error> {
         let reader = reader.clone();
         self.read(move |connection| {
             let sql = format!(
                 "SELECT day, person, source, provider, model, purpose, calls, input, cache_read, cache_write, output,
                      reasoning, cost, cost_status
                  FROM spending WHERE day >= ?1 AND (?2 IS NULL OR person = ?2)
-                 ORDER BY day DESC, cost DESC LIMIT {PAGE}"
+                 ORDER BY day DESC, cost DESC LIMIT {MAX_ROWS}"
             );
             let mut statement = connection.prepare_cached(&sql)?;
             let rows = statement.query_map(params![day(since), reader.person()], read_day)?;
@@ -151,13 +132,13 @@ impl Store {
     }
 }
 
-/// The number of a day.
+/// Days since 1970.
 fn day(at: Timestamp) -> i64 {
     i64::try_from(at.seconds() / 86_400).unwrap_or(i64::MAX)
 }
 
-fn read_day(row: &Row<'_>) -> rusqlite::Result<Day> {
-    Ok(Day {
+fn read_day(row: &Row<'_>) -> rusqlite::Result<DailySpending> {
+    Ok(DailySpending {
         day: Timestamp::from_seconds(row.get::<_, u64>(0)?.saturating_mul(86_400)),
         person: row.get(1)?,
         source: row.get(2)?,
@@ -177,10 +158,10 @@ fn read_day(row: &Row<'_>) -> rusqlite::Result<Day> {
     })
 }
 
-/// Adds a call to its session and to its day.
-pub(crate) fn record(connection: &Connection, n: i64, spent: &Spent) -> Result<(), Fault> {
+/// Adds a call to the totals of its session and its day.
+pub(crate) fn add_call(connection: &Connection, n: i64, spent: &ModelCall) -> Result<(), QueryError> {
     let (cost, status) = spent.cost.parts();
-    // What a provider claims is not believed without end: sums must stay numbers.
+    // Limits the counts a provider reports, so that sums cannot overflow.
     let bounded = |count: u64| i64::try_from(count).unwrap_or(i64::MAX).min(1 << 50);
     let Usage { input, cache_read, cache_write, output, reasoning } = spent.usage;
     let (before, person, source): (CostStatus, String, String) = connection

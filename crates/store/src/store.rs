@@ -1,4 +1,4 @@
-//! The handle: one connection that writes, on a thread of its own, and some that read.
+//! The store handle: one writing connection on its own thread, and several reading ones.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,19 @@ use std::thread;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::error::{Error, Fault};
-use crate::file::{self, Absent};
-use crate::presence::Presence;
-use crate::watch::Changes;
+use crate::changes::ChangeNotifier;
+use crate::error::{Error, QueryError};
+use crate::file::{self, IfMissing};
+use crate::worker_lock::WorkerLock;
 
-/// Writes that may wait for their turn; whoever brings one more waits too.
-const QUEUE: usize = 64;
-/// Reads at the same time.
-const READERS: usize = 4;
+/// Queued writes; further callers wait.
+const WRITE_QUEUE_LEN: usize = 64;
+const MAX_READERS: usize = 4;
 
-/// What survives a restart. It is cheap to clone, and every clone uses the same connections.
+/// The persistent store. Clones are cheap and share the connections.
 ///
-/// What a write did is on its way to the disk when its future ends: no crash of this or another process undoes it.
-/// A future that is dropped may or may not have written.
+/// A write is in the write-ahead log when its future completes: no crash of any process undoes it.
+/// A dropped future may or may not have written.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -29,20 +28,19 @@ pub struct Store {
 
 struct Inner {
     path: PathBuf,
-    writer: mpsc::Sender<Order>,
+    writer: mpsc::Sender<WriterCommand>,
     readers: Readers,
-    changes: Changes,
-    presence: Arc<Presence>,
+    notifier: ChangeNotifier,
+    worker_lock: Arc<WorkerLock>,
 }
 
 struct Readers {
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     idle: Arc<Mutex<Vec<Connection>>>,
 }
 
-/// What the writing thread is told.
-enum Order {
-    Work(Box<dyn FnOnce(&mut Connection) + Send>),
+enum WriterCommand {
+    Run(Box<dyn FnOnce(&mut Connection) + Send>),
     Close(oneshot::Sender<()>),
 }
 
@@ -53,19 +51,19 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the database at a path, or makes it. Its directory must be there.
+    /// Opens the database or creates it. Its directory must exist.
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, Error> {
         let path = path.into();
-        Self::start(path.clone(), Absent::Make).await?.ok_or(Error::NoDirectory { path })
+        Self::start(path.clone(), IfMissing::Create).await?.ok_or(Error::NoDirectory { path })
     }
 
-    /// Opens the database at a path, if there is one: nothing that only looks makes one.
-    pub async fn find(path: impl Into<PathBuf>) -> Result<Option<Self>, Error> {
-        Self::start(path.into(), Absent::Leave).await
+    /// Opens the database if it exists. Read-only commands use this, so they never create one.
+    pub async fn open_existing(path: impl Into<PathBuf>) -> Result<Option<Self>, Error> {
+        Self::start(path.into(), IfMissing::Skip).await
     }
 
-    async fn start(path: PathBuf, absent: Absent) -> Result<Option<Self>, Error> {
-        let (writer, orders) = mpsc::channel(QUEUE);
+    async fn start(path: PathBuf, absent: IfMissing) -> Result<Option<Self>, Error> {
+        let (writer, orders) = mpsc::channel(WRITE_QUEUE_LEN);
         let (reply, opened) = oneshot::channel();
         let at = path.clone();
         thread::Builder::new()
@@ -73,7 +71,7 @@ impl Store {
             .spawn(move || match file::open(&at, absent) {
                 Ok(Some(connection)) => {
                     if reply.send(Ok(true)).is_ok() {
-                        serve(connection, orders);
+                        run_writer(connection, orders);
                     }
                 }
                 Ok(None) => drop(reply.send(Ok(false))),
@@ -83,38 +81,39 @@ impl Store {
         if !opened.await.map_err(|_gone| Error::Closed)?? {
             return Ok(None);
         }
-        let readers = Readers { turns: Arc::new(Semaphore::new(READERS)), idle: Arc::default() };
-        let changes = Changes::new(path.clone());
-        let presence = Arc::new(Presence::new(path.clone()));
-        Ok(Some(Self { inner: Arc::new(Inner { path, writer, readers, changes, presence }) }))
+        let readers = Readers { permits: Arc::new(Semaphore::new(MAX_READERS)), idle: Arc::default() };
+        let changes = ChangeNotifier::new(path.clone());
+        let presence = Arc::new(WorkerLock::new(path.clone()));
+        Ok(Some(Self {
+            inner: Arc::new(Inner { path, writer, readers, notifier: changes, worker_lock: presence }),
+        }))
     }
 
-    /// Where the database is.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    /// How many bytes it has on the disk, with its log.
+    /// The size of the database and its WAL in bytes.
     pub fn size(&self) -> u64 {
         file::size(&self.inner.path)
     }
 
-    /// Ends all writing and waits for it. Whoever still has a handle gets [`Error::Closed`]. Without it nothing is lost, but the
-    /// next one to open the database has to read the log.
+    /// Finishes all writes and closes the store; other handles then get [`Error::Closed`]. Not
+    /// calling it loses nothing, but the next process has to read the WAL.
     pub async fn close(self) {
         let (reply, closed) = oneshot::channel();
-        // Whoever closes last cuts the log, and that must be the one that can write.
-        self.inner.readers.turns.close();
+        // The last connection to close truncates the WAL, so it must be the writing one.
+        self.inner.readers.permits.close();
         self.inner.readers.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        if self.inner.writer.send(Order::Close(reply)).await.is_ok() {
+        if self.inner.writer.send(WriterCommand::Close(reply)).await.is_ok() {
             drop(closed.await);
         }
     }
 
-    /// Does some work in one transaction.
+    /// Runs `work` in one transaction.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, QueryError> + Send + 'static,
     ) -> Result<T, Error> {
         let written = self
             .on_writer(move |connection| {
@@ -125,28 +124,28 @@ impl Store {
             })
             .await;
         if written.is_ok() {
-            self.inner.changes.tell();
+            self.inner.notifier.notify();
         }
         written
     }
 
-    /// Does some work on the connection that writes.
+    /// Runs `work` on the writing connection.
     pub(crate) async fn on_writer<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Connection) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&mut Connection) -> Result<T, QueryError> + Send + 'static,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
-        let order = Order::Work(Box::new(move |connection| drop(reply.send(work(connection)))));
+        let order = WriterCommand::Run(Box::new(move |connection| drop(reply.send(work(connection)))));
         self.inner.writer.send(order).await.map_err(|_closed| Error::Closed)?;
-        answer.await.map_err(|_gone| Error::Closed)?.map_err(|fault| fault.at(&self.inner.path))
+        answer.await.map_err(|_gone| Error::Closed)?.map_err(|fault| fault.into_error(&self.inner.path))
     }
 
-    /// Looks something up. All statements of the work see the same state.
+    /// Runs `work` on a reading connection, in one snapshot.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&Connection) -> Result<T, QueryError> + Send + 'static,
     ) -> Result<T, Error> {
-        let Readers { turns, idle } = &self.inner.readers;
+        let Readers { permits: turns, idle } = &self.inner.readers;
         let turn = Arc::clone(turns).acquire_owned().await.map_err(|_closed| Error::Closed)?;
         let (idle, path) = (Arc::clone(idle), self.inner.path.clone());
         let looked = tokio::task::spawn_blocking(move || {
@@ -163,27 +162,29 @@ impl Store {
             drop(turn);
             found
         });
-        looked.await.map_err(|_stopped| Error::Closed)?.map_err(|fault: Fault| fault.at(&self.inner.path))
+        looked
+            .await
+            .map_err(|_stopped| Error::Closed)?
+            .map_err(|fault: QueryError| fault.into_error(&self.inner.path))
     }
 
-    /// Who works on turns, this handle included.
-    pub(crate) fn presence(&self) -> Arc<Presence> {
-        Arc::clone(&self.inner.presence)
+    pub(crate) fn worker_lock(&self) -> Arc<WorkerLock> {
+        Arc::clone(&self.inner.worker_lock)
     }
 
-    pub(crate) fn changes(&self) -> &Changes {
-        &self.inner.changes
+    pub(crate) fn notifier(&self) -> &ChangeNotifier {
+        &self.inner.notifier
     }
 }
 
-fn serve(mut connection: Connection, mut orders: mpsc::Receiver<Order>) {
+fn run_writer(mut connection: Connection, mut orders: mpsc::Receiver<WriterCommand>) {
     while let Some(order) = orders.blocking_recv() {
         match order {
-            Order::Work(work) => work(&mut connection),
-            Order::Close(reply) => {
+            WriterCommand::Run(work) => work(&mut connection),
+            WriterCommand::Close(reply) => {
                 orders.close();
                 drop(connection);
-                // Whoever closes may have stopped waiting.
+                // The caller may have stopped waiting.
                 reply.send(()).ok();
                 return;
             }

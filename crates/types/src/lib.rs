@@ -8,6 +8,7 @@
 //! Start with [`backend`] for execution environments, [`volume`] for mounts, and [`origin`] for who
 //! requests a [`Job`], through which entry point, and who can approve it.
 
+pub mod approval;
 pub mod backend;
 pub mod chat;
 pub mod entry_point;
@@ -25,6 +26,7 @@ pub mod text;
 pub mod timestamp;
 pub mod volume;
 
+pub use approval::{Answer, Choice, GrantScope};
 pub use backend::{BackendName, Network};
 pub use chat::{Arguments, Call, CallId, Message, Part, Reasoning, ToolSpec, Usage};
 pub use entry_point::EntryPoint;

@@ -187,7 +187,7 @@ pub(crate) fn tail_text(context: &ToolContext, last: &[u8], total: u64, max_char
 
 /// Output for the model, without escape sequences and secrets.
 pub(crate) fn clean_output(context: &ToolContext, output: &str) -> String {
-    context.config().redactor.text(&ansi::strip_ansi(output)).into_owned()
+    context.config().redactor.redact(&ansi::strip_ansi(output)).into_owned()
 }
 
 /// The process that a call names.

@@ -81,7 +81,7 @@ pub(super) async fn call(
     }
     let text = String::from_utf8_lossy(&bytes);
     // Redact before lines are cut: half a secret would not be recognized.
-    let page = LinePage::new(&context.config().redactor.text(&text), first, limits);
+    let page = LinePage::new(&context.config().redactor.redact(&text), first, limits);
     page.check_size(limits)?;
     let mut result = page.to_json(&end, first);
     if text.contains(char::REPLACEMENT_CHARACTER) && std::str::from_utf8(&bytes).is_err() {

@@ -277,7 +277,7 @@ impl SearchResults<'_> {
     fn line_json(&self, hit: &SearchHit, reported: &mut u64) -> Option<Value> {
         let SearchHit::Line { path, number, text, role } = hit else { return None };
         // Redact before the cut: half a secret would not be recognized.
-        let text = self.redactor.text(&String::from_utf8_lossy(text)).into_owned();
+        let text = self.redactor.redact(&String::from_utf8_lossy(text)).into_owned();
         let shown = truncate_chars(text.trim_end_matches('\r'), MAX_LINE_CHARS);
         let mut line = json!({"path": self.usable_path(path), "line": number, "content": shown});
         match role {

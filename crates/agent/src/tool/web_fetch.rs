@@ -72,7 +72,7 @@ pub(super) async fn call(
 fn contains_secret(context: &ToolContext, url: &str) -> bool {
     let redactor = &context.config().redactor;
     let plain = percent_encoding::percent_decode_str(url).decode_utf8_lossy();
-    matches!(redactor.text(url), Cow::Owned(_)) || matches!(redactor.text(&plain), Cow::Owned(_))
+    matches!(redactor.redact(url), Cow::Owned(_)) || matches!(redactor.redact(&plain), Cow::Owned(_))
 }
 
 fn page_result(page: &FetchedPage, given: &WebFetchArguments) -> ToolResult {

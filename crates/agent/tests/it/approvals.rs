@@ -3,8 +3,8 @@
 use std::fs;
 
 use hermes_agent::Tool;
-use hermes_policy::{Choice, Mode};
-use hermes_types::Attendance;
+use hermes_policy::ApprovalMode;
+use hermes_types::{Attendance, Choice};
 use serde_json::{Value, json};
 
 use crate::env::TestSession;
@@ -13,7 +13,7 @@ use crate::fixture::Fixture;
 /// An owner with secrets, whose gate asks.
 fn owner_fixture() -> Fixture {
     let mut fixture = Fixture::local();
-    fixture.mode = Mode::Manual;
+    fixture.mode = ApprovalMode::Manual;
     let home = fixture.home();
     for folder in [".ssh", ".aws"] {
         fs::create_dir(home.join(folder)).unwrap();
@@ -34,7 +34,7 @@ fn owner_fixture() -> Fixture {
 /// A denied call does nothing, an approved one succeeds. Each asks one question.
 async fn assert_asked_once(fixture: &Fixture, tool: Tool, arguments: Value, untouched: impl Fn() -> bool) {
     let s: TestSession = fixture.session().await;
-    s.approver.answer_with(Choice::Deny(None));
+    s.approver.answer_with(Choice::Deny { reason: None });
     let result = s.call(tool, arguments.clone()).await;
     assert!(result.is_denied(), "{arguments}: {}", result.content);
     assert_eq!(s.approver.take_questions().len(), 1, "{arguments}");
@@ -76,7 +76,7 @@ async fn secrets_are_read_and_changed_only_after_one_question() {
         (s.approver.take_questions().len(), fs::read(hermes.join("config.yaml")).unwrap()),
         (0, b"{}".to_vec())
     );
-    s.approver.answer_with(Choice::Deny(None));
+    s.approver.answer_with(Choice::Deny { reason: None });
     for path in ["/proc/self/environ", "/proc/1/environ", "/etc/shadow"] {
         s.context.approvals().begin_turn();
         let result = s.call(Tool::ReadFile, json!({"path": path})).await;
@@ -105,13 +105,13 @@ async fn a_patch_is_judged_by_its_parsed_operations() {
     let rc = fixture.home().join(".bashrc");
     for header in ["*** Update File:", "***Update File:", "***   update file :"] {
         let s = fixture.session().await;
-        s.approver.answer_with(Choice::Deny(None));
+        s.approver.answer_with(Choice::Deny { reason: None });
         let patch = format!("{header} {}\n-true\n+evil", rc.display());
         let result = s.call(Tool::Patch, json!({"mode": "patch", "patch": patch})).await;
         assert!(result.is_denied(), "{header}: {}", result.content);
     }
     let s = fixture.session().await;
-    s.approver.answer_with(Choice::Deny(None));
+    s.approver.answer_with(Choice::Deny { reason: None });
     fs::write(fixture.work().join("plain"), "x\n").unwrap();
     for operation in [
         format!("*** Move File: plain -> {}", fixture.home().join(".profile").display()),
@@ -134,7 +134,7 @@ async fn a_search_of_a_directory_leaves_out_secrets_below_it() {
     fs::write(fixture.hermes_home().join("auth.json"), "{\"word\": 1}").unwrap();
     fs::write(fixture.owner.join("notes"), "a word").unwrap();
     let s = fixture.session().await;
-    s.approver.answer_with(Choice::Deny(None));
+    s.approver.answer_with(Choice::Deny { reason: None });
     let result = s.succeed(Tool::SearchFiles, json!({"pattern": "word", "path": fixture.owner})).await;
     let paths: Vec<&str> =
         result["matches"].as_array().unwrap().iter().map(|line| line["path"].as_str().unwrap()).collect();
@@ -152,7 +152,7 @@ async fn input_for_a_process_is_judged_like_a_command() {
     s.approver.answer_with(Choice::Once);
     let id = s.succeed(Tool::Terminal, shell).await["session_id"].clone();
     s.approver.take_questions();
-    s.approver.answer_with(Choice::Deny(None));
+    s.approver.answer_with(Choice::Deny { reason: None });
     let input = |text: &str| json!({"action": "submit", "session_id": id, "data": text});
     let result = s.call(Tool::Process, input("rm -rf ~/.ssh")).await;
     assert!(result.is_denied(), "{}", result.content);
@@ -175,7 +175,7 @@ async fn the_approver_is_reported_and_a_denied_command_is_not_asked_again() {
     assert_eq!((&result["approval"], &result["output"]), (&json!("approved by cli"), &json!("done")));
     assert_eq!(s.succeed(Tool::Terminal, json!({"command": "true"})).await.get("approval"), None);
     s.approver.take_questions();
-    s.approver.answer_with(Choice::Deny(Some("not now".to_owned())));
+    s.approver.answer_with(Choice::Deny { reason: Some("not now".to_owned()) });
     let denied = s.call(Tool::Terminal, command.clone()).await;
     assert!(denied.content["error"].as_str().unwrap().contains("not now"), "{}", denied.content);
     let again = s.call(Tool::Terminal, command).await;

@@ -15,9 +15,11 @@ use hermes_exec::{
     Backend, DockerBackend, Installation, LocalBackend, ResolvedPlace, SandboxBackend, Spec, backend,
 };
 use hermes_policy::redact::Redactor;
-use hermes_policy::{Answer, Choice, Gate, Mode, Question};
+use hermes_policy::{ApprovalMode, Gate, Question};
 use hermes_store::Store;
-use hermes_types::{Attendance, CallId, EntryPoint, Network, Person, Secret, SessionKey, Timestamp};
+use hermes_types::{
+    Answer, Attendance, CallId, Choice, EntryPoint, Network, Person, Secret, SessionKey, Timestamp,
+};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +34,7 @@ pub(crate) struct TestEnv {
     pub(crate) owner: PathBuf,
     pub(crate) cache: PathBuf,
     pub(crate) helper: PathBuf,
-    pub(crate) mode: Mode,
+    pub(crate) mode: ApprovalMode,
     pub(crate) network: Network,
     pub(crate) tools: Vec<Tool>,
     pub(crate) attendance: Attendance,
@@ -75,8 +77,8 @@ impl Approver for ScriptedApprover {
         let choice = self.choice.lock().unwrap().clone();
         Box::pin(async move {
             let Some(choice) = choice else { return std::future::pending().await };
-            let (id, by) = (question.id().clone(), question.approvers()[0].clone());
-            Some(Answer { question: id, by, at: Timestamp::now(), choice })
+            let by = question.approvers()[0].clone();
+            Some(Answer { by, at: Timestamp::now(), choice })
         })
     }
 
@@ -121,7 +123,7 @@ impl TestEnv {
             owner: owner.to_owned(),
             cache: cache.to_owned(),
             helper: helper.to_owned(),
-            mode: Mode::Off,
+            mode: ApprovalMode::Off,
             network: Network::None,
             tools: Tool::ALL.to_vec(),
             attendance: Attendance::Attended(vec![Person::new("cli")]),

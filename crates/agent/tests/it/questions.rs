@@ -1,10 +1,9 @@
 //! Questions of the gate during a turn.
 
 use hermes_agent::StopReason;
-use hermes_policy::Choice;
-use hermes_store::{Answer, Answering, Choice as ChoiceRow, QuestionState};
+use hermes_store::{AnswerResult, QuestionState};
 use hermes_testkit::Step;
-use hermes_types::{Person, Timestamp};
+use hermes_types::{Answer, Choice, Person, Timestamp};
 use serde_json::json;
 
 use crate::chat::ChatEnv;
@@ -33,14 +32,14 @@ async fn dangerous_chat(again: bool) -> ChatEnv {
 #[tokio::test]
 async fn a_denied_command_does_not_run_and_the_model_sees_why() {
     let env = dangerous_chat(false).await;
-    env.approver.answer_with(Choice::Deny(Some("not that one".to_owned())));
+    env.approver.answer_with(Choice::Deny { reason: Some("not that one".to_owned()) });
     let mut conversation = env.create().await;
     assert_eq!(env.run(&mut conversation, "go").await.stop_reason, StopReason::Answered);
     assert_eq!(log(&env), "");
     let seen = env.seen();
     assert_eq!(seen[0]["status"], "blocked");
     assert!(seen[0]["error"].as_str().unwrap().contains("not that one"), "{}", seen[0]);
-    let questions = env.store.questions_of(conversation.id()).await.unwrap();
+    let questions = env.store.session_questions(conversation.id()).await.unwrap();
     assert!(matches!(&questions[..], [one] if matches!(one.state, QuestionState::Answered(_))));
     env.finish().await;
 }
@@ -66,9 +65,9 @@ async fn a_revoked_grant_is_asked_for_again() {
     let mut conversation = env.create().await;
     env.run(&mut conversation, "go").await;
     for grant in env.store.grants().await.unwrap() {
-        env.store.revoke(&grant.id, &Person::new("cli"), Timestamp::now()).await.unwrap();
+        env.store.revoke_grant(&grant.id, &Person::new("cli"), Timestamp::now()).await.unwrap();
     }
-    env.approver.answer_with(Choice::Deny(None));
+    env.approver.answer_with(Choice::Deny { reason: None });
     env.run(&mut conversation, "again").await;
     assert_eq!(log(&env), "ran\n");
     assert_eq!(env.approver.question_ids().len(), 2);
@@ -82,12 +81,12 @@ async fn an_answer_from_another_process_counts() {
     let answer = async {
         env.approver.asked.notified().await;
         let open = env.store.open_questions(Timestamp::now()).await.unwrap();
-        let answer = Answer { by: Person::new("cli"), at: Timestamp::now(), choice: ChoiceRow::Once };
-        assert_eq!(env.store.answer(&open[0].id, answer).await.unwrap(), Answering::Counts);
+        let answer = Answer { by: Person::new("cli"), at: Timestamp::now(), choice: Choice::Once };
+        assert_eq!(env.store.answer_question(&open[0].id, answer).await.unwrap(), AnswerResult::Accepted);
     };
     let (result, ()) = tokio::join!(env.run(&mut conversation, "go"), answer);
     assert_eq!(result.stop_reason, StopReason::Answered);
     assert_eq!(log(&env), "ran\n");
-    assert!(env.store.questions_of(conversation.id()).await.unwrap()[0].is_used);
+    assert!(env.store.session_questions(conversation.id()).await.unwrap()[0].is_used);
     env.finish().await;
 }

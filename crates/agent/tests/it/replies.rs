@@ -47,7 +47,7 @@ async fn a_reply_is_reported_stored_and_counted() {
         (session.api_calls, session.usage, session.title.as_deref()),
         (1, result.usage, Some("a title"))
     );
-    assert!(env.store.turn(conversation.id()).await.unwrap().is_none());
+    assert!(env.store.current_turn(conversation.id()).await.unwrap().is_none());
     env.finish().await;
 }
 

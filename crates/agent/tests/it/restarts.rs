@@ -2,9 +2,9 @@
 //! conversation resumes from the store.
 
 use hermes_agent::{Conversation, StopReason, TurnControl, TurnEvent, TurnResult};
-use hermes_store::{Answer, Choice, SessionId};
+use hermes_store::SessionId;
 use hermes_testkit::{Said, Step};
-use hermes_types::{Person, Timestamp};
+use hermes_types::{Answer, Choice, Person, Timestamp};
 use serde_json::json;
 
 use crate::chat::ChatEnv;
@@ -93,7 +93,7 @@ async fn an_answered_question_runs_its_command_once() {
     let (env, id) = with_open_question().await;
     let open = env.store.open_questions(Timestamp::now()).await.unwrap();
     let answer = Answer { by: Person::new("cli"), at: Timestamp::now(), choice: Choice::Once };
-    env.store.answer(&open[0].id, answer).await.unwrap();
+    env.store.answer_question(&open[0].id, answer).await.unwrap();
     let (_conversation, result) = resume(&env, id).await;
     assert_eq!(result.stop_reason, StopReason::Answered);
     assert_eq!(std::fs::read_to_string(env.work().join("log")).unwrap(), "ran\n");
@@ -104,7 +104,7 @@ async fn an_answered_question_runs_its_command_once() {
 #[tokio::test]
 async fn an_open_question_is_asked_again_with_the_same_id() {
     let (env, id) = with_open_question().await;
-    env.approver.answer_with(hermes_policy::Choice::Once);
+    env.approver.answer_with(hermes_types::Choice::Once);
     let (_conversation, result) = resume(&env, id).await;
     assert_eq!(result.stop_reason, StopReason::Answered);
     assert_eq!(std::fs::read_to_string(env.work().join("log")).unwrap(), "ran\n");
@@ -118,9 +118,9 @@ async fn a_used_answer_does_not_run_its_command_again() {
     let (env, id) = with_open_question().await;
     let open = env.store.open_questions(Timestamp::now()).await.unwrap();
     let answer = Answer { by: Person::new("cli"), at: Timestamp::now(), choice: Choice::Once };
-    env.store.answer(&open[0].id, answer).await.unwrap();
-    assert!(env.store.use_answer(&open[0].id, Timestamp::now()).await.unwrap());
-    assert!(!env.store.use_answer(&open[0].id, Timestamp::now()).await.unwrap());
+    env.store.answer_question(&open[0].id, answer).await.unwrap();
+    assert!(env.store.consume_answer(&open[0].id, Timestamp::now()).await.unwrap());
+    assert!(!env.store.consume_answer(&open[0].id, Timestamp::now()).await.unwrap());
     let (_conversation, result) = resume(&env, id).await;
     assert_eq!(result.stop_reason, StopReason::Answered);
     assert!(!env.work().join("log").exists());

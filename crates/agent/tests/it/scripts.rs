@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hermes_agent::{CodeMode, Tool, ToolResult};
-use hermes_policy::{Choice, Mode};
-use hermes_types::Network;
+use hermes_policy::ApprovalMode;
+use hermes_types::{Choice, Network};
 use serde_json::{Value, json};
 
 use crate::env::{BackendKind, TestEnv, TestSession};
@@ -503,7 +503,7 @@ const CALLS_DANGER: &str = "from hermes_tools import terminal\nprint(terminal('r
 /// A session with an approver and a directory to protect.
 async fn attended_session() -> (Fixture, TestSession, PathBuf) {
     let mut fixture = Fixture::local();
-    fixture.mode = Mode::Manual;
+    fixture.mode = ApprovalMode::Manual;
     let precious = fixture.work().join(".git");
     std::fs::create_dir(&precious).unwrap();
     let session = fixture.session().await;
@@ -513,7 +513,7 @@ async fn attended_session() -> (Fixture, TestSession, PathBuf) {
 #[tokio::test]
 async fn a_call_of_a_script_is_asked_about_like_one_of_the_model() {
     let (fixture, s, precious) = attended_session().await;
-    s.approver.answer_with(Choice::Deny(Some("not that".to_owned())));
+    s.approver.answer_with(Choice::Deny { reason: Some("not that".to_owned()) });
     let result = s.run(CALLS_DANGER).await;
     assert_eq!(s.approver.questions(), ["rm -rf .git"]);
     assert!(text(&result).starts_with("{'status': 'blocked', 'error': 'not allowed:"), "{result:?}");
@@ -532,7 +532,7 @@ async fn a_call_of_a_script_is_asked_about_like_one_of_the_model() {
 async fn a_script_is_judged_as_a_whole_before_it_runs() {
     let (fixture, s, precious) = attended_session().await;
     let code = "open('begun', 'w')\nimport subprocess\nsubprocess.run('rm -rf .git', shell=True)";
-    s.approver.answer_with(Choice::Deny(None));
+    s.approver.answer_with(Choice::Deny { reason: None });
     let result = s.run(code).await;
     assert_eq!((&result.content["status"], result.succeeded), (&json!("blocked"), false), "{result:?}");
     assert_eq!(s.approver.questions(), [code]);
@@ -553,7 +553,7 @@ async fn a_script_is_judged_as_a_whole_before_it_runs() {
 #[tokio::test]
 async fn a_script_that_repeats_a_denied_action_ends_the_turn() {
     let (fixture, s, precious) = attended_session().await;
-    s.approver.answer_with(Choice::Deny(None));
+    s.approver.answer_with(Choice::Deny { reason: None });
     let code = "import time\nfrom hermes_tools import terminal\nfor _ in range(20): terminal('r' + 'm -rf .git')\ntime.sleep(1000)";
     let result = s.run(code).await;
     assert_eq!((&result.content["status"], result.ends_turn), (&json!("error"), true), "{result:?}");

@@ -6,10 +6,10 @@
 #[expect(dead_code, reason = "the tests use the rest")]
 mod env;
 
+use hermes_types::Choice;
 use std::path::PathBuf;
 
 use env::{BackendKind, TestEnv};
-use hermes_policy::Choice;
 use serde_json::Value;
 
 fn main() {

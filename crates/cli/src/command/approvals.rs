@@ -5,9 +5,8 @@ pub(crate) mod questions;
 use std::io::{self, Read};
 use std::process::ExitCode;
 
-use hermes_policy::{Gate, Moment, Report};
-use hermes_store::Choice;
-use hermes_types::{Attendance, BackendName, EntryPoint, Job, Origin, SessionKey, Timestamp};
+use hermes_policy::{Gate, GateReport, Moment};
+use hermes_types::{Attendance, BackendName, Choice, EntryPoint, Job, Origin, SessionKey, Timestamp};
 use serde_json::json;
 
 use crate::Context;
@@ -72,11 +71,11 @@ fn test(context: &Context, command: &str, backend: Option<BackendName>) -> Resul
 }
 
 /// Grants and questions play no part here, so neither the moment nor the seed does.
-fn report(gate: &Gate, job: &Job, origin: &Origin) -> Report {
+fn report(gate: &Gate, job: &Job, origin: &Origin) -> GateReport {
     gate.report(job, origin, Moment { now: Timestamp::from_seconds(0), seed: [0; 16] })
 }
 
-fn text(context: &Context, report: &Report) -> String {
+fn text(context: &Context, report: &GateReport) -> String {
     let screen = context.screen;
     let (tone, words) = match (report.verdict, report.floor) {
         ("allow", _) => (Tone::Good, "allow: it would run without a question"),

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use hermes_agent::{Album, Approver, StopReason, ToolContext, UserInput};
-use hermes_store::{Reader, Session as Kept};
+use hermes_store::{SessionRow as Kept, Viewer};
 use hermes_types::{Attendance, BackendName, EntryPoint};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -72,7 +72,7 @@ async fn chat(args: &ChatArgs, context: &Context, config: &Config) -> Result<Exi
     let old = album.clone();
     tokio::task::spawn_blocking(move || old.forget());
     let kept = match &args.resume {
-        Some(word) => Some(store.resolve(&Reader::Owner, word).await.map_err(resolve::store::told)?),
+        Some(word) => Some(store.resolve_session(&Viewer::Owner, word).await.map_err(resolve::store::told)?),
         None => None,
     };
     let place = place_of(args, kept.as_ref());

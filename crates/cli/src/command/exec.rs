@@ -8,7 +8,7 @@ use hermes_exec::{
     CommandEvent, CommandInput, DeadlineAction, EndReason, ExitNotice, OpenPlace, Outcome, OutputMode,
     ProcessHandle, ResolvedPlace, RunOptions, StateLoss, WorkingDirectory,
 };
-use hermes_policy::visible::visible;
+use hermes_policy::escape::escape;
 use hermes_types::{EnvName, Job, SessionKey};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -254,9 +254,9 @@ fn report(
         match outcome.end_reason {
             EndReason::TimedOut => context.screen.aside("stopped at its time limit"),
             EndReason::BadDirectory => context.screen.aside(&match cwd {
-                Some(cwd) => format!("nothing was run: {} is not a directory there", visible(cwd)),
+                Some(cwd) => format!("nothing was run: {} is not a directory there", escape(cwd)),
                 None => {
-                    let next = visible(&outcome.cwd);
+                    let next = escape(&outcome.cwd);
                     format!(
                         "nothing was run: the session's directory is gone; the next command runs in {next}"
                     )

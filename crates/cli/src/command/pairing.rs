@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use hermes_gateway::Platform;
-use hermes_store::{Approving, Paired, Pending, Store};
+use hermes_store::{ApprovalResult, PairedUser, PendingUser, Store};
 use hermes_types::Timestamp;
 use serde_json::json;
 
@@ -38,9 +38,10 @@ async fn act(action: PairingAction, context: &Context, store: Option<&Store>) ->
 
 async fn list(context: &Context, store: Option<&Store>) -> Result<(), Failure> {
     let (pending, paired) = match store {
-        Some(store) => {
-            (store.pending(Timestamp::now()).await.map_err(told)?, store.paired().await.map_err(told)?)
-        }
+        Some(store) => (
+            store.pending_users(Timestamp::now()).await.map_err(told)?,
+            store.paired_users().await.map_err(told)?,
+        ),
         None => (Vec::new(), Vec::new()),
     };
     if context.screen.format == Format::Json {
@@ -50,11 +51,11 @@ async fn list(context: &Context, store: Option<&Store>) -> Result<(), Failure> {
         context.screen.aside("nobody waits to be let in, and nobody was");
         return Ok(());
     }
-    let waits = |one: &Pending| {
+    let waits = |one: &PendingUser| {
         let state = format!("waits, {} left", age(left(one.expires)));
         vec![one.platform.clone(), one_line(&one.user, 40), state, one_line(&one.name, 60)]
     };
-    let is_in = |one: &Paired| {
+    let is_in = |one: &PairedUser| {
         let since = Duration::from_secs(Timestamp::now().seconds().saturating_sub(one.approved.seconds()));
         vec![
             one.platform.clone(),
@@ -79,18 +80,20 @@ async fn approve(
             .hint("`hermes pairing ls` lists who waits; a code ends after an hour, and writing to the bot gives a new one")
     };
     let Some(store) = store else { return Err(nobody()) };
-    match store.approve(word, code, Timestamp::now()).await.map_err(told)? {
-        Approving::In(paired) if context.screen.format == Format::Json => context.screen.json(&json!(paired)),
-        Approving::In(paired) => {
+    match store.approve_code(word, code, Timestamp::now()).await.map_err(told)? {
+        ApprovalResult::Approved(paired) if context.screen.format == Format::Json => {
+            context.screen.json(&json!(paired))
+        }
+        ApprovalResult::Approved(paired) => {
             let name = one_line(&format!("{} ({})", paired.name, paired.user), 120);
             let is_in = context.screen.paint(Tone::Good, "let in:");
             context.screen.line(&format!("{is_in} {name} on {word}"))
         }
-        Approving::Wrong { left: 1 } => {
+        ApprovalResult::WrongCode { left: 1 } => {
             Err(nobody().hint(format!("one more wrong code, and nothing is approved on {word} for an hour")))
         }
-        Approving::Wrong { .. } => Err(nobody()),
-        Approving::Locked { until } => Err(Failure::new(
+        ApprovalResult::WrongCode { .. } => Err(nobody()),
+        ApprovalResult::Locked { until } => Err(Failure::new(
             Kind::Refused,
             format!("too many wrong codes: nothing is approved on {word} for another {}", age(left(until))),
         )

@@ -40,7 +40,7 @@ pub(crate) fn run(args: SendArgs, context: &Context) -> Result<ExitCode, Failure
         let parts: Vec<_> =
             chats.iter().flat_map(|address| address.outbox_parts(&text, &mark(address))).collect();
         let queued = parts.len();
-        store.reply(Vec::new(), parts, Timestamp::now()).await.map_err(resolve::store::told)?;
+        store.enqueue_reply(Vec::new(), parts, Timestamp::now()).await.map_err(resolve::store::told)?;
         store.close().await;
         said(context, &args, &text, &chats, queued)
     })

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use hermes_gateway::Platform;
-use hermes_policy::visible::visible;
+use hermes_policy::escape::escape;
 use hermes_store::{
-    CostStatus, Error, Kept, Lineage, Listing, Reader, Search, Seq, Session, SessionId, Shelf, Store, Which,
+    CostStatus, Error, Lineage, ListFilter, MessageFilter, MessageRow, SearchQuery, Seq, SessionId,
+    SessionQuery, SessionRow, Store, Viewer,
 };
 use hermes_types::{Arguments, Message, Part, Timestamp};
 use serde_json::{Value, json};
@@ -43,19 +44,19 @@ async fn act(action: SessionsAction, context: &Context, store: Option<&Store>) -
     match (action, store) {
         (SessionsAction::Ls { limit, after, source, archived, all }, store) => {
             let shelf = match (all, archived) {
-                (true, _) => Shelf::Everything,
-                (false, true) => Shelf::Archived,
-                (false, false) => Shelf::Current,
+                (true, _) => ListFilter::All,
+                (false, true) => ListFilter::Archived,
+                (false, false) => ListFilter::Current,
             };
             list(context, store, limit, after, source, shelf).await
         }
         (SessionsAction::Search { text, limit, skip, source }, store) => {
-            search(context, store, Search { text: text.join(" "), source, skip, limit }).await
+            search(context, store, SearchQuery { text: text.join(" "), source, skip, limit }).await
         }
         (SessionsAction::Export { ids, all: false }, store) => export(context, store, &ids).await,
         (SessionsAction::Export { all: true, .. }, store) => export_all(context, store).await,
         (SessionsAction::Show { id, limit, all }, Some(store)) => {
-            let which = if all { Which::All } else { Which::Active };
+            let which = if all { MessageFilter::All } else { MessageFilter::Active };
             show(context, store, &id, limit, which).await
         }
         (SessionsAction::Show { id, .. }, None) => Err(told(Error::NoSession(id))),
@@ -82,9 +83,9 @@ fn since(at: Timestamp) -> Duration {
     Duration::from_secs(Timestamp::now().seconds().saturating_sub(at.seconds()))
 }
 
-async fn one(store: Option<&Store>, word: &str) -> Result<Session, Failure> {
+async fn one(store: Option<&Store>, word: &str) -> Result<SessionRow, Failure> {
     match store {
-        Some(store) => store.meant(&Reader::Owner, word).await.map_err(told),
+        Some(store) => store.find_session(&Viewer::Owner, word).await.map_err(told),
         None => Err(told(Error::NoSession(word.to_owned()))),
     }
 }
@@ -95,12 +96,12 @@ async fn list(
     limit: usize,
     after: Option<String>,
     source: Option<String>,
-    shelf: Shelf,
+    shelf: ListFilter,
 ) -> Result<ExitCode, Failure> {
     let found = match store {
         Some(store) => {
-            let listing = Listing { source, shelf, after: after.map(SessionId::new), limit };
-            store.sessions(&Reader::Owner, listing).await.map_err(told)?
+            let listing = SessionQuery { source, filter: shelf, after: after.map(SessionId::new), limit };
+            store.sessions(&Viewer::Owner, listing).await.map_err(told)?
         }
         None => Vec::new(),
     };
@@ -113,7 +114,7 @@ async fn list(
         context.screen.aside("there are no sessions");
         return Ok(ExitCode::SUCCESS);
     }
-    let row = |session: &Session| {
+    let row = |session: &SessionRow| {
         vec![
             session.id.to_string(),
             age(since(session.touched)),
@@ -133,7 +134,7 @@ async fn show(
     store: &Store,
     word: &str,
     limit: u32,
-    which: Which,
+    which: MessageFilter,
 ) -> Result<ExitCode, Failure> {
     let session = one(Some(store), word).await?;
     let last = u32::try_from(session.messages).unwrap_or(u32::MAX);
@@ -169,7 +170,7 @@ async fn show(
     Ok(ExitCode::SUCCESS)
 }
 
-fn head(context: &Context, session: &Session) -> String {
+fn head(context: &Context, session: &SessionRow) -> String {
     let lineage = |lineage: Lineage| match lineage {
         Lineage::Continuation => "continues",
         Lineage::Branch => "branched from",
@@ -201,33 +202,33 @@ fn head(context: &Context, session: &Session) -> String {
 }
 
 /// What a session cost, as far as anybody knows.
-pub(crate) fn cost(session: &Session) -> String {
+pub(crate) fn cost(session: &SessionRow) -> String {
     if session.cost == 0 && session.cost_status == CostStatus::Unknown {
         return "unknown".to_owned();
     }
     let (dollars, millionths) = (session.cost / 1_000_000, session.cost % 1_000_000);
-    format!("${dollars}.{:04} ({})", millionths / 100, session.cost_status.word())
+    format!("${dollars}.{:04} ({})", millionths / 100, session.cost_status.as_str())
 }
 
 /// A message for people. What it holds may have come from anywhere, so nothing in it reaches the terminal as it is.
-fn message(context: &Context, kept: &Kept) -> String {
+fn message(context: &Context, kept: &MessageRow) -> String {
     let screen = context.screen;
     let back = if kept.undone { ", taken back" } else { "" };
     let title = |who: &str| screen.paint(Tone::Strong, &format!("{} {who}{back}", kept.seq.number()));
     match &kept.message {
         Message::User { text, images } => {
             let images: String = images.iter().map(|image| format!("{image}\n")).collect();
-            format!("{}\n{}\n{images}", title("person"), visible(text))
+            format!("{}\n{}\n{images}", title("person"), escape(text))
         }
         Message::Tool { name, text, .. } => {
-            format!("{}\n{}\n", title(&format!("result of {}", one_line(name, 60))), visible(text))
+            format!("{}\n{}\n", title(&format!("result of {}", one_line(name, 60))), escape(text))
         }
         Message::Assistant { parts } => {
             let parts = parts.iter().map(|part| match part {
-                Part::Text { text } => format!("{}\n", visible(text)),
+                Part::Text { text } => format!("{}\n", escape(text)),
                 Part::Reasoning(reasoning) if reasoning.text.is_empty() => String::new(),
                 Part::Reasoning(reasoning) => {
-                    format!("{}\n", screen.paint(Tone::Quiet, &visible(&reasoning.text)))
+                    format!("{}\n", screen.paint(Tone::Quiet, &escape(&reasoning.text)))
                 }
                 Part::Call(call) => {
                     let arguments = match &call.arguments {
@@ -243,9 +244,9 @@ fn message(context: &Context, kept: &Kept) -> String {
     }
 }
 
-async fn search(context: &Context, store: Option<&Store>, wanted: Search) -> Result<ExitCode, Failure> {
+async fn search(context: &Context, store: Option<&Store>, wanted: SearchQuery) -> Result<ExitCode, Failure> {
     let hits = match store {
-        Some(store) => store.search(&Reader::Owner, wanted).await.map_err(told)?,
+        Some(store) => store.search(&Viewer::Owner, wanted).await.map_err(told)?,
         None => Vec::new(),
     };
     if context.screen.format == Format::Json {
@@ -286,8 +287,8 @@ async fn export_all(context: &Context, store: Option<&Store>) -> Result<ExitCode
     let Some(store) = store else { return Ok(ExitCode::SUCCESS) };
     let mut after = None;
     loop {
-        let listing = Listing { shelf: Shelf::Everything, after, limit: PAGE, source: None };
-        let page = store.sessions(&Reader::Owner, listing).await.map_err(told)?;
+        let listing = SessionQuery { filter: ListFilter::All, after, limit: PAGE, source: None };
+        let page = store.sessions(&Viewer::Owner, listing).await.map_err(told)?;
         let Some(last) = page.last() else { return Ok(ExitCode::SUCCESS) };
         after = Some(last.id.clone());
         for session in &page {
@@ -306,7 +307,7 @@ async fn print(context: &Context, store: &Store, id: &SessionId) -> Result<(), F
 
 async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> Result<ExitCode, Failure> {
     // All names are looked up before anything is gone: `last` would be another one after that.
-    let mut found: Vec<Session> = Vec::new();
+    let mut found: Vec<SessionRow> = Vec::new();
     for word in words {
         let session = one(store, word).await?;
         if !found.iter().any(|known| known.id == session.id) {
@@ -318,8 +319,8 @@ async fn remove(context: &Context, store: Option<&Store>, words: &[String]) -> R
     for session in &found {
         let id = &session.id;
         let goes_on =
-            store.current(&session.key).await.map_err(told)?.is_some_and(|current| current.id == *id);
-        removed += store.remove(id).await.map_err(told)?;
+            store.current_session(&session.key).await.map_err(told)?.is_some_and(|current| current.id == *id);
+        removed += store.remove_session(id).await.map_err(told)?;
         // The place of a chat is its conversation's; others may be shared by several.
         if goes_on && Platform::from_name(&session.source).is_some() {
             chat_host::close(context, settings(context)?, store, &session.key).await.map_err(|why| {
@@ -371,14 +372,14 @@ async fn prune(
     }
     let pruned = match store {
         Some(store) if count > 0 => store.prune(before).await.map_err(told)?,
-        _ => hermes_store::Pruned::default(),
+        _ => hermes_store::PruneResult::default(),
     };
     match context.screen.format {
         Format::Json => {
-            context.screen.json(&json!({"sessions": pruned.sessions, "freed_bytes": pruned.freed}))?
+            context.screen.json(&json!({"sessions": pruned.sessions, "freed_bytes": pruned.freed_bytes}))?
         }
         Format::Text => {
-            let freed = pruned.freed / 1_000;
+            let freed = pruned.freed_bytes / 1_000;
             context.screen.line(&format!("removed {} sessions, {freed} KB given back", pruned.sessions))?;
         }
     }
@@ -386,7 +387,7 @@ async fn prune(
 }
 
 /// What `--json` says about a session.
-fn facts(session: &Session) -> Value {
+fn facts(session: &SessionRow) -> Value {
     let mut facts = json!(session);
     // The number has the name that the export gives it; `messages` are the messages.
     facts["message_count"] = facts["messages"].take();

@@ -59,7 +59,7 @@ async fn questions(context: &Context) -> Result<Value, Failure> {
     let Some(store) = resolve::store::find(context).await? else { return Ok(json!([])) };
     let open = store.open_questions(Timestamp::now()).await.map_err(resolve::store::told)?;
     store.close().await;
-    let row = |question: &hermes_store::Question| {
+    let row = |question: &hermes_store::QuestionRow| {
         json!({
             "id": question.id,
             "session": question.key.as_str(),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hermes_store::{FILE_NAME, NewSession, Prompt, SessionId, Step as Kept, Store};
+use hermes_store::{FILE_NAME, NewSession, Prompt, SessionId, Store, TurnStep as Kept};
 use hermes_testkit::Said;
 use hermes_testkit::Step;
 use hermes_testkit::discord::{Id, Trouble};
@@ -42,10 +42,10 @@ async fn old_conversation(env: &GatewayEnv, dm: Id, hours: u64) -> SessionId {
         cwd: None,
         parent: None,
     };
-    let id = store.create(new, ago(hours)).await.unwrap();
+    let id = store.create_session(new, ago(hours)).await.unwrap();
     let words = Part::Text { text: "as you wish".to_owned() };
     for message in [Message::user("of old"), Message::Assistant { parts: vec![words] }] {
-        store.append(&id, Kept::one(message, ago(hours))).await.unwrap();
+        store.append_step(&id, Kept::from_message(message, ago(hours))).await.unwrap();
     }
     store.close().await;
     id

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hermes_policy::withheld::FAMILIES;
+use hermes_policy::secret_env::SECRET_FAMILIES;
 
 use crate::{Home, Run};
 
@@ -58,7 +58,7 @@ impl Owner {
 
 /// One name for each pattern of the list.
 fn withheld() -> Vec<String> {
-    FAMILIES.iter().flat_map(|family| family.names).map(|name| name.replace('*', "X")).collect()
+    SECRET_FAMILIES.iter().flat_map(|family| family.names).map(|name| name.replace('*', "X")).collect()
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn every_secret_of_hermes_itself_is_withheld() {
     use hermes_config::define::Visibility;
     let secret = hermes_config::keys::all().filter(|key| key.visibility == Visibility::Secret);
     let open: Vec<_> = secret
-        .filter(|key| hermes_policy::withheld::family(key.variable).is_none())
+        .filter(|key| hermes_policy::secret_env::secret_family(key.variable).is_none())
         .map(|key| key.path)
         .collect();
     assert_eq!(open, [] as [&str; 0]);

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hermes_store::{Asked, FILE_NAME};
+use hermes_store::{CodeResponse, FILE_NAME};
 use hermes_types::Timestamp;
 use serde_json::json;
 
@@ -15,8 +15,9 @@ fn now() -> Timestamp {
 
 /// The code that somebody is given who writes to the bot.
 fn code(home: &Home, user: &str, name: &str) -> String {
-    let asked = with_store(home, async |store| store.ask_in("discord", user, name, now()).await.unwrap());
-    let Asked::Code { code, .. } = asked else { panic!("{asked:?}") };
+    let asked =
+        with_store(home, async |store| store.request_code("discord", user, name, now()).await.unwrap());
+    let CodeResponse::Code { code, .. } = asked else { panic!("{asked:?}") };
     code
 }
 

@@ -1,9 +1,10 @@
 //! Questions that wait in the store, answered from the command line.
 
 use hermes_policy::{Gate, Moment, StoredQuestion, Verdict};
-use hermes_store::{Answer, Choice, GrantScope, NewGrant, NewQuestion, QuestionState};
+use hermes_store::{GrantRow, NewQuestion, QuestionState};
 use hermes_types::{
-    Attendance, BackendName, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp,
+    Answer, Attendance, BackendName, Choice, EntryPoint, GrantScope, Job, Origin, Person, Place, PlaceId,
+    Reach, SessionKey, Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -45,14 +46,14 @@ fn asked(home: &Home, command: &str, approvers: &[&str], seed: u8) -> String {
     let kept = NewQuestion {
         id: question.id().as_str().to_owned(),
         key: SessionKey::new("work"),
-        asked_by: None,
-        stored: json!(question.stored()),
-        shown: json!(question.shown()),
+        waiting_call: None,
+        stored: json!(question.to_stored()),
+        shown: json!(question.text()),
         approvers: question.approvers().to_vec(),
         created: now(),
         expires: question.expires(),
     };
-    with_store(home, async |store| store.ask(kept).await.unwrap());
+    with_store(home, async |store| store.save_question(kept).await.unwrap());
     question.id().as_str().to_owned()
 }
 
@@ -89,7 +90,7 @@ fn a_yes_for_the_session_reaches_whoever_waits_and_becomes_a_grant() {
     let heard = with_store(&home, async |store| {
         let waiting = store.clone();
         let name = id.clone();
-        let waiting = tokio::spawn(async move { waiting.decided(&name).await.unwrap().unwrap() });
+        let waiting = tokio::spawn(async move { waiting.wait_for_decision(&name).await.unwrap().unwrap() });
         let mut command = home.command(&["approvals", "approve", "--session", &id]);
         let run =
             tokio::task::spawn_blocking(move || crate::Run::of(command.output().unwrap())).await.unwrap();
@@ -107,14 +108,10 @@ fn a_yes_for_the_session_reaches_whoever_waits_and_becomes_a_grant() {
     let stored: StoredQuestion = serde_json::from_value(kept).unwrap();
     let moment = Moment { now: now(), seed: [9; 16] };
     let Verdict::Ask(question) = Gate::default().reopen(stored, &origin(&["cli"]), moment) else { panic!() };
-    let told = hermes_policy::Answer {
-        question: question.id().clone(),
-        by: answer.by.clone(),
-        at: answer.at,
-        choice: hermes_policy::Choice::Session,
-    };
-    let permit = question.answered(told).unwrap();
-    let grants = permit.grants().iter().map(|grant| NewGrant {
+    let told =
+        hermes_types::Answer { by: answer.by.clone(), at: answer.at, choice: hermes_types::Choice::Session };
+    let permit = question.answer(told).unwrap();
+    let grants = permit.grants().iter().map(|grant| GrantRow {
         id: grant.id.as_str().to_owned(),
         scope: GrantScope::Session(SessionKey::new("work")),
         json: json!(grant),
@@ -122,7 +119,7 @@ fn a_yes_for_the_session_reaches_whoever_waits_and_becomes_a_grant() {
         given_at: grant.given_at,
     });
     let grants: Vec<_> = grants.collect();
-    with_store(&home, async |store| store.grant(grants).await.unwrap());
+    with_store(&home, async |store| store.save_grants(grants).await.unwrap());
 
     let listed = home.run(&["--json", "approvals", "grants"]).json();
     let grant = &listed["grants"][0];
@@ -131,7 +128,7 @@ fn a_yes_for_the_session_reaches_whoever_waits_and_becomes_a_grant() {
         (&json!("git push --force (in /work)"), &json!("session"), &json!("work"))
     );
     let known: Vec<Value> = with_store(&home, async |store| {
-        let grants = store.grants_in(&SessionKey::new("work")).await.unwrap();
+        let grants = store.session_grants(&SessionKey::new("work")).await.unwrap();
         grants.into_iter().map(|grant| grant.json).collect()
     });
     let known = known.into_iter().map(|json| serde_json::from_value(json).unwrap()).collect();

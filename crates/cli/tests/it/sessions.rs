@@ -1,6 +1,8 @@
 //! Conversations, looked after from the command line.
 
-use hermes_store::{Clash, Cost, Entry, FILE_NAME, NewSession, Prompt, SessionId, Spent, Step, Store};
+use hermes_store::{
+    Cost, FILE_NAME, ModelCall, NewMessage, NewSession, Prompt, SessionId, Store, TitleConflict, TurnStep,
+};
 use hermes_types::{Arguments, Call, CallId, Message, Part, Person, SessionKey, Timestamp, Usage};
 use serde_json::{Value, json};
 
@@ -37,8 +39,8 @@ fn new_session() -> NewSession {
 /// A session in which a command was run, and an empty one that was used before it.
 fn talk(home: &Home) -> (SessionId, SessionId) {
     with_store(home, async |store| {
-        let empty = store.create(new_session(), at(0)).await.unwrap();
-        let id = store.create(new_session(), at(86_400)).await.unwrap();
+        let empty = store.create_session(new_session(), at(0)).await.unwrap();
+        let id = store.create_session(new_session(), at(86_400)).await.unwrap();
         let arguments = json!({"command": "ls"}).as_object().unwrap().clone();
         let call = Call {
             id: CallId::new("c1"),
@@ -47,7 +49,7 @@ fn talk(home: &Home) -> (SessionId, SessionId) {
         };
         let parts = vec![Part::Text { text: "I look.".to_owned() }, Part::Call(call)];
         let usage = Usage { input: 10, output: 5, ..Usage::default() };
-        let spent = Spent {
+        let spent = ModelCall {
             provider: "anthropic".to_owned(),
             model: "claude".to_owned(),
             purpose: "turn".to_owned(),
@@ -56,10 +58,13 @@ fn talk(home: &Home) -> (SessionId, SessionId) {
             at: at(86_400),
         };
         let asked = Message::user("What is in this directory?\u{1b}[31m");
-        store.append(&id, Step::one(asked, at(86_400))).await.unwrap();
-        let entry = Entry::new(Message::Assistant { parts }, at(86_401));
+        store.append_step(&id, TurnStep::from_message(asked, at(86_400))).await.unwrap();
+        let entry = NewMessage::new(Message::Assistant { parts }, at(86_401));
         store
-            .append(&id, Step { entries: vec![entry], spent: vec![spent], ..Step::default() })
+            .append_step(
+                &id,
+                TurnStep { messages: vec![entry], model_calls: vec![spent], ..TurnStep::default() },
+            )
             .await
             .unwrap();
         let result = Message::Tool {
@@ -67,8 +72,8 @@ fn talk(home: &Home) -> (SessionId, SessionId) {
             name: "terminal".to_owned(),
             text: "Cargo.toml 数据库".to_owned(),
         };
-        store.append(&id, Step::one(result, at(86_402))).await.unwrap();
-        store.set_title(&id, "A look around", Clash::Refuse).await.unwrap();
+        store.append_step(&id, TurnStep::from_message(result, at(86_402))).await.unwrap();
+        store.set_title(&id, "A look around", TitleConflict::Refuse).await.unwrap();
         (id, empty)
     })
 }
@@ -83,7 +88,7 @@ fn a_home_without_conversations_stays_as_it_is() {
     {
         let run = home.run(args);
         assert_eq!(run.code, Some(1), "{run:?}");
-        assert!(run.err.contains("there is no session") && run.err.contains("hermes sessions ls"), "{run:?}");
+        assert!(run.err.contains("no session matches") && run.err.contains("hermes sessions ls"), "{run:?}");
     }
     assert_eq!(home.run(&["--json", "sessions", "prune"]).json(), json!({"sessions": 0, "freed_bytes": 0}));
     assert!(!home.path().join(FILE_NAME).exists());
@@ -136,7 +141,7 @@ fn one_is_shown_by_any_of_its_names_and_cannot_move_the_cursor() {
     assert_eq!((&end["skipped"], &end["messages"][0]["seq"]), (&json!(2), &json!(3)));
     let ambiguous = home.run(&["sessions", "show", "202311"]);
     assert_eq!(ambiguous.code, Some(2), "{ambiguous:?}");
-    assert!(ambiguous.err.contains("could be any of 2 sessions"), "{ambiguous:?}");
+    assert!(ambiguous.err.contains("matches 2 sessions"), "{ambiguous:?}");
     assert_eq!(home.run(&["--json", "sessions", "show", empty.as_str()]).json()["messages"], json!([]));
 }
 
@@ -180,7 +185,7 @@ fn conversations_are_removed_all_or_none_and_old_ones_after_a_yes() {
     assert_eq!(run.code, Some(1), "{run:?}");
     let run = home.run(&["--json", "sessions", "rm", "last", "A look around", id.as_str()]);
     assert_eq!(run.json(), json!({"removed": [id], "sessions": 1}));
-    with_store(&home, async |store| store.end(&empty, "exit", at(1)).await.unwrap());
+    with_store(&home, async |store| store.end_session(&empty, "exit", at(1)).await.unwrap());
     let dry = home.run(&["--json", "sessions", "prune", "--dry-run"]).json();
     assert_eq!(dry, json!({"would_remove": [empty]}));
     let run = home.run(&["sessions", "prune"]);
@@ -201,7 +206,10 @@ fn a_file_that_is_no_database_is_told_and_left_alone() {
     for args in [&["sessions", "ls"][..], &["approvals", "ls"], &["approvals", "approve", "q_x"]] {
         let run = home.run(args);
         assert_eq!(run.code, Some(1), "{run:?}");
-        assert!(run.err.contains("this is not a database") && run.err.contains("→ move it away"), "{run:?}");
+        assert!(
+            run.err.contains("not an SQLite database") && run.err.contains("→ move the file away"),
+            "{run:?}"
+        );
     }
     assert_eq!(home.read(FILE_NAME).unwrap(), before);
 }

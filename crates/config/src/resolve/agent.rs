@@ -105,7 +105,7 @@ pub fn setup(
 
 /// Takes out of what a model sees every secret that the configuration holds or that goes into places.
 fn redactor(context: &ConfigContext, config: &Config) -> Redactor {
-    let Some(mut secrets) = secrets(&context.loaded) else { return Redactor::silent() };
+    let Some(mut secrets) = secrets(&context.loaded) else { return Redactor::disabled() };
     let forwarded = config.terminal.docker_forward_env.iter();
     let values = forwarded.filter_map(|name| context.loaded.layers.filled(name.as_str()));
     secrets.extend(values.map(Secret::new));

@@ -42,7 +42,7 @@ pub async fn homes(config: &Config, store: Option<&Store>) -> Result<Vec<Home>, 
             }
         };
         let chosen = match store {
-            Some(store) => store.home(platform.as_str()).await.map_err(told)?,
+            Some(store) => store.home_chat(platform.as_str()).await.map_err(told)?,
             None => None,
         };
         match chosen {
@@ -175,8 +175,8 @@ impl Account {
     /// The account, ready to be connected.
     pub async fn channel(self, store: &Store) -> Result<Arc<dyn Channel>, Failure> {
         let word = self.platform().as_str();
-        let threads = store.threads(word).await.map_err(told)?;
-        let last = store.last_letters(word).await.map_err(told)?;
+        let threads = store.joined_threads(word).await.map_err(told)?;
+        let last = store.last_inbox_messages(word).await.map_err(told)?;
         let bookmark = store.bookmark(word).await.map_err(told)?.map(|(place, _)| place);
         match self {
             Self::Discord(settings) => {

@@ -8,7 +8,7 @@ use crate::file::make_home;
 
 /// The database, if there is one: nothing that only looks makes it.
 pub async fn find(context: &ConfigContext) -> Result<Option<Store>, Failure> {
-    Store::find(context.home.path().join(FILE_NAME)).await.map_err(told)
+    Store::open_existing(context.home.path().join(FILE_NAME)).await.map_err(told)
 }
 
 /// The database, made where there is none.
@@ -26,7 +26,7 @@ pub fn told(error: Error) -> Failure {
         _ => Kind::Failed,
     };
     let failure = Failure::new(kind, error.to_string());
-    match error.remedy() {
+    match error.hint() {
         Some(remedy) => failure.hint(remedy),
         None => failure,
     }

@@ -10,9 +10,9 @@ use hermes_exec::{
     Backend, CommandInput, DeadlineAction, DockerBackend, Installation, LocalBackend, OpenPlace, Outcome,
     OutputMode, ResolvedPlace, RunOptions, RunningCommand, SandboxBackend, Spec, WorkingDirectory,
 };
-use hermes_policy::{Answer, Choice, Gate, Moment, Permit, Verdict};
+use hermes_policy::{Gate, Moment, Permit, Verdict};
 use hermes_sandbox::JailLimits;
-use hermes_types::{Attendance, EntryPoint, Job, Origin, Person, SessionKey, Timestamp};
+use hermes_types::{Answer, Attendance, Choice, EntryPoint, Job, Origin, Person, SessionKey, Timestamp};
 use serde_json::Value;
 
 pub(crate) const OWNER_HOME: &str = "/root";
@@ -76,9 +76,8 @@ impl Opened {
         match Gate::default().judge(job, &origin, Moment { now, seed: [0; 16] }) {
             Verdict::Allow(permit) => permit,
             Verdict::Ask(question) => {
-                let question_id = question.id().clone();
-                let answer = Answer { question: question_id, by: owner, at: now, choice: Choice::Once };
-                question.answered(answer).unwrap()
+                let answer = Answer { by: owner, at: now, choice: Choice::Once };
+                question.answer(answer).unwrap()
             }
             Verdict::Deny(refusal) => panic!("{refusal}"),
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use hermes_policy::address::{self, AddressKind, HostKind, Unreadable};
+use hermes_policy::address::{self, AddressKind, HostKind, HostParseError};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -20,8 +20,8 @@ const MAX_ADDRESSES: usize = 8;
 #[derive(Debug, Error)]
 pub enum HostError {
     #[error("is invalid: {0}")]
-    InvalidHost(#[from] Unreadable),
-    #[error("is not a public address ({})", .0.words())]
+    InvalidHost(#[from] HostParseError),
+    #[error("is not a public address ({})", .0.as_str())]
     NotPublic(AddressKind),
     #[error("is an address of this machine")]
     OwnAddress,
@@ -38,7 +38,7 @@ impl HostError {
     pub(super) fn refusal_reason(&self) -> Option<&'static str> {
         match self {
             Self::InvalidHost(_) => Some("unreadable"),
-            Self::NotPublic(kind) => Some(kind.words()),
+            Self::NotPublic(kind) => Some(kind.as_str()),
             Self::OwnAddress => Some("this machine"),
             Self::Resolve(_) | Self::Connect(_) | Self::TimedOut => None,
         }
@@ -54,7 +54,7 @@ pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, HostErro
 /// The addresses of a host in a URL, if all are public and none belongs to this machine. The caller
 /// must connect to one of these and not resolve the name again.
 pub async fn resolve_public(host: &str) -> Result<Vec<IpAddr>, HostError> {
-    let found = match address::host(host) {
+    let found = match address::parse_host(host) {
         HostKind::Invalid(reason) => return Err(reason.into()),
         HostKind::Reserved(_, kind) => return Err(HostError::NotPublic(kind)),
         HostKind::Address(address, _) => vec![address],

@@ -8,7 +8,7 @@ use hermes_exec::{
     Backend, CommandInput, DeadlineAction, DockerBackend, Installation, LocalBackend, OutputMode,
     ResolvedPlace, RunOptions, SandboxBackend, Spec, WorkingDirectory, backend,
 };
-use hermes_policy::{Gate, Mode, Moment, Permit, Verdict};
+use hermes_policy::{ApprovalMode, Gate, Moment, Permit, Verdict};
 use hermes_sandbox::JailLimits;
 use hermes_types::{
     Attendance, BackendName, EntryPoint, Job, Network, Origin, Person, SessionKey, Timestamp, Work,
@@ -112,7 +112,7 @@ impl Fixture {
 
 /// A permit as the owner at a terminal gets one who has switched questions off.
 pub(crate) fn permit(plan: &ResolvedPlace, session: &str, work: Work, cwd: &str) -> Permit {
-    let gate = Gate { mode: Mode::Off, ..Gate::default() };
+    let gate = Gate { mode: ApprovalMode::Off, ..Gate::default() };
     match judge(&gate, plan, session, Job { work, cwd: cwd.to_owned() }) {
         Verdict::Allow(permit) => permit,
         other => panic!("{other:?}"),

@@ -1,6 +1,6 @@
 //! Access decisions.
 
-use hermes_store::{Approving, FILE_NAME};
+use hermes_store::{ApprovalResult, FILE_NAME};
 
 use super::*;
 
@@ -45,9 +45,9 @@ fn users(entries: &[&str]) -> AccessSettings {
 
 /// Approves a user, as the owner does.
 async fn pair(store: &Store, user: &str) {
-    let asked = store.ask_in("discord", user, "ada", at(0)).await.unwrap();
-    let Asked::Code { code, .. } = &asked else { unreachable!("{asked:?}") };
-    assert!(matches!(store.approve("discord", code, at(1)).await.unwrap(), Approving::In(_)));
+    let asked = store.request_code("discord", user, "ada", at(0)).await.unwrap();
+    let CodeResponse::Code { code, .. } = &asked else { unreachable!("{asked:?}") };
+    assert!(matches!(store.approve_code("discord", code, at(1)).await.unwrap(), ApprovalResult::Approved(_)));
 }
 
 const ORDINARY: AccessDecision = AccessDecision::Granted(UserRole::User);
@@ -292,7 +292,10 @@ async fn a_stranger_gets_the_pairing_command_once() {
     let code = command.strip_suffix('`').unwrap();
     assert!(reply.contains("60 minutes"), "{reply}");
     assert_eq!(access.pairing_reply(&dm(), &sender("7"), at(10)).await.unwrap(), None);
-    assert!(matches!(store.approve("discord", code, at(20)).await.unwrap(), Approving::In(_)));
+    assert!(matches!(
+        store.approve_code("discord", code, at(20)).await.unwrap(),
+        ApprovalResult::Approved(_)
+    ));
     assert_eq!(access.pairing_reply(&dm(), &sender("7"), at(1_000)).await.unwrap(), None);
     for user in ["1", "2", "3"] {
         access.pairing_reply(&dm(), &sender(user), at(30)).await.unwrap().unwrap();
@@ -300,7 +303,7 @@ async fn a_stranger_gets_the_pairing_command_once() {
     let full = access.pairing_reply(&dm(), &sender("4"), at(31)).await.unwrap().unwrap();
     assert!(!full.contains('`'), "{full}");
     for _ in 0..5 {
-        store.approve("discord", "AAAAAAAA", at(40)).await.unwrap();
+        store.approve_code("discord", "AAAAAAAA", at(40)).await.unwrap();
     }
     assert_eq!(access.pairing_reply(&dm(), &sender("5"), at(41)).await.unwrap(), None);
 }

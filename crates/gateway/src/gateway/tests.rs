@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hermes_agent::{ModelConfig, SessionConfig, SystemPrompt};
-use hermes_store::{Fate, NewLetter};
+use hermes_store::{DeliveryState, NewInboxRow};
 use hermes_types::{Person, SessionKey};
 use serde_json::json;
 use tokio_util::task::TaskTracker;
@@ -252,12 +252,12 @@ async fn an_uncertain_delivery_stays_uncertain_while_unreachable() {
     let channel: Arc<dyn Channel> = Arc::clone(&fake) as Arc<dyn Channel>;
     let outbound = OutboundMessage { text: "hello".to_owned(), ..OutboundMessage::default() };
     let part = session::outbox_part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &outbound);
-    store.reply(Vec::new(), vec![part], Timestamp::now()).await.unwrap();
+    store.enqueue_reply(Vec::new(), vec![part], Timestamp::now()).await.unwrap();
     let stop = CancellationToken::new();
     let worker = tokio::spawn(
         Arc::new(OutboxWorker::new(channel, store.clone(), TaskTracker::new())).run(stop.clone()),
     );
-    while store.fate("m1").await.unwrap() != Some(Fate::Sent("7".to_owned())) {
+    while store.delivery_state("m1").await.unwrap() != Some(DeliveryState::Sent("7".to_owned())) {
         tokio::time::sleep(POLL_INTERVAL).await;
         assert!(fake.sent.borrow().len() < 4, "sent too often");
     }
@@ -277,7 +277,7 @@ async fn a_duplicate_notice_that_does_not_fit_is_a_separate_message() {
     let long = "a".repeat(channel.capabilities().max_message_len);
     let outbound = OutboundMessage { text: long.clone(), ..OutboundMessage::default() };
     let part = session::outbox_part(&channel, &SessionKey::new("k"), "5", Some("m1".to_owned()), &outbound);
-    store.reply(Vec::new(), vec![part], Timestamp::now()).await.unwrap();
+    store.enqueue_reply(Vec::new(), vec![part], Timestamp::now()).await.unwrap();
     let stop = CancellationToken::new();
     let worker = tokio::spawn(
         Arc::new(OutboxWorker::new(channel, store.clone(), TaskTracker::new())).run(stop.clone()),
@@ -291,7 +291,7 @@ async fn a_duplicate_notice_that_does_not_fit_is_a_separate_message() {
 
 /// Stores a message that was answered long ago.
 async fn store_old_message(store: &Store, chat: &str, message: &str) {
-    let row = NewLetter {
+    let row = NewInboxRow {
         platform: "discord".to_owned(),
         chat: chat.to_owned(),
         message: message.to_owned(),
@@ -300,8 +300,8 @@ async fn store_old_message(store: &Store, chat: &str, message: &str) {
         at: Timestamp::from_seconds(1),
         event: json!({}),
     };
-    let id = store.receive(vec![row]).await.unwrap()[0].unwrap();
-    store.reply(vec![id], Vec::new(), Timestamp::from_seconds(1)).await.unwrap();
+    let id = store.receive_messages(vec![row]).await.unwrap()[0].unwrap();
+    store.enqueue_reply(vec![id], Vec::new(), Timestamp::from_seconds(1)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

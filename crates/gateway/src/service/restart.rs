@@ -39,7 +39,7 @@ pub async fn announce_restart(home: &Path, store: &Store) -> Result<(), Error> {
         Ok(RestartRequest { platform, chat, message }) => {
             let key = format!("restarted:{}:{message}", platform.as_str());
             let parts = ChatAddress { platform, chat }.outbox_parts("Restarted.", &key);
-            store.reply(Vec::new(), parts, Timestamp::now()).await?;
+            store.enqueue_reply(Vec::new(), parts, Timestamp::now()).await?;
         }
         Err(error) => tracing::warn!(%error, "cannot parse restart request"),
     }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_agent::{Answer, Approver, BoxFuture, Clarification, Question};
-use hermes_store::{Answer as Kept, Answering, Choice, QuestionState};
-use hermes_types::{Person, SessionKey, Timestamp};
+use hermes_agent::{Approver, BoxFuture, Clarification, Question};
+use hermes_store::{AnswerResult, QuestionState};
+use hermes_types::{Answer, Choice, Person, SessionKey, Timestamp};
 use tokio::sync::oneshot;
 
 use super::{SessionInput, format};
@@ -157,7 +157,7 @@ impl Approver for ChatApprover {
             // Runs on after the wait: the message shows the outcome even if the answer comes later
             // or from another entry point.
             tokio::spawn(async move {
-                let Ok(Some(state)) = context.store.decided(&id).await else { return };
+                let Ok(Some(state)) = context.store.wait_for_decision(&id).await else { return };
                 let text = format!("{text}\n{}", outcome_text(&state));
                 let outbound = OutboundMessage { replaces: Some(part_key), ..OutboundMessage::text(text) };
                 let part = format::outbox_part(
@@ -208,7 +208,7 @@ fn question_text(question: &Question) -> String {
         "Allow this?\n```\n{}\n```\n{}\n/approve {id} or /deny {id}",
         // Would close the code block. Replaced visibly, because backticks are meaningful to a
         // shell.
-        question.shown().plain().replace("```", "``⟨U+0060⟩"),
+        question.text().to_marked_string().replace("```", "``⟨U+0060⟩"),
         reasons.join("; "),
     )
 }
@@ -245,7 +245,7 @@ pub(crate) fn outcome_text(state: &QuestionState) -> String {
         QuestionState::Open => "still open".to_owned(),
         QuestionState::Expired => "expired without an answer".to_owned(),
         QuestionState::Withdrawn => "no longer needed".to_owned(),
-        QuestionState::Answered(Kept { by, at, choice }) => {
+        QuestionState::Answered(Answer { by, at, choice }) => {
             let what = match choice {
                 Choice::Once => "allowed once",
                 Choice::Session => "allowed in this session",
@@ -258,12 +258,12 @@ pub(crate) fn outcome_text(state: &QuestionState) -> String {
     }
 }
 
-pub(crate) fn answer_text(answering: &Answering, choice: &Choice) -> String {
+pub(crate) fn answer_text(answering: &AnswerResult, choice: &Choice) -> String {
     match answering {
-        Answering::Counts if matches!(choice, Choice::Deny { .. }) => "denied".to_owned(),
-        Answering::Counts => "allowed".to_owned(),
-        Answering::TooLate(state) => outcome_text(state),
-        Answering::NotAsked => "Only the person who asked, or an approver, can answer this.".to_owned(),
-        Answering::Unknown => "This question no longer exists.".to_owned(),
+        AnswerResult::Accepted if matches!(choice, Choice::Deny { .. }) => "denied".to_owned(),
+        AnswerResult::Accepted => "allowed".to_owned(),
+        AnswerResult::TooLate(state) => outcome_text(state),
+        AnswerResult::NotApprover => "Only the person who asked, or an approver, can answer this.".to_owned(),
+        AnswerResult::NoQuestion => "This question no longer exists.".to_owned(),
     }
 }

@@ -1,7 +1,7 @@
 //! Runs the commands of a session.
 
 use hermes_agent::{QuestionPolicy, UserInput};
-use hermes_store::{Clash, Listing, Reader};
+use hermes_store::{SessionQuery, TitleConflict, Viewer};
 use hermes_types::{Person, Timestamp};
 use serde_json::json;
 
@@ -45,7 +45,7 @@ impl ChatSession {
             }
             ChatCommand::Deny { id, reason } => {
                 self.approver
-                    .answer_question(&input, id.as_deref(), hermes_store::Choice::Deny { reason })
+                    .answer_question(&input, id.as_deref(), hermes_types::Choice::Deny { reason })
                     .await
             }
             ChatCommand::Queue(text) | ChatCommand::Steer(text) => {
@@ -75,7 +75,7 @@ impl ChatSession {
                 let chat = &input.message.chat;
                 match self
                     .store()
-                    .set_home(chat.platform.as_str(), &chat.id, &input.person, Timestamp::now())
+                    .set_home_chat(chat.platform.as_str(), &chat.id, &input.person, Timestamp::now())
                     .await
                 {
                     Ok(()) => "This chat is now the home channel.".to_owned(),
@@ -124,7 +124,7 @@ impl ChatSession {
         let key = background_task_key(&self.key, &input.message.id);
         let input = input.with_text(text);
         // From here on a restart resumes it as a background task.
-        if let Err(error) = self.store().readdress(input.inbox_id, &key, json!(input.message)).await {
+        if let Err(error) = self.store().reassign(input.inbox_id, &key, json!(input.message)).await {
             return Err((input, error.to_string()));
         }
         let text =
@@ -182,11 +182,11 @@ impl ChatSession {
         self.restore_approvals(person).await.map_err(Error::EndConversation)?;
         let current = match self.conversation.take() {
             Some(conversation) => Some(conversation.id().clone()),
-            None => self.store().current(&self.key).await.ok().flatten().map(|session| session.id),
+            None => self.store().current_session(&self.key).await.ok().flatten().map(|session| session.id),
         };
         self.tools = None;
         if let Some(id) = current {
-            self.store().end(&id, reason, Timestamp::now()).await.map_err(Error::EndConversation)?;
+            self.store().end_session(&id, reason, Timestamp::now()).await.map_err(Error::EndConversation)?;
         }
         let removed = self.context.host.remove_sandbox(&self.key, chat).await;
         removed.map_err(|error| Error::RemoveSandbox(Box::new(error)))
@@ -195,22 +195,22 @@ impl ChatSession {
     /// Turns approvals on and ends grants, which are valid for one conversation only.
     async fn restore_approvals(&self, by: &Person) -> Result<(), hermes_store::Error> {
         self.context.approvals.restore(&self.key);
-        self.store().end_grants(&self.key, by, Timestamp::now()).await.map(drop)
+        self.store().revoke_session_grants(&self.key, by, Timestamp::now()).await.map(drop)
     }
 
     async fn show_or_set_title(&self, title: Option<&str>) -> Result<String, hermes_store::Error> {
-        let Some(current) = self.store().current(&self.key).await? else {
+        let Some(current) = self.store().current_session(&self.key).await? else {
             return Ok("This conversation is empty.".to_owned());
         };
         Ok(match title {
-            Some(title) => self.store().set_title(&current.id, title, Clash::Number).await?,
+            Some(title) => self.store().set_title(&current.id, title, TitleConflict::Number).await?,
             None => current.title.unwrap_or_else(|| "No title yet.".to_owned()),
         })
     }
 
     async fn list_sessions(&self, person: &Person) -> Result<String, hermes_store::Error> {
-        let listing = Listing { limit: MAX_LISTED_SESSIONS, ..Listing::default() };
-        let all = self.store().sessions(&Reader::Person(person.clone()), listing).await?;
+        let listing = SessionQuery { limit: MAX_LISTED_SESSIONS, ..SessionQuery::default() };
+        let all = self.store().sessions(&Viewer::Person(person.clone()), listing).await?;
         let own = all.iter().filter(|session| session.key == self.key);
         let lines: Vec<String> = own
             .map(|session| format!("`{}` {}", session.id, session.title.as_deref().unwrap_or_default()))
@@ -219,15 +219,15 @@ impl ChatSession {
     }
 
     async fn resume_session(&mut self, person: &Person, word: &str) -> Result<String, hermes_store::Error> {
-        let meant = self.store().resolve(&Reader::Person(person.clone()), word).await?;
+        let meant = self.store().resolve_session(&Viewer::Person(person.clone()), word).await?;
         if meant.key != self.key {
             return Ok("That conversation belongs to another chat.".to_owned());
         }
-        let current = self.store().current(&self.key).await?;
+        let current = self.store().current_session(&self.key).await?;
         if let Some(current) = current.filter(|current| current.id != meant.id) {
-            self.store().end(&current.id, "resume", Timestamp::now()).await?;
+            self.store().end_session(&current.id, "resume", Timestamp::now()).await?;
         }
-        self.store().reopen(&meant.id).await?;
+        self.store().reopen_session(&meant.id).await?;
         self.conversation = None;
         self.restore_approvals(person).await?;
         Ok(format!("Resumed `{}` {}", meant.id, meant.title.unwrap_or_default()))
@@ -276,7 +276,7 @@ impl ChatSession {
             let plan = &tools.config().place;
             lines.push(format!("environment  {} on {}", plan.name(), plan.backend_name()));
         }
-        if let Ok(Some(session)) = self.store().current(&self.key).await {
+        if let Ok(Some(session)) = self.store().current_session(&self.key).await {
             lines.push(format!("model        {} ({})", session.model, session.provider));
             lines.push(format!("id           {}", session.id));
         }
@@ -296,7 +296,7 @@ impl ChatSession {
     }
 
     async fn usage_text(&self) -> String {
-        match self.store().current(&self.key).await {
+        match self.store().current_session(&self.key).await {
             Ok(Some(session)) => format!(
                 "{} API calls; tokens: {} in ({} cached), {} out",
                 session.api_calls,
@@ -310,10 +310,10 @@ impl ChatSession {
     }
 }
 
-fn choice(scope: ApprovalScope) -> hermes_store::Choice {
+fn choice(scope: ApprovalScope) -> hermes_types::Choice {
     match scope {
-        ApprovalScope::Once => hermes_store::Choice::Once,
-        ApprovalScope::Session => hermes_store::Choice::Session,
-        ApprovalScope::Always => hermes_store::Choice::Always,
+        ApprovalScope::Once => hermes_types::Choice::Once,
+        ApprovalScope::Session => hermes_types::Choice::Session,
+        ApprovalScope::Always => hermes_types::Choice::Always,
     }
 }

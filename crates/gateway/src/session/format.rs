@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermes_agent::{ModelConfig, StopReason};
-use hermes_store::NewPart;
+use hermes_store::NewOutboxRow;
 use hermes_types::{SessionKey, Timestamp};
 use serde_json::json;
 
@@ -135,7 +135,7 @@ pub(crate) fn reply_parts(
     key: &SessionKey,
     message: &InboundMessage,
     text: &str,
-) -> Vec<NewPart> {
+) -> Vec<NewOutboxRow> {
     let capabilities = channel.capabilities();
     // All carry the reference; the channel decides which show it.
     let posts = split_message(text, &capabilities).into_iter().map(|text| OutboundMessage {
@@ -153,7 +153,7 @@ pub(super) fn attachment_parts(
     key: &SessionKey,
     message: &InboundMessage,
     files: Vec<(AttachmentFile, u64)>,
-) -> Vec<NewPart> {
+) -> Vec<NewOutboxRow> {
     let capabilities = channel.capabilities();
     let (mut posts, mut budget): (Vec<OutboundMessage>, u64) = (Vec::new(), 0);
     for (file, size) in files {
@@ -185,12 +185,12 @@ pub(crate) fn outbox_part(
     chat: &str,
     part_key: Option<String>,
     outbound: &OutboundMessage,
-) -> NewPart {
-    NewPart {
+) -> NewOutboxRow {
+    NewOutboxRow {
         platform: channel.platform().as_str().to_owned(),
         chat: chat.to_owned(),
         key: key.clone(),
-        mark: part_key,
+        dedup_key: part_key,
         body: json!(outbound),
     }
 }

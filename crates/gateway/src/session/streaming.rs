@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::{StopReason, TurnEvent};
-use hermes_store::{NewPart, TurnId};
+use hermes_store::{NewOutboxRow, TurnId};
 use hermes_types::{CallId, SessionKey, Timestamp};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -167,7 +167,7 @@ impl LiveReply {
         text: &str,
         notes: &[String],
         uploader: &Uploader,
-    ) -> Vec<NewPart> {
+    ) -> Vec<NewOutboxRow> {
         self.stop_rendering().await;
         let (turn, answer, summary) = {
             let mut state = lock(&self.state);
@@ -175,7 +175,7 @@ impl LiveReply {
         };
         let mut parts = Vec::new();
         if let Some(part_key) = turn.map(status_key)
-            && matches!(self.context.store.fate(&part_key).await, Ok(Some(_)))
+            && matches!(self.context.store.delivery_state(&part_key).await, Ok(Some(_)))
         {
             parts.push(self.outbox_part(
                 None,
@@ -194,7 +194,7 @@ impl LiveReply {
         let mut text = self.with_header(&format::reply_text(exit, &sent, notes));
         if *exit != StopReason::Answered {
             // A provider's error text may contain its API key.
-            text = uploader.tools.config().redactor.text(&text).into_owned();
+            text = uploader.tools.config().redactor.redact(&text).into_owned();
         }
         match (turn, answer) {
             (Some(turn), Some(answer)) => {
@@ -207,12 +207,18 @@ impl LiveReply {
     }
 
     /// Parts that replace the streamed messages of a step by the whole text.
-    async fn replacement_parts(&self, turn: TurnId, step: u32, text: &str, stays: Finality) -> Vec<NewPart> {
+    async fn replacement_parts(
+        &self,
+        turn: TurnId,
+        step: u32,
+        text: &str,
+        stays: Finality,
+    ) -> Vec<NewOutboxRow> {
         let mut texts = split_message(text, &self.context.channel.capabilities()).into_iter();
         let mut parts = Vec::new();
         for number in 0.. {
             let part_key = message_key(turn, step, number);
-            let is_there = match self.context.store.fate(&part_key).await {
+            let is_there = match self.context.store.delivery_state(&part_key).await {
                 Ok(fate) => fate.is_some(),
                 // The outbox worker checks again.
                 Err(_) => texts.len() > 0,
@@ -237,7 +243,7 @@ impl LiveReply {
         OutboundMessage { reply_to: format::reply_reference(&self.message), ..OutboundMessage::default() }
     }
 
-    fn outbox_part(&self, part_key: Option<String>, outbound: &OutboundMessage) -> NewPart {
+    fn outbox_part(&self, part_key: Option<String>, outbound: &OutboundMessage) -> NewOutboxRow {
         format::outbox_part(&self.context.channel, &self.key, &self.message.chat.id, part_key, outbound)
     }
 

@@ -1,37 +1,37 @@
-//! The address ranges that are not public, from the IANA special-purpose registries and the documents of
-//! the clouds. The first range that holds an address decides, so the narrow ones stand first.
+//! The address ranges that are not public, from the IANA special-purpose registries and the
+//! documentation of cloud providers. The first matching range decides, so narrow ranges come first.
 
 use super::AddressKind::{self, *};
 
-/// All addresses that begin with the same bits.
-pub(super) struct Range<Bits> {
+/// All addresses with the same prefix.
+pub(super) struct AddressRange<Bits> {
     first: Bits,
     length: u32,
     pub(super) kind: AddressKind,
 }
 
-impl Range<u32> {
-    pub(super) fn holds(&self, address: u32) -> bool {
+impl AddressRange<u32> {
+    pub(super) fn contains(&self, address: u32) -> bool {
         (address ^ self.first).leading_zeros() >= self.length
     }
 }
 
-impl Range<u128> {
+impl AddressRange<u128> {
     pub(super) fn holds(&self, address: u128) -> bool {
         (address ^ self.first).leading_zeros() >= self.length
     }
 }
 
-const fn v4(parts: [u8; 4], length: u32, kind: AddressKind) -> Range<u32> {
-    Range { first: u32::from_be_bytes(parts), length, kind }
+const fn v4(parts: [u8; 4], length: u32, kind: AddressKind) -> AddressRange<u32> {
+    AddressRange { first: u32::from_be_bytes(parts), length, kind }
 }
 
-const fn v6(parts: [u16; 8], length: u32, kind: AddressKind) -> Range<u128> {
+const fn v6(parts: [u16; 8], length: u32, kind: AddressKind) -> AddressRange<u128> {
     let [a, b, c, d, e, f, g, h] = parts;
-    Range { first: std::net::Ipv6Addr::new(a, b, c, d, e, f, g, h).to_bits(), length, kind }
+    AddressRange { first: std::net::Ipv6Addr::new(a, b, c, d, e, f, g, h).to_bits(), length, kind }
 }
 
-pub(super) const V4: &[Range<u32>] = &[
+pub(super) const V4: &[AddressRange<u32>] = &[
     // AWS, Google, Azure, Oracle, DigitalOcean, Hetzner, OpenStack and many others.
     v4([169, 254, 169, 254], 32, Metadata),
     // AWS: credentials of containers (ECS) and pods (EKS).
@@ -44,9 +44,9 @@ pub(super) const V4: &[Range<u32>] = &[
     v4([169, 254, 42, 42], 32, Metadata),
     // Alibaba.
     v4([100, 100, 100, 200], 32, Metadata),
-    // Azure's wire server; an ordinary public address by the registry.
+    // Azure's wire server; a public address by the registry.
     v4([168, 63, 129, 16], 32, Metadata),
-    // Oracle, before it moved to the common one.
+    // Oracle, before it moved to the common address.
     v4([192, 0, 0, 192], 32, Metadata),
     v4([0, 0, 0, 0], 8, Unspecified),
     v4([10, 0, 0, 0], 8, Private),
@@ -70,9 +70,9 @@ pub(super) const V4: &[Range<u32>] = &[
     v4([240, 0, 0, 0], 4, Reserved),
 ];
 
-/// What is not listed here is not handed out and therefore reserved.
-pub(super) const V6: &[Range<u128>] = &[
-    // AWS keeps all its local services there.
+/// Ranges that are not listed are unassigned and therefore reserved.
+pub(super) const V6: &[AddressRange<u128>] = &[
+    // AWS has all its local services here.
     v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0], 32, Metadata),
     // Google.
     v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128, Metadata),
@@ -84,7 +84,7 @@ pub(super) const V6: &[Range<u128>] = &[
     v6([0xfe80, 0, 0, 0, 0, 0, 0xa9fe, 0xa9fe], 128, Metadata),
     v6([0, 0, 0, 0, 0, 0, 0, 0], 128, Unspecified),
     v6([0, 0, 0, 0, 0, 0, 0, 1], 128, Loopback),
-    // These only carry an IPv4 address, which decides.
+    // These only embed an IPv4 address, which decides.
     v6([0, 0, 0, 0, 0, 0, 0, 0], 96, Public),
     v6([0, 0, 0, 0, 0, 0xffff, 0, 0], 96, Public),
     v6([0, 0, 0, 0, 0xffff, 0, 0, 0], 96, Public),
@@ -109,15 +109,15 @@ pub(super) const V6: &[Range<u128>] = &[
     v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, Multicast),
 ];
 
-/// Names that lead to such an address whatever a resolver is told, the names below them included.
-pub(super) const NAMES: &[(&str, AddressKind)] = &[
+/// Names that always lead to such an address, including the names below them.
+pub(super) const RESERVED_NAMES: &[(&str, AddressKind)] = &[
     ("localhost", Loopback),
     ("localhost.localdomain", Loopback),
     ("localhost4", Loopback),
     ("localhost6", Loopback),
     ("ip6-localhost", Loopback),
     ("ip6-loopback", Loopback),
-    // Google, by its full and its short names.
+    // Google, long and short names.
     ("metadata.google.internal", Metadata),
     ("metadata.goog", Metadata),
     ("metadata", Metadata),
@@ -128,7 +128,7 @@ pub(super) const NAMES: &[(&str, AddressKind)] = &[
     ("metadata.tencentyun.com", Metadata),
     ("metadata.packet.net", Metadata),
     ("metadata.platformequinix.com", Metadata),
-    // Set aside for networks of one's own: multicast DNS, ICANN's private use, RFC 8375, and custom.
+    // Reserved for private networks: multicast DNS, ICANN's private use, RFC 8375, and convention.
     ("local", Private),
     ("internal", Private),
     ("home.arpa", Private),

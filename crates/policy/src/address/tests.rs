@@ -163,11 +163,11 @@ fn odd_spellings_of_an_address_are_read() {
         ("0300.0250.1.1", "192.168.1.1"),
     ] {
         let address = ip(address);
-        assert_eq!(host(text), HostKind::Address(address, classify(address)), "{text}");
+        assert_eq!(parse_host(text), HostKind::Address(address, classify(address)), "{text}");
         assert!(!classify(address).is_public(), "{text}");
     }
-    assert_eq!(host("0101.1.1.1"), HostKind::Address(ip("65.1.1.1"), Public));
-    assert_eq!(host("8.8.8.8"), HostKind::Address(ip("8.8.8.8"), Public));
+    assert_eq!(parse_host("0101.1.1.1"), HostKind::Address(ip("65.1.1.1"), Public));
+    assert_eq!(parse_host("8.8.8.8"), HostKind::Address(ip("8.8.8.8"), Public));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn names_are_names() {
         ("mymetadata", "mymetadata"),
         ("notlocalhost", "notlocalhost"),
     ] {
-        assert_eq!(host(text), HostKind::Name(name.into()), "{text}");
+        assert_eq!(parse_host(text), HostKind::Name(name.into()), "{text}");
     }
     for (text, name, kind) in [
         ("localhost", "localhost", Loopback),
@@ -204,14 +204,14 @@ fn names_are_names() {
         ("host.localdomain", "host.localdomain", Private),
         ("localhost.localdomain", "localhost.localdomain", Loopback),
     ] {
-        assert_eq!(host(text), HostKind::Reserved(name.into(), kind), "{text}");
-        assert_eq!(host(text).kind(), Some(kind));
+        assert_eq!(parse_host(text), HostKind::Reserved(name.into(), kind), "{text}");
+        assert_eq!(parse_host(text).kind(), Some(kind));
     }
 }
 
 #[test]
 fn what_different_readers_read_differently_is_invalid() {
-    use Unreadable::*;
+    use HostParseError::*;
     for (text, reason) in [
         ("", Empty),
         (".", Empty),
@@ -253,18 +253,18 @@ fn what_different_readers_read_differently_is_invalid() {
         ("%ff%fe", Escape),
         ("a..b", Label),
     ] {
-        assert_eq!(host(text), HostKind::Invalid(reason), "{text:?}");
+        assert_eq!(parse_host(text), HostKind::Invalid(reason), "{text:?}");
     }
-    assert_eq!(host(&"a".repeat(64)), HostKind::Invalid(Label));
-    assert_eq!(host(&"a".repeat(2000)), HostKind::Invalid(TooLong));
+    assert_eq!(parse_host(&"a".repeat(64)), HostKind::Invalid(Label));
+    assert_eq!(parse_host(&"a".repeat(2000)), HostKind::Invalid(TooLong));
 }
 
 #[test]
 fn what_the_python_program_let_through_is_not_public() {
     for text in ["168.63.129.16", "192.0.0.192", "[2002:a9fe:a9fe::]", "[64:ff9b::a9fe:a9fe]"] {
-        assert_eq!(host(text).kind(), Some(Metadata), "{text}");
+        assert_eq!(parse_host(text).kind(), Some(Metadata), "{text}");
     }
-    assert_eq!(host("[fe80::1]").kind(), Some(LinkLocal));
+    assert_eq!(parse_host("[fe80::1]").kind(), Some(LinkLocal));
 }
 
 const SPECIAL: &[(&str, u32)] = &[
@@ -338,7 +338,7 @@ proptest! {
         prop_assert!(!classify(address.into()).is_public());
         let plain = numbers(address, parts, bases) + if dot { "." } else { "" };
         for text in [disguise(&plain, &choices), plain] {
-            match host(&text) {
+            match parse_host(&text) {
                 HostKind::Address(read, kind) => {
                     prop_assert_eq!(read, IpAddr::from(address), "{}", text);
                     prop_assert!(!kind.is_public());
@@ -366,7 +366,7 @@ proptest! {
         ] {
             let disguised = Ipv6Addr::from(disguised);
             prop_assert!(!classify(disguised.into()).is_public(), "{}", disguised);
-            let kind = host(&format!("[{disguised}]")).kind();
+            let kind = parse_host(&format!("[{disguised}]")).kind();
             prop_assert!(kind.is_some_and(|kind| !kind.is_public()), "{}", disguised);
         }
     }
@@ -382,7 +382,7 @@ proptest! {
 
     #[test]
     fn any_text_is_read_without_a_panic(text in "\\PC{0,40}", escaped in "[%0-9a-fx.:\\[\\]@]{0,30}") {
-        host(&text);
-        host(&escaped);
+        parse_host(&text);
+        parse_host(&escaped);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::When::{Arg, Flag, OwnFlag, Test};
 use super::{Arguments, Invocation, Language, Program, Runs, ask, program};
-use crate::shell::{Nested, Operator, joined, nested_behind, nested_variable};
+use crate::shell::{Nested, RedirectOperator, joined, nested_behind, nested_variable};
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["command"]).arguments(Arguments::Named).runs(&[Runs::Custom(command)]),
@@ -51,7 +51,9 @@ pub(super) fn dumps_variables(call: &Invocation<'_>) -> bool {
         [only] => matches!(only.known(), Some("-p" | "-x" | "-0")),
         _ => false,
     };
-    let writes = |operator| matches!(operator, Operator::Write | Operator::Append | Operator::Both);
+    let writes = |operator| {
+        matches!(operator, RedirectOperator::Write | RedirectOperator::Append | RedirectOperator::Both)
+    };
     whole && call.segment.redirects.iter().any(|redirect| writes(redirect.operator))
 }
 

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::paths::is_stream;
 use crate::rules::RuleContext;
-use crate::shell::{HOLE, Nested, Word};
+use crate::shell::{Nested, UNKNOWN_CHAR, Word};
 
 pub(super) const PROGRAMS: &[Program] = &[
     // Programs that name files and neither read nor run them.
@@ -168,7 +168,7 @@ fn removes_trees(call: &Invocation<'_>) -> bool {
 /// Operands as they are if their unknown stretches turn out to be empty.
 fn emptied_operands(call: &Invocation<'_>) -> Vec<Word> {
     let unknown = call.operands().into_iter().filter(|word| word.has_unknown());
-    let emptied = unknown.map(|word| word.outline().replace(HOLE, ""));
+    let emptied = unknown.map(|word| word.outline().replace(UNKNOWN_CHAR, ""));
     emptied.filter(|path| path.starts_with('/')).map(Word::literal).collect()
 }
 

@@ -4,7 +4,7 @@ use super::When::{
     All, Any, Arg, Flag, Help, LastWord, NoArguments, NoOperands, Not, Test, Verb, Word as Operand,
 };
 use super::{Arguments, Ask, Invocation, Program, always, ask, program};
-use crate::shell::HOLE;
+use crate::shell::UNKNOWN_CHAR;
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&[
@@ -66,6 +66,6 @@ const fn changes_unless(shows: &'static super::When) -> Ask {
 fn names_device(call: &Invocation<'_>) -> bool {
     call.args.iter().any(|word| {
         let path = call.segment.path(word);
-        path.starts_with("/dev/") || path.contains(HOLE)
+        path.starts_with("/dev/") || path.contains(UNKNOWN_CHAR)
     })
 }

@@ -3,7 +3,7 @@
 use super::When::Test;
 use super::{Arguments, Invocation, Program, Runs, ask, fits_any, judged, program, verbs};
 use crate::rules::RuleContext;
-use crate::shell::{HOLE, Nested, Word, first_operand, values};
+use crate::shell::{Nested, UNKNOWN_CHAR, Word, first_operand, values};
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["docker", "podman", "nerdctl", "docker-compose", "podman-compose"])
@@ -120,7 +120,7 @@ fn mount_sources(options: &[Word]) -> Vec<String> {
         text.split(',')
             .find_map(|part| part.strip_prefix("source=").or(part.strip_prefix("src=")).map(str::to_owned))
     });
-    volumes.chain(binds).filter(|source| source.starts_with(['/', '~', '.', HOLE])).collect()
+    volumes.chain(binds).filter(|source| source.starts_with(['/', '~', '.', UNKNOWN_CHAR])).collect()
 }
 
 fn exposes_owner(context: &RuleContext<'_>, source: &str) -> bool {

@@ -3,7 +3,7 @@
 use super::When::Arg;
 use super::Which::{Custom, Values};
 use super::{Access, Arguments, FileUse, Invocation, Language, Program, Runs, program, writes};
-use crate::shell::{HOLE, Nested, Piece, Unknown, Word, concatenated, first_operand, joined};
+use crate::shell::{Nested, UNKNOWN_CHAR, Unknown, Word, WordPiece, concatenated, first_operand, joined};
 
 pub(super) const PROGRAMS: &[Program] = &[
     program(&["find", "bfs"])
@@ -53,7 +53,7 @@ fn wanted_name<'a>(call: &Invocation<'a>) -> Option<&'a Word> {
 fn deleted(call: &Invocation<'_>) -> Vec<Word> {
     let name = wanted_name(call);
     let paths = starts(call).into_iter().map(|start| match name {
-        Some(name) => Word::literal(format!("{}/{HOLE}/{}", start.outline(), name.outline())),
+        Some(name) => Word::literal(format!("{}/{UNKNOWN_CHAR}/{}", start.outline(), name.outline())),
         None => start,
     });
     paths.collect()
@@ -62,14 +62,14 @@ fn deleted(call: &Invocation<'_>) -> Vec<Word> {
 /// A word that stands for the paths below a directory that `find` passes to a command.
 fn found_path(start: &Word, name: Option<&Word>) -> Word {
     let mut pieces = start.pieces().to_vec();
-    pieces.push(Piece::Text("/".to_owned()));
+    pieces.push(WordPiece::Text("/".to_owned()));
     match name {
         Some(name) => {
-            pieces.push(Piece::Unknown(Unknown::Input));
-            pieces.push(Piece::Text("/".to_owned()));
+            pieces.push(WordPiece::Unknown(Unknown::Input));
+            pieces.push(WordPiece::Text("/".to_owned()));
             pieces.extend(name.pieces().iter().cloned());
         }
-        None => pieces.push(Piece::Glob("**".to_owned())),
+        None => pieces.push(WordPiece::Glob("**".to_owned())),
     }
     concatenated(pieces)
 }
@@ -136,14 +136,14 @@ fn xargs(call: &Invocation<'_>, found: &mut Vec<Nested>) {
 fn filled(text: &str, marker: &str, input: &[Word]) -> Word {
     let value = match input {
         [only] => only.pieces().to_vec(),
-        _ => vec![Piece::Unknown(Unknown::Input)],
+        _ => vec![WordPiece::Unknown(Unknown::Input)],
     };
     let mut pieces = Vec::new();
     for (index, part) in text.split(marker).enumerate() {
         if index > 0 {
             pieces.extend(value.iter().cloned());
         }
-        pieces.push(Piece::Text(part.to_owned()));
+        pieces.push(WordPiece::Text(part.to_owned()));
     }
     concatenated(pieces)
 }

@@ -151,5 +151,5 @@ pub(crate) fn is_metadata(text: &str) -> bool {
     });
     let host = port.map_or(authority, |(host, _)| host);
     fits_any(host, &["*169.254.169.254*", "*169-254-169-254*"])
-        || matches!(address::host(host).kind(), Some(AddressKind::Metadata | AddressKind::LinkLocal))
+        || matches!(address::parse_host(host).kind(), Some(AddressKind::Metadata | AddressKind::LinkLocal))
 }

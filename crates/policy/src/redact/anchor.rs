@@ -1,4 +1,4 @@
-//! Finds where a secret may begin.
+//! Finds the positions where a secret may begin.
 //!
 //! Nearly every place in a text is no beginning, so what matters is to say no quickly. Each run of three
 //! bytes is looked up in a table of 8 KiB that stays in the fastest cache. Unlike the steps of an automaton
@@ -8,17 +8,16 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Every anchor has at least so many bytes.
-pub(super) const SHORTEST: usize = 3;
+pub(super) const MIN_ANCHOR_BYTES: usize = 3;
 
-/// Short byte strings, each with the rules that begin with it.
+/// Short byte strings, each with the rules that start with it.
 pub(super) struct Anchors<R> {
-    /// Sorted. The rules of an anchor include those of every anchor it begins with, since a search
-    /// reports the longest one only.
+    /// Sorted. The rules of an anchor include those of every anchor that is a prefix of it, since a
+    /// search reports only the longest one.
     entries: Vec<(Box<[u8]>, Vec<R>)>,
     longest: usize,
-    filter: Filter,
-    /// Which entries begin with the same three bytes, in the same order.
+    filter: TrigramFilter,
+    /// The entries with the same first three bytes, in the same order.
     groups: Vec<(u32, Range<usize>)>,
 }
 
@@ -33,7 +32,7 @@ impl<R: Copy> Anchors<R> {
             starts.filter_map(|start| own.get(start)).flatten().copied().collect()
         };
         let entries: Vec<_> = own.keys().map(|anchor| (anchor.clone(), with_shorter(anchor))).collect();
-        let mut filter = Filter::default();
+        let mut filter = TrigramFilter::default();
         let mut groups: Vec<(u32, Range<usize>)> = Vec::new();
         for (i, (anchor, _)) in entries.iter().enumerate() {
             let Some(start) = anchor.first_chunk() else { continue };
@@ -47,7 +46,7 @@ impl<R: Copy> Anchors<R> {
         Self { entries, longest, filter, groups }
     }
 
-    /// The first anchor at or after `at`: where it begins, and the rules to try there.
+    /// The first anchor at or after `at`: its position and the rules to try there.
     pub(super) fn find(&self, bytes: &[u8], at: usize) -> Option<(usize, &[R])> {
         let mut at = at;
         while !self.entries.is_empty() {
@@ -61,8 +60,8 @@ impl<R: Copy> Anchors<R> {
         None
     }
 
-    /// The rules of the longest anchor that `bytes` begin with. Of two such anchors the longer one is
-    /// sorted later.
+    /// The rules of the longest anchor at the start of `bytes`. Of two matching anchors the longer
+    /// one sorts later.
     fn longest_at(&self, bytes: &[u8]) -> Option<&[R]> {
         let start = order(bytes.first_chunk()?);
         let found = self.groups.binary_search_by_key(&start, |(start, _)| *start).ok()?;
@@ -70,8 +69,8 @@ impl<R: Copy> Anchors<R> {
         group.iter().rev().find(|(anchor, _)| bytes.starts_with(anchor)).map(|(_, rules)| rules.as_slice())
     }
 
-    /// How many bytes at the end of `bytes` may be the beginning of an anchor.
-    pub(super) fn unfinished(&self, bytes: &[u8]) -> usize {
+    /// The number of bytes at the end of `bytes` that may be the start of an anchor.
+    pub(super) fn partial_len(&self, bytes: &[u8]) -> usize {
         let most = self.longest.saturating_sub(1).min(bytes.len());
         let starts = |tail: &[u8]| {
             let next = self.entries.partition_point(|(anchor, _)| &**anchor < tail);
@@ -81,56 +80,57 @@ impl<R: Copy> Anchors<R> {
     }
 }
 
-/// A number that sorts as the bytes do.
-fn order([a, b, c]: &[u8; SHORTEST]) -> u32 {
+/// Sorts like the bytes.
+fn order([a, b, c]: &[u8; MIN_ANCHOR_BYTES]) -> u32 {
     u32::from_be_bytes([0, *a, *b, *c])
 }
 
-/// Says of three bytes that no anchor begins with them, or that one may.
-struct Filter(Box<[u64; 1024]>);
+/// A Bloom filter of the first three bytes of all anchors.
+struct TrigramFilter(Box<[u64; 1024]>);
 
-impl Default for Filter {
+impl Default for TrigramFilter {
     fn default() -> Self {
         Self(Box::new([0; 1024]))
     }
 }
 
-impl Filter {
-    fn add(&mut self, start: &[u8; SHORTEST]) {
+impl TrigramFilter {
+    fn add(&mut self, start: &[u8; MIN_ANCHOR_BYTES]) {
         let (word, bit) = Self::slot(Self::number(start));
         if let Some(word) = self.0.get_mut(word) {
             *word |= bit;
         }
     }
 
-    /// The first place where an anchor may begin.
+    /// The first position where an anchor may begin.
     fn position(&self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
-        // Eight bytes hold six places. Looking at all six before deciding lets the look-ups overlap.
+        // Eight bytes hold six positions. Checking all six before branching lets the lookups
+        // overlap.
         while let Some(eight) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
             let eight = u64::from_le_bytes(*eight);
-            let held = (0..6).fold(0, |held, i| held | self.held((eight >> (8 * i)) as u32));
+            let held = (0..6).fold(0, |held, i| held | self.bit((eight >> (8 * i)) as u32));
             if held != 0 {
                 break;
             }
             at += 6;
         }
         let rest = bytes.get(at..)?.array_windows();
-        rest.into_iter().position(|start| self.held(Self::number(start)) != 0).map(|found| at + found)
+        rest.into_iter().position(|start| self.bit(Self::number(start)) != 0).map(|found| at + found)
     }
 
-    fn number([a, b, c]: &[u8; SHORTEST]) -> u32 {
+    fn number([a, b, c]: &[u8; MIN_ANCHOR_BYTES]) -> u32 {
         u32::from_le_bytes([*a, *b, *c, 0])
     }
 
-    /// The bit of the lowest three bytes, if it is set.
+    /// The bit for the lowest three bytes, if it is set.
     #[inline]
-    fn held(&self, start: u32) -> u64 {
+    fn bit(&self, start: u32) -> u64 {
         let (word, bit) = Self::slot(start);
         self.0.get(word).map_or(0, |word| word & bit)
     }
 
-    /// Spreads the bytes over the table by multiplying with 2^32 over the golden ratio.
+    /// Spreads the bytes over the table by multiplying with 2^32 divided by the golden ratio.
     #[inline]
     fn slot(start: u32) -> (usize, u64) {
         let hash = (start & 0x00ff_ffff).wrapping_mul(0x9e37_79b1) >> 16;
@@ -177,8 +177,8 @@ mod tests {
     #[test]
     fn an_anchor_cut_at_the_end_is_noticed() {
         let anchors = anchors(&["token", "ghp_"]);
-        assert_eq!(anchors.unfinished(b"my tok"), 3);
-        assert_eq!(anchors.unfinished(b"my t"), 1);
-        assert_eq!(anchors.unfinished(b"my "), 0);
+        assert_eq!(anchors.partial_len(b"my tok"), 3);
+        assert_eq!(anchors.partial_len(b"my t"), 1);
+        assert_eq!(anchors.partial_len(b"my "), 0);
     }
 }

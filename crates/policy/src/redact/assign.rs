@@ -1,84 +1,85 @@
-//! Secrets that are known by the name in front of them.
+//! Secrets recognized by the name before them.
 
 use super::PLACEHOLDER;
 use super::known::is_common;
-use super::scan::{Rest, Verdict};
-use super::view::View;
+use super::scan::{ScanDecision, SecretTail};
+use super::view::ScanView;
 
-/// How much of a value is looked at to tell a secret from a word, a type or a call.
-const LOOK: usize = 96;
+/// The part of a value that is examined to tell a secret from a word, a type or a call.
+const MAX_VALUE_LOOKAHEAD: usize = 96;
 
 /// The end of a name such as `DB_PASSWORD`, `apiKey` or `client-secret`.
 #[derive(Clone, Copy)]
-pub(super) struct Word {
+pub(super) struct SecretName {
     length: usize,
-    /// A name that says nothing but "secret". Others, such as `token`, also name harmless things.
+    /// A name that can only mean a secret. Others, such as `token`, also name harmless things.
     strong: bool,
 }
 
-const STRONG: &[&str] = &["password", "passwd", "passphrase"];
-const WEAK: &[&str] = &["secret", "token", "apikey", "accesskey", "secretkey", "accountkey"];
-const WEAK_KEYS: &[&str] =
+const STRONG_NAMES: &[&str] = &["password", "passwd", "passphrase"];
+const WEAK_NAMES: &[&str] = &["secret", "token", "apikey", "accesskey", "secretkey", "accountkey"];
+const WEAK_KEY_PREFIXES: &[&str] =
     &["api", "access", "account", "auth", "encryption", "master", "private", "secret", "shared", "signing"];
 
-/// Every spelling of every word.
-pub(super) fn words() -> Vec<(String, Word)> {
+/// Every spelling of every name.
+pub(super) fn secret_names() -> Vec<(String, SecretName)> {
     let mut words = Vec::new();
-    let mut add = |name: String, strong| words.push((name.clone(), Word { length: name.len(), strong }));
-    for (names, strong) in [(STRONG, true), (WEAK, false)] {
+    let mut add =
+        |name: String, strong| words.push((name.clone(), SecretName { length: name.len(), strong }));
+    for (names, strong) in [(STRONG_NAMES, true), (WEAK_NAMES, false)] {
         for name in names {
             add((*name).to_owned(), strong);
             add(name.to_uppercase(), strong);
-            add(capital(name), strong);
+            add(capitalize(name), strong);
         }
     }
-    for first in WEAK_KEYS {
+    for first in WEAK_KEY_PREFIXES {
         for join in ["_", "-"] {
             add(format!("{first}{join}key"), false);
             add(format!("{first}{join}key").to_uppercase(), false);
-            add(format!("{}{join}{}", capital(first), "Key"), false);
+            add(format!("{}{join}{}", capitalize(first), "Key"), false);
         }
         add(format!("{first}Key"), false);
-        add(format!("{}Key", capital(first)), false);
+        add(format!("{}Key", capitalize(first)), false);
     }
     words
 }
 
-fn capital(name: &str) -> String {
+fn capitalize(name: &str) -> String {
     let mut chars = name.chars();
     chars.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(chars).collect()
 }
 
-fn name_byte(byte: u8) -> bool {
+fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-fn quote(byte: Option<u8>) -> Option<u8> {
+fn as_quote(byte: Option<u8>) -> Option<u8> {
     byte.filter(|b| matches!(b, b'"' | b'\'' | b'`'))
 }
 
-fn blank(byte: u8) -> bool {
+fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// A value in a line such as `PASSWORD=...` goes on to the next blank.
-fn setting(byte: u8) -> bool {
+/// A value in a line such as `PASSWORD=...` extends to the next blank.
+fn is_setting_byte(byte: u8) -> bool {
     !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b'`' | b'\\')
 }
 
-/// Elsewhere the punctuation of the language round it ends it.
-fn bare(byte: u8) -> bool {
-    setting(byte) && !matches!(byte, b',' | b';' | b')' | b']' | b'}' | b'&' | b'|' | b'<' | b'>')
+/// Elsewhere the punctuation of the surrounding language ends it.
+fn is_bare_byte(byte: u8) -> bool {
+    is_setting_byte(byte) && !matches!(byte, b',' | b';' | b')' | b']' | b'}' | b'&' | b'|' | b'<' | b'>')
 }
 
-/// A header goes on to the end of its line or of the text it is quoted in.
-fn header(byte: u8) -> bool {
+/// A header extends to the end of its line or of the enclosing quotes.
+fn is_header_byte(byte: u8) -> bool {
     !matches!(byte, b'"' | b'\'' | b'\\' | b'\n' | b'\r')
 }
 
 /// How a name and its value are joined.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Style {
+enum AssignStyle {
     /// `NAME=value`, the name in capitals and no blanks.
     Setting,
     /// `"name": "value"`
@@ -91,23 +92,23 @@ enum Style {
     Flag,
 }
 
-impl Word {
-    pub(super) fn judge(self, view: &View<'_>, at: usize) -> Verdict {
+impl SecretName {
+    pub(super) fn decide(self, view: &ScanView<'_>, at: usize) -> ScanDecision {
         let mut here = at + self.length;
         let found = self.value(view, at, &mut here);
         match found {
-            _ if view.starved() => Verdict::Wait { start: here },
-            Some(rest) => Verdict::Hide { start: here, rest },
-            None => Verdict::Plain,
+            _ if view.needs_more() => ScanDecision::Wait { start: here },
+            Some(rest) => ScanDecision::Hide { start: here, rest },
+            None => ScanDecision::Plain,
         }
     }
 
-    /// Moves `here` to the value, and says how far it goes if it is one.
-    fn value(self, view: &View<'_>, at: usize, here: &mut usize) -> Option<Rest> {
+    /// Moves `here` to the value and returns its extent, if it is a secret.
+    fn value(self, view: &ScanView<'_>, at: usize, here: &mut usize) -> Option<SecretTail> {
         let before =
-            (0..64).find(|n| !at.checked_sub(*n).and_then(|at| view.before(at)).is_some_and(name_byte));
+            (0..64).find(|n| !at.checked_sub(*n).and_then(|at| view.before(at)).is_some_and(is_name_byte));
         let name_start = at - before.unwrap_or(64);
-        let suffix = view.run(*here, 12, name_byte);
+        let suffix = view.run(*here, 12, is_name_byte);
         if !is_suffix(view.slice(*here, suffix)) {
             return None;
         }
@@ -125,45 +126,45 @@ impl Word {
         let blanks = blanks + if separated { skip_blanks(view, here) } else { 0 };
         let opened = skip_quote(view, here);
         let style = match opened {
-            _ if !separated => Style::Flag,
-            _ if capitals && blanks == 0 && !quoted_name => Style::Setting,
-            Some(_) if quoted_name => Style::Json,
-            Some(_) => Style::Quoted,
-            None => Style::Bare,
+            _ if !separated => AssignStyle::Flag,
+            _ if capitals && blanks == 0 && !quoted_name => AssignStyle::Setting,
+            Some(_) if quoted_name => AssignStyle::Json,
+            Some(_) => AssignStyle::Quoted,
+            None => AssignStyle::Bare,
         };
         let rest = match opened {
-            Some(quote) => Rest::Until(quote),
-            None if style == Style::Setting => Rest::While { prefix: 0, class: setting },
-            None => Rest::While { prefix: 0, class: bare },
+            Some(quote) => SecretTail::Until(quote),
+            None if style == AssignStyle::Setting => SecretTail::While { prefix: 0, class: is_setting_byte },
+            None => SecretTail::While { prefix: 0, class: is_bare_byte },
         };
-        let end = view.run(*here, LOOK, |b| match rest {
-            Rest::Until(quote) => b != quote && !matches!(b, b'\n' | b'\r' | b'\\'),
-            Rest::While { class, .. } => class(b),
+        let end = view.run(*here, MAX_VALUE_LOOKAHEAD, |b| match rest {
+            SecretTail::Until(quote) => b != quote && !matches!(b, b'\n' | b'\r' | b'\\'),
+            SecretTail::While { class, .. } => class(b),
             _ => false,
         });
         self.is_secret(view.slice(*here, end), style).then_some(rest)
     }
 
-    fn is_secret(self, value: &[u8], style: Style) -> bool {
-        let look = Look::of(value);
-        let mixed = look.random();
+    fn is_secret(self, value: &[u8], style: AssignStyle) -> bool {
+        let look = ValueStats::new(value);
+        let mixed = look.looks_random();
         let looks_secret = match (style, self.strong) {
-            (Style::Setting, true) => look.length >= 6,
-            (Style::Setting, false) => look.length >= 8,
+            (AssignStyle::Setting, true) => look.length >= 6,
+            (AssignStyle::Setting, false) => look.length >= 8,
             _ if look.blanks > 0 => false,
-            (Style::Json, true) => look.length >= 6,
-            (Style::Quoted, true) => look.length >= 6 && look.letters < look.length,
-            (Style::Json | Style::Quoted, false) => look.length >= 8 && mixed,
-            (Style::Bare, _) if look.brackets > 0 => false,
-            (Style::Bare, true) => look.length >= 6 && !look.path(),
-            (Style::Bare, false) => look.length >= 10 && mixed && (look.dots == 0 || look.length >= 20),
-            (Style::Flag, _) => look.length >= 8 && look.brackets == 0 && mixed,
+            (AssignStyle::Json, true) => look.length >= 6,
+            (AssignStyle::Quoted, true) => look.length >= 6 && look.letters < look.length,
+            (AssignStyle::Json | AssignStyle::Quoted, false) => look.length >= 8 && mixed,
+            (AssignStyle::Bare, _) if look.brackets > 0 => false,
+            (AssignStyle::Bare, true) => look.length >= 6 && !look.looks_like_path(),
+            (AssignStyle::Bare, false) => look.length >= 10 && mixed && (look.dots == 0 || look.length >= 20),
+            (AssignStyle::Flag, _) => look.length >= 8 && look.brackets == 0 && mixed,
         };
         looks_secret && is_literal(value) && !is_common(value)
     }
 }
 
-/// What may follow the word within a name.
+/// Whether a name may continue like this after the word.
 fn is_suffix(suffix: &[u8]) -> bool {
     let plain = suffix.strip_prefix(b"_").unwrap_or(suffix);
     const WORDS: [&[u8]; 8] = [b"base", b"dev", b"live", b"prod", b"production", b"staging", b"test", b"old"];
@@ -171,24 +172,24 @@ fn is_suffix(suffix: &[u8]) -> bool {
         || (plain.len() < suffix.len() && WORDS.iter().any(|word| word.eq_ignore_ascii_case(plain)))
 }
 
-/// Passes a quote, escaped or not, and says which it was.
-fn skip_quote(view: &View<'_>, here: &mut usize) -> Option<u8> {
+/// Skips a quote, escaped or not, and returns it.
+fn skip_quote(view: &ScanView<'_>, here: &mut usize) -> Option<u8> {
     let escapes = view.run(*here, 4, |b| b == b'\\') - *here;
-    let found = quote(view.get(*here + escapes))?;
+    let found = as_quote(view.get(*here + escapes))?;
     *here += escapes + 1;
     Some(found)
 }
 
-fn skip_blanks(view: &View<'_>, here: &mut usize) -> usize {
-    let end = view.run(*here, 8, blank);
+fn skip_blanks(view: &ScanView<'_>, here: &mut usize) -> usize {
+    let end = view.run(*here, 8, is_blank);
     let skipped = end - *here;
     *here = end;
     skipped
 }
 
-/// Passes `=`, `:`, `:=` or `=>`. None for a comparison, a path or a shell default such as `${TOKEN:-x}`,
-/// false when there is no separator.
-fn skip_separator(view: &View<'_>, here: &mut usize) -> Option<bool> {
+/// Skips `=`, `:`, `:=` or `=>`. `None` for a comparison, a path or a shell default such as
+/// `${TOKEN:-x}`; `false` if there is no separator.
+fn skip_separator(view: &ScanView<'_>, here: &mut usize) -> Option<bool> {
     let first = view.get(*here).filter(|b| matches!(b, b'=' | b':'));
     let Some(first) = first else { return Some(false) };
     let length = match (first, view.get(*here + 1)) {
@@ -200,7 +201,7 @@ fn skip_separator(view: &View<'_>, here: &mut usize) -> Option<bool> {
     Some(true)
 }
 
-/// Whether a value is written out, rather than taken from somewhere, masked, or a path.
+/// Whether a value is literal, not a reference, masked, or a path.
 fn is_literal(value: &[u8]) -> bool {
     let contains = |part: &[u8]| value.windows(part.len()).any(|window| window == part);
     let reference =
@@ -221,9 +222,9 @@ fn is_literal(value: &[u8]) -> bool {
     !(reference || masked || elsewhere || path)
 }
 
-/// What a value is made of.
+/// Character counts of a value.
 #[derive(Default)]
-struct Look {
+struct ValueStats {
     length: usize,
     letters: usize,
     digits: usize,
@@ -233,8 +234,8 @@ struct Look {
     underscores: usize,
 }
 
-impl Look {
-    fn of(value: &[u8]) -> Self {
+impl ValueStats {
+    fn new(value: &[u8]) -> Self {
         let mut look = Self { length: value.len(), ..Self::default() };
         for byte in value {
             match byte {
@@ -250,23 +251,23 @@ impl Look {
         look
     }
 
-    /// Whether it is made of what the names in a program are made of.
-    fn path(&self) -> bool {
+    /// Whether it consists of the characters of identifiers.
+    fn looks_like_path(&self) -> bool {
         self.letters + self.dots + self.underscores == self.length
     }
 
-    /// Whether no word or number looks like this.
-    fn random(&self) -> bool {
+    /// Whether it looks like neither a word nor a number.
+    fn looks_random(&self) -> bool {
         self.letters > 0 && (self.digits >= 2 || (self.length >= 20 && self.digits > 0))
     }
 }
 
-/// The password in `scheme://user:password@host`, or a long token that stands for the user.
-pub(super) fn address(view: &View<'_>, start: usize) -> Option<(usize, Rest)> {
-    let end = view.run(start, 512, |b| bare(b) && !matches!(b, b'/' | b'?' | b'#'));
+/// The password in `scheme://user:password@host`, or a long token in place of the user.
+pub(super) fn match_url_password(view: &ScanView<'_>, start: usize) -> Option<(usize, SecretTail)> {
+    let end = view.run(start, 512, |b| is_bare_byte(b) && !matches!(b, b'/' | b'?' | b'#'));
     let authority = view.slice(start, end);
     let user = authority.get(..authority.iter().rposition(|b| *b == b'@')?)?;
-    let exact = |length| Rest::Known { left: length, tail: 0, padding: 0 };
+    let exact = |length| SecretTail::Known { left: length, tail: 0, padding: 0 };
     match user.iter().position(|b| *b == b':') {
         Some(colon) => {
             let password = user.get(colon + 1..)?;
@@ -274,28 +275,28 @@ pub(super) fn address(view: &View<'_>, start: usize) -> Option<(usize, Rest)> {
             secret.then_some((start + colon + 1, exact(password.len())))
         }
         None => {
-            let token = user.len() >= 20 && is_literal(user) && Look::of(user).random();
+            let token = user.len() >= 20 && is_literal(user) && ValueStats::new(user).looks_random();
             token.then_some((start, exact(user.len())))
         }
     }
 }
 
-const SCHEMES: &[&str] = &[
+const AUTH_SCHEMES: &[&str] = &[
     "apikey", "api-key", "aws4-hmac-sha256", "basic", "bearer", "bot", "digest", "geniekey", "key",
     "negotiate", "ntlm", "sharedkey", "signature", "token",
 ];
 
-/// The value of an `Authorization` header, wherever it is written; `here` is behind the name.
-pub(super) fn authorization(view: &View<'_>, mut here: usize) -> Verdict {
+/// The value of an `Authorization` header; `here` is after the name.
+pub(super) fn match_authorization(view: &ScanView<'_>, mut here: usize) -> ScanDecision {
     let found = credentials(view, &mut here);
     match found {
-        _ if view.starved() => Verdict::Wait { start: here },
-        Some(rest) => Verdict::Hide { start: here, rest },
-        None => Verdict::Plain,
+        _ if view.needs_more() => ScanDecision::Wait { start: here },
+        Some(rest) => ScanDecision::Hide { start: here, rest },
+        None => ScanDecision::Plain,
     }
 }
 
-fn credentials(view: &View<'_>, here: &mut usize) -> Option<Rest> {
+fn credentials(view: &ScanView<'_>, here: &mut usize) -> Option<SecretTail> {
     skip_quote(view, here);
     skip_blanks(view, here);
     if !skip_separator(view, here)? {
@@ -304,33 +305,35 @@ fn credentials(view: &View<'_>, here: &mut usize) -> Option<Rest> {
     skip_blanks(view, here);
     skip_quote(view, here);
     let scheme = view.run(*here, 17, |b| b.is_ascii_alphanumeric() || b == b'-');
-    let known = SCHEMES.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(view.slice(*here, scheme)));
-    let named = known && view.get(scheme).is_some_and(blank);
+    let known =
+        AUTH_SCHEMES.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(view.slice(*here, scheme)));
+    let named = known && view.get(scheme).is_some_and(is_blank);
     if named {
         *here = scheme;
         skip_blanks(view, here);
     }
-    let end = view.run(*here, LOOK, bare);
+    let end = view.run(*here, MAX_VALUE_LOOKAHEAD, is_bare_byte);
     let value = view.slice(*here, end);
-    let look = Look::of(value);
+    let look = ValueStats::new(value);
     let word = value.iter().all(|b| b.is_ascii_lowercase() || matches!(b, b'_' | b'-'));
     let secret = if named {
         look.length >= 6 && !word
     } else {
-        look.length >= 16 && look.brackets == 0 && look.random()
+        look.length >= 16 && look.brackets == 0 && look.looks_random()
     };
-    // Some schemes have several parts; all of them go, up to the end of the header.
-    (secret && is_literal(value)).then_some(Rest::While { prefix: 0, class: header })
+    // Some schemes have several parts; all are removed, up to the end of the header.
+    (secret && is_literal(value)).then_some(SecretTail::While { prefix: 0, class: is_header_byte })
 }
 
 /// A bearer token without its header.
-pub(super) fn bearer(view: &View<'_>, at: usize, start: usize) -> Option<(usize, Rest)> {
-    if !view.boundary(at) {
+pub(super) fn match_bearer(view: &ScanView<'_>, at: usize, start: usize) -> Option<(usize, SecretTail)> {
+    if !view.is_token_start(at) {
         return None;
     }
     let token =
         |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
     let end = view.run(start, 64, token);
-    let look = Look::of(view.slice(start, end));
-    (look.length >= 16 && look.random()).then_some((start, Rest::While { prefix: 0, class: token }))
+    let look = ValueStats::new(view.slice(start, end));
+    (look.length >= 16 && look.looks_random())
+        .then_some((start, SecretTail::While { prefix: 0, class: token }))
 }

@@ -1,20 +1,20 @@
-//! The ways a value is likely to be written.
+//! Encodings in which a secret is likely to be printed.
 
 use std::fmt::Write as _;
 
-/// A value as it appears in some encoding.
+/// A secret in one encoding.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Form {
+pub(super) struct EncodedSecret {
     pub(super) bytes: Vec<u8>,
-    /// How many base64 characters after the form still carry bits of the value.
+    /// The number of base64 characters after it that still carry bits of the secret.
     pub(super) tail: u8,
-    /// How many padding signs may follow.
+    /// The number of padding characters that may follow.
     pub(super) padding: u8,
-    /// Whether the tools that write it break it into lines.
+    /// Whether the usual encoders wrap it into lines.
     pub(super) wraps: bool,
 }
 
-impl Form {
+impl EncodedSecret {
     fn exact(bytes: impl Into<Vec<u8>>) -> Self {
         Self { bytes: bytes.into(), tail: 0, padding: 0, wraps: false }
     }
@@ -24,13 +24,13 @@ impl Form {
     }
 }
 
-/// Every form of a value, the plain one included, each once.
-pub(super) fn forms(value: &str) -> Vec<Form> {
-    let mut forms = vec![Form::exact(value)];
-    forms.extend(hex(value.as_bytes()).map(Form::wrapped));
-    forms.extend(PERCENT_STYLES.iter().flat_map(|style| percent(value, style)).map(Form::exact));
-    forms.extend(JSON_STYLES.iter().map(|style| json(value, style)).map(Form::exact));
-    forms.push(Form::exact(value.replace('\'', r"'\''")));
+/// All encodings of a value, including the plain one, each once.
+pub(super) fn encodings(value: &str) -> Vec<EncodedSecret> {
+    let mut forms = vec![EncodedSecret::exact(value)];
+    forms.extend(hex(value.as_bytes()).map(EncodedSecret::wrapped));
+    forms.extend(PERCENT_STYLES.iter().flat_map(|style| percent(value, style)).map(EncodedSecret::exact));
+    forms.extend(JSON_STYLES.iter().map(|style| json(value, style)).map(EncodedSecret::exact));
+    forms.push(EncodedSecret::exact(value.replace('\'', r"'\''")));
     forms.extend((0..3).flat_map(|shift| base64(value.as_bytes(), shift)));
     forms.sort();
     forms.dedup();
@@ -47,15 +47,15 @@ fn hex(value: &[u8]) -> [String; 2] {
     [lower, upper]
 }
 
-/// Which bytes a percent encoder leaves alone, and what it makes of a space.
+/// The bytes a percent encoder keeps, and its treatment of spaces.
 struct PercentStyle {
     alone: &'static [u8],
     letters_alone: bool,
     plus_for_space: bool,
 }
 
-/// The encoders in use: RFC 3986, JavaScript's two, Python's `quote` and `quote_plus`, HTML forms, and the
-/// one that spares nothing.
+/// The encoders in use: RFC 3986, the two of JavaScript, Python's `quote` and `quote_plus`, HTML
+/// forms, and one that keeps nothing.
 const PERCENT_STYLES: &[PercentStyle] = &[
     PercentStyle { alone: b"-_.~", letters_alone: true, plus_for_space: false },
     PercentStyle { alone: b"-_.!~*'()", letters_alone: true, plus_for_space: false },
@@ -83,7 +83,7 @@ fn percent(value: &str, style: &PercentStyle) -> [String; 2] {
     [upper, lower]
 }
 
-/// What a JSON writer escapes beyond what it must.
+/// The optional escapes of a JSON writer.
 struct JsonStyle {
     only_ascii: bool,
     slash: bool,
@@ -134,9 +134,9 @@ fn json(value: &str, style: &JsonStyle) -> String {
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The characters that are the same whatever stands round the value, when `shift` bytes (modulo three)
-/// stand before it. The characters at both ends also carry bits of the neighbors and cannot be foreseen.
-fn base64(value: &[u8], shift: usize) -> [Form; 2] {
+/// The base64 characters that do not depend on the bytes around the value, when `shift` bytes
+/// (modulo three) precede it. The characters at both ends also carry bits of the neighbors.
+fn base64(value: &[u8], shift: usize) -> [EncodedSecret; 2] {
     let bits: Vec<u8> = std::iter::repeat_n(0, shift)
         .chain(value.iter().copied())
         .flat_map(|byte| (0..8).rev().map(move |i| (byte >> i) & 1))
@@ -152,7 +152,7 @@ fn base64(value: &[u8], shift: usize) -> [Form; 2] {
     };
     [STANDARD, URL_SAFE].map(|alphabet| {
         let letter = |sextet: &u8| alphabet.get(usize::from(*sextet)).copied().unwrap_or(b'=');
-        Form { bytes: sextets.iter().map(letter).collect(), tail, padding, wraps: true }
+        EncodedSecret { bytes: sextets.iter().map(letter).collect(), tail, padding, wraps: true }
     })
 }
 
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     fn written(value: &str) -> Vec<String> {
-        forms(value).into_iter().map(|form| String::from_utf8(form.bytes).unwrap()).collect()
+        encodings(value).into_iter().map(|form| String::from_utf8(form.bytes).unwrap()).collect()
     }
 
     #[test]

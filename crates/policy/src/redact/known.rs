@@ -1,81 +1,80 @@
-//! The values the owner entrusted to us.
+//! Known secret values.
 
 use hermes_types::Secret;
 
 use super::PLACEHOLDER;
 use super::anchor::Anchors;
-use super::encode::{self, Form};
-use super::scan::{Rest, Rules, Verdict};
-use super::view::View;
+use super::encode::{self, EncodedSecret};
+use super::scan::{ScanDecision, ScanRules, SecretTail};
+use super::view::ScanView;
 
-/// A shorter value would be found by chance.
-const SHORTEST: usize = 6;
+/// A shorter value would match by chance.
+const MIN_SECRET_BYTES: usize = 6;
 
-/// How many bytes of a form are searched for; the rest is compared.
-const ANCHOR: usize = 4;
+/// The bytes of an encoding that are searched; the rest is compared.
+const ANCHOR_BYTES: usize = 4;
 
-/// A line of a longer value is looked for by itself from this length on.
-const SHORTEST_LINE: usize = 24;
+/// Lines of a multi-line value are searched separately from this length on.
+const MIN_LINE_BYTES: usize = 24;
 
-/// Values that are settings or words rather than secrets, whatever variable they were found in.
-const COMMON: &[&str] = &[
+/// Settings or words rather than secrets, in whatever variable they are found.
+const COMMON_VALUES: &[&str] = &[
     "123456", "1234567", "12345678", "123456789", "1234567890", "admin123", "anonymous", "changeme",
     "credentials", "default", "development", "disabled", "enabled", "example", "localhost", "pass", "passwd",
     "password", "password1", "password123", "postgres", "production", "qwerty", "required", "secret",
     "secret123", "secrets", "staging", "string", "testing", "undefined", "username",
 ];
 
-/// Whether a value is too common to be a secret.
 pub(super) fn is_common(value: &[u8]) -> bool {
-    COMMON.iter().any(|common| common.as_bytes().eq_ignore_ascii_case(value))
+    COMMON_VALUES.iter().any(|common| common.as_bytes().eq_ignore_ascii_case(value))
         || value.first().is_some_and(|first| value.iter().all(|byte| byte == first))
 }
 
-/// All forms of all values.
-pub(super) struct Known {
+/// All encodings of all values.
+pub(super) struct KnownSecrets {
     /// Longest first.
-    forms: Vec<Form>,
+    forms: Vec<EncodedSecret>,
     anchors: Anchors<usize>,
 }
 
-impl Known {
+impl KnownSecrets {
     pub(super) fn new<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
-        let mut forms: Vec<Form> = secrets
+        let mut forms: Vec<EncodedSecret> = secrets
             .into_iter()
-            .flat_map(|secret| values(secret.expose()))
-            .filter(|value| value.len() >= SHORTEST && !is_common(value.as_bytes()))
-            .flat_map(encode::forms)
+            .flat_map(|secret| searched_values(secret.expose()))
+            .filter(|value| value.len() >= MIN_SECRET_BYTES && !is_common(value.as_bytes()))
+            .flat_map(encode::encodings)
             .filter_map(clear_of_placeholder)
-            .filter(|form| form.bytes.len() >= SHORTEST)
+            .filter(|form| form.bytes.len() >= MIN_SECRET_BYTES)
             .collect();
         forms.sort_by(|a, b| b.bytes.len().cmp(&a.bytes.len()).then_with(|| a.cmp(b)));
         forms.dedup();
         let anchors =
-            forms.iter().enumerate().flat_map(|(i, form)| starts(form).map(move |start| (start, i)));
+            forms.iter().enumerate().flat_map(|(i, form)| anchors_of(form).map(move |start| (start, i)));
         let anchors = Anchors::new(anchors.collect::<Vec<_>>());
         Self { forms, anchors }
     }
 
-    fn judge(&self, view: &View<'_>, at: usize, candidates: &[usize]) -> Verdict {
+    fn decide(&self, view: &ScanView<'_>, at: usize, candidates: &[usize]) -> ScanDecision {
         let matching = |i: &usize| {
             let form = self.forms.get(*i)?;
-            Some((*i, form, length(view, at, form)?))
+            Some((*i, form, match_len(view, at, form)?))
         };
         let longest = candidates.iter().filter_map(matching).min_by_key(|(i, ..)| *i);
         match longest {
-            _ if view.starved() => Verdict::Wait { start: at },
-            None => Verdict::Plain,
+            _ if view.needs_more() => ScanDecision::Wait { start: at },
+            None => ScanDecision::Plain,
             Some((_, form, left)) => {
-                let rest = Rest::Known { left, tail: form.tail, padding: form.padding };
-                Verdict::Hide { start: at, rest }
+                let rest = SecretTail::Known { left, tail: form.tail, padding: form.padding };
+                ScanDecision::Hide { start: at, rest }
             }
         }
     }
 }
 
-/// The bytes a form may begin with: its own, and those with the end of a line among them.
-fn starts(form: &Form) -> impl Iterator<Item = Box<[u8]>> {
-    let start = form.bytes.get(..ANCHOR).unwrap_or(&form.bytes);
+/// The bytes an encoding may begin with, including variants with a line break.
+fn anchors_of(form: &EncodedSecret) -> impl Iterator<Item = Box<[u8]>> {
+    let start = form.bytes.get(..ANCHOR_BYTES).unwrap_or(&form.bytes);
     let breaks = if form.wraps { 1..start.len() } else { 0..0 };
     let broken = breaks.map(|n| {
         let (before, after) = start.split_at(n);
@@ -84,8 +83,8 @@ fn starts(form: &Form) -> impl Iterator<Item = Box<[u8]>> {
     std::iter::once(start.into()).chain(broken)
 }
 
-/// How many bytes the form takes up here, line ends included, if it is here.
-fn length(view: &View<'_>, at: usize, form: &Form) -> Option<usize> {
+/// The length of the match at this position, including line breaks.
+fn match_len(view: &ScanView<'_>, at: usize, form: &EncodedSecret) -> Option<usize> {
     let mut here = at;
     for (i, byte) in form.bytes.iter().enumerate() {
         if form.wraps && i > 0 {
@@ -99,32 +98,33 @@ fn length(view: &View<'_>, at: usize, form: &Form) -> Option<usize> {
     Some(here - at)
 }
 
-impl Rules for Known {
-    fn next(&self, view: &View<'_>, at: usize) -> Option<(usize, Verdict)> {
+impl ScanRules for KnownSecrets {
+    fn next(&self, view: &ScanView<'_>, at: usize) -> Option<(usize, ScanDecision)> {
         let (at, candidates) = self.anchors.find(view.bytes(), at)?;
-        Some((at, self.judge(view, at, candidates)))
+        Some((at, self.decide(view, at, candidates)))
     }
 
-    fn unfinished(&self, bytes: &[u8]) -> usize {
-        self.anchors.unfinished(bytes)
+    fn partial_len(&self, bytes: &[u8]) -> usize {
+        self.anchors.partial_len(bytes)
     }
 }
 
-/// The value, and the lines of a key file, which often get printed indented or one by one.
-fn values(value: &str) -> impl Iterator<Item = &str> {
+/// The value, and the lines of a key file, which are often printed separately or indented.
+fn searched_values(value: &str) -> impl Iterator<Item = &str> {
     let lines = value.lines().map(str::trim).filter(|line| {
-        line.len() >= SHORTEST_LINE
+        line.len() >= MIN_LINE_BYTES
             && line
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'-' | b'_'))
     });
-    // A value that quotes the placeholder is looked for round it, or a text could never come to rest.
+    // A value that contains the placeholder is searched around it, or redaction would not be
+    // idempotent.
     value.trim().split(PLACEHOLDER).chain(lines)
 }
 
-/// Cuts off what a placeholder and its neighbors could form together, so that hiding one value cannot
-/// make another one appear.
-fn clear_of_placeholder(mut form: Form) -> Option<Form> {
+/// Trims the bytes that a placeholder and its neighbors could form together, so that hiding one
+/// value cannot make another one appear.
+fn clear_of_placeholder(mut form: EncodedSecret) -> Option<EncodedSecret> {
     let placeholder = PLACEHOLDER.as_bytes();
     let parts = || (1..placeholder.len()).map(|n| placeholder.split_at(n));
     while let Some((_, end)) = parts().find(|(_, end)| form.bytes.starts_with(end)) {

@@ -1,49 +1,65 @@
-//! One pass over a stream of bytes.
+//! One redaction pass over a stream of bytes.
 
 use super::PLACEHOLDER;
-use super::view::{BEHIND, View};
+use super::view::{MAX_LOOKBEHIND, ScanView};
 
-/// What a pass looks for.
-pub(super) trait Rules {
-    /// The first place at or after `at` where something may begin, judged.
-    fn next(&self, view: &View<'_>, at: usize) -> Option<(usize, Verdict)>;
+/// The rules of a pass.
+pub(super) trait ScanRules {
+    /// The first position at or after `at` where a secret may begin, and the decision about it.
+    fn next(&self, view: &ScanView<'_>, at: usize) -> Option<(usize, ScanDecision)>;
 
-    /// How many bytes at the end may be the beginning of something.
-    fn unfinished(&self, bytes: &[u8]) -> usize;
+    /// The number of bytes at the end that may be the start of a secret.
+    fn partial_len(&self, bytes: &[u8]) -> usize;
 }
 
-/// What a rule says about one place.
+/// The decision about one position.
 #[derive(Clone, Copy)]
-pub(super) enum Verdict {
-    /// Nothing to hide here.
+pub(super) enum ScanDecision {
     Plain,
-    /// Hide everything from `start` for as long as `rest` says.
-    Hide { start: usize, rest: Rest },
-    /// More bytes are needed. Those before `start` are safe to show whatever they turn out to be.
-    Wait { start: usize },
+    /// Hides everything from `start` to the end of the secret.
+    Hide {
+        start: usize,
+        rest: SecretTail,
+    },
+    /// More bytes are needed. The bytes before `start` can be shown in any case.
+    Wait {
+        start: usize,
+    },
 }
 
-/// Which bytes belong to a secret whose beginning has been found.
+/// The bytes that belong to a secret whose start was found.
 #[derive(Clone, Copy)]
-pub(super) enum Rest {
-    /// This many, then perhaps the last characters of a base64 text.
-    Known { left: usize, tail: u8, padding: u8 },
-    /// All that belong to the class, after a prefix that need not.
-    While { prefix: usize, class: fn(u8) -> bool },
-    /// All up to this byte, a backslash before it, or the end of the line.
+pub(super) enum SecretTail {
+    /// This many, then possibly the last characters of a base64 text.
+    Known {
+        left: usize,
+        tail: u8,
+        padding: u8,
+    },
+    /// All bytes of a class, after a prefix of any bytes.
+    While {
+        prefix: usize,
+        class: fn(u8) -> bool,
+    },
+    /// All bytes up to this one, a backslash before it, or the end of the line.
     Until(u8),
     /// A private key block: at most `left` more bytes, up to and including its last line.
-    Key { left: usize, matched: usize },
+    Key {
+        left: usize,
+        matched: usize,
+    },
     /// The last line of a key block, after its marker.
-    KeyEnd { left: usize, dashes: u8 },
-    /// Nothing more.
+    KeyEnd {
+        left: usize,
+        dashes: u8,
+    },
     Done,
 }
 
 const KEY_END: &[u8] = b"-----END ";
 
-impl Rest {
-    /// Whether `byte` is still part of the secret, and what may follow it.
+impl SecretTail {
+    /// Whether `byte` is still part of the secret, and the state after it.
     fn step(self, byte: u8) -> Option<Self> {
         match self {
             Self::Known { left, tail, padding } => match (left, tail, padding, byte) {
@@ -73,7 +89,7 @@ impl Rest {
         let matched = if KEY_END.get(matched) == Some(&byte) {
             matched + 1
         } else if byte == b'-' {
-            // The marker begins with five dashes; a sixth one may still be followed by the word.
+            // The marker begins with five dashes; a sixth dash may still be followed by the word.
             if matched == 5 { 5 } else { 1 }
         } else {
             0
@@ -92,85 +108,85 @@ pub(super) fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }
 
-/// How far a pass has come.
+/// The state of a pass.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// Bytes not yet done with, and before them some that rules may look back at.
+    /// Bytes not yet decided, preceded by some that rules may look back at.
     bytes: Vec<u8>,
-    place: Place,
+    position: ScanPosition,
 }
 
 #[derive(Default)]
-struct Place {
-    /// Everything before has been written or hidden.
+struct ScanPosition {
+    /// Everything before this was written or hidden.
     done: usize,
-    /// Nothing begins between here and `done`, or nothing before here is left to judge.
+    /// Everything before this was decided.
     judged: usize,
-    /// Where the last secret ended.
+    /// The end of the last secret.
     floor: Option<usize>,
-    /// The secret we are in the middle of.
-    rest: Option<Rest>,
+    /// The unfinished secret at `done`.
+    rest: Option<SecretTail>,
 }
 
 impl Scan {
-    /// Runs over a whole text; none when nothing had to be hidden.
-    pub(super) fn whole(rules: &impl Rules, bytes: &[u8]) -> Option<Vec<u8>> {
-        let mut place = Place::default();
+    /// Scans a whole text; `None` if nothing had to be hidden.
+    pub(super) fn whole(rules: &impl ScanRules, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut place = ScanPosition::default();
         let mut out = Vec::new();
         place.advance(rules, bytes, true, &mut out);
         place.floor.is_some().then_some(out)
     }
 
-    pub(super) fn push(&mut self, rules: &impl Rules, chunk: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn push(&mut self, rules: &impl ScanRules, chunk: &[u8], out: &mut Vec<u8>) {
         self.bytes.extend_from_slice(chunk);
-        self.place.advance(rules, &self.bytes, false, out);
-        self.forget();
+        self.position.advance(rules, &self.bytes, false, out);
+        self.drop_unneeded();
     }
 
-    pub(super) fn finish(mut self, rules: &impl Rules, out: &mut Vec<u8>) {
-        self.place.advance(rules, &self.bytes, true, out);
+    pub(super) fn finish(mut self, rules: &impl ScanRules, out: &mut Vec<u8>) {
+        self.position.advance(rules, &self.bytes, true, out);
     }
 
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Drops the bytes no rule can look at any more.
-    fn forget(&mut self) {
-        let unneeded = self.place.done.min(self.place.judged).saturating_sub(BEHIND);
+    /// Drops the bytes that no rule can look at any more.
+    fn drop_unneeded(&mut self) {
+        let unneeded = self.position.done.min(self.position.judged).saturating_sub(MAX_LOOKBEHIND);
         self.bytes.drain(..unneeded);
-        self.place.done -= unneeded;
-        self.place.judged -= unneeded;
-        self.place.floor = self.place.floor.map(|floor| floor.saturating_sub(unneeded));
+        self.position.done -= unneeded;
+        self.position.judged -= unneeded;
+        self.position.floor = self.position.floor.map(|floor| floor.saturating_sub(unneeded));
     }
 }
 
-impl Place {
-    fn advance(&mut self, rules: &impl Rules, bytes: &[u8], ended: bool, out: &mut Vec<u8>) {
+impl ScanPosition {
+    fn advance(&mut self, rules: &impl ScanRules, bytes: &[u8], ended: bool, out: &mut Vec<u8>) {
         loop {
             if let Some(rest) = self.rest
                 && !self.hide(rest, bytes)
             {
                 return;
             }
-            let view = View::new(bytes, self.floor, ended);
+            let view = ScanView::new(bytes, self.floor, ended);
             match rules.next(&view, self.judged) {
                 None => {
                     let held = if ended {
                         0
                     } else {
-                        rules.unfinished(bytes.get(self.judged..).unwrap_or_default())
+                        rules.partial_len(bytes.get(self.judged..).unwrap_or_default())
                     };
                     self.judged = bytes.len() - held;
                     return self.show(bytes, self.judged, out);
                 }
-                Some((at, Verdict::Plain)) => self.judged = at + 1,
-                Some((at, Verdict::Wait { start })) => {
+                Some((at, ScanDecision::Plain)) => self.judged = at + 1,
+                Some((at, ScanDecision::Wait { start })) => {
                     self.judged = at;
                     return self.show(bytes, start, out);
                 }
-                Some((_, Verdict::Hide { start, rest })) => {
+                Some((_, ScanDecision::Hide { start, rest })) => {
                     self.show(bytes, start, out);
                     out.extend_from_slice(PLACEHOLDER.as_bytes());
                     self.done = start.max(self.done);
@@ -180,8 +196,8 @@ impl Place {
         }
     }
 
-    /// Skips the bytes of a secret; false when it may go on in bytes that have not arrived.
-    fn hide(&mut self, mut rest: Rest, bytes: &[u8]) -> bool {
+    /// Skips the bytes of a secret; false if it may continue in bytes not yet received.
+    fn hide(&mut self, mut rest: SecretTail, bytes: &[u8]) -> bool {
         let mut over = false;
         for byte in bytes.get(self.done..).unwrap_or_default() {
             match rest.step(*byte) {

@@ -55,7 +55,6 @@ pub(super) fn doubt_match(doubt: &Doubt) -> Match {
         source: doubt.source.clone(),
         what: format!("{id}:{}", doubt.source),
         at: None,
-        contained: matches!(doubt.kind, DoubtKind::Interactive),
         harms: Harms::Owner,
     }
 }

@@ -3,7 +3,7 @@
 use super::{Rule, RuleContext, Trigger};
 use crate::paths::{is_regenerable, is_stream};
 use crate::programs::When::Help;
-use crate::shell::HOLE;
+use crate::shell::UNKNOWN_CHAR;
 
 pub(super) const RULES: &[Rule] = &[
     Rule::floor(
@@ -116,7 +116,7 @@ pub(super) const RULES: &[Rule] = &[
             context.any_write(|path| {
                 let top = path
                     .strip_prefix('/')
-                    .is_some_and(|rest| !rest.contains('/') && !rest.contains(HOLE) && rest != "tmp");
+                    .is_some_and(|rest| !rest.contains('/') && !rest.contains(UNKNOWN_CHAR) && rest != "tmp");
                 (context.paths.is_system(path) || context.paths.is_kernel_setting(path) || top)
                     && !context.paths.is_disk(path)
                     && !is_stream(path)
@@ -242,12 +242,12 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn outside(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
-    if is_stream(path) || context.paths.is_project(path) || path.starts_with(HOLE) {
+    if is_stream(path) || context.paths.is_project(path) || path.starts_with(UNKNOWN_CHAR) {
         return false;
     }
     if context.paths.is_temporary(path)
         && path.split('/').filter(|part| !part.is_empty()).count() > 1
-        && !path.contains(HOLE)
+        && !path.contains(UNKNOWN_CHAR)
     {
         return path == "/tmp" || path.contains("..");
     }
@@ -260,7 +260,7 @@ fn outside(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
         && is_regenerable(path)
         && !context.paths.is_startup(path)
         && !context.paths.is_credential(path)
-        && !path.contains(HOLE)
+        && !path.contains(UNKNOWN_CHAR)
     {
         let here = crate::paths::normalize(context.paths.cwd);
         return path.rsplit_once('/').is_none_or(|(parent, _)| parent != here);
@@ -278,7 +278,7 @@ fn outside(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
 }
 
 fn unknown_delete(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
-    if !path.contains(HOLE) || context.name() == "mv" {
+    if !path.contains(UNKNOWN_CHAR) || context.name() == "mv" {
         return false;
     }
     if context.segment().args.iter().any(|word| word.output_of().any(|program| program == "mktemp")) {
@@ -288,7 +288,10 @@ fn unknown_delete(context: &RuleContext<'_>, path: &str, tree: bool) -> bool {
     let in_known_directory = context.paths.is_project(path) || context.paths.is_temporary(path);
     let names_it = !last.is_empty() && last.chars().any(|char| char.is_alphanumeric());
     let many = last.contains(['*', '?']) || path.contains("/*");
-    if in_known_directory && names_it && (is_regenerable(path) || !tree || !(last.contains(HOLE) || many)) {
+    if in_known_directory
+        && names_it
+        && (is_regenerable(path) || !tree || !(last.contains(UNKNOWN_CHAR) || many))
+    {
         return false;
     }
     !is_regenerable(path) || path.starts_with('/')
@@ -307,6 +310,7 @@ fn startup(context: &RuleContext<'_>, path: &str) -> bool {
 
 /// Nothing about the path is known, or only a part that could be anywhere.
 fn wholly_unknown(path: &str) -> bool {
-    let known: String = path.chars().filter(|char| *char != HOLE && *char != '/' && *char != '.').collect();
-    path.starts_with(HOLE) && known.is_empty() && path != "/"
+    let known: String =
+        path.chars().filter(|char| *char != UNKNOWN_CHAR && *char != '/' && *char != '.').collect();
+    path.starts_with(UNKNOWN_CHAR) && known.is_empty() && path != "/"
 }

@@ -2,7 +2,7 @@
 
 use super::{Rule, RuleContext, Trigger};
 use crate::programs::When::Help;
-use crate::shell::{HOLE, Word};
+use crate::shell::{UNKNOWN_CHAR, Word};
 
 pub(super) const RULES: &[Rule] = &[
     Rule::ask("elevate", "runs with the rights of another user", Trigger::Programs).examples(
@@ -124,7 +124,7 @@ fn injects(context: &RuleContext<'_>) -> bool {
                 ["--require", "-r ", "--import", "--loader", "--experimental-loader", "--eval"]
                     .iter()
                     .any(|option| text.contains(option))
-                    || text.starts_with(HOLE)
+                    || text.starts_with(UNKNOWN_CHAR)
             }
             "PATH" => text.split(':').any(|part| {
                 matches!(part, "." | "" | "./")

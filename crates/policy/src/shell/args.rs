@@ -117,7 +117,7 @@ pub(crate) fn joined(words: &[Word]) -> Word {
     let mut pieces = Vec::new();
     for (index, word) in words.iter().enumerate() {
         if index > 0 {
-            pieces.push(super::value::Piece::Text(" ".to_owned()));
+            pieces.push(super::value::WordPiece::Text(" ".to_owned()));
         }
         pieces.extend(word.pieces().iter().cloned());
     }
@@ -125,6 +125,6 @@ pub(crate) fn joined(words: &[Word]) -> Word {
 }
 
 /// A word made of these pieces.
-pub(crate) fn concatenated(pieces: Vec<super::value::Piece>) -> Word {
+pub(crate) fn concatenated(pieces: Vec<super::value::WordPiece>) -> Word {
     Word::from_pieces(super::walk::joined(pieces))
 }

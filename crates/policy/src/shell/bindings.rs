@@ -2,21 +2,21 @@
 
 use super::Segment;
 use super::output;
-use super::syntax::Operator;
-use super::value::{Piece, Stream, Unknown, Word};
-use super::walk::{Walk, joined};
+use super::syntax::RedirectOperator;
+use super::value::{PipeData, Unknown, Word, WordPiece};
+use super::walk::{Walker, joined};
 
-impl Walk<'_> {
+impl Walker<'_> {
     pub(super) fn change_directory(&mut self, target: &Word) {
         let path = self.env.path(target);
-        let known = !path.contains(super::value::HOLE) && !target.has_glob();
+        let known = !path.contains(super::value::UNKNOWN_CHAR) && !target.has_glob();
         self.set_directory(known.then_some(path));
     }
 
     fn set_directory(&mut self, directory: Option<String>) {
         for (name, path) in [("OLDPWD", &self.env.cwd.clone()), ("PWD", &directory)] {
             match path {
-                Some(path) => self.env.set(name, vec![Piece::Text(path.clone())], true),
+                Some(path) => self.env.set(name, vec![WordPiece::Text(path.clone())], true),
                 None => self.env.forget(name),
             }
         }
@@ -108,7 +108,7 @@ impl Walk<'_> {
     pub(super) fn tilde_in_value(&self, value: &Word) -> Word {
         match value.strip_prefix("~/") {
             Some(rest) => {
-                let mut pieces = vec![Piece::Text(format!("{}/", self.around.home))];
+                let mut pieces = vec![WordPiece::Text(format!("{}/", self.around.home))];
                 pieces.extend(rest.pieces().iter().cloned());
                 Word::from_pieces(joined(pieces))
             }
@@ -117,15 +117,17 @@ impl Walk<'_> {
     }
 
     /// Remembers the files a command's output went to.
-    pub(super) fn record_written_files(&mut self, segment: &Segment, stream: &Stream) {
+    pub(super) fn record_written_files(&mut self, segment: &Segment, stream: &PipeData) {
         let mut targets: Vec<(Word, bool)> = segment
             .redirects
             .iter()
             .filter(|redirect| {
-                matches!(redirect.operator, Operator::Write | Operator::Append | Operator::Both)
-                    && redirect.descriptor.as_deref().is_none_or(|descriptor| descriptor == "1")
+                matches!(
+                    redirect.operator,
+                    RedirectOperator::Write | RedirectOperator::Append | RedirectOperator::Both
+                ) && redirect.descriptor.as_deref().is_none_or(|descriptor| descriptor == "1")
             })
-            .map(|redirect| (redirect.target.clone(), redirect.operator == Operator::Append))
+            .map(|redirect| (redirect.target.clone(), redirect.operator == RedirectOperator::Append))
             .collect();
         if segment.name == "tee" {
             let append = segment.args.iter().any(|word| word.known() == Some("-a"));

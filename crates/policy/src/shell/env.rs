@@ -1,33 +1,33 @@
-//! What a script has said so far: variables, functions, the directory, and files it wrote itself.
+//! The known state of a script: variables, functions, working directory, and files it wrote.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::Surroundings;
 use super::syntax::Node;
-use super::value::{Piece, Unknown, Word};
+use super::value::{Unknown, Word, WordPiece};
 use crate::paths;
 
-/// The longest variable value that is followed; a longer one is unknown.
-const MAX_VALUE: usize = 4096;
-/// The most pieces a value may have and still be followed.
+/// A longer value counts as unknown.
+const MAX_VALUE_BYTES: usize = 4096;
+/// A value with more pieces counts as unknown.
 const MAX_PIECES: usize = 16;
 
 #[derive(Debug, Clone)]
-pub(super) struct Env {
-    variables: HashMap<String, Vec<Piece>>,
+pub(super) struct ShellEnv {
+    variables: HashMap<String, Vec<WordPiece>>,
     pub(super) functions: HashMap<String, Rc<Node>>,
     pub(super) aliases: HashMap<String, Word>,
-    /// The directory, while it is known.
+    /// `None` if unknown.
     pub(super) cwd: Option<String>,
-    /// Files the script wrote, with their text where it is known.
+    /// Files that the script wrote, with their text if known.
     pub(super) files: HashMap<String, Option<Word>>,
     pub(super) positional: Option<Vec<Word>>,
 }
 
-impl Env {
+impl ShellEnv {
     pub(super) fn new(around: &Surroundings<'_>) -> Self {
-        let text = |text: &str| vec![Piece::Text(text.to_owned())];
+        let text = |text: &str| vec![WordPiece::Text(text.to_owned())];
         let variables = [
             ("HOME", around.home),
             ("HERMES_HOME", around.hermes_home),
@@ -47,19 +47,19 @@ impl Env {
         }
     }
 
-    /// How much a copy costs.
+    /// The cost of a copy.
     pub(super) fn size(&self) -> usize {
         4 * (self.variables.len() + self.functions.len() + self.files.len() + self.aliases.len())
     }
 
-    /// Goes back to an outer shell. Files stay written.
+    /// Returns to the outer shell. Written files stay.
     pub(super) fn leave_for(&mut self, outer: Self) {
         let files = std::mem::take(&mut self.files);
         *self = outer;
         self.files = files;
     }
 
-    pub(super) fn value(&self, name: &str) -> Option<Vec<Piece>> {
+    pub(super) fn value(&self, name: &str) -> Option<Vec<WordPiece>> {
         if let Ok(index) = name.parse::<usize>() {
             let word = self.positional.as_ref()?.get(index.checked_sub(1)?)?;
             return Some(word.pieces().to_vec());
@@ -69,7 +69,7 @@ impl Env {
             let mut pieces = Vec::new();
             for (index, word) in words.iter().enumerate() {
                 if index > 0 {
-                    pieces.push(Piece::Text(" ".to_owned()));
+                    pieces.push(WordPiece::Text(" ".to_owned()));
                 }
                 pieces.extend(word.pieces().iter().cloned());
             }
@@ -78,29 +78,30 @@ impl Env {
         self.variables.get(name).cloned()
     }
 
-    pub(super) fn set(&mut self, name: &str, value: Vec<Piece>, certain: bool) {
+    pub(super) fn set(&mut self, name: &str, value: Vec<WordPiece>, certain: bool) {
         let length: usize =
-            value.iter().map(|piece| if let Piece::Text(text) = piece { text.len() } else { 1 }).sum();
-        let unclear = length > MAX_VALUE
+            value.iter().map(|piece| if let WordPiece::Text(text) = piece { text.len() } else { 1 }).sum();
+        let unclear = length > MAX_VALUE_BYTES
             || value.len() > MAX_PIECES
             || (!certain && self.variables.get(name).is_some_and(|before| *before != value));
-        let value = if unclear { vec![Piece::Unknown(Unknown::Variable(name.to_owned()))] } else { value };
+        let value =
+            if unclear { vec![WordPiece::Unknown(Unknown::Variable(name.to_owned()))] } else { value };
         self.variables.insert(name.to_owned(), value);
     }
 
     pub(super) fn forget(&mut self, name: &str) {
-        self.variables.insert(name.to_owned(), vec![Piece::Unknown(Unknown::Variable(name.to_owned()))]);
+        self.variables.insert(name.to_owned(), vec![WordPiece::Unknown(Unknown::Variable(name.to_owned()))]);
     }
 
     pub(super) fn separators(&self) -> Vec<char> {
         match self.variables.get("IFS").map(Vec::as_slice) {
-            Some([Piece::Text(text)]) => text.chars().collect(),
+            Some([WordPiece::Text(text)]) => text.chars().collect(),
             Some([]) => Vec::new(),
             _ => vec![' ', '\t', '\n'],
         }
     }
 
-    /// The absolute path a word names here, unknown stretches as holes.
+    /// The absolute path of a word, with unknown parts as a placeholder.
     pub(super) fn path(&self, word: &Word) -> String {
         paths::resolve(&word.outline(), self.cwd.as_deref())
     }

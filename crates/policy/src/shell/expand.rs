@@ -1,35 +1,34 @@
-//! Expansion: from a word of the tree to the words a program will receive.
+//! Expansion: from a parsed word to the words that a program receives.
 //!
-//! The order is that of bash: braces, tildes, parameters and substitutions, splitting, and patterns, which stay
-//! patterns because no file system is looked at.
+//! The order is that of bash: braces, tildes, parameters and substitutions, splitting, and
+//! patterns, which stay patterns because nothing reads the file system.
 
-use super::budget::MAX_BRACES;
-use super::syntax::{self, Form, Parameter, Part};
-use super::value::{Piece, Unknown, Word};
-use super::walk::Walk;
+use super::budget::MAX_BRACE_WORDS;
+use super::syntax::{self, Parameter, ParameterForm, WordPart};
+use super::value::{Unknown, Word, WordPiece};
+use super::walk::Walker;
 
-/// Characters that may mean more than themselves in an unquoted word.
 const SPECIAL: [char; 11] = ['{', '}', ',', '~', '*', '?', '[', ']', '(', ')', '/'];
 
-/// The smallest thing brace expansion moves around.
+/// The unit that brace expansion moves.
 #[derive(Debug, Clone)]
-enum Atom {
+enum BraceAtom {
     /// A character that may be special.
     Live(char),
-    /// A character that stands for itself.
+    /// A literal character.
     Plain(char),
-    /// Known text that stands for itself.
+    /// Literal text.
     Text(String),
     /// An expansion in quotes.
-    Quoted(Vec<Piece>),
+    Quoted(Vec<WordPiece>),
     /// An expansion outside quotes, which is split.
-    Bare(Vec<Piece>),
+    Bare(Vec<WordPiece>),
 }
 
-impl Walk<'_> {
-    /// All words a word of the tree becomes.
-    pub(super) fn expand(&mut self, word: &syntax::Word) -> Vec<Word> {
-        if let [Part::Text(text)] = word.parts.as_slice()
+impl Walker<'_> {
+    /// The words that a parsed word expands to.
+    pub(super) fn expand(&mut self, word: &syntax::RawWord) -> Vec<Word> {
+        if let [WordPart::Text(text)] = word.parts.as_slice()
             && !text.contains(['{', '~', '*', '?', '[', '('])
         {
             return vec![Word::literal(text.clone())];
@@ -48,8 +47,9 @@ impl Walk<'_> {
         words
     }
 
-    /// A word where no splitting and no braces happen: assignment values, here-strings, redirection targets.
-    pub(super) fn expand_whole(&mut self, word: &syntax::Word) -> Word {
+    /// Expands a word without splitting and braces: assignment values, here-strings, redirection
+    /// targets.
+    pub(super) fn expand_whole(&mut self, word: &syntax::RawWord) -> Word {
         let atoms = self.atoms(&word.parts);
         let mut pieces = Vec::new();
         let mut atoms = atoms.as_slice();
@@ -59,9 +59,9 @@ impl Walk<'_> {
         }
         for atom in atoms {
             match atom {
-                Atom::Live(char) | Atom::Plain(char) => push_char(&mut pieces, *char),
-                Atom::Text(text) => push_text(&mut pieces, text),
-                Atom::Quoted(inner) | Atom::Bare(inner) => {
+                BraceAtom::Live(char) | BraceAtom::Plain(char) => push_char(&mut pieces, *char),
+                BraceAtom::Text(text) => push_text(&mut pieces, text),
+                BraceAtom::Quoted(inner) | BraceAtom::Bare(inner) => {
                     inner.iter().for_each(|piece| push(&mut pieces, piece))
                 }
             }
@@ -69,8 +69,8 @@ impl Walk<'_> {
         Word::from_pieces(pieces)
     }
 
-    /// A redirection target: patterns are live, but the result is one word.
-    pub(super) fn expand_target(&mut self, word: &syntax::Word) -> Word {
+    /// Expands a redirection target: patterns are active, but the result is one word.
+    pub(super) fn expand_target(&mut self, word: &syntax::RawWord) -> Word {
         let mut words = self.expand(word);
         if words.len() == 1 {
             return words.remove(0);
@@ -78,33 +78,39 @@ impl Walk<'_> {
         self.expand_whole(word)
     }
 
-    fn atoms(&mut self, parts: &[Part]) -> Vec<Atom> {
+    fn atoms(&mut self, parts: &[WordPart]) -> Vec<BraceAtom> {
         let mut atoms = Vec::new();
         for part in parts {
             match part {
-                Part::Text(text) if text.contains(SPECIAL) => atoms.extend(text.chars().map(Atom::Live)),
-                Part::Text(text) => atoms.push(Atom::Text(text.clone())),
-                Part::Quoted(text) => atoms.push(Atom::Text(text.clone())),
-                Part::Parameter(parameter) => {
+                WordPart::Text(text) if text.contains(SPECIAL) => {
+                    atoms.extend(text.chars().map(BraceAtom::Live))
+                }
+                WordPart::Text(text) => atoms.push(BraceAtom::Text(text.clone())),
+                WordPart::Quoted(text) => atoms.push(BraceAtom::Text(text.clone())),
+                WordPart::Parameter(parameter) => {
                     let pieces = self.parameter(parameter);
-                    atoms.push(if parameter.quoted { Atom::Quoted(pieces) } else { Atom::Bare(pieces) });
+                    atoms.push(if parameter.quoted {
+                        BraceAtom::Quoted(pieces)
+                    } else {
+                        BraceAtom::Bare(pieces)
+                    });
                 }
-                Part::Command { list, quoted } => {
+                WordPart::Command { list, quoted } => {
                     let pieces = self.substitution(list);
-                    atoms.push(if *quoted { Atom::Quoted(pieces) } else { Atom::Bare(pieces) });
+                    atoms.push(if *quoted { BraceAtom::Quoted(pieces) } else { BraceAtom::Bare(pieces) });
                 }
-                Part::Arithmetic(inner) => {
+                WordPart::Arithmetic(inner) => {
                     self.atoms(inner);
-                    atoms.push(Atom::Quoted(vec![Piece::Unknown(Unknown::Number)]));
+                    atoms.push(BraceAtom::Quoted(vec![WordPiece::Unknown(Unknown::Number)]));
                 }
-                Part::Process(list) => {
+                WordPart::Process(list) => {
                     let stream = self.sublist(list);
                     let programs =
                         if stream.programs.is_empty() { vec!["echo".to_owned()] } else { stream.programs };
                     self.process_text = stream.text.or(self.process_text.take());
-                    atoms.push(Atom::Quoted(vec![
-                        Piece::Text("/dev/fd/".to_owned()),
-                        Piece::Unknown(Unknown::Output(programs)),
+                    atoms.push(BraceAtom::Quoted(vec![
+                        WordPiece::Text("/dev/fd/".to_owned()),
+                        WordPiece::Unknown(Unknown::Output(programs)),
                     ]));
                 }
             }
@@ -112,57 +118,57 @@ impl Walk<'_> {
         atoms
     }
 
-    fn parameter(&mut self, parameter: &Parameter) -> Vec<Piece> {
+    fn parameter(&mut self, parameter: &Parameter) -> Vec<WordPiece> {
         self.atoms(&parameter.index);
-        let argument = self.expand_whole(&syntax::Word { parts: parameter.argument.clone() });
+        let argument = self.expand_whole(&syntax::RawWord { parts: parameter.argument.clone() });
         let value = self.env.value(&parameter.name);
         self.charge(value.as_ref().map_or(1, Vec::len));
         match parameter.form {
-            Form::Plain => value,
-            Form::Default => Some(value.unwrap_or_else(|| argument.pieces().to_vec())),
-            Form::Alternative => Some(argument.pieces().to_vec()),
-            Form::Computed => None,
+            ParameterForm::Plain => value,
+            ParameterForm::Default => Some(value.unwrap_or_else(|| argument.pieces().to_vec())),
+            ParameterForm::Alternative => Some(argument.pieces().to_vec()),
+            ParameterForm::Computed => None,
         }
-        .unwrap_or_else(|| vec![Piece::Unknown(Unknown::Variable(parameter.name.clone()))])
+        .unwrap_or_else(|| vec![WordPiece::Unknown(Unknown::Variable(parameter.name.clone()))])
     }
 
-    /// Expands a tilde prefix; gives the atoms behind it.
-    fn tilde<'a>(&self, atoms: &'a [Atom]) -> Option<(&'a [Atom], Vec<Piece>)> {
-        if !matches!(atoms.first(), Some(Atom::Live('~'))) {
+    /// Expands a tilde prefix and returns the atoms after it.
+    fn tilde<'a>(&self, atoms: &'a [BraceAtom]) -> Option<(&'a [BraceAtom], Vec<WordPiece>)> {
+        if !matches!(atoms.first(), Some(BraceAtom::Live('~'))) {
             return None;
         }
         let mut name = String::new();
         let mut rest = atoms.get(1..)?;
-        while let Some((Atom::Live(char), tail)) = rest.split_first() {
+        while let Some((BraceAtom::Live(char), tail)) = rest.split_first() {
             if matches!(char, '/' | ':') {
                 break;
             }
             name.push(*char);
             rest = tail;
         }
-        if !matches!(rest.first(), None | Some(Atom::Live('/' | ':'))) {
+        if !matches!(rest.first(), None | Some(BraceAtom::Live('/' | ':'))) {
             return None;
         }
         let pieces = match name.as_str() {
             "" => self.env.value("HOME")?,
             "+" => match &self.env.cwd {
-                Some(cwd) => vec![Piece::Text(cwd.clone())],
-                None => vec![Piece::Unknown(Unknown::Variable("PWD".to_owned()))],
+                Some(cwd) => vec![WordPiece::Text(cwd.clone())],
+                None => vec![WordPiece::Unknown(Unknown::Variable("PWD".to_owned()))],
             },
-            "root" => vec![Piece::Text("/root".to_owned())],
+            "root" => vec![WordPiece::Text("/root".to_owned())],
             user if user.starts_with(['-', '+']) => {
-                vec![Piece::Unknown(Unknown::Variable("OLDPWD".to_owned()))]
+                vec![WordPiece::Unknown(Unknown::Variable("OLDPWD".to_owned()))]
             }
-            user => vec![Piece::Text(format!("/home/{user}"))],
+            user => vec![WordPiece::Text(format!("/home/{user}"))],
         };
         Some((rest, pieces))
     }
 
     /// Splits one alternative into fields.
-    fn fields(&self, atoms: Vec<Atom>, words: &mut Vec<Word>) {
+    fn fields(&self, atoms: Vec<BraceAtom>, words: &mut Vec<Word>) {
         let separators = self.env.separators();
         let mut pieces = Vec::new();
-        // Whether the current field exists even when it is empty.
+        // Whether the current field exists even if it is empty.
         let mut real = false;
         let mut splits = false;
         let mut atoms = atoms.as_slice();
@@ -175,42 +181,44 @@ impl Walk<'_> {
         while let Some(atom) = atoms.get(index) {
             index += 1;
             match atom {
-                Atom::Live(char @ ('*' | '?')) => push(&mut pieces, &Piece::Glob(char.to_string())),
-                // `!(a|b)` and its kin may be anything.
-                Atom::Live('(') => {
-                    if let Some(Piece::Text(text) | Piece::Glob(text)) = pieces.last_mut() {
+                BraceAtom::Live(char @ ('*' | '?')) => push(&mut pieces, &WordPiece::Glob(char.to_string())),
+                // `!(a|b)` and similar patterns may match anything.
+                BraceAtom::Live('(') => {
+                    if let Some(WordPiece::Text(text) | WordPiece::Glob(text)) = pieces.last_mut() {
                         text.pop();
                     }
-                    if matches!(pieces.last(), Some(Piece::Text(text) | Piece::Glob(text)) if text.is_empty())
+                    if matches!(pieces.last(), Some(WordPiece::Text(text) | WordPiece::Glob(text)) if text.is_empty())
                     {
                         pieces.pop();
                     }
-                    push(&mut pieces, &Piece::Glob("*".to_owned()));
+                    push(&mut pieces, &WordPiece::Glob("*".to_owned()));
                     let rest = atoms.get(index..).unwrap_or_default();
-                    let length =
-                        rest.iter().position(|atom| matches!(atom, Atom::Live(')'))).map_or(0, |at| at + 1);
+                    let length = rest
+                        .iter()
+                        .position(|atom| matches!(atom, BraceAtom::Live(')')))
+                        .map_or(0, |at| at + 1);
                     index += length;
                 }
-                Atom::Live('[') => match class_at(atoms, index) {
+                BraceAtom::Live('[') => match class_at(atoms, index) {
                     Some((class, end)) => {
-                        push(&mut pieces, &Piece::Glob(class));
+                        push(&mut pieces, &WordPiece::Glob(class));
                         index = end;
                     }
                     None => push_char(&mut pieces, '['),
                 },
-                Atom::Live(char) | Atom::Plain(char) => push_char(&mut pieces, *char),
-                Atom::Text(text) => {
+                BraceAtom::Live(char) | BraceAtom::Plain(char) => push_char(&mut pieces, *char),
+                BraceAtom::Text(text) => {
                     push_text(&mut pieces, text);
                     real = true;
                 }
-                Atom::Quoted(inner) => {
+                BraceAtom::Quoted(inner) => {
                     inner.iter().for_each(|piece| push(&mut pieces, piece));
                     real = true;
                 }
-                Atom::Bare(inner) => {
+                BraceAtom::Bare(inner) => {
                     for piece in inner {
-                        let Piece::Text(text) = piece else {
-                            splits |= matches!(piece, Piece::Unknown(_));
+                        let WordPiece::Text(text) = piece else {
+                            splits |= matches!(piece, WordPiece::Unknown(_));
                             push(&mut pieces, piece);
                             continue;
                         };
@@ -236,66 +244,66 @@ impl Walk<'_> {
     }
 }
 
-/// The class such as `[a-z]` whose opening bracket stands before `start`, and the index behind it.
-fn class_at(atoms: &[Atom], start: usize) -> Option<(String, usize)> {
+/// The class such as `[a-z]` whose opening bracket is before `start`, and the index after it.
+fn class_at(atoms: &[BraceAtom], start: usize) -> Option<(String, usize)> {
     let mut class = String::from("[");
     for (offset, atom) in atoms.get(start..)?.iter().take(64).enumerate() {
         match atom {
-            Atom::Live(']') if offset > 0 => {
+            BraceAtom::Live(']') if offset > 0 => {
                 class.push(']');
                 return Some((class, start + offset + 1));
             }
-            Atom::Live('/') => return None,
-            Atom::Live(char) | Atom::Plain(char) => class.push(*char),
-            Atom::Text(text) => class.push_str(text),
-            Atom::Quoted(_) | Atom::Bare(_) => return None,
+            BraceAtom::Live('/') => return None,
+            BraceAtom::Live(char) | BraceAtom::Plain(char) => class.push(*char),
+            BraceAtom::Text(text) => class.push_str(text),
+            BraceAtom::Quoted(_) | BraceAtom::Bare(_) => return None,
         }
     }
     None
 }
 
-/// Adds text that came out of an unquoted expansion, where patterns are live.
-fn push_live(pieces: &mut Vec<Piece>, text: &str) {
+/// Adds text from an unquoted expansion, where patterns are active.
+fn push_live(pieces: &mut Vec<WordPiece>, text: &str) {
     if !text.contains(['*', '?', '[']) {
         push_text(pieces, text);
         return;
     }
     for char in text.chars() {
         match char {
-            '*' | '?' => push(pieces, &Piece::Glob(char.to_string())),
+            '*' | '?' => push(pieces, &WordPiece::Glob(char.to_string())),
             other => push_char(pieces, other),
         }
     }
 }
 
-fn push(pieces: &mut Vec<Piece>, piece: &Piece) {
+fn push(pieces: &mut Vec<WordPiece>, piece: &WordPiece) {
     match (pieces.last_mut(), piece) {
-        (_, Piece::Text(text)) => push_text(pieces, text),
-        (Some(Piece::Glob(last)), Piece::Glob(pattern)) => last.push_str(pattern),
+        (_, WordPiece::Text(text)) => push_text(pieces, text),
+        (Some(WordPiece::Glob(last)), WordPiece::Glob(pattern)) => last.push_str(pattern),
         _ => pieces.push(piece.clone()),
     }
 }
 
-fn push_text(pieces: &mut Vec<Piece>, text: &str) {
+fn push_text(pieces: &mut Vec<WordPiece>, text: &str) {
     if text.is_empty() {
         return;
     }
     match pieces.last_mut() {
-        Some(Piece::Text(last)) => last.push_str(text),
-        _ => pieces.push(Piece::Text(text.to_owned())),
+        Some(WordPiece::Text(last)) => last.push_str(text),
+        _ => pieces.push(WordPiece::Text(text.to_owned())),
     }
 }
 
-fn push_char(pieces: &mut Vec<Piece>, char: char) {
+fn push_char(pieces: &mut Vec<WordPiece>, char: char) {
     match pieces.last_mut() {
-        Some(Piece::Text(last)) => last.push(char),
-        _ => pieces.push(Piece::Text(char.to_string())),
+        Some(WordPiece::Text(last)) => last.push(char),
+        _ => pieces.push(WordPiece::Text(char.to_string())),
     }
 }
 
-/// All alternatives of a word with braces, each without live braces that expand. Counts the atoms it moved.
-fn braces(atoms: Vec<Atom>, moved: &mut usize) -> Vec<Vec<Atom>> {
-    if !atoms.iter().any(|atom| matches!(atom, Atom::Live('{'))) {
+/// All alternatives of a word with braces. Counts the atoms it moved.
+fn braces(atoms: Vec<BraceAtom>, moved: &mut usize) -> Vec<Vec<BraceAtom>> {
+    if !atoms.iter().any(|atom| matches!(atom, BraceAtom::Live('{'))) {
         return vec![atoms];
     }
     let mut done = Vec::new();
@@ -306,11 +314,11 @@ fn braces(atoms: Vec<Atom>, moved: &mut usize) -> Vec<Vec<Atom>> {
             done.push(atoms);
             continue;
         };
-        let too_many = done.len() + todo.len() + members.len() > MAX_BRACES;
-        if too_many || atoms.len() * members.len() > MAX_BRACES * 32 {
-            // Too many to list: the word is unknown from here on.
-            let mut cut: Vec<Atom> = atoms.into_iter().take(start).collect();
-            cut.push(Atom::Quoted(vec![Piece::Unknown(Unknown::Number)]));
+        let too_many = done.len() + todo.len() + members.len() > MAX_BRACE_WORDS;
+        if too_many || atoms.len() * members.len() > MAX_BRACE_WORDS * 32 {
+            // Too many to list: the rest of the word is unknown.
+            let mut cut: Vec<BraceAtom> = atoms.into_iter().take(start).collect();
+            cut.push(BraceAtom::Quoted(vec![WordPiece::Unknown(Unknown::Number)]));
             done.push(cut);
             continue;
         }
@@ -326,19 +334,19 @@ fn braces(atoms: Vec<Atom>, moved: &mut usize) -> Vec<Vec<Atom>> {
     done
 }
 
-/// The first brace expression at or behind an index: where it starts and ends, and its members.
-fn first_brace(atoms: &[Atom], from: usize) -> Option<(usize, usize, Vec<Vec<Atom>>)> {
+/// The first brace expression at or after an index: its start, end and members.
+fn first_brace(atoms: &[BraceAtom], from: usize) -> Option<(usize, usize, Vec<Vec<BraceAtom>>)> {
     let mut start = from;
-    // An opening brace that closes nowhere costs a scan to the end; a handful is enough for any honest word.
+    // An unclosed brace costs a scan to the end; no ordinary word has more than a few.
     for _ in 0..8 {
-        start = start + atoms.get(start..)?.iter().position(|atom| matches!(atom, Atom::Live('{')))?;
+        start = start + atoms.get(start..)?.iter().position(|atom| matches!(atom, BraceAtom::Live('{')))?;
         let mut depth = 0_usize;
         let mut commas = Vec::new();
         for (offset, atom) in atoms.get(start..)?.iter().enumerate() {
             match atom {
-                Atom::Live('{') => depth += 1,
-                Atom::Live(',') if depth == 1 => commas.push(start + offset),
-                Atom::Live('}') => depth -= 1,
+                BraceAtom::Live('{') => depth += 1,
+                BraceAtom::Live(',') if depth == 1 => commas.push(start + offset),
+                BraceAtom::Live('}') => depth -= 1,
                 _ => continue,
             }
             if depth == 0 {
@@ -354,7 +362,7 @@ fn first_brace(atoms: &[Atom], from: usize) -> Option<(usize, usize, Vec<Vec<Ato
     None
 }
 
-fn members(atoms: &[Atom], start: usize, end: usize, commas: &[usize]) -> Option<Vec<Vec<Atom>>> {
+fn members(atoms: &[BraceAtom], start: usize, end: usize, commas: &[usize]) -> Option<Vec<Vec<BraceAtom>>> {
     if commas.is_empty() {
         return sequence(atoms.get(start + 1..end)?);
     }
@@ -368,11 +376,11 @@ fn members(atoms: &[Atom], start: usize, end: usize, commas: &[usize]) -> Option
 }
 
 /// `{1..9}` and `{a..e}`.
-fn sequence(inside: &[Atom]) -> Option<Vec<Vec<Atom>>> {
+fn sequence(inside: &[BraceAtom]) -> Option<Vec<Vec<BraceAtom>>> {
     let mut text = String::new();
     for atom in inside {
         match atom {
-            Atom::Live(char) => text.push(*char),
+            BraceAtom::Live(char) => text.push(*char),
             _ => return None,
         }
     }
@@ -392,7 +400,7 @@ fn sequence(inside: &[Atom]) -> Option<Vec<Vec<Atom>>> {
         }
     };
     let count = high.checked_sub(low)?.unsigned_abs() / step;
-    let limit = u64::try_from(MAX_BRACES).unwrap_or(u64::MAX);
+    let limit = u64::try_from(MAX_BRACE_WORDS).unwrap_or(u64::MAX);
     (0..=count.min(limit))
         .map(|index| {
             let value = low.checked_add_unsigned(index.checked_mul(step)?)?;
@@ -401,7 +409,7 @@ fn sequence(inside: &[Atom]) -> Option<Vec<Vec<Atom>>> {
             } else {
                 value.to_string()
             };
-            Some(text.chars().map(Atom::Plain).collect())
+            Some(text.chars().map(BraceAtom::Plain).collect())
         })
         .collect()
 }

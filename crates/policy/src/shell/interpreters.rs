@@ -7,7 +7,7 @@
 mod editing;
 mod tables;
 
-use super::syntax::Operator;
+use super::syntax::RedirectOperator;
 use crate::programs::Language;
 use tables::{CallEffect, KnownCall};
 
@@ -19,7 +19,7 @@ pub(super) enum CodeEffect {
     /// Runs a program.
     Argv(Vec<String>),
     /// Reads or writes a file; without a path, one that is not known.
-    Touch(Operator, Option<String>),
+    Touch(RedirectOperator, Option<String>),
     /// Deletes a file or tree.
     Delete { path: Option<String>, tree: bool },
     /// Does something that cannot be judged further.
@@ -77,7 +77,7 @@ pub(super) fn code_effects(language: Language, text: &str) -> Vec<CodeEffect> {
         {
             // Compiled source is not read closely, so a path it names may be written.
             let writes = language == Language::Compiled && text.starts_with('/');
-            let operator = if writes { Operator::Write } else { Operator::Read };
+            let operator = if writes { RedirectOperator::Write } else { RedirectOperator::Read };
             effects.push(CodeEffect::Touch(operator, Some(text.clone())));
         }
     }
@@ -94,9 +94,9 @@ fn opened(text: &str) -> Option<CodeEffect> {
     }
     let path = text.strip_prefix("+<").or(text.strip_prefix('>'))?.trim_start_matches('>').trim();
     if path.contains("HOME") {
-        return Some(CodeEffect::Touch(Operator::Write, None));
+        return Some(CodeEffect::Touch(RedirectOperator::Write, None));
     }
-    path.starts_with(['/', '~']).then(|| CodeEffect::Touch(Operator::Write, Some(path.to_owned())))
+    path.starts_with(['/', '~']).then(|| CodeEffect::Touch(RedirectOperator::Write, Some(path.to_owned())))
 }
 
 /// A program with its string literals taken out.
@@ -266,13 +266,15 @@ impl Skeleton {
             CallEffect::Delete => vec![CodeEffect::Delete { path, tree: false }],
             CallEffect::DeleteTree => vec![CodeEffect::Delete { path, tree: true }],
             CallEffect::DeleteSelf => vec![CodeEffect::Delete { path: self.receiver(at), tree: false }],
-            CallEffect::Write => vec![CodeEffect::Touch(Operator::Write, path)],
-            CallEffect::WriteSelf => vec![CodeEffect::Touch(Operator::Write, self.receiver(at))],
+            CallEffect::Write => vec![CodeEffect::Touch(RedirectOperator::Write, path)],
+            CallEffect::WriteSelf => vec![CodeEffect::Touch(RedirectOperator::Write, self.receiver(at))],
             CallEffect::Move => vec![
                 CodeEffect::Delete { path, tree: false },
-                CodeEffect::Touch(Operator::Write, second.map(|(text, _)| text)),
+                CodeEffect::Touch(RedirectOperator::Write, second.map(|(text, _)| text)),
             ],
-            CallEffect::WriteSecond => vec![CodeEffect::Touch(Operator::Write, second.map(|(text, _)| text))],
+            CallEffect::WriteSecond => {
+                vec![CodeEffect::Touch(RedirectOperator::Write, second.map(|(text, _)| text))]
+            }
             CallEffect::Open => {
                 let mode = match (&first, second) {
                     (_, Some((mode, _))) => Some(mode),
@@ -280,7 +282,7 @@ impl Skeleton {
                 };
                 match mode {
                     Some(mode) if mode.contains(['w', 'a', 'x', '+', '>']) => {
-                        vec![CodeEffect::Touch(Operator::Write, path)]
+                        vec![CodeEffect::Touch(RedirectOperator::Write, path)]
                     }
                     _ => Vec::new(),
                 }

@@ -1,27 +1,26 @@
-//! Words: quotes, escapes, and everything a dollar sign can start.
+//! Lexing of words: quotes, escapes and everything that starts with a dollar sign.
 
 use std::rc::Rc;
 
-use super::budget::Trouble;
+use super::budget::ParseError;
 use super::parse::{Parser, is_name_byte, parse};
-use super::syntax::{Form, List, Parameter, Part, Word};
+use super::syntax::{List, Parameter, ParameterForm, RawWord, WordPart};
 
-/// What quotes mean where parts are read.
+/// The meaning of quotes in the current context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quoting {
-    /// Quotes quote.
     Bare,
-    /// Inside double quotes: a single quote stands for itself.
+    /// Inside double quotes, a single quote is literal.
     Double,
-    /// In a here-document: no quote means anything.
+    /// In a here-document, all quotes are literal.
     Document,
 }
 
-/// `"$@"`, which `for x` without `in` walks over.
-pub(super) fn all_positional() -> Part {
-    Part::Parameter(Rc::new(Parameter {
+/// `"$@"`, the items of a `for x` without `in`.
+pub(super) fn all_positional() -> WordPart {
+    WordPart::Parameter(Rc::new(Parameter {
         name: "@".to_owned(),
-        form: Form::Plain,
+        form: ParameterForm::Plain,
         index: Vec::new(),
         argument: Vec::new(),
         quoted: true,
@@ -30,14 +29,14 @@ pub(super) fn all_positional() -> Part {
 
 impl Parser<'_> {
     /// One word, up to a blank or an operator.
-    pub(super) fn word(&mut self) -> Result<Word, Trouble> {
+    pub(super) fn word(&mut self) -> Result<RawWord, ParseError> {
         self.budget.spend(1)?;
         let mut parts = Vec::new();
         loop {
             match self.peek() {
                 None | Some(b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b')') => break,
                 Some(b'(') => {
-                    let pattern = matches!(parts.last(), Some(Part::Text(text))
+                    let pattern = matches!(parts.last(), Some(WordPart::Text(text))
                         if text.ends_with(['?', '*', '+', '@', '!']));
                     if !pattern {
                         break;
@@ -49,30 +48,29 @@ impl Parser<'_> {
                     push_text(&mut parts, ")");
                 }
                 Some(b'<' | b'>') => {
-                    if self.look(1) != Some(b'(') {
+                    if self.peek_at(1) != Some(b'(') {
                         break;
                     }
                     self.at += 2;
                     let list = self.nested(Self::closed_list)?;
-                    parts.push(Part::Process(Rc::new(list)));
+                    parts.push(WordPart::Process(Rc::new(list)));
                 }
                 Some(_) => self.part(Quoting::Bare, &mut parts, b"(<>;&|) \t\n")?,
             }
         }
-        Ok(Word { parts })
+        Ok(RawWord { parts })
     }
 
-    fn closed_list(&mut self) -> Result<List, Trouble> {
+    fn closed_list(&mut self) -> Result<List, ParseError> {
         let list = self.list()?;
-        if self.eat(")") { Ok(list) } else { Err(Trouble::Syntax("a substitution is not closed")) }
+        if self.eat(")") { Ok(list) } else { Err(ParseError::Syntax("a substitution is not closed")) }
     }
 
-    /// Parts up to a closing byte, which is consumed.
-    pub(super) fn parts_until(&mut self, end: u8, quoting: Quoting) -> Result<Vec<Part>, Trouble> {
+    pub(super) fn parts_until(&mut self, end: u8, quoting: Quoting) -> Result<Vec<WordPart>, ParseError> {
         let mut parts = Vec::new();
         loop {
             match self.peek() {
-                None => return Err(Trouble::Syntax("a quote or bracket is not closed")),
+                None => return Err(ParseError::Syntax("a quote or bracket is not closed")),
                 Some(byte) if byte == end => {
                     self.at += 1;
                     return Ok(parts);
@@ -82,8 +80,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parts up to the end of the text.
-    pub(super) fn parts_to_end(&mut self, quoting: Quoting) -> Result<Vec<Part>, Trouble> {
+    pub(super) fn parts_to_end(&mut self, quoting: Quoting) -> Result<Vec<WordPart>, ParseError> {
         let mut parts = Vec::new();
         while self.peek().is_some() {
             self.part(quoting, &mut parts, &[])?;
@@ -92,7 +89,7 @@ impl Parser<'_> {
     }
 
     /// One part. At least one byte is consumed.
-    fn part(&mut self, quoting: Quoting, parts: &mut Vec<Part>, stops: &[u8]) -> Result<(), Trouble> {
+    fn part(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>, stops: &[u8]) -> Result<(), ParseError> {
         self.budget.spend(1)?;
         let bare = quoting == Quoting::Bare;
         match self.peek() {
@@ -103,9 +100,9 @@ impl Parser<'_> {
                 let length = rest
                     .iter()
                     .position(|byte| *byte == b'\'')
-                    .ok_or(Trouble::Syntax("a quote is not closed"))?;
+                    .ok_or(ParseError::Syntax("a quote is not closed"))?;
                 self.budget.spend(length / 8)?;
-                parts.push(Part::Quoted(self.slice(start, start + length).to_owned()));
+                parts.push(WordPart::Quoted(self.slice(start, start + length).to_owned()));
                 self.at = start + length + 1;
             }
             Some(b'"') if bare => {
@@ -126,24 +123,24 @@ impl Parser<'_> {
                 self.budget.spend(length / 8)?;
                 self.at += length;
                 let text = self.slice(start, start + length).to_owned();
-                parts.push(if bare { Part::Text(text) } else { Part::Quoted(text) });
+                parts.push(if bare { WordPart::Text(text) } else { WordPart::Quoted(text) });
             }
         }
         Ok(())
     }
 
-    fn double_quoted(&mut self, parts: &mut Vec<Part>) -> Result<(), Trouble> {
+    fn double_quoted(&mut self, parts: &mut Vec<WordPart>) -> Result<(), ParseError> {
         let inner = self.nested(|parser| parser.parts_until(b'"', Quoting::Double))?;
-        // Even `""` makes a word.
-        parts.push(Part::Quoted(String::new()));
+        // Even `""` is a word.
+        parts.push(WordPart::Quoted(String::new()));
         parts.extend(inner);
         Ok(())
     }
 
-    fn escape(&mut self, quoting: Quoting, parts: &mut Vec<Part>) {
+    fn escape(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>) {
         self.at += 1;
         let Some(next) = self.text.get(self.at..).and_then(|rest| rest.chars().next()) else {
-            parts.push(Part::Quoted("\\".to_owned()));
+            parts.push(WordPart::Quoted("\\".to_owned()));
             return;
         };
         self.at += next.len_utf8();
@@ -156,16 +153,18 @@ impl Parser<'_> {
             return;
         }
         let text = if escapes { next.to_string() } else { format!("\\{next}") };
-        parts.push(Part::Quoted(text));
+        parts.push(WordPart::Quoted(text));
     }
 
-    fn backquoted(&mut self, quoting: Quoting, parts: &mut Vec<Part>) -> Result<(), Trouble> {
+    fn backquoted(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>) -> Result<(), ParseError> {
         self.at += 1;
         let mut inner = String::new();
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
             let mut chars = rest.chars();
-            let Some(char) = chars.next() else { return Err(Trouble::Syntax("a backquote is not closed")) };
+            let Some(char) = chars.next() else {
+                return Err(ParseError::Syntax("a backquote is not closed"));
+            };
             self.budget.spend(1)?;
             self.at += char.len_utf8();
             match char {
@@ -186,23 +185,23 @@ impl Parser<'_> {
             }
         }
         let list = self.nested(|parser| parse(&inner, parser.budget, parser.depth))?;
-        parts.push(Part::Command { list: Rc::new(list), quoted: quoting != Quoting::Bare });
+        parts.push(WordPart::Command { list: Rc::new(list), quoted: quoting != Quoting::Bare });
         Ok(())
     }
 
-    fn dollar(&mut self, quoting: Quoting, parts: &mut Vec<Part>) -> Result<(), Trouble> {
+    fn dollar(&mut self, quoting: Quoting, parts: &mut Vec<WordPart>) -> Result<(), ParseError> {
         let quoted = quoting != Quoting::Bare;
-        match self.look(1) {
+        match self.peek_at(1) {
             Some(b'(') => {
-                if self.look(2) == Some(b'(')
+                if self.peek_at(2) == Some(b'(')
                     && let Some(inner) = self.nested(|parser| parser.attempt_arithmetic(3))?
                 {
-                    parts.push(Part::Arithmetic(inner));
+                    parts.push(WordPart::Arithmetic(inner));
                     return Ok(());
                 }
                 self.at += 2;
                 let list = self.nested(Self::closed_list)?;
-                parts.push(Part::Command { list: Rc::new(list), quoted });
+                parts.push(WordPart::Command { list: Rc::new(list), quoted });
             }
             Some(b'{') => {
                 self.at += 2;
@@ -212,19 +211,19 @@ impl Parser<'_> {
             Some(b'[') => {
                 self.at += 2;
                 let inner = self.nested(|parser| parser.parts_until(b']', Quoting::Bare))?;
-                parts.push(Part::Arithmetic(inner));
+                parts.push(WordPart::Arithmetic(inner));
             }
             Some(b'\'') if quoting == Quoting::Bare => {
                 self.at += 2;
                 let text = self.ansi_c()?;
-                parts.push(Part::Quoted(text));
+                parts.push(WordPart::Quoted(text));
             }
             Some(b'"') if quoting == Quoting::Bare => {
                 self.at += 2;
                 self.double_quoted(parts)?;
             }
             Some(byte) if byte == b'_' || byte.is_ascii_alphabetic() => {
-                let length = (1..).take_while(|ahead| self.look(*ahead).is_some_and(is_name_byte)).count();
+                let length = (1..).take_while(|ahead| self.peek_at(*ahead).is_some_and(is_name_byte)).count();
                 let start = self.at + 1;
                 self.budget.spend(length)?;
                 self.at += 1 + length;
@@ -236,24 +235,24 @@ impl Parser<'_> {
             }
             _ => {
                 self.at += 1;
-                parts.push(Part::Quoted("$".to_owned()));
+                parts.push(WordPart::Quoted("$".to_owned()));
             }
         }
         Ok(())
     }
 
-    /// The inside of `${…}`; the opening brace is already read.
-    fn braced(&mut self, quoted: bool) -> Result<Part, Trouble> {
+    /// The inside of `${…}`, after the opening brace.
+    fn braced(&mut self, quoted: bool) -> Result<WordPart, ParseError> {
         if matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'|')) {
             self.eat("|");
             let list = self.list()?;
             if !self.eat("}") {
-                return Err(Trouble::Syntax("a substitution is not closed"));
+                return Err(ParseError::Syntax("a substitution is not closed"));
             }
-            return Ok(Part::Command { list: Rc::new(list), quoted });
+            return Ok(WordPart::Command { list: Rc::new(list), quoted });
         }
         let mut computed = false;
-        if matches!(self.peek(), Some(b'#' | b'!')) && self.look(1).is_some_and(|byte| byte != b'}') {
+        if matches!(self.peek(), Some(b'#' | b'!')) && self.peek_at(1).is_some_and(|byte| byte != b'}') {
             computed = true;
             self.at += 1;
         }
@@ -271,23 +270,24 @@ impl Parser<'_> {
         let operator_start = self.at;
         self.eat(":");
         let form = match self.peek() {
-            Some(b'}') if self.at == operator_start => Form::Plain,
-            Some(b'-' | b'=') => Form::Default,
-            Some(b'+') => Form::Alternative,
-            Some(b'?') => Form::Plain,
-            _ => Form::Computed,
+            Some(b'}') if self.at == operator_start => ParameterForm::Plain,
+            Some(b'-' | b'=') => ParameterForm::Default,
+            Some(b'+') => ParameterForm::Alternative,
+            Some(b'?') => ParameterForm::Plain,
+            _ => ParameterForm::Computed,
         };
-        if matches!(form, Form::Default | Form::Alternative) {
+        if matches!(form, ParameterForm::Default | ParameterForm::Alternative) {
             self.at += 1;
         }
         let quoting = if quoted { Quoting::Double } else { Quoting::Bare };
         let argument = self.parts_until(b'}', quoting)?;
-        let form = if computed || !index.is_empty() { Form::Computed } else { form };
-        Ok(Part::Parameter(Rc::new(Parameter { name, form, index, argument, quoted })))
+        let form = if computed || !index.is_empty() { ParameterForm::Computed } else { form };
+        Ok(WordPart::Parameter(Rc::new(Parameter { name, form, index, argument, quoted })))
     }
 
-    /// An arithmetic expression behind an opening of this length, or nothing when the brackets turn out to be subshells.
-    pub(super) fn attempt_arithmetic(&mut self, opening: usize) -> Result<Option<Vec<Part>>, Trouble> {
+    /// An arithmetic expression after an opening of this length, or `None` if the brackets are
+    /// subshells.
+    pub(super) fn attempt_arithmetic(&mut self, opening: usize) -> Result<Option<Vec<WordPart>>, ParseError> {
         let start = self.at;
         self.at += opening;
         let mut depth = 0_usize;
@@ -304,14 +304,14 @@ impl Parser<'_> {
                     self.at += 1;
                     self.budget.spend(1)?;
                 }
-                Some(b')') if self.look(1) == Some(b')') => {
+                Some(b')') if self.peek_at(1) == Some(b')') => {
                     self.at += 2;
                     return Ok(Some(parts));
                 }
                 None | Some(b')') => break,
                 Some(_) => match self.part(Quoting::Bare, &mut parts, b"()") {
                     Ok(()) => {}
-                    Err(Trouble::Syntax(_)) => break,
+                    Err(ParseError::Syntax(_)) => break,
                     Err(other) => return Err(other),
                 },
             }
@@ -321,11 +321,11 @@ impl Parser<'_> {
     }
 
     /// The inside of `$'…'`, decoded.
-    fn ansi_c(&mut self) -> Result<String, Trouble> {
+    fn ansi_c(&mut self) -> Result<String, ParseError> {
         let mut bytes = Vec::new();
         loop {
             self.budget.spend(1)?;
-            let Some(byte) = self.peek() else { return Err(Trouble::Syntax("a quote is not closed")) };
+            let Some(byte) = self.peek() else { return Err(ParseError::Syntax("a quote is not closed")) };
             self.at += 1;
             match byte {
                 b'\'' => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
@@ -388,14 +388,14 @@ impl Parser<'_> {
     }
 }
 
-fn push_text(parts: &mut Vec<Part>, text: &str) {
-    parts.push(Part::Text(text.to_owned()));
+fn push_text(parts: &mut Vec<WordPart>, text: &str) {
+    parts.push(WordPart::Text(text.to_owned()));
 }
 
-fn plain_parameter(name: &str, quoted: bool) -> Part {
-    Part::Parameter(Rc::new(Parameter {
+fn plain_parameter(name: &str, quoted: bool) -> WordPart {
+    WordPart::Parameter(Rc::new(Parameter {
         name: name.to_owned(),
-        form: Form::Plain,
+        form: ParameterForm::Plain,
         index: Vec::new(),
         argument: Vec::new(),
         quoted,

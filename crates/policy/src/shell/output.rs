@@ -2,7 +2,7 @@
 
 use super::Segment;
 use super::args::{has, joined};
-use super::value::{Piece, Stream, Word};
+use super::value::{PipeData, Word, WordPiece};
 use crate::file_effects::written_words;
 use crate::programs::Invocation;
 
@@ -10,7 +10,7 @@ use crate::programs::Invocation;
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 /// The standard output of a segment.
-pub(super) fn standard_output(segment: &Segment) -> Stream {
+pub(super) fn standard_output(segment: &Segment) -> PipeData {
     let args = segment.args.as_slice();
     let operands_given = args.iter().any(|word| !word.prefix().starts_with('-'));
     let text = match segment.name.as_str() {
@@ -25,8 +25,8 @@ pub(super) fn standard_output(segment: &Segment) -> Stream {
             if !has(args, &["-p", "--tmpdir"]) && !args.iter().any(|word| word.prefix().contains('/')) =>
         {
             Some(Word::from_pieces(vec![
-                Piece::Text("/tmp/tmp.".to_owned()),
-                Piece::Unknown(super::value::Unknown::Output(vec!["mktemp".to_owned()])),
+                WordPiece::Text("/tmp/tmp.".to_owned()),
+                WordPiece::Unknown(super::value::Unknown::Output(vec!["mktemp".to_owned()])),
             ]))
         }
         // A listing names at least what was asked for.
@@ -35,9 +35,9 @@ pub(super) fn standard_output(segment: &Segment) -> Stream {
                 args.iter().take_while(|word| segment.name == "ls" || !word.prefix().starts_with('-'));
             let named: Vec<Word> = named.filter(|word| !word.prefix().starts_with('-')).cloned().collect();
             let mut pieces = joined(&named).pieces().to_vec();
-            pieces.push(Piece::Text(" ".to_owned()));
-            pieces.push(Piece::Unknown(super::value::Unknown::Output(vec![segment.name.clone()])));
-            return Stream {
+            pieces.push(WordPiece::Text(" ".to_owned()));
+            pieces.push(WordPiece::Unknown(super::value::Unknown::Output(vec![segment.name.clone()])));
+            return PipeData {
                 text: Some(Word::from_pieces(super::walk::joined(pieces))),
                 programs: vec![segment.name.clone()],
             };
@@ -68,7 +68,7 @@ pub(super) fn standard_output(segment: &Segment) -> Stream {
     if text.is_some() && !segment.stdin.is_piped() {
         programs.clear();
     }
-    Stream { text, programs }
+    PipeData { text, programs }
 }
 
 fn program_path(name: &str) -> String {
@@ -88,15 +88,15 @@ fn echoed(args: &[Word]) -> Word {
         .count();
     let decode = has(args.get(..flags).unwrap_or_default(), &["-e"]);
     let words = joined(args.get(flags..).unwrap_or_default());
-    let mut pieces: Vec<Piece> = words
+    let mut pieces: Vec<WordPiece> = words
         .pieces()
         .iter()
         .map(|piece| match piece {
-            Piece::Text(text) if decode => Piece::Text(escapes(text)),
+            WordPiece::Text(text) if decode => WordPiece::Text(escapes(text)),
             other => other.clone(),
         })
         .collect();
-    pieces.push(Piece::Text("\n".to_owned()));
+    pieces.push(WordPiece::Text("\n".to_owned()));
     Word::from_pieces(super::walk::joined(pieces))
 }
 
@@ -114,16 +114,16 @@ pub(super) fn printed(args: &[Word]) -> Option<Word> {
         let mut chars = format.chars();
         while let Some(char) = chars.next() {
             if char != '%' {
-                pieces.push(Piece::Text(char.to_string()));
+                pieces.push(WordPiece::Text(char.to_string()));
                 continue;
             }
             match chars.next()? {
-                '%' => pieces.push(Piece::Text("%".to_owned())),
+                '%' => pieces.push(WordPiece::Text("%".to_owned())),
                 kind @ ('s' | 'b' | 'd' | 'q') => {
                     used = true;
                     for piece in rest.next().map(Word::pieces).unwrap_or_default() {
                         pieces.push(match piece {
-                            Piece::Text(text) if kind == 'b' => Piece::Text(escapes(text)),
+                            WordPiece::Text(text) if kind == 'b' => WordPiece::Text(escapes(text)),
                             other => other.clone(),
                         });
                     }

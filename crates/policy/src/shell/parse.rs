@@ -1,24 +1,24 @@
-//! The grammar of bash: from text to a tree of commands.
+//! The bash parser: from text to a tree of commands.
 //!
-//! Recursive descent over bytes, one pass, no tokens kept. Two things in bash need a second look (`((` may open an
-//! arithmetic command or two subshells); the budget bounds what going back can cost, and the depth is bounded too, so
-//! no input makes this hang or overflow the stack.
+//! Recursive descent over bytes, in one pass without tokens. `((` may open an arithmetic command or
+//! two subshells and needs backtracking; the budget and the depth limit bound the work, so no input
+//! makes the parser hang or overflow the stack.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use super::budget::{Budget, MAX_DEPTH, Trouble};
+use super::budget::{Budget, MAX_DEPTH, ParseError};
 use super::syntax::{
-    Assign, AssignValue, Command, Compound, Item, Kind, List, Node, Operator, Part, Redirect, Simple, Target,
-    Word,
+    Assign, AssignValue, CommandNode, Compound, CompoundKind, List, ListItem, Node, RawRedirect, RawWord,
+    RedirectOperator, RedirectTarget, Simple, WordPart,
 };
 
-/// Words that end a list when they stand where a command would start.
-const CLOSERS: [&str; 8] = ["then", "do", "done", "fi", "elif", "else", "esac", "}"];
+/// Words that end a list in command position.
+const CLOSING_WORDS: [&str; 8] = ["then", "do", "done", "fi", "elif", "else", "esac", "}"];
 
-/// A here-document whose body has not been reached yet.
-struct Pending {
-    body: Rc<OnceCell<Word>>,
+/// A here-document whose body follows later.
+struct PendingHereDoc {
+    body: Rc<OnceCell<RawWord>>,
     delimiter: String,
     strip_tabs: bool,
     literal: bool,
@@ -29,16 +29,15 @@ pub(super) struct Parser<'b> {
     pub(super) at: usize,
     pub(super) budget: &'b Budget,
     pub(super) depth: usize,
-    pending: Vec<Pending>,
+    pending: Vec<PendingHereDoc>,
 }
 
-/// Reads a whole script.
-pub(super) fn parse(text: &str, budget: &Budget, depth: usize) -> Result<List, Trouble> {
+pub(super) fn parse(text: &str, budget: &Budget, depth: usize) -> Result<List, ParseError> {
     let mut parser = Parser::new(text, budget, depth);
     let list = parser.list()?;
     parser.finish_documents()?;
     if parser.peek().is_some() {
-        return Err(Trouble::Syntax("a closing word or bracket with nothing to close"));
+        return Err(ParseError::Syntax("a closing word or bracket with nothing to close"));
     }
     Ok(list)
 }
@@ -49,10 +48,10 @@ impl<'b> Parser<'b> {
     }
 
     pub(super) fn peek(&self) -> Option<u8> {
-        self.look(0)
+        self.peek_at(0)
     }
 
-    pub(super) fn look(&self, ahead: usize) -> Option<u8> {
+    pub(super) fn peek_at(&self, ahead: usize) -> Option<u8> {
         self.text.as_bytes().get(self.at + ahead).copied()
     }
 
@@ -72,13 +71,13 @@ impl<'b> Parser<'b> {
         self.text.get(from..to).unwrap_or_default()
     }
 
-    /// Runs one level deeper, or reports that the script nests too deep.
+    /// Runs `read` one level deeper, or fails if the script nests too deeply.
     pub(super) fn nested<T>(
         &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
+        read: impl FnOnce(&mut Self) -> Result<T, ParseError>,
+    ) -> Result<T, ParseError> {
         if self.depth >= MAX_DEPTH {
-            return Err(Trouble::TooDeep);
+            return Err(ParseError::TooDeep);
         }
         self.depth += 1;
         let result = read(self);
@@ -91,7 +90,7 @@ impl<'b> Parser<'b> {
         loop {
             match self.peek() {
                 Some(b' ' | b'\t') => self.at += 1,
-                Some(b'\\') if self.look(1) == Some(b'\n') => self.at += 2,
+                Some(b'\\') if self.peek_at(1) == Some(b'\n') => self.at += 2,
                 Some(b'\\') if self.starts("\\\r\n") => self.at += 3,
                 Some(b'#') if self.at_word_start() => {
                     while self.peek().is_some_and(|byte| byte != b'\n') {
@@ -108,8 +107,8 @@ impl<'b> Parser<'b> {
         before.is_none_or(|byte| b" \t\n;&|()<>".contains(byte))
     }
 
-    /// Skips blanks and newlines, reading the here-documents that a newline starts.
-    pub(super) fn lines(&mut self) -> Result<(), Trouble> {
+    /// Skips blanks and newlines, and reads the here-documents that follow a newline.
+    pub(super) fn lines(&mut self) -> Result<(), ParseError> {
         loop {
             self.blanks();
             if self.peek() != Some(b'\n') {
@@ -121,7 +120,7 @@ impl<'b> Parser<'b> {
         }
     }
 
-    /// The literal word that starts here, for comparison with reserved words.
+    /// The literal word at this position, for comparison with reserved words.
     fn bare_word(&self) -> &str {
         let bytes = self.text.as_bytes().get(self.at..).unwrap_or_default();
         let length = bytes.iter().take(16).position(|byte| b" \t\n;&|<>()".contains(byte));
@@ -132,42 +131,42 @@ impl<'b> Parser<'b> {
     fn at_closer(&self) -> bool {
         match self.peek() {
             None | Some(b')') => true,
-            Some(b';') => matches!(self.look(1), Some(b';' | b'&')),
-            _ => CLOSERS.contains(&self.bare_word()),
+            Some(b';') => matches!(self.peek_at(1), Some(b';' | b'&')),
+            _ => CLOSING_WORDS.contains(&self.bare_word()),
         }
     }
 
-    /// Everything up to a closing word or bracket, which is left for the caller.
-    pub(super) fn list(&mut self) -> Result<List, Trouble> {
+    /// A list up to a closing word or bracket, which is not consumed.
+    pub(super) fn list(&mut self) -> Result<List, ParseError> {
         let mut items = Vec::new();
         let mut conditional = false;
         loop {
             self.lines()?;
             if self.at_closer() {
                 if conditional {
-                    return Err(Trouble::Syntax("nothing behind `&&` or `||`"));
+                    return Err(ParseError::Syntax("no command after `&&` or `||`"));
                 }
                 return Ok(List(items));
             }
             let pipeline = self.pipeline()?;
             self.blanks();
-            let mut item = Item { pipeline, background: false, conditional };
+            let mut item = ListItem { pipeline, background: false, conditional };
             conditional = false;
             if self.eat("&&") || self.eat("||") {
                 conditional = true;
-            } else if self.peek() == Some(b';') && !matches!(self.look(1), Some(b';' | b'&')) {
+            } else if self.peek() == Some(b';') && !matches!(self.peek_at(1), Some(b';' | b'&')) {
                 self.at += 1;
             } else if self.peek() == Some(b'&') {
                 self.at += 1;
                 item.background = true;
             } else if !matches!(self.peek(), None | Some(b'\n' | b')' | b';')) {
-                return Err(Trouble::Syntax("a command is followed by something that cannot follow it"));
+                return Err(ParseError::Syntax("unexpected text after a command"));
             }
             items.push(item);
         }
     }
 
-    fn pipeline(&mut self) -> Result<Vec<Node>, Trouble> {
+    fn pipeline(&mut self) -> Result<Vec<Node>, ParseError> {
         loop {
             self.blanks();
             match self.bare_word() {
@@ -200,12 +199,12 @@ impl<'b> Parser<'b> {
         }
     }
 
-    /// Skips `coproc` and the name that may stand in front of a compound command.
+    /// Skips `coproc` and the optional name before a compound command.
     fn coproc(&mut self) {
         self.at += "coproc".len();
         self.blanks();
         let start = self.at;
-        self.at += (0..).take_while(|ahead| self.look(*ahead).is_some_and(is_name_byte)).count();
+        self.at += (0..).take_while(|ahead| self.peek_at(*ahead).is_some_and(is_name_byte)).count();
         self.blanks();
         if !matches!(self.bare_word(), "{" | "if" | "for" | "while" | "until" | "case" | "select" | "[[")
             && self.peek() != Some(b'(')
@@ -214,7 +213,7 @@ impl<'b> Parser<'b> {
         }
     }
 
-    pub(super) fn command(&mut self) -> Result<Node, Trouble> {
+    pub(super) fn command(&mut self) -> Result<Node, ParseError> {
         self.budget.spend(4)?;
         self.nested(|parser| {
             let start = parser.at;
@@ -223,7 +222,7 @@ impl<'b> Parser<'b> {
             let command = match command {
                 Ok(simple) => parser.simple(simple, &mut redirects)?,
                 Err(command) => {
-                    if !matches!(command, Command::Function { .. }) {
+                    if !matches!(command, CommandNode::Function { .. }) {
                         parser.redirects(&mut redirects)?;
                     }
                     command
@@ -234,23 +233,23 @@ impl<'b> Parser<'b> {
     }
 
     /// A compound command, or the empty start of a simple one.
-    fn command_body(&mut self) -> Result<Result<Simple, Command>, Trouble> {
+    fn command_body(&mut self) -> Result<Result<Simple, CommandNode>, ParseError> {
         if self.starts("((")
             && let Some(parts) = self.attempt_arithmetic(2)?
         {
-            return Ok(Err(compound(Kind::Arithmetic, vec![Word { parts }], Vec::new())));
+            return Ok(Err(compound(CompoundKind::Arithmetic, vec![RawWord { parts }], Vec::new())));
         }
         if self.eat("(") {
             let list = self.list()?;
             self.expect(")")?;
-            return Ok(Err(compound(Kind::Subshell, Vec::new(), vec![list])));
+            return Ok(Err(compound(CompoundKind::Subshell, Vec::new(), vec![list])));
         }
         let command = match self.bare_word() {
             "{" => {
                 self.at += 1;
                 let list = self.list()?;
                 self.expect_word("}")?;
-                compound(Kind::Group, Vec::new(), vec![list])
+                compound(CompoundKind::Group, Vec::new(), vec![list])
             }
             "[[" => self.test()?,
             "if" => self.if_clause()?,
@@ -258,7 +257,7 @@ impl<'b> Parser<'b> {
                 self.at += "while".len();
                 let condition = self.list()?;
                 let body = self.do_group()?;
-                compound(Kind::Loop, Vec::new(), vec![condition, body])
+                compound(CompoundKind::Loop, Vec::new(), vec![condition, body])
             }
             "for" => self.for_clause("for")?,
             "select" => self.for_clause("select")?,
@@ -269,21 +268,21 @@ impl<'b> Parser<'b> {
         Ok(Err(command))
     }
 
-    fn expect(&mut self, text: &str) -> Result<(), Trouble> {
-        if self.eat(text) { Ok(()) } else { Err(Trouble::Syntax("a bracket is not closed")) }
+    fn expect(&mut self, text: &str) -> Result<(), ParseError> {
+        if self.eat(text) { Ok(()) } else { Err(ParseError::Syntax("a bracket is not closed")) }
     }
 
-    fn expect_word(&mut self, word: &str) -> Result<(), Trouble> {
+    fn expect_word(&mut self, word: &str) -> Result<(), ParseError> {
         self.lines()?;
         if self.bare_word() == word {
             self.at += word.len();
             Ok(())
         } else {
-            Err(Trouble::Syntax("a compound command is not complete"))
+            Err(ParseError::Syntax("a compound command is not complete"))
         }
     }
 
-    fn do_group(&mut self) -> Result<List, Trouble> {
+    fn do_group(&mut self) -> Result<List, ParseError> {
         self.lines()?;
         if self.bare_word() == "{" {
             self.at += 1;
@@ -297,7 +296,7 @@ impl<'b> Parser<'b> {
         Ok(list)
     }
 
-    fn if_clause(&mut self) -> Result<Command, Trouble> {
+    fn if_clause(&mut self) -> Result<CommandNode, ParseError> {
         self.at += "if".len();
         let mut lists = vec![self.list()?];
         self.expect_word("then")?;
@@ -319,21 +318,21 @@ impl<'b> Parser<'b> {
             }
         }
         self.expect_word("fi")?;
-        Ok(compound(Kind::If, Vec::new(), lists))
+        Ok(compound(CompoundKind::If, Vec::new(), lists))
     }
 
-    fn for_clause(&mut self, word: &str) -> Result<Command, Trouble> {
+    fn for_clause(&mut self, word: &str) -> Result<CommandNode, ParseError> {
         self.at += word.len();
         self.blanks();
         if self.starts("((") {
             let parts =
-                self.attempt_arithmetic(2)?.ok_or(Trouble::Syntax("an arithmetic loop is not closed"))?;
+                self.attempt_arithmetic(2)?.ok_or(ParseError::Syntax("an arithmetic loop is not closed"))?;
             self.blanks();
             self.eat(";");
             let body = self.do_group()?;
-            return Ok(compound(Kind::Loop, vec![Word { parts }], vec![body]));
+            return Ok(compound(CompoundKind::Loop, vec![RawWord { parts }], vec![body]));
         }
-        let length = (0..).take_while(|ahead| self.look(*ahead).is_some_and(is_name_byte)).count();
+        let length = (0..).take_while(|ahead| self.peek_at(*ahead).is_some_and(is_name_byte)).count();
         let name = self.slice(self.at, self.at + length).to_owned();
         self.budget.spend(length)?;
         self.at += length;
@@ -349,19 +348,24 @@ impl<'b> Parser<'b> {
                 let before = self.at;
                 words.push(self.word()?);
                 if self.at == before {
-                    return Err(Trouble::Syntax("a bracket where none can stand"));
+                    return Err(ParseError::Syntax("unexpected bracket"));
                 }
             }
         } else {
-            words.push(Word { parts: vec![super::lex::all_positional()] });
+            words.push(RawWord { parts: vec![super::lex::all_positional()] });
         }
         self.blanks();
         self.eat(";");
         let body = self.do_group()?;
-        Ok(Command::Compound(Compound { kind: Kind::For, variable: Some(name), words, lists: vec![body] }))
+        Ok(CommandNode::Compound(Compound {
+            kind: CompoundKind::For,
+            variable: Some(name),
+            words,
+            lists: vec![body],
+        }))
     }
 
-    fn case_clause(&mut self) -> Result<Command, Trouble> {
+    fn case_clause(&mut self) -> Result<CommandNode, ParseError> {
         self.at += "case".len();
         self.blanks();
         let mut words = vec![self.word()?];
@@ -371,7 +375,7 @@ impl<'b> Parser<'b> {
             self.lines()?;
             if self.bare_word() == "esac" {
                 self.at += "esac".len();
-                return Ok(compound(Kind::Case, words, lists));
+                return Ok(compound(CompoundKind::Case, words, lists));
             }
             self.eat("(");
             loop {
@@ -388,26 +392,26 @@ impl<'b> Parser<'b> {
         }
     }
 
-    /// `[[ … ]]`: only what is expanded inside matters.
-    fn test(&mut self) -> Result<Command, Trouble> {
+    /// `[[ … ]]`: only the expansions inside matter.
+    fn test(&mut self) -> Result<CommandNode, ParseError> {
         self.at += "[[".len();
         let mut words = Vec::new();
         loop {
             self.lines()?;
             match self.peek() {
-                None => return Err(Trouble::Syntax("a test is not closed")),
+                None => return Err(ParseError::Syntax("a test is not closed")),
                 Some(b'(' | b')' | b'|' | b'&' | b';') => self.at += 1,
-                Some(b'<' | b'>') if self.look(1) != Some(b'(') => self.at += 1,
+                Some(b'<' | b'>') if self.peek_at(1) != Some(b'(') => self.at += 1,
                 _ if self.bare_word() == "]]" => {
                     self.at += "]]".len();
-                    return Ok(compound(Kind::Test, words, Vec::new()));
+                    return Ok(compound(CompoundKind::Test, words, Vec::new()));
                 }
                 _ => words.push(self.word()?),
             }
         }
     }
 
-    fn function_clause(&mut self) -> Result<Command, Trouble> {
+    fn function_clause(&mut self) -> Result<CommandNode, ParseError> {
         self.at += "function".len();
         self.blanks();
         let start = self.at;
@@ -421,13 +425,17 @@ impl<'b> Parser<'b> {
         self.function_body(name)
     }
 
-    fn function_body(&mut self, name: String) -> Result<Command, Trouble> {
+    fn function_body(&mut self, name: String) -> Result<CommandNode, ParseError> {
         self.lines()?;
         let body = Rc::new(self.command()?);
-        Ok(Command::Function { name, body })
+        Ok(CommandNode::Function { name, body })
     }
 
-    fn simple(&mut self, mut simple: Simple, redirects: &mut Vec<Redirect>) -> Result<Command, Trouble> {
+    fn simple(
+        &mut self,
+        mut simple: Simple,
+        redirects: &mut Vec<RawRedirect>,
+    ) -> Result<CommandNode, ParseError> {
         let start = self.at;
         loop {
             self.blanks();
@@ -444,7 +452,7 @@ impl<'b> Parser<'b> {
                     self.expect(")")?;
                     return self.function_body(name);
                 }
-                Some(b'(') => return Err(Trouble::Syntax("a bracket where none can stand")),
+                Some(b'(') => return Err(ParseError::Syntax("unexpected bracket")),
                 None | Some(b'\n' | b';' | b'&' | b'|' | b')') => break,
                 _ => {}
             }
@@ -458,22 +466,22 @@ impl<'b> Parser<'b> {
             let mut word = self.word()?;
             if self.peek() == Some(b'(') && self.slice(word_start, self.at).ends_with('=') {
                 for element in self.array()? {
-                    word.parts.push(Part::Quoted(" ".to_owned()));
+                    word.parts.push(WordPart::Quoted(" ".to_owned()));
                     word.parts.extend(element.parts);
                 }
             }
             simple.words.push(word);
         }
         if simple.words.is_empty() && simple.assigns.is_empty() && redirects.is_empty() {
-            return Err(Trouble::Syntax("a command is missing"));
+            return Err(ParseError::Syntax("a command is missing"));
         }
-        Ok(Command::Simple(simple))
+        Ok(CommandNode::Simple(simple))
     }
 
-    /// `name=`, `name+=` or `name[index]=` in front of a command.
-    fn assignment(&mut self) -> Result<Option<Assign>, Trouble> {
+    /// `name=`, `name+=` or `name[index]=` before a command.
+    fn assignment(&mut self) -> Result<Option<Assign>, ParseError> {
         let start = self.at;
-        let length = (0..).take_while(|ahead| self.look(*ahead).is_some_and(is_name_byte)).count();
+        let length = (0..).take_while(|ahead| self.peek_at(*ahead).is_some_and(is_name_byte)).count();
         if length == 0 || self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             return Ok(None);
         }
@@ -497,7 +505,7 @@ impl<'b> Parser<'b> {
         Ok(Some(Assign { name, append, index, value }))
     }
 
-    fn array(&mut self) -> Result<Vec<Word>, Trouble> {
+    fn array(&mut self) -> Result<Vec<RawWord>, ParseError> {
         self.expect("(")?;
         let mut words = Vec::new();
         loop {
@@ -508,12 +516,12 @@ impl<'b> Parser<'b> {
             let before = self.at;
             words.push(self.word()?);
             if self.at == before {
-                return Err(Trouble::Syntax("an array is not closed"));
+                return Err(ParseError::Syntax("an array is not closed"));
             }
         }
     }
 
-    fn redirects(&mut self, into: &mut Vec<Redirect>) -> Result<(), Trouble> {
+    fn redirects(&mut self, into: &mut Vec<RawRedirect>) -> Result<(), ParseError> {
         loop {
             self.blanks();
             if !self.redirect(into)? {
@@ -522,27 +530,27 @@ impl<'b> Parser<'b> {
         }
     }
 
-    /// One redirection, if one stands here.
-    fn redirect(&mut self, into: &mut Vec<Redirect>) -> Result<bool, Trouble> {
+    /// A redirection, if there is one at this position.
+    fn redirect(&mut self, into: &mut Vec<RawRedirect>) -> Result<bool, ParseError> {
         let start = self.at;
         let descriptor = self.descriptor();
         let operator = [
-            ("<<<", Operator::HereString),
-            ("<<-", Operator::HereDocument),
-            ("<<", Operator::HereDocument),
-            ("<>", Operator::ReadWrite),
-            ("<&", Operator::Duplicate),
-            (">&", Operator::Duplicate),
-            (">>", Operator::Append),
-            (">|", Operator::Write),
-            ("&>>", Operator::Both),
-            ("&>", Operator::Both),
-            ("<", Operator::Read),
-            (">", Operator::Write),
+            ("<<<", RedirectOperator::HereString),
+            ("<<-", RedirectOperator::HereDocument),
+            ("<<", RedirectOperator::HereDocument),
+            ("<>", RedirectOperator::ReadWrite),
+            ("<&", RedirectOperator::Duplicate),
+            (">&", RedirectOperator::Duplicate),
+            (">>", RedirectOperator::Append),
+            (">|", RedirectOperator::Write),
+            ("&>>", RedirectOperator::Both),
+            ("&>", RedirectOperator::Both),
+            ("<", RedirectOperator::Read),
+            (">", RedirectOperator::Write),
         ]
         .into_iter()
         .find(|(text, _)| self.starts(text));
-        let process = matches!(self.peek(), Some(b'<' | b'>')) && self.look(1) == Some(b'(');
+        let process = matches!(self.peek(), Some(b'<' | b'>')) && self.peek_at(1) == Some(b'(');
         let Some((text, mut operator)) = operator.filter(|_| !process) else {
             self.at = start;
             return Ok(false);
@@ -550,26 +558,26 @@ impl<'b> Parser<'b> {
         self.budget.spend(2)?;
         self.at += text.len();
         self.blanks();
-        let target = if operator == Operator::HereDocument {
-            Target::Body(self.document(text == "<<-")?)
+        let target = if operator == RedirectOperator::HereDocument {
+            RedirectTarget::Body(self.document(text == "<<-")?)
         } else {
             let target_start = self.at;
             let word = self.word()?;
             if self.at == target_start {
-                return Err(Trouble::Syntax("a redirection without a target"));
+                return Err(ParseError::Syntax("a redirection without a target"));
             }
             let target = self.slice(target_start, self.at);
             let to_descriptor = target.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-            if operator == Operator::Duplicate && text == ">&" && !to_descriptor {
-                operator = Operator::Both;
+            if operator == RedirectOperator::Duplicate && text == ">&" && !to_descriptor {
+                operator = RedirectOperator::Both;
             }
-            Target::Word(word)
+            RedirectTarget::Word(word)
         };
-        into.push(Redirect { descriptor, operator, target });
+        into.push(RawRedirect { descriptor, operator, target });
         Ok(true)
     }
 
-    /// The digits or `{name}` directly in front of a redirection.
+    /// The digits or `{name}` directly before a redirection.
     fn descriptor(&mut self) -> Option<String> {
         let start = self.at;
         let mut end = start;
@@ -595,28 +603,28 @@ impl<'b> Parser<'b> {
         Some(self.slice(start, end).to_owned())
     }
 
-    /// Reads the delimiter of a here-document and promises its body.
-    fn document(&mut self, strip_tabs: bool) -> Result<Rc<OnceCell<Word>>, Trouble> {
+    /// Reads the delimiter of a here-document and registers its body.
+    fn document(&mut self, strip_tabs: bool) -> Result<Rc<OnceCell<RawWord>>, ParseError> {
         let start = self.at;
         let word = self.word()?;
         if self.at == start {
-            return Err(Trouble::Syntax("a here-document without a delimiter"));
+            return Err(ParseError::Syntax("a here-document without a delimiter"));
         }
-        let literal = word.parts.iter().any(|part| matches!(part, Part::Quoted(_)));
+        let literal = word.parts.iter().any(|part| matches!(part, WordPart::Quoted(_)));
         let mut delimiter = String::new();
         for part in &word.parts {
             match part {
-                Part::Text(text) | Part::Quoted(text) => delimiter.push_str(text),
-                _ => return Err(Trouble::Syntax("a here-document delimiter that is expanded")),
+                WordPart::Text(text) | WordPart::Quoted(text) => delimiter.push_str(text),
+                _ => return Err(ParseError::Syntax("a here-document delimiter that is expanded")),
             }
         }
         let body = Rc::new(OnceCell::new());
-        self.pending.push(Pending { body: Rc::clone(&body), delimiter, strip_tabs, literal });
+        self.pending.push(PendingHereDoc { body: Rc::clone(&body), delimiter, strip_tabs, literal });
         Ok(body)
     }
 
-    /// Reads the bodies of all here-documents that were opened on the line that just ended.
-    fn documents(&mut self) -> Result<(), Trouble> {
+    /// Reads the bodies of the here-documents opened on the line that just ended.
+    fn documents(&mut self) -> Result<(), ParseError> {
         for pending in std::mem::take(&mut self.pending) {
             let mut body = String::new();
             while self.at < self.text.len() {
@@ -631,18 +639,18 @@ impl<'b> Parser<'b> {
                 body.push_str(shown);
             }
             let parts = if pending.literal {
-                vec![Part::Quoted(body)]
+                vec![WordPart::Quoted(body)]
             } else {
                 let mut inner = Parser::new(&body, self.budget, self.depth);
                 inner.nested(|parser| parser.parts_to_end(super::lex::Quoting::Document))?
             };
-            // Each body is promised once, so it cannot be filled already.
-            pending.body.get_or_init(|| Word { parts });
+            // Each body is registered once, so the cell is empty.
+            pending.body.get_or_init(|| RawWord { parts });
         }
         Ok(())
     }
 
-    fn finish_documents(&mut self) -> Result<(), Trouble> {
+    fn finish_documents(&mut self) -> Result<(), ParseError> {
         if self.pending.is_empty() { Ok(()) } else { self.documents() }
     }
 }
@@ -651,6 +659,6 @@ pub(super) fn is_name_byte(byte: u8) -> bool {
     byte == b'_' || byte.is_ascii_alphanumeric()
 }
 
-fn compound(kind: Kind, words: Vec<Word>, lists: Vec<List>) -> Command {
-    Command::Compound(Compound { kind, variable: None, words, lists })
+fn compound(kind: CompoundKind, words: Vec<RawWord>, lists: Vec<List>) -> CommandNode {
+    CommandNode::Compound(Compound { kind, variable: None, words, lists })
 }

@@ -2,31 +2,31 @@
 
 use hermes_types::FileAccess;
 
-use super::budget::{MAX_DEPTH, MAX_SEGMENTS, Trouble};
+use super::budget::{MAX_DEPTH, MAX_SEGMENTS, ParseError};
 use super::interpreters::{CodeEffect, code_effects};
 use super::nested::{self, Nested, nested_commands};
-use super::syntax::Operator;
-use super::value::{Piece, Redirect, Stream, Word};
-use super::walk::Walk;
+use super::syntax::RedirectOperator;
+use super::value::{PipeData, Redirect, Word, WordPiece};
+use super::walk::Walker;
 use super::{DoubtKind, Segment, output};
 use crate::programs::{self, Language};
 
-impl Walk<'_> {
+impl Walker<'_> {
     /// Records one command, then follows everything it runs in turn.
     pub(super) fn run(
         &mut self,
         argv: Vec<Word>,
         assignments: Vec<(String, Word)>,
         redirects: Vec<Redirect>,
-        stdin: Stream,
+        stdin: PipeData,
         source: &str,
-    ) -> Stream {
+    ) -> PipeData {
         if self.depth >= MAX_DEPTH || self.script.segments.len() >= MAX_SEGMENTS {
-            self.trouble(Trouble::TooDeep, source);
-            return Stream::default();
+            self.report_error(ParseError::TooDeep, source);
+            return PipeData::default();
         }
         if self.spent {
-            return Stream::default();
+            return PipeData::default();
         }
         let process_text = self.process_text.take();
         let segment = self.emit(argv, assignments, redirects, stdin, source);
@@ -69,7 +69,7 @@ impl Walk<'_> {
     }
 
     /// Follows one nested command.
-    fn run_nested(&mut self, nested: Nested, segment: &Segment, process_text: Option<&Word>) -> Stream {
+    fn run_nested(&mut self, nested: Nested, segment: &Segment, process_text: Option<&Word>) -> PipeData {
         let same_shell = nested::SAME_SHELL.contains(&segment.name.as_str());
         if !same_shell {
             self.via.push(segment.name.clone());
@@ -104,7 +104,7 @@ impl Walk<'_> {
                 if !self.in_container() {
                     self.doubt(DoubtKind::Interactive, &segment.source);
                 }
-                Stream::default()
+                PipeData::default()
             }
         };
         if !same_shell {
@@ -123,19 +123,19 @@ impl Walk<'_> {
     }
 
     /// A source file that is compiled: only one the script wrote can be looked at.
-    fn run_source(&mut self, path: &Word, segment: &Segment) -> Stream {
+    fn run_source(&mut self, path: &Word, segment: &Segment) -> PipeData {
         let text = match path.known() {
             Some("-") => segment.stdin.text.clone(),
             _ => self.env.files.get(&self.env.path(path)).cloned().flatten(),
         };
         match text {
             Some(text) => self.run_code(Language::Compiled, &text, &segment.source),
-            None => Stream::default(),
+            None => PipeData::default(),
         }
     }
 
     /// A shell text that may hold unknown stretches.
-    fn run_text(&mut self, text: &Word, source: &str) -> Stream {
+    fn run_text(&mut self, text: &Word, source: &str) -> PipeData {
         if text.has_unknown() {
             self.doubt(DoubtKind::Script(text.output_of().map(str::to_owned).collect()), source);
         }
@@ -143,13 +143,13 @@ impl Walk<'_> {
             .pieces()
             .iter()
             .map(|piece| match piece {
-                Piece::Text(text) | Piece::Glob(text) => text.as_str(),
-                Piece::Unknown(_) => "${__unknown__}",
+                WordPiece::Text(text) | WordPiece::Glob(text) => text.as_str(),
+                WordPiece::Unknown(_) => "${__unknown__}",
             })
             .collect();
         if self.depth >= MAX_DEPTH {
-            self.trouble(Trouble::TooDeep, source);
-            return Stream::default();
+            self.report_error(ParseError::TooDeep, source);
+            return PipeData::default();
         }
         self.charge(64 + readable.len() * 2);
         self.depth += 1;
@@ -162,20 +162,20 @@ impl Walk<'_> {
     pub(super) fn emit_file_access(&mut self, access: FileAccess, path: &str) {
         let target = self.path_word(Some(path.to_owned()));
         let operator = match access {
-            FileAccess::Read => Operator::Read,
-            FileAccess::Write => Operator::Write,
+            FileAccess::Read => RedirectOperator::Read,
+            FileAccess::Write => RedirectOperator::Write,
             FileAccess::Delete => {
                 let argv = vec![Word::literal("rm"), Word::literal("-f"), target];
-                self.emit(argv, Vec::new(), Vec::new(), Stream::default(), path);
+                self.emit(argv, Vec::new(), Vec::new(), PipeData::default(), path);
                 return;
             }
         };
         let redirect = Redirect { descriptor: None, operator, target };
-        self.emit(Vec::new(), Vec::new(), vec![redirect], Stream::default(), path);
+        self.emit(Vec::new(), Vec::new(), vec![redirect], PipeData::default(), path);
     }
 
     /// A program text in another language.
-    pub(super) fn run_code(&mut self, language: Language, text: &Word, source: &str) -> Stream {
+    pub(super) fn run_code(&mut self, language: Language, text: &Word, source: &str) -> PipeData {
         if language == Language::Shell {
             return self.run_text(text, source);
         }
@@ -191,21 +191,21 @@ impl Walk<'_> {
                 }
                 CodeEffect::Argv(words) => {
                     let argv = words.into_iter().map(Word::literal).collect();
-                    self.run(argv, Vec::new(), Vec::new(), Stream::default(), source);
+                    self.run(argv, Vec::new(), Vec::new(), PipeData::default(), source);
                 }
                 CodeEffect::Touch(operator, path) => {
                     let redirect = Redirect { descriptor: None, operator, target: self.path_word(path) };
-                    self.emit(Vec::new(), Vec::new(), vec![redirect], Stream::default(), source);
+                    self.emit(Vec::new(), Vec::new(), vec![redirect], PipeData::default(), source);
                 }
                 CodeEffect::Delete { path, tree } => {
                     let flag = Word::literal(if tree { "-rf" } else { "-f" });
                     let argv = vec![Word::literal("rm"), flag, self.path_word(path)];
-                    self.run(argv, Vec::new(), Vec::new(), Stream::default(), source);
+                    self.run(argv, Vec::new(), Vec::new(), PipeData::default(), source);
                 }
                 CodeEffect::Danger(what) => self.doubt(DoubtKind::Danger(what), source),
             }
         }
-        Stream { text: None, programs: vec![language.as_str().to_owned()] }
+        PipeData { text: None, programs: vec![language.as_str().to_owned()] }
     }
 
     /// An interpreter that reads its program from standard input.
@@ -215,14 +215,14 @@ impl Walk<'_> {
         text: Option<Word>,
         programs: &[String],
         segment: &Segment,
-    ) -> Stream {
+    ) -> PipeData {
         match text {
             Some(text) => self.run_code(language, &text, &segment.source),
             None => {
                 if !programs.is_empty() || !self.in_container() {
                     self.doubt(DoubtKind::Script(programs.to_vec()), &segment.source);
                 }
-                Stream::default()
+                PipeData::default()
             }
         }
     }
@@ -234,7 +234,7 @@ impl Walk<'_> {
         path: &Word,
         segment: &Segment,
         process_text: Option<&Word>,
-    ) -> Stream {
+    ) -> PipeData {
         let programs: Vec<String> = path.output_of().map(str::to_owned).collect();
         if path.prefix().starts_with("/dev/fd/") && !programs.is_empty() {
             return self.run_stream(language, process_text.cloned(), &programs, segment);
@@ -244,7 +244,7 @@ impl Walk<'_> {
         }
         if path.prefix().contains("://") {
             self.doubt(DoubtKind::Script(vec!["curl".to_owned()]), &segment.source);
-            return Stream::default();
+            return PipeData::default();
         }
         let resolved = self.env.path(path);
         if let Some(descriptor) =
@@ -254,7 +254,9 @@ impl Walk<'_> {
                 .redirects
                 .iter()
                 .find(|redirect| redirect.descriptor.as_deref() == Some(descriptor))
-                .filter(|redirect| matches!(redirect.operator, Operator::HereString | Operator::HereDocument))
+                .filter(|redirect| {
+                    matches!(redirect.operator, RedirectOperator::HereString | RedirectOperator::HereDocument)
+                })
                 .map(|redirect| redirect.target.clone());
             return self.run_stream(language, text, &["<".to_owned()], segment);
         }
@@ -273,7 +275,7 @@ impl Walk<'_> {
             }
             None => {}
         }
-        Stream::default()
+        PipeData::default()
     }
 }
 
@@ -283,5 +285,5 @@ fn program_unknown(segment: &Segment) -> bool {
     let name = outline.rsplit('/').next().unwrap_or_default();
     segment.name.is_empty()
         || (segment.program.has_glob() && name.len() > 1)
-        || name.contains(super::value::HOLE)
+        || name.contains(super::value::UNKNOWN_CHAR)
 }

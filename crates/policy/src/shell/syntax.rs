@@ -1,37 +1,37 @@
-//! The tree of a script: what the parser found, before anything is expanded.
+//! The syntax tree of a script, before expansion.
 //!
-//! The tree is as flat as judging allows: an `if`, a loop and a group differ only in the lists they hold, because
-//! every list of every branch is judged.
+//! The tree is flat: an `if`, a loop and a group differ only in their lists, because the gate
+//! judges every list of every branch.
 
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Commands that run one after another.
+/// Commands that run in sequence.
 #[derive(Debug, Default)]
-pub(super) struct List(pub(super) Vec<Item>);
+pub(super) struct List(pub(super) Vec<ListItem>);
 
 /// One pipeline of a list.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct ListItem {
     pub(super) pipeline: Vec<Node>,
     /// Ended by a single `&`.
     pub(super) background: bool,
-    /// Stands behind `&&` or `||`, so it may not run at all.
+    /// Follows `&&` or `||`, so it may not run at all.
     pub(super) conditional: bool,
 }
 
-/// One command of a pipeline, with where it stands in the text it was read from.
+/// A command of a pipeline with its position in the source text.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) command: Command,
-    pub(super) redirects: Vec<Redirect>,
+    pub(super) command: CommandNode,
+    pub(super) redirects: Vec<RawRedirect>,
     pub(super) text: Rc<str>,
     pub(super) span: Range<usize>,
 }
 
 #[derive(Debug)]
-pub(super) enum Command {
+pub(super) enum CommandNode {
     Simple(Simple),
     Compound(Compound),
     Function { name: String, body: Rc<Node> },
@@ -40,22 +40,22 @@ pub(super) enum Command {
 #[derive(Debug, Default)]
 pub(super) struct Simple {
     pub(super) assigns: Vec<Assign>,
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<RawWord>,
 }
 
-/// Any command that holds lists.
+/// A command that contains lists.
 #[derive(Debug)]
 pub(super) struct Compound {
-    pub(super) kind: Kind,
+    pub(super) kind: CompoundKind,
     /// The variable of `for` and `select`.
     pub(super) variable: Option<String>,
     /// Items of `for`, the subject and patterns of `case`, the operands of `[[` and `((`.
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<RawWord>,
     pub(super) lists: Vec<List>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CompoundKind {
     Group,
     Subshell,
     If,
@@ -70,34 +70,33 @@ pub(super) enum Kind {
 pub(super) struct Assign {
     pub(super) name: String,
     pub(super) append: bool,
-    pub(super) index: Vec<Part>,
+    pub(super) index: Vec<WordPart>,
     pub(super) value: AssignValue,
 }
 
 #[derive(Debug)]
 pub(super) enum AssignValue {
-    Scalar(Word),
-    Array(Vec<Word>),
+    Scalar(RawWord),
+    Array(Vec<RawWord>),
 }
 
 #[derive(Debug)]
-pub(super) struct Redirect {
-    /// The number, or the name in `{name}>`, in front of the operator.
+pub(super) struct RawRedirect {
+    /// The number, or the name in `{name}>`, before the operator.
     pub(super) descriptor: Option<String>,
-    pub(super) operator: Operator,
-    pub(super) target: Target,
+    pub(super) operator: RedirectOperator,
+    pub(super) target: RedirectTarget,
 }
 
 #[derive(Debug)]
-pub(super) enum Target {
-    Word(Word),
-    /// The body of a here-document, filled in when the parser reaches it.
-    Body(Rc<OnceCell<Word>>),
+pub(super) enum RedirectTarget {
+    Word(RawWord),
+    /// The body of a here-document, set when the parser reaches it.
+    Body(Rc<OnceCell<RawWord>>),
 }
 
-/// What a redirection does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
+pub enum RedirectOperator {
     /// `<`
     Read,
     /// `>`, `>|`
@@ -116,8 +115,7 @@ pub enum Operator {
     HereDocument,
 }
 
-impl Operator {
-    /// How it is written.
+impl RedirectOperator {
     pub(crate) fn sign(self) -> &'static str {
         match self {
             Self::Read => "<",
@@ -132,17 +130,17 @@ impl Operator {
     }
 }
 
-/// One shell word, still unexpanded.
+/// A word before expansion.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Word {
-    pub(super) parts: Vec<Part>,
+pub(super) struct RawWord {
+    pub(super) parts: Vec<WordPart>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Part {
-    /// Unquoted text: braces, tildes and patterns in it are live.
+pub(super) enum WordPart {
+    /// Unquoted text: braces, tildes and patterns in it are active.
     Text(String),
-    /// Text that stands for itself.
+    /// Literal text.
     Quoted(String),
     Parameter(Rc<Parameter>),
     /// `$( )`, backquotes and `${ ; }`.
@@ -150,8 +148,8 @@ pub(super) enum Part {
         list: Rc<List>,
         quoted: bool,
     },
-    /// `$(( ))` and what is expanded inside.
-    Arithmetic(Vec<Part>),
+    /// `$(( ))` with the expansions inside.
+    Arithmetic(Vec<WordPart>),
     /// `<( )` and `>( )`.
     Process(Rc<List>),
 }
@@ -159,20 +157,20 @@ pub(super) enum Part {
 #[derive(Debug)]
 pub(super) struct Parameter {
     pub(super) name: String,
-    pub(super) form: Form,
-    pub(super) index: Vec<Part>,
-    pub(super) argument: Vec<Part>,
+    pub(super) form: ParameterForm,
+    pub(super) index: Vec<WordPart>,
+    pub(super) argument: Vec<WordPart>,
     pub(super) quoted: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ParameterForm {
     /// `$x`, `${x}`
     Plain,
     /// `${x-word}`, `${x=word}` and their colon forms
     Default,
     /// `${x+word}`
     Alternative,
-    /// Anything whose value is not computed here.
+    /// Any form whose value is not computed here.
     Computed,
 }

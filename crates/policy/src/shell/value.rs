@@ -1,44 +1,43 @@
-//! Words as a program will receive them, as far as that can be known without running anything.
+//! Expanded words, as far as they are known without running anything.
 
-use super::syntax::Operator;
+use super::syntax::RedirectOperator;
 
-/// One word of a command after expansion.
+/// A word of a command after expansion.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Word {
-    pieces: Vec<Piece>,
-    /// Whether an unquoted unknown may turn this word into several, or none.
+    pieces: Vec<WordPiece>,
+    /// Whether an unquoted unknown part may expand to several words or none.
     pub(crate) splits: bool,
 }
 
-/// A stretch of a word.
+/// A part of a word.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Piece {
-    /// Known text.
+pub enum WordPiece {
     Text(String),
-    /// A live file name pattern such as `*`.
+    /// An active file name pattern such as `*`.
     Glob(String),
-    /// Something only known when the command runs.
+    /// Only known at run time.
     Unknown(Unknown),
 }
 
-/// Why a stretch of a word is not known.
+/// Why a part of a word is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Unknown {
-    /// A variable that was set elsewhere, or read at run time.
+    /// A variable set elsewhere or read at run time.
     Variable(String),
-    /// What these programs print.
+    /// The output of these programs.
     Output(Vec<String>),
-    /// Standard input, handed over as words.
+    /// Standard input, passed as words.
     Input,
-    /// A number that is computed.
+    /// A computed number.
     Number,
 }
 
-/// Stands for an unknown stretch in text that is only compared, never shown.
-pub(crate) const HOLE: char = '\u{0}';
+/// Stands for an unknown part in text that is only compared, never shown.
+pub(crate) const UNKNOWN_CHAR: char = '\u{0}';
 
 impl Word {
-    pub(crate) fn from_pieces(pieces: Vec<Piece>) -> Self {
+    pub(crate) fn from_pieces(pieces: Vec<WordPiece>) -> Self {
         Self { pieces, splits: false }
     }
 
@@ -47,56 +46,52 @@ impl Word {
         self
     }
 
-    /// A word of known text.
     pub fn literal(text: impl Into<String>) -> Self {
-        Self::from_pieces(vec![Piece::Text(text.into())])
+        Self::from_pieces(vec![WordPiece::Text(text.into())])
     }
 
     pub(crate) fn unknown(why: Unknown) -> Self {
-        Self { pieces: vec![Piece::Unknown(why)], splits: true }
+        Self { pieces: vec![WordPiece::Unknown(why)], splits: true }
     }
 
-    /// What the word is made of.
-    pub fn pieces(&self) -> &[Piece] {
+    pub fn pieces(&self) -> &[WordPiece] {
         &self.pieces
     }
 
-    /// The whole text, when all of it is known.
+    /// The whole text, if all of it is known.
     pub fn known(&self) -> Option<&str> {
         match self.pieces.as_slice() {
             [] => Some(""),
-            [Piece::Text(text)] => Some(text),
+            [WordPiece::Text(text)] => Some(text),
             _ => None,
         }
     }
 
-    /// The known text at the start.
+    /// The known text at the beginning.
     pub fn prefix(&self) -> &str {
         match self.pieces.first() {
-            Some(Piece::Text(text)) => text,
+            Some(WordPiece::Text(text)) => text,
             _ => "",
         }
     }
 
-    /// Whether some stretch is only known at run time.
     pub fn has_unknown(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Unknown(_)))
+        self.pieces.iter().any(|piece| matches!(piece, WordPiece::Unknown(_)))
     }
 
-    /// Whether the word holds a live pattern.
     pub fn has_glob(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Glob(_)))
+        self.pieces.iter().any(|piece| matches!(piece, WordPiece::Glob(_)))
     }
 
-    /// Whether the word starts with an unknown stretch, so that it may be an option.
+    /// Whether the word starts with an unknown part and may be an option.
     pub(crate) fn starts_unknown(&self) -> bool {
-        matches!(self.pieces.first(), Some(Piece::Unknown(_)))
+        matches!(self.pieces.first(), Some(WordPiece::Unknown(_)))
     }
 
     /// The programs whose output is part of the word.
     pub(crate) fn output_of(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().flat_map(|piece| match piece {
-            Piece::Unknown(Unknown::Output(programs)) => programs.iter().map(String::as_str).collect(),
+            WordPiece::Unknown(Unknown::Output(programs)) => programs.iter().map(String::as_str).collect(),
             _ => Vec::new(),
         })
     }
@@ -104,52 +99,52 @@ impl Word {
     /// The variables whose unknown values are part of the word.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Unknown(Unknown::Variable(name)) => Some(name.as_str()),
+            WordPiece::Unknown(Unknown::Variable(name)) => Some(name.as_str()),
             _ => None,
         })
     }
 
-    /// The text with patterns as they are and each unknown stretch as [`HOLE`].
+    /// The text with patterns as they are and each unknown part as [`UNKNOWN_CHAR`].
     pub(crate) fn outline(&self) -> String {
         let mut text = String::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(known) => text.push_str(known),
-                Piece::Glob(pattern) => text.push_str(pattern),
-                Piece::Unknown(_) => text.push(HOLE),
+                WordPiece::Text(known) => text.push_str(known),
+                WordPiece::Glob(pattern) => text.push_str(pattern),
+                WordPiece::Unknown(_) => text.push(UNKNOWN_CHAR),
             }
         }
         text
     }
 
-    /// The word for people: unknown stretches by where they come from.
+    /// The word in readable form, with unknown parts by their origin.
     pub fn show(&self) -> String {
         let mut text = String::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(known) => text.push_str(known),
-                Piece::Glob(pattern) => text.push_str(pattern),
-                Piece::Unknown(Unknown::Variable(name)) => {
+                WordPiece::Text(known) => text.push_str(known),
+                WordPiece::Glob(pattern) => text.push_str(pattern),
+                WordPiece::Unknown(Unknown::Variable(name)) => {
                     text.push_str("${");
                     text.push_str(name);
                     text.push('}');
                 }
-                Piece::Unknown(Unknown::Output(programs)) => {
+                WordPiece::Unknown(Unknown::Output(programs)) => {
                     text.push_str("$(");
                     text.push_str(&programs.join(" | "));
                     text.push(')');
                 }
-                Piece::Unknown(Unknown::Input) => text.push_str("<input>"),
-                Piece::Unknown(Unknown::Number) => text.push_str("<number>"),
+                WordPiece::Unknown(Unknown::Input) => text.push_str("<input>"),
+                WordPiece::Unknown(Unknown::Number) => text.push_str("<number>"),
             }
         }
         text
     }
 
-    /// The rest of the word behind a known prefix.
+    /// The word without a known prefix.
     pub(crate) fn strip_prefix(&self, prefix: &str) -> Option<Self> {
         let rest = self.prefix().strip_prefix(prefix)?;
-        let mut pieces = vec![Piece::Text(rest.to_owned())];
+        let mut pieces = vec![WordPiece::Text(rest.to_owned())];
         pieces.extend(self.pieces.iter().skip(1).cloned());
         if rest.is_empty() && pieces.len() > 1 {
             pieces.remove(0);
@@ -157,40 +152,38 @@ impl Word {
         Some(Self { pieces, splits: self.splits })
     }
 
-    /// The rest of the word behind the first `=` (or other mark) of its known start.
+    /// The part of the word after the first `mark` in its known beginning.
     pub(crate) fn after(&self, mark: char) -> Option<Self> {
         let (before, _) = self.prefix().split_once(mark)?;
         self.strip_prefix(&format!("{before}{mark}"))
     }
 }
 
-/// A redirection, with its target expanded.
+/// A redirection with its target expanded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
-    /// Which descriptor, when it was given.
     pub descriptor: Option<String>,
-    /// What it does.
-    pub operator: Operator,
+    pub operator: RedirectOperator,
     /// The file, or the text of a here-document or here-string.
     pub target: Word,
 }
 
-/// What arrives on, or leaves, a pipe.
+/// The data on a pipe.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stream {
-    /// The bytes, when they are known.
+pub struct PipeData {
+    /// The bytes, if they are known.
     pub text: Option<Word>,
-    /// The programs whose output is in it.
+    /// The programs that produce it.
     pub programs: Vec<String>,
 }
 
-impl Stream {
+impl PipeData {
     pub(crate) fn is_piped(&self) -> bool {
         self.text.is_some() || !self.programs.is_empty()
     }
 }
 
-/// Matches text against a shell pattern with `*`, `?`, `[…]` and [`HOLE`] (anything).
+/// Matches text against a shell pattern with `*`, `?`, `[…]` and [`UNKNOWN_CHAR`] (anything).
 pub(crate) fn pattern_matches(pattern: &str, text: &str) -> bool {
     // Most patterns differ from most texts in their first or last letter.
     let literal = |char: &char| !matches!(char, '*' | '?' | '[' | ']' | '\u{0}');
@@ -243,7 +236,7 @@ pub(crate) fn pattern_matches(pattern: &str, text: &str) -> bool {
     pattern.get(p..).is_some_and(|rest| rest.iter().all(|char| matches!(char, '*' | '\u{0}')))
 }
 
-/// The length of the class that starts here, and whether it holds the character.
+/// The length of the class at `start`, and whether it contains the character.
 fn class_matches(pattern: &[char], start: usize, char: Option<char>) -> Option<(usize, bool)> {
     let mut close = pattern.iter().skip(start + 2).position(|char| *char == ']')? + start + 2;
     let is_named = |close: usize| pattern.get(start + 1..close).is_some_and(|inside| inside.contains(&'['));
@@ -257,7 +250,7 @@ fn class_matches(pattern: &[char], start: usize, char: Option<char>) -> Option<(
     };
     let char = char?;
     let ranges = inside.windows(3).any(|w| matches!(w, [from, '-', to] if (*from..=*to).contains(&char)));
-    // A named class such as `[:alpha:]` is taken to match: a pattern is read to the worse.
+    // A named class such as `[:alpha:]` counts as a match: uncertain patterns match.
     let named = is_named(close);
     Some((close - start + 1, named || (ranges || inside.contains(&char)) != negated))
 }

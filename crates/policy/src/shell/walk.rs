@@ -1,54 +1,57 @@
-//! Walking the tree: every simple command of every branch becomes a [`Segment`].
+//! Walks the syntax tree: every simple command of every branch becomes a [`Segment`].
 //!
-//! The walk follows what is easy to follow (literal assignments, `cd`, loops over known words, calls of functions
-//! defined in the script, text piped into a shell) and leaves the rest unknown. Nothing is skipped because it might
-//! not run.
+//! It follows literal assignments, `cd`, loops over known words, calls of functions defined in the
+//! script and text piped into a shell, and treats the rest as unknown. It skips no branch, even if
+//! the branch might not run.
 
 use std::rc::Rc;
 
-use super::budget::{Budget, MAX_DEPTH, MAX_REDIRECTS, MAX_SEGMENTS, MAX_WORDS, Trouble};
-use super::env::Env;
-use super::syntax::{self, AssignValue, Command, Compound, Item, Kind, List, Node, Operator, Target};
-use super::value::{Piece, Redirect, Stream, Unknown, Word};
+use super::budget::{Budget, MAX_DEPTH, MAX_REDIRECTS, MAX_SEGMENTS, MAX_WORDS, ParseError};
+use super::env::ShellEnv;
+use super::syntax::{
+    self, AssignValue, CommandNode, Compound, CompoundKind, List, ListItem, Node, RedirectOperator,
+    RedirectTarget,
+};
+use super::value::{PipeData, Redirect, Unknown, Word, WordPiece};
 use super::{Doubt, DoubtKind, Script, Segment, Surroundings, parse};
 use crate::programs::Language;
 
-/// How many items of a `for` are followed one by one.
+/// Items of a `for` that are followed one by one.
 const MAX_ITEMS: usize = 16;
 
-pub(super) struct Walk<'a> {
+pub(super) struct Walker<'a> {
     pub(super) around: &'a Surroundings<'a>,
     pub(super) budget: &'a Budget,
-    pub(super) env: Env,
+    pub(super) env: ShellEnv,
     pub(super) script: Script,
     /// The text of the last process substitution, for the command that reads it.
     pub(super) process_text: Option<Word>,
     pub(super) depth: usize,
-    /// Whether the budget is used up, so that nothing more is followed.
+    /// Whether the budget is exhausted, so that nothing more is followed.
     pub(super) spent: bool,
-    /// How many branches that may not run surround this point.
+    /// The number of enclosing branches that may not run.
     pub(super) conditional: usize,
-    /// How many loops surround this point.
+    /// The number of enclosing loops.
     repeated: usize,
-    stdin: Stream,
+    stdin: PipeData,
     pub(super) via: Vec<String>,
-    /// The functions that are being followed; none is followed into itself.
+    /// The functions being followed; none is followed recursively.
     pub(super) calls: Vec<String>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Walker<'a> {
     pub(super) fn new(around: &'a Surroundings<'a>, budget: &'a Budget) -> Self {
         Self {
             around,
             budget,
-            env: Env::new(around),
+            env: ShellEnv::new(around),
             script: Script::default(),
             process_text: None,
             depth: 0,
             spent: false,
             conditional: 0,
             repeated: 0,
-            stdin: Stream::default(),
+            stdin: PipeData::default(),
             via: Vec::new(),
             calls: Vec::new(),
         }
@@ -61,43 +64,42 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Pays for work; when nothing is left, the script counts as not understood.
+    /// Spends budget; if none is left, the script counts as not analyzed.
     pub(super) fn charge(&mut self, steps: usize) {
         if self.budget.spend(steps).is_err() {
             self.spent = true;
-            self.trouble(Trouble::TooMuch, "");
+            self.report_error(ParseError::TooMuch, "");
         }
     }
 
-    pub(super) fn trouble(&mut self, trouble: Trouble, source: &str) {
+    pub(super) fn report_error(&mut self, trouble: ParseError, source: &str) {
         let kind = match trouble {
-            Trouble::Syntax(what) => DoubtKind::Syntax(what),
-            Trouble::TooDeep => DoubtKind::TooDeep,
-            Trouble::TooMuch => DoubtKind::TooMuch,
+            ParseError::Syntax(what) => DoubtKind::Syntax(what),
+            ParseError::TooDeep => DoubtKind::TooDeep,
+            ParseError::TooMuch => DoubtKind::TooMuch,
         };
         self.doubt(kind, source);
     }
 
-    /// Reads and walks a script text.
-    pub(super) fn script_text(&mut self, text: &str) -> Stream {
+    /// Parses and walks a script.
+    pub(super) fn script_text(&mut self, text: &str) -> PipeData {
         match parse::parse(text, self.budget, self.depth) {
             Ok(list) => self.list(&list),
             Err(trouble) => {
-                self.trouble(trouble, text);
-                Stream::default()
+                self.report_error(trouble, text);
+                PipeData::default()
             }
         }
     }
 
-    /// Reads a Python program.
     pub(super) fn python_text(&mut self, text: &str) {
         self.run_code(Language::Python, &Word::literal(text), text);
     }
 
-    fn list(&mut self, list: &List) -> Stream {
+    fn list(&mut self, list: &List) -> PipeData {
         if self.depth >= MAX_DEPTH {
-            self.trouble(Trouble::TooDeep, "");
-            return Stream::default();
+            self.report_error(ParseError::TooDeep, "");
+            return PipeData::default();
         }
         self.depth += 1;
         let mut streams = Vec::new();
@@ -106,7 +108,7 @@ impl<'a> Walk<'a> {
                 break;
             }
             if self.script.segments.len() >= MAX_SEGMENTS {
-                self.trouble(Trouble::TooMuch, "");
+                self.report_error(ParseError::TooMuch, "");
                 break;
             }
             streams.push(self.item(item));
@@ -118,10 +120,10 @@ impl<'a> Walk<'a> {
         let mut programs: Vec<String> = streams.into_iter().flat_map(|stream| stream.programs).collect();
         programs.dedup();
         programs.truncate(16);
-        Stream { text: None, programs }
+        PipeData { text: None, programs }
     }
 
-    fn item(&mut self, item: &Item) -> Stream {
+    fn item(&mut self, item: &ListItem) -> PipeData {
         self.conditional += usize::from(item.conditional);
         let stream = if let [only] = item.pipeline.as_slice() {
             let stdin = self.stdin.clone();
@@ -140,8 +142,8 @@ impl<'a> Walk<'a> {
         stream
     }
 
-    /// A list that runs in a shell of its own.
-    pub(super) fn sublist(&mut self, list: &List) -> Stream {
+    /// Walks a list that runs in a subshell.
+    pub(super) fn sublist(&mut self, list: &List) -> PipeData {
         self.charge(self.env.size());
         let saved = self.env.clone();
         let stream = self.list(list);
@@ -149,40 +151,44 @@ impl<'a> Walk<'a> {
         stream
     }
 
-    /// What `$(…)` becomes.
-    pub(super) fn substitution(&mut self, list: &List) -> Vec<Piece> {
+    /// The value of `$(…)`.
+    pub(super) fn substitution(&mut self, list: &List) -> Vec<WordPiece> {
         let stream = self.sublist(list);
         match stream.text {
             Some(text) => {
                 let mut pieces = text.pieces().to_vec();
-                if let Some(Piece::Text(last)) = pieces.last_mut() {
+                if let Some(WordPiece::Text(last)) = pieces.last_mut() {
                     last.truncate(last.trim_end_matches('\n').len());
                 }
                 pieces
             }
-            None => vec![Piece::Unknown(Unknown::Output(stream.programs))],
+            None => vec![WordPiece::Unknown(Unknown::Output(stream.programs))],
         }
     }
 
-    pub(super) fn node(&mut self, node: &Node, mut stdin: Stream) -> Stream {
+    pub(super) fn node(&mut self, node: &Node, mut stdin: PipeData) -> PipeData {
         let source = node.text.get(node.span.clone()).unwrap_or_default().trim_end();
         let mut redirects = Vec::with_capacity(node.redirects.len());
         if node.redirects.len() > MAX_REDIRECTS {
-            self.trouble(Trouble::TooMuch, "");
+            self.report_error(ParseError::TooMuch, "");
         }
         for redirect in node.redirects.iter().take(MAX_REDIRECTS) {
             let target = match &redirect.target {
-                Target::Word(word) if redirect.operator == Operator::HereString => self.expand_whole(word),
-                Target::Word(word) => self.expand_target(word),
-                Target::Body(body) => body.get().map(|word| self.expand_whole(word)).unwrap_or_default(),
+                RedirectTarget::Word(word) if redirect.operator == RedirectOperator::HereString => {
+                    self.expand_whole(word)
+                }
+                RedirectTarget::Word(word) => self.expand_target(word),
+                RedirectTarget::Body(body) => {
+                    body.get().map(|word| self.expand_whole(word)).unwrap_or_default()
+                }
             };
             let descriptor = redirect.descriptor.clone();
             redirects.push(Redirect { descriptor, operator: redirect.operator, target });
         }
         self.take_stdin(&redirects, &mut stdin);
         match &node.command {
-            Command::Simple(simple) => self.simple(simple, redirects, stdin, source),
-            Command::Compound(compound) => {
+            CommandNode::Simple(simple) => self.simple(simple, redirects, stdin, source),
+            CommandNode::Compound(compound) => {
                 if !redirects.is_empty() {
                     self.emit(Vec::new(), Vec::new(), redirects, stdin.clone(), source);
                 }
@@ -191,7 +197,7 @@ impl<'a> Walk<'a> {
                 self.stdin = outer;
                 stream
             }
-            Command::Function { name, body } => {
+            CommandNode::Function { name, body } => {
                 if calls_itself_in_parallel(name, body) {
                     self.doubt(DoubtKind::ForkBomb, source);
                 }
@@ -201,31 +207,31 @@ impl<'a> Walk<'a> {
                 self.charge(self.env.size());
                 let saved = self.env.clone();
                 self.calls.push(name.clone());
-                self.node(body, Stream::default());
+                self.node(body, PipeData::default());
                 self.calls.pop();
                 self.env = saved;
                 self.conditional -= 1;
                 self.env.positional = positional;
-                Stream::default()
+                PipeData::default()
             }
         }
     }
 
-    /// Lets redirections replace what arrives on standard input.
-    fn take_stdin(&mut self, redirects: &[Redirect], stdin: &mut Stream) {
+    /// Applies redirections of standard input.
+    fn take_stdin(&mut self, redirects: &[Redirect], stdin: &mut PipeData) {
         for redirect in redirects {
             if redirect.descriptor.as_deref().is_some_and(|descriptor| descriptor != "0") {
                 continue;
             }
             match redirect.operator {
-                Operator::HereDocument | Operator::HereString => {
-                    *stdin = Stream { text: Some(redirect.target.clone()), programs: Vec::new() };
+                RedirectOperator::HereDocument | RedirectOperator::HereString => {
+                    *stdin = PipeData { text: Some(redirect.target.clone()), programs: Vec::new() };
                 }
-                Operator::Read | Operator::ReadWrite => {
+                RedirectOperator::Read | RedirectOperator::ReadWrite => {
                     if crate::paths::is_stream(&self.env.path(&redirect.target))
                         && redirect.target.known().is_some()
                     {
-                        *stdin = Stream::default();
+                        *stdin = PipeData::default();
                         continue;
                     }
                     let programs: Vec<String> = redirect.target.output_of().map(str::to_owned).collect();
@@ -236,32 +242,36 @@ impl<'a> Walk<'a> {
                         None => None,
                     };
                     let programs = if programs.is_empty() { vec!["<".to_owned()] } else { programs };
-                    *stdin = Stream { text, programs };
+                    *stdin = PipeData { text, programs };
                 }
                 _ => {}
             }
         }
     }
 
-    fn compound(&mut self, compound: &Compound, source: &str) -> Stream {
+    fn compound(&mut self, compound: &Compound, source: &str) -> PipeData {
         match compound.kind {
-            Kind::Group => self.lists(&compound.lists),
-            Kind::Subshell => {
+            CompoundKind::Group => self.lists(&compound.lists),
+            CompoundKind::Subshell => {
                 let saved = self.env.clone();
                 self.charge(saved.size());
                 let stream = self.lists(&compound.lists);
                 self.env.leave_for(saved);
                 stream
             }
-            Kind::For => self.for_loop(compound),
-            Kind::If | Kind::Loop | Kind::Case | Kind::Test | Kind::Arithmetic => {
+            CompoundKind::For => self.for_loop(compound),
+            CompoundKind::If
+            | CompoundKind::Loop
+            | CompoundKind::Case
+            | CompoundKind::Test
+            | CompoundKind::Arithmetic => {
                 for word in &compound.words {
                     self.expand(word);
                 }
-                if compound.kind == Kind::Loop && spawns_for_ever(&compound.lists) {
+                if compound.kind == CompoundKind::Loop && spawns_for_ever(&compound.lists) {
                     self.doubt(DoubtKind::EndlessSpawn, source);
                 }
-                let repeats = usize::from(compound.kind == Kind::Loop);
+                let repeats = usize::from(compound.kind == CompoundKind::Loop);
                 self.conditional += 1;
                 self.repeated += repeats;
                 let stream = self.lists(&compound.lists);
@@ -272,9 +282,9 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn lists(&mut self, lists: &[List]) -> Stream {
+    fn lists(&mut self, lists: &[List]) -> PipeData {
         let mut programs = Vec::new();
-        let mut last = Stream::default();
+        let mut last = PipeData::default();
         for list in lists {
             last = self.list(list);
             programs.append(&mut last.programs.clone());
@@ -284,10 +294,10 @@ impl<'a> Walk<'a> {
         }
         programs.dedup();
         programs.truncate(16);
-        Stream { text: None, programs }
+        PipeData { text: None, programs }
     }
 
-    fn for_loop(&mut self, compound: &Compound) -> Stream {
+    fn for_loop(&mut self, compound: &Compound) -> PipeData {
         let name = compound.variable.clone().unwrap_or_default();
         let mut items = Vec::new();
         for word in &compound.words {
@@ -295,7 +305,7 @@ impl<'a> Walk<'a> {
         }
         self.conditional += 1;
         self.repeated += 1;
-        let mut stream = Stream::default();
+        let mut stream = PipeData::default();
         let follow = items.len() <= MAX_ITEMS && !items.is_empty() && items.iter().all(|item| !item.splits);
         if follow {
             for item in items {
@@ -304,7 +314,7 @@ impl<'a> Walk<'a> {
             }
             stream.text = None;
         } else {
-            // Every known item is still tried, but the body is walked once for all that cannot be told apart.
+            // Each known item is followed, and the body once more for all unknown ones.
             for item in items.iter().filter(|item| !item.splits).take(MAX_ITEMS) {
                 self.env.set(&name, item.pieces().to_vec(), true);
                 self.lists(&compound.lists);
@@ -321,20 +331,20 @@ impl<'a> Walk<'a> {
         &mut self,
         simple: &syntax::Simple,
         redirects: Vec<Redirect>,
-        stdin: Stream,
+        stdin: PipeData,
         source: &str,
-    ) -> Stream {
+    ) -> PipeData {
         let mut assignments = Vec::new();
         for assign in &simple.assigns {
-            self.expand(&syntax::Word { parts: assign.index.clone() });
+            self.expand(&syntax::RawWord { parts: assign.index.clone() });
             let value = match &assign.value {
                 AssignValue::Scalar(word) => self.expand_whole(word),
                 AssignValue::Array(words) => {
-                    // `${a[@]}` and `$a` are not told apart: the elements are known together.
+                    // `${a[@]}` and `$a` are treated alike: as all elements together.
                     let mut pieces = Vec::new();
                     for (index, word) in words.iter().enumerate() {
                         if index > 0 {
-                            pieces.push(Piece::Text(" ".to_owned()));
+                            pieces.push(WordPiece::Text(" ".to_owned()));
                         }
                         pieces.extend(self.expand_whole(word).pieces().iter().cloned());
                     }
@@ -356,20 +366,19 @@ impl<'a> Walk<'a> {
             argv.extend(self.expand(word));
             if argv.len() > MAX_WORDS {
                 argv.truncate(MAX_WORDS);
-                self.trouble(Trouble::TooMuch, "");
+                self.report_error(ParseError::TooMuch, "");
                 break;
             }
         }
         self.run(argv, assignments, redirects, stdin, source)
     }
 
-    /// Adds a segment.
     pub(super) fn emit(
         &mut self,
         argv: Vec<Word>,
         assignments: Vec<(String, Word)>,
         redirects: Vec<Redirect>,
-        stdin: Stream,
+        stdin: PipeData,
         source: &str,
     ) -> Segment {
         let mut argv = argv.into_iter();
@@ -392,19 +401,20 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Joins neighboring text.
-pub(super) fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut result: Vec<Piece> = Vec::with_capacity(pieces.len());
+/// Joins adjacent text.
+pub(super) fn joined(pieces: Vec<WordPiece>) -> Vec<WordPiece> {
+    let mut result: Vec<WordPiece> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         match (result.last_mut(), piece) {
-            (Some(Piece::Text(last)), Piece::Text(text)) => last.push_str(&text),
+            (Some(WordPiece::Text(last)), WordPiece::Text(text)) => last.push_str(&text),
             (_, piece) => result.push(piece),
         }
     }
     result
 }
 
-/// Whether a function starts itself in a pipe or in the background: each call makes at least two more.
+/// Whether a function calls itself in a pipe or in the background: each call starts at least two
+/// more.
 fn calls_itself_in_parallel(name: &str, body: &Node) -> bool {
     fn in_list(name: &str, list: &List, parallel: bool) -> bool {
         list.0.iter().any(|item| {
@@ -414,29 +424,29 @@ fn calls_itself_in_parallel(name: &str, body: &Node) -> bool {
     }
     fn in_node(name: &str, node: &Node, parallel: bool) -> bool {
         match &node.command {
-            Command::Simple(simple) => {
+            CommandNode::Simple(simple) => {
                 parallel
                     && simple.words.iter().take(3).any(|word| {
-                        matches!(word.parts.as_slice(), [syntax::Part::Text(text) | syntax::Part::Quoted(text)] if text == name)
+                        matches!(word.parts.as_slice(), [syntax::WordPart::Text(text) | syntax::WordPart::Quoted(text)] if text == name)
                     })
             }
-            Command::Compound(compound) => compound.lists.iter().any(|list| in_list(name, list, parallel)),
-            Command::Function { .. } => false,
+            CommandNode::Compound(compound) => compound.lists.iter().any(|list| in_list(name, list, parallel)),
+            CommandNode::Function { .. } => false,
         }
     }
     in_node(name, body, false)
 }
 
-/// Whether a loop without an end starts something in the background each time round.
+/// Whether an endless loop starts a background process in each iteration.
 fn spawns_for_ever(lists: &[List]) -> bool {
     let [condition, body] = lists else { return false };
     let endless = condition.0.iter().flat_map(|item| &item.pipeline).all(|node| {
-        matches!(&node.command, Command::Simple(simple) if matches!(simple.words.as_slice(), [word]
-            if matches!(word.parts.as_slice(), [syntax::Part::Text(text)] if text == ":" || text == "true")))
+        matches!(&node.command, CommandNode::Simple(simple) if matches!(simple.words.as_slice(), [word]
+            if matches!(word.parts.as_slice(), [syntax::WordPart::Text(text)] if text == ":" || text == "true")))
     });
     let waits = |node: &Node| {
-        matches!(&node.command, Command::Simple(simple) if simple.words.first().is_some_and(|word|
-            matches!(word.parts.as_slice(), [syntax::Part::Text(text)] if matches!(text.as_str(), "sleep" | "wait" | "read"))))
+        matches!(&node.command, CommandNode::Simple(simple) if simple.words.first().is_some_and(|word|
+            matches!(word.parts.as_slice(), [syntax::WordPart::Text(text)] if matches!(text.as_str(), "sleep" | "wait" | "read"))))
     };
     endless
         && body.0.iter().any(|item| item.background)

@@ -1,13 +1,13 @@
 //! The order of decisions: reach, modes, owners' rules, grants, questions and turns.
 
-use hermes_policy::gate::Asking;
+use hermes_policy::gate::QuestionLimits;
 use hermes_policy::{
-    Answer, Choice, Considered, Gate, Grants, Mode, Moment, Opinion, Permit, Question, QuestionId, Refusal,
-    Scope, Turn, Unattended, UserRule, UserVerdict, Verdict,
+    ApprovalMode, DenialCheck, DenialLog, Gate, Grants, Moment, Permit, Question, Refusal, RuleScope,
+    Unattended, UserRule, UserVerdict, Verdict,
 };
 use hermes_types::{
-    Attendance, BackendName, FileAccess, FileUse, Job, Origin, Person, PlaceId, Reach, SessionKey, Timestamp,
-    Work,
+    Answer, Attendance, BackendName, Choice, FileAccess, FileUse, Job, Origin, Person, PlaceId, Reach,
+    SessionKey, Timestamp, Work,
 };
 
 use crate::support::{CWD, moment, origin, person};
@@ -23,17 +23,22 @@ fn question(gate: &Gate, command: &str) -> Box<Question> {
     }
 }
 
-fn answer(question: &Question, choice: Choice) -> Answer {
-    Answer { question: question.id().clone(), by: person(), at: moment().now, choice }
+fn answer(choice: Choice) -> Answer {
+    Answer { by: person(), at: moment().now, choice }
 }
 
 fn yes(question: Box<Question>, choice: Choice) -> Permit {
-    let answer = answer(&question, choice);
-    question.answered(answer).expect("the right person said yes in time")
+    let answer = answer(choice);
+    question.answer(answer).expect("the right person said yes in time")
 }
 
 fn rule(verdict: UserVerdict, pattern: &str) -> UserRule {
-    UserRule { verdict, pattern: pattern.parse().expect(pattern), scope: Scope::Everywhere, expires: None }
+    UserRule {
+        verdict,
+        pattern: pattern.parse().expect(pattern),
+        scope: RuleScope::Everywhere,
+        expires: None,
+    }
 }
 
 fn is_allowed(verdict: &Verdict) -> bool {
@@ -60,8 +65,11 @@ fn a_permit_is_for_one_job_one_place_and_one_session() {
 
 #[test]
 fn mode_off_lifts_questions_but_neither_the_floor_nor_a_deny() {
-    let gate =
-        Gate { mode: Mode::Off, rules: vec![rule(UserVerdict::Deny, "npm publish *")], ..Gate::default() };
+    let gate = Gate {
+        mode: ApprovalMode::Off,
+        rules: vec![rule(UserVerdict::Deny, "npm publish *")],
+        ..Gate::default()
+    };
     let host = origin(Reach::Host);
     assert!(is_allowed(&judge(&gate, "rm -rf ~/x", &host)));
     assert!(matches!(judge(&gate, "rm -rf /", &host), Verdict::Deny(Refusal::Floor(_))));
@@ -141,9 +149,9 @@ fn rules_have_a_scope_and_an_end() {
     assert!(is_allowed(&judge(&gate(&deny), "ls", &origin(Reach::Host))));
     deny.expires = Some(Timestamp::from_seconds(1_001));
     assert!(!is_allowed(&judge(&gate(&deny), "ls", &origin(Reach::Host))));
-    deny.scope = Scope::Backend(BackendName::Ssh);
+    deny.scope = RuleScope::Backend(BackendName::Ssh);
     assert!(is_allowed(&judge(&gate(&deny), "ls", &origin(Reach::Host))));
-    deny.scope = Scope::Session(SessionKey::new("s1"));
+    deny.scope = RuleScope::Session(SessionKey::new("s1"));
     assert!(!is_allowed(&judge(&gate(&deny), "ls", &origin(Reach::Host))));
     let ask = rule(UserVerdict::Ask, "npm publish *");
     assert!(matches!(judge(&gate(&ask), "npm publish", &origin(Reach::Nothing)), Verdict::Ask(_)));
@@ -153,24 +161,19 @@ fn rules_have_a_scope_and_an_end() {
 fn only_the_right_person_in_time_makes_a_permit() {
     let gate = Gate::default();
     let asked = question(&gate, "rm -rf ~/x");
-    assert!(asked.may_be_answered_by(&person()) && !asked.may_be_answered_by(&Person::new("mallory")));
-    let mut wrong = answer(&asked, Choice::Once);
+    assert!(asked.can_be_answered_by(&person()) && !asked.can_be_answered_by(&Person::new("mallory")));
+    let mut wrong = answer(Choice::Once);
     wrong.by = Person::new("mallory");
-    assert_eq!(asked.answered(wrong), Err(Refusal::NotApprover(Person::new("mallory"))));
+    assert_eq!(asked.answer(wrong), Err(Refusal::NotApprover(Person::new("mallory"))));
 
     let asked = question(&gate, "rm -rf ~/x");
-    let mut late = answer(&asked, Choice::Once);
+    let mut late = answer(Choice::Once);
     late.at = asked.expires();
-    assert_eq!(asked.answered(late), Err(Refusal::Expired));
+    assert_eq!(asked.answer(late), Err(Refusal::Expired));
 
     let asked = question(&gate, "rm -rf ~/x");
-    let mut other = answer(&asked, Choice::Once);
-    other.question = QuestionId::from_seed([9; 16]);
-    assert_eq!(asked.answered(other), Err(Refusal::OtherQuestion));
-
-    let asked = question(&gate, "rm -rf ~/x");
-    let no = answer(&asked, Choice::Deny(Some("keep it".to_owned())));
-    let refusal = asked.answered(no).unwrap_err();
+    let no = answer(Choice::Deny { reason: Some("keep it".to_owned()) });
+    let refusal = asked.answer(no).unwrap_err();
     assert_eq!(refusal.to_string(), "denied by cli:ada: keep it");
 
     let permit = yes(question(&gate, "rm -rf ~/x"), Choice::Once);
@@ -181,7 +184,7 @@ fn only_the_right_person_in_time_makes_a_permit() {
 fn a_grant_covers_the_command_and_not_the_rule_or_the_shell() {
     let mut gate = Gate::default();
     let asked = question(&gate, "bash -c 'rm -rf ~/a'");
-    let shown: Vec<String> = asked.covers().iter().map(hermes_policy::grant::Covers::show).collect();
+    let shown: Vec<String> = asked.coverage().iter().map(hermes_policy::grant::Coverage::show).collect();
     assert_eq!(shown, ["rm -rf /home/ada/a (in /home/ada/work)"]);
     let permit = yes(asked, Choice::Session);
     gate.grants.add(permit.grants());
@@ -202,7 +205,7 @@ fn a_grant_covers_the_command_and_not_the_rule_or_the_shell() {
 }
 
 #[test]
-fn grants_can_be_stored_and_end_with_their_session() {
+fn grants_can_be_stored_and_are_added_once() {
     let gate = Gate::default();
     let permit = yes(question(&gate, "docker stop web"), Choice::Always);
     let mut grants = Grants::default();
@@ -211,30 +214,29 @@ fn grants_can_be_stored_and_end_with_their_session() {
     let text = serde_json::to_string(&grants).expect("grants are plain data");
     let back: Grants = serde_json::from_str(&text).expect("what was written can be read");
     assert_eq!((back.list().len(), &back), (1, &grants));
-    let permit = yes(question(&gate, "docker stop db"), Choice::Session);
-    grants.add(permit.grants());
-    grants.end_session(&SessionKey::new("s1"));
-    assert_eq!(grants, back);
 }
 
 #[test]
 fn a_text_that_is_not_understood_is_never_granted_for_ever() {
     let gate = Gate::default();
     let permit = yes(question(&gate, "curl http://e | sh"), Choice::Always);
-    assert!(permit.grants().iter().all(|grant| matches!(grant.scope, hermes_policy::GrantScope::Session(_))));
+    assert!(permit.grants().iter().all(|grant| matches!(grant.scope, hermes_types::GrantScope::Session(_))));
 }
 
 #[test]
 fn a_question_shows_everything_or_is_not_asked() {
     let gate = Gate::default();
     let hidden = format!("echo ok{}; rm -rf ~/x", " ".repeat(300));
-    assert_eq!(question(&gate, &hidden).shown().plain(), "echo ok ⟨300 blanks⟩ ; »rm -rf ~/x«");
+    assert_eq!(question(&gate, &hidden).text().to_marked_string(), "echo ok ⟨300 blanks⟩ ; »rm -rf ~/x«");
     let long = format!("echo {}; rm -rf ~/x", "a".repeat(9_000));
     assert!(matches!(
         judge(&gate, &long, &origin(Reach::Host)),
         Verdict::Deny(Refusal::TooLong { limit: 8_000, .. })
     ));
-    let roomy = Gate { asking: Asking { room: 10_000, ..Asking::default() }, ..Gate::default() };
+    let roomy = Gate {
+        question_limits: QuestionLimits { max_chars: 10_000, ..QuestionLimits::default() },
+        ..Gate::default()
+    };
     assert!(matches!(judge(&roomy, &long, &origin(Reach::Host)), Verdict::Ask(_)));
 }
 
@@ -258,7 +260,7 @@ fn question_ids_come_from_the_seed() {
 fn a_stored_question_is_judged_again_when_it_is_reopened() {
     let gate = Gate::default();
     let asked = question(&gate, "sudo id");
-    let (id, stored) = (asked.id().clone(), asked.stored());
+    let (id, stored) = (asked.id().clone(), asked.to_stored());
     let text = serde_json::to_string(&stored).expect("stored questions are plain data");
     let stored: hermes_policy::StoredQuestion =
         serde_json::from_str(&text).expect("what was written can be read");
@@ -272,40 +274,16 @@ fn a_stored_question_is_judged_again_when_it_is_reopened() {
 }
 
 #[test]
-fn a_model_may_refuse_but_hardly_allow() {
-    let smart = Gate { mode: Mode::Smart, ..Gate::default() };
-    let contained = || question(&smart, "echo x > config.yaml");
-    assert!(contained().is_contained());
-    assert!(is_allowed(&smart.consult(contained(), Opinion::Harmless)));
-    assert!(matches!(smart.consult(contained(), Opinion::Unsure), Verdict::Ask(_)));
-    assert!(matches!(
-        smart.consult(contained(), Opinion::Refuse("no".to_owned())),
-        Verdict::Deny(Refusal::Opinion(_))
-    ));
-    assert!(matches!(smart.consult(question(&smart, "rm -rf ~/x"), Opinion::Harmless), Verdict::Ask(_)));
-    let manual = Gate::default();
-    assert!(matches!(
-        manual.consult(question(&manual, "echo x > config.yaml"), Opinion::Harmless),
-        Verdict::Ask(_)
-    ));
-}
-
-#[test]
 fn what_was_denied_is_denied_at_once_and_the_third_try_ends_the_turn() {
     let gate = Gate::default();
-    let mut turn = Turn::default();
-    let Considered::Fresh(first) = turn.consider(*question(&gate, "rm -rf /srv/x")) else {
-        panic!("it is new")
-    };
-    turn.denied(&first);
-    assert!(matches!(turn.consider(*question(&gate, "docker stop web")), Considered::Fresh(_)));
+    let mut turn = DenialLog::default();
+    let DenialCheck::New(first) = turn.check(*question(&gate, "rm -rf /srv/x")) else { panic!("it is new") };
+    turn.record(&first);
+    assert!(matches!(turn.check(*question(&gate, "docker stop web")), DenialCheck::New(_)));
+    assert_eq!(turn.check(*question(&gate, "find /srv/x -delete")), DenialCheck::Repeated(Refusal::Repeated));
     assert_eq!(
-        turn.consider(*question(&gate, "find /srv/x -delete")),
-        Considered::Repeated(Refusal::Repeated)
-    );
-    assert_eq!(
-        turn.consider(*question(&gate, "python3 -c 'import shutil; shutil.rmtree(\"/srv/x\")'")),
-        Considered::EndTurn(Refusal::Repeated)
+        turn.check(*question(&gate, "python3 -c 'import shutil; shutil.rmtree(\"/srv/x\")'")),
+        DenialCheck::EndTurn(Refusal::Repeated)
     );
 }
 
@@ -370,7 +348,7 @@ fn the_report_is_what_the_command_line_prints() {
     );
 }
 
-fn gate_report(command: &str) -> hermes_policy::Report {
+fn gate_report(command: &str) -> hermes_policy::GateReport {
     Gate::default().report(&Job::shell(command, CWD), &origin(Reach::Host), moment())
 }
 
@@ -382,12 +360,11 @@ fn a_grant_covers_the_same_words_in_the_same_order_and_the_same_input() {
             panic!("{command} runs")
         };
         let answer = Answer {
-            question: question.id().clone(),
             by: question.approvers()[0].clone(),
             at: Timestamp::from_seconds(1),
             choice: Choice::Session,
         };
-        let permit = question.answered(answer).unwrap();
+        let permit = question.answer(answer).unwrap();
         let mut grants = Grants::default();
         grants.add(permit.grants());
         Gate { grants, ..Gate::default() }
@@ -415,7 +392,11 @@ fn a_file_is_judged_by_the_path_asked_for_and_by_the_one_it_comes_to() {
         match Gate::default().judge(job, &origin(reach), moment()) {
             Verdict::Allow(_) => "allow",
             Verdict::Ask(question) => {
-                assert!(question.shown().plain().contains(real), "{}", question.shown().plain());
+                assert!(
+                    question.text().to_marked_string().contains(real),
+                    "{}",
+                    question.text().to_marked_string()
+                );
                 "ask"
             }
             Verdict::Deny(refusal) => {

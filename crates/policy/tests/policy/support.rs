@@ -1,6 +1,6 @@
 //! A host to judge on.
 
-use hermes_policy::{Gate, Moment, Report};
+use hermes_policy::{Gate, GateReport, Moment};
 use hermes_types::{
     Attendance, BackendName, EntryPoint, Job, Origin, Person, Place, PlaceId, Reach, SessionKey, Timestamp,
 };
@@ -33,11 +33,11 @@ pub(crate) fn origin(reach: Reach) -> Origin {
     }
 }
 
-pub(crate) fn report(command: &str) -> Report {
+pub(crate) fn report(command: &str) -> GateReport {
     report_with(command, Reach::Host)
 }
 
-pub(crate) fn report_with(command: &str, reach: Reach) -> Report {
+pub(crate) fn report_with(command: &str, reach: Reach) -> GateReport {
     Gate::default().report(&Job::shell(command, CWD), &origin(reach), moment())
 }
 

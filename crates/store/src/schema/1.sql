@@ -1,4 +1,4 @@
--- What the first version keeps. A session is named by people and other crates by its `id`; inside, by its number.
+-- Version 1. People and other crates refer to a session by `id`; rows refer to it by `n`.
 CREATE TABLE sessions (
     n INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -30,7 +30,8 @@ CREATE INDEX sessions_by_use ON sessions (touched, n);
 CREATE INDEX sessions_by_parent ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_by_key ON sessions (key, n);
 
--- Apart from the sessions: their rows change with every step, and a changed row is written whole.
+-- Separate from `sessions`, whose rows change with every step: SQLite rewrites a changed row as a
+-- whole.
 CREATE TABLE prompts (
     session INTEGER PRIMARY KEY REFERENCES sessions (n) ON DELETE CASCADE,
     prompt TEXT NOT NULL,
@@ -53,8 +54,8 @@ CREATE TABLE messages (
     UNIQUE (session, seq)
 ) STRICT;
 
--- The text is kept once, in `messages`; these two have only what is needed to find it. `words` is for what is written with
--- blanks between words; `pairs` has every two neighboring characters of what is written without.
+-- The text is stored once, in `messages`; these contentless tables only index it. `words` covers
+-- scripts with spaces between words; `pairs` has the bigrams of scripts without spaces.
 CREATE VIRTUAL TABLE words USING fts5 (
     text, content = '', contentless_delete = 1, tokenize = 'porter unicode61 remove_diacritics 2'
 );
@@ -91,7 +92,7 @@ CREATE TABLE questions (
     decided_by TEXT,
     choice TEXT,
     reason TEXT,
-    -- When the answer was acted upon.
+    -- When the answer was acted on.
     used INTEGER
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX open_questions ON questions (created) WHERE state = 'open';
@@ -107,7 +108,8 @@ CREATE TABLE grants (
     revoked_at INTEGER
 ) STRICT, WITHOUT ROWID;
 
--- One row per day and kind of call, not per call: it stays small for years, and outlives the sessions.
+-- One row per day and kind of call, not per call: it stays small for years and outlives the
+-- sessions.
 CREATE TABLE spending (
     day INTEGER NOT NULL,
     person TEXT NOT NULL,

@@ -1,5 +1,5 @@
--- What people said in chats, kept before the platform is told that it arrived. What was said is taken out when it is answered;
--- the row stays for a while, so that nothing is answered twice.
+-- Messages received from chats, stored before they are acknowledged to the platform. The content is
+-- removed when a message is answered; the row stays for a while, so that nothing is answered twice.
 CREATE TABLE inbox (
     n INTEGER PRIMARY KEY,
     platform TEXT NOT NULL,
@@ -9,7 +9,7 @@ CREATE TABLE inbox (
     person TEXT NOT NULL,
     at INTEGER NOT NULL,
     event TEXT NOT NULL,
-    -- The turn that answers it.
+    -- The turn that answers the message.
     turn INTEGER,
     done INTEGER,
     UNIQUE (platform, chat, message)
@@ -18,29 +18,29 @@ CREATE INDEX waiting_letters ON inbox (key, n) WHERE done IS NULL;
 CREATE INDEX letters_by_turn ON inbox (turn) WHERE turn IS NOT NULL AND done IS NULL;
 CREATE INDEX answered_letters ON inbox (done) WHERE done IS NOT NULL;
 
--- What is to be said in chats, in parts that are sent one by one. What is said is taken out when it was sent.
+-- Outbound chat messages, sent one by one. The content is removed after delivery.
 CREATE TABLE outbox (
     n INTEGER PRIMARY KEY,
     platform TEXT NOT NULL,
     chat TEXT NOT NULL,
     key TEXT NOT NULL,
-    -- What it says is said once, where it has a mark.
+    -- Of several rows with the same mark only the first is sent.
     mark TEXT UNIQUE,
     body TEXT NOT NULL,
     created INTEGER NOT NULL,
-    -- waiting, trying (nobody knows whether it arrived), sent, failed
+    -- waiting, trying (the result is unknown), sent, failed
     state TEXT NOT NULL DEFAULT 'waiting',
     tries INTEGER NOT NULL DEFAULT 0,
-    -- When it was tried last, or ended.
+    -- The time of the last attempt or of the end.
     at INTEGER,
-    -- What the platform calls it.
+    -- The platform's message id.
     message TEXT,
     error TEXT
 ) STRICT;
 CREATE INDEX undelivered_parts ON outbox (platform, n) WHERE state IN ('waiting', 'trying');
 CREATE INDEX delivered_parts ON outbox (at) WHERE state IN ('sent', 'failed');
 
--- Threads the bot takes part in, on platforms where it need not be called by its name there.
+-- Threads that the bot joined, where it need not be mentioned.
 CREATE TABLE threads (
     platform TEXT NOT NULL,
     thread TEXT NOT NULL,
@@ -48,7 +48,7 @@ CREATE TABLE threads (
     PRIMARY KEY (platform, thread)
 ) STRICT, WITHOUT ROWID;
 
--- Strangers who were let in, and those who wait for it. Of a code only its hash is kept.
+-- Paired users, and users waiting for approval. Only the hash of a code is stored.
 CREATE TABLE pairings (
     platform TEXT NOT NULL,
     person TEXT NOT NULL,
@@ -72,7 +72,7 @@ CREATE TABLE pairing_faults (
     locked_until INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Where each platform delivers what belongs to no chat.
+-- The chat of each platform that receives messages which belong to no other chat.
 CREATE TABLE homes (
     platform TEXT PRIMARY KEY,
     chat TEXT NOT NULL,
@@ -80,7 +80,7 @@ CREATE TABLE homes (
     set_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- How far each platform was heard, in words of its own.
+-- How far the events of each platform were processed, in the platform's own terms.
 CREATE TABLE bookmarks (
     platform TEXT PRIMARY KEY,
     place TEXT NOT NULL,

@@ -1,14 +1,15 @@
-//! What is in the indexes. `words` gets the text without what is written without blanks; that goes to `pairs`, every character
-//! with the next one, because nothing tells where its words end. Pairs find words of two characters, which most
-//! Chinese ones are; groups of three would not, and take three times the space.
+//! The two search indexes. `words` holds text in scripts with spaces between words. `pairs` holds
+//! bigrams of scripts without spaces, whose words have no visible boundaries. Bigrams find words of
+//! two characters, the most common length in Chinese; trigrams would not, and take three times the
+//! space.
 
 use std::borrow::Cow;
 
 use rusqlite::{Connection, params};
 
-use crate::error::Fault;
+use crate::error::QueryError;
 
-/// Whether a character belongs to a script without blanks between words: Han, Kana, Hangul.
+/// Whether a character belongs to a script without spaces between words: Han, Kana, Hangul.
 pub(crate) fn is_unspaced(char: char) -> bool {
     matches!(char,
         '\u{1100}'..='\u{11ff}' | '\u{2e80}'..='\u{2fdf}' | '\u{3005}'..='\u{3007}' | '\u{3031}'..='\u{3035}'
@@ -18,14 +19,13 @@ pub(crate) fn is_unspaced(char: char) -> bool {
         | '\u{f900}'..='\u{faff}' | '\u{ff66}'..='\u{ff9f}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Puts a message into the indexes.
-pub(crate) fn add(connection: &Connection, id: i64, text: &str) -> Result<(), Fault> {
-    let words = words(text);
+pub(crate) fn add(connection: &Connection, id: i64, text: &str) -> Result<(), QueryError> {
+    let words = spaced_text(text);
     if words.chars().any(char::is_alphanumeric) {
         let sql = "INSERT INTO words (rowid, text) VALUES (?1, ?2)";
         connection.prepare_cached(sql)?.execute(params![id, words])?;
     }
-    let pairs = pairs(text);
+    let pairs = bigrams(text);
     if !pairs.is_empty() {
         let sql = "INSERT INTO pairs (rowid, text) VALUES (?1, ?2)";
         connection.prepare_cached(sql)?.execute(params![id, pairs])?;
@@ -33,34 +33,34 @@ pub(crate) fn add(connection: &Connection, id: i64, text: &str) -> Result<(), Fa
     Ok(())
 }
 
-/// Takes a message out of the indexes.
-pub(crate) fn remove(connection: &Connection, id: i64) -> Result<(), Fault> {
+pub(crate) fn remove(connection: &Connection, id: i64) -> Result<(), QueryError> {
     for index in ["words", "pairs"] {
         connection.prepare_cached(&format!("DELETE FROM {index} WHERE rowid = ?1"))?.execute([id])?;
     }
     Ok(())
 }
 
-/// A text without what is written without blanks.
-pub(crate) fn words(text: &str) -> Cow<'_, str> {
+/// The text with unspaced scripts blanked out.
+pub(crate) fn spaced_text(text: &str) -> Cow<'_, str> {
     if text.is_ascii() || !text.chars().any(is_unspaced) {
         return Cow::Borrowed(text);
     }
     Cow::Owned(text.chars().map(|char| if is_unspaced(char) { ' ' } else { char }).collect())
 }
 
-/// The stretches of a text that are written without blanks.
-pub(crate) fn runs(text: &str) -> impl Iterator<Item = &str> {
+/// The runs of characters from unspaced scripts.
+pub(crate) fn unspaced_runs(text: &str) -> impl Iterator<Item = &str> {
     text.split(|char| !is_unspaced(char)).filter(|run| !run.is_empty())
 }
 
-/// Every character of such stretches with the next one; the last of each alone, so that one character can be found too.
-fn pairs(text: &str) -> String {
+/// The bigrams of all unspaced runs; the last character of each run stands alone, so single
+/// characters can be found too.
+fn bigrams(text: &str) -> String {
     let mut found = String::new();
     if text.is_ascii() {
         return found;
     }
-    for run in runs(text) {
+    for run in unspaced_runs(text) {
         let mut chars = run.chars().peekable();
         while let Some(char) = chars.next() {
             found.push(char);
@@ -71,8 +71,8 @@ fn pairs(text: &str) -> String {
     found
 }
 
-/// What finds a stretch in `pairs`.
-pub(crate) fn pairs_query(run: &str) -> String {
+/// The query that finds a run in `pairs`.
+pub(crate) fn bigram_query(run: &str) -> String {
     let chars: Vec<char> = run.chars().collect();
     match chars.as_slice() {
         [one] => format!("\"{one}\" *"),
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_parted_by_script() {
+    fn texts_are_split_by_script() {
         let cases = [
             ("plain words", "plain words", ""),
             ("数据库", "   ", "数据 据库 库 "),
@@ -98,9 +98,9 @@ mod tests {
             ("カタカナ、ひら", "    、  ", "カタ タカ カナ ナ ひら ら "),
         ];
         for (text, in_words, in_pairs) in cases {
-            assert_eq!((words(text).as_ref(), pairs(text).as_str()), (in_words, in_pairs), "{text}");
+            assert_eq!((spaced_text(text).as_ref(), bigrams(text).as_str()), (in_words, in_pairs), "{text}");
         }
-        assert_eq!(pairs_query("数据库"), "\"数据\" AND \"据库\"");
-        assert_eq!(pairs_query("库"), "\"库\" *");
+        assert_eq!(bigram_query("数据库"), "\"数据\" AND \"据库\"");
+        assert_eq!(bigram_query("库"), "\"库\" *");
     }
 }

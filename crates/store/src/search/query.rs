@@ -1,28 +1,26 @@
-//! What somebody typed, as something to look for. Every text is one: what cannot be an operator is text.
+//! Parses search input. Every input is valid: anything that is not an operator is text.
 
 use super::index;
 
-/// Characters of a query that are read.
-const LONGEST: usize = 1_000;
-/// Terms of a query that are used.
-const MOST: usize = 32;
+const MAX_QUERY_CHARS: usize = 1_000;
+const MAX_TERMS: usize = 32;
 
-/// All groups must be found, one term of each; none of the unwanted.
+/// One term of each required group must match, and no excluded term.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Query {
-    pub(crate) wanted: Vec<Vec<Term>>,
-    pub(crate) unwanted: Vec<Term>,
+    pub(crate) required: Vec<Vec<Term>>,
+    pub(crate) excluded: Vec<Term>,
 }
 
-/// A word, or words in a row.
+/// A word or a phrase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Term {
     text: String,
-    is_beginning: bool,
+    is_prefix: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Piece {
+enum QueryToken {
     And,
     Or,
     Not,
@@ -30,19 +28,19 @@ enum Piece {
 }
 
 impl Query {
-    pub(crate) fn read(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut query = Self::default();
         let (mut is_or, mut is_not) = (false, false);
-        for piece in pieces(text) {
+        for piece in tokenize(text) {
             match piece {
-                Piece::And => (is_or, is_not) = (false, false),
-                Piece::Or => (is_or, is_not) = (true, false),
-                Piece::Not => (is_or, is_not) = (false, true),
-                Piece::Term(term) => {
-                    match (is_not, is_or, query.wanted.last_mut()) {
-                        (true, _, _) => query.unwanted.push(term),
+                QueryToken::And => (is_or, is_not) = (false, false),
+                QueryToken::Or => (is_or, is_not) = (true, false),
+                QueryToken::Not => (is_or, is_not) = (false, true),
+                QueryToken::Term(term) => {
+                    match (is_not, is_or, query.required.last_mut()) {
+                        (true, _, _) => query.excluded.push(term),
                         (false, true, Some(group)) => group.push(term),
-                        (false, _, _) => query.wanted.push(vec![term]),
+                        (false, _, _) => query.required.push(vec![term]),
                     }
                     (is_or, is_not) = (false, false);
                 }
@@ -51,31 +49,34 @@ impl Query {
         query
     }
 
-    /// Whether there is nothing to look for. What must not be there alone finds nothing.
+    /// Whether there is nothing to search for. Excluded terms alone match nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        self.wanted.is_empty()
+        self.required.is_empty()
     }
 
-    /// The whole query for the index of words, if it can answer it.
+    /// The query for the word index, if that index alone can answer it.
     pub(crate) fn words(&self) -> Option<String> {
         let all_words = |terms: &[Term]| -> Option<Vec<String>> {
-            terms.iter().map(|term| if term.runs().is_empty() { term.words() } else { None }).collect()
+            terms
+                .iter()
+                .map(|term| if term.unspaced_runs().is_empty() { term.words() } else { None })
+                .collect()
         };
         let groups: Vec<String> = self
-            .wanted
+            .required
             .iter()
             .map(|group| all_words(group).map(|group| format!("({})", group.join(" OR "))))
             .collect::<Option<_>>()?;
         let mut text = format!("({})", groups.join(" AND "));
-        for unwanted in all_words(&self.unwanted)? {
+        for unwanted in all_words(&self.excluded)? {
             text = format!("({text} NOT {unwanted})");
         }
         Some(text)
     }
 
-    /// The texts a person would want to see in what is found.
-    pub(crate) fn looked_for(&self) -> Vec<&str> {
-        self.wanted.iter().flatten().map(Term::text).collect()
+    /// The texts to highlight in a hit.
+    pub(crate) fn required_texts(&self) -> Vec<&str> {
+        self.required.iter().flatten().map(Term::text).collect()
     }
 }
 
@@ -84,61 +85,63 @@ impl Term {
         &self.text
     }
 
-    /// What finds its words in the index of words, if it has any. The index parts what stands in quotes as it parted the texts.
+    /// The term for the word index, if it has words. The index tokenizes quoted text like the
+    /// messages.
     pub(crate) fn words(&self) -> Option<String> {
-        let words = index::words(&self.text);
-        let star = if self.is_beginning { " *" } else { "" };
+        let words = index::spaced_text(&self.text);
+        let star = if self.is_prefix { " *" } else { "" };
         words.chars().any(char::is_alphanumeric).then(|| format!("\"{words}\"{star}"))
     }
 
-    /// The stretches in it that are written without blanks.
-    pub(crate) fn runs(&self) -> Vec<String> {
-        index::runs(&self.text).map(str::to_owned).collect()
+    /// The runs of characters from scripts without spaces.
+    pub(crate) fn unspaced_runs(&self) -> Vec<String> {
+        index::unspaced_runs(&self.text).map(str::to_owned).collect()
     }
 }
 
-fn pieces(text: &str) -> Vec<Piece> {
+fn tokenize(text: &str) -> Vec<QueryToken> {
     let text: String =
-        text.chars().take(LONGEST).map(|char| if char.is_control() { ' ' } else { char }).collect();
+        text.chars().take(MAX_QUERY_CHARS).map(|char| if char.is_control() { ' ' } else { char }).collect();
     let mut pieces = Vec::new();
     let mut terms = 0;
-    // Between the first quote and the second, the third and the fourth, stand phrases; a last quote alone is no quote.
+    // Odd-numbered parts are quoted phrases; a last unmatched quote is ignored.
     let parts: Vec<&str> = text.split('"').collect();
     let last = parts.len() - 1;
     for (at, part) in parts.into_iter().enumerate() {
         if at % 2 == 1 && at != last {
-            pieces.extend(term(part, false).map(Piece::Term));
+            pieces.extend(parse_term(part, false).map(QueryToken::Term));
             continue;
         }
         for word in part.split_whitespace() {
             let piece = match word {
-                "AND" => Some(Piece::And),
-                "OR" => Some(Piece::Or),
-                "NOT" => Some(Piece::Not),
+                "AND" => Some(QueryToken::And),
+                "OR" => Some(QueryToken::Or),
+                "NOT" => Some(QueryToken::Not),
                 word => match word.strip_suffix('*') {
-                    Some(beginning) if !beginning.is_empty() => term(beginning, true),
-                    _ => term(word, false),
+                    Some(beginning) if !beginning.is_empty() => parse_term(beginning, true),
+                    _ => parse_term(word, false),
                 }
-                .map(Piece::Term),
+                .map(QueryToken::Term),
             };
             pieces.extend(piece);
         }
     }
     pieces.retain(|piece| {
-        terms += usize::from(matches!(piece, Piece::Term(_)));
-        terms <= MOST
+        terms += usize::from(matches!(piece, QueryToken::Term(_)));
+        terms <= MAX_TERMS
     });
     pieces
 }
 
-/// A term, if there is something in it that could stand in a text.
-fn term(text: &str, is_beginning: bool) -> Option<Term> {
+/// Parses a term; `None` if no text could contain it.
+fn parse_term(text: &str, is_beginning: bool) -> Option<Term> {
     let text = text.trim();
-    // Signs at the ends of a word belong to the sentence or to a query language, unless the word is nothing but signs.
+    // Punctuation around a word belongs to the sentence or a query language, unless there is
+    // nothing else.
     let bare = text.trim_matches(|char: char| char.is_ascii_punctuation());
     let text = if bare.is_empty() { text } else { bare };
     let is_sign = text.len() == 1 && text.bytes().all(|byte| byte.is_ascii_punctuation());
-    (!text.is_empty() && !is_sign).then(|| Term { text: text.to_owned(), is_beginning })
+    (!text.is_empty() && !is_sign).then(|| Term { text: text.to_owned(), is_prefix: is_beginning })
 }
 
 #[cfg(test)]
@@ -146,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_typed_becomes_a_query() {
+    fn any_input_becomes_a_query() {
         let cases = [
             ("docker network", Some("((\"docker\") AND (\"network\"))")),
             ("\"exact words\" more", Some("((\"exact words\") AND (\"more\"))")),
@@ -166,12 +169,12 @@ mod tests {
             ("", None),
         ];
         for (typed, expected) in cases {
-            let query = Query::read(typed);
+            let query = Query::parse(typed);
             let words = if query.is_empty() { None } else { query.words() };
             assert_eq!(words.as_deref(), expected, "{typed:?}");
         }
         for other in ["数据库 error", "🚀", "->"] {
-            let query = Query::read(other);
+            let query = Query::parse(other);
             assert!(!query.is_empty() && query.words().is_none(), "{other}");
         }
     }

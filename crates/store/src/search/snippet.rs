@@ -1,39 +1,35 @@
-//! A few words of a message, around what was found.
+//! Excerpts of messages around a match.
 
 use serde::Serialize;
 
-/// Characters before what was found, and behind it.
-const AROUND: usize = 60;
-/// The shortest beginning of a word by which it is looked for, when it is not there as it was typed.
-const STEM: usize = 3;
+/// Context on each side of the match.
+const CONTEXT_CHARS: usize = 60;
+/// A word that does not occur as typed is searched by prefixes of at least this length.
+const MIN_STEM_CHARS: usize = 3;
 
-/// Text around a find.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Snippet {
-    /// What stands before it.
     pub before: String,
-    /// What was found.
     pub found: String,
-    /// What stands behind it.
     pub after: String,
 }
 
 impl Snippet {
-    /// Cuts out the first of several texts; where none can be seen, the beginning.
-    pub(crate) fn cut(text: &str, wanted: &[&str]) -> Self {
+    /// Cuts out the first match of any text; without a match, the beginning.
+    pub(crate) fn around(text: &str, wanted: &[&str]) -> Self {
         let lower = |char: char| char.to_lowercase().next().unwrap_or(char);
         let chars: Vec<char> = text.chars().collect();
         let small: Vec<char> = chars.iter().copied().map(lower).collect();
         let words: Vec<Vec<char>> = wanted.iter().map(|text| text.chars().map(lower).collect()).collect();
         let (at, length) = words
             .iter()
-            .filter_map(|word| position(&small, word).map(|at| (at, word.len())))
+            .filter_map(|word| find(&small, word).map(|at| (at, word.len())))
             .min()
-            .or_else(|| words.iter().find_map(|word| stem(&small, word)))
+            .or_else(|| words.iter().find_map(|word| find_stem(&small, word)))
             .unwrap_or((0, 0));
-        let from = at.saturating_sub(AROUND);
+        let from = at.saturating_sub(CONTEXT_CHARS);
         let end = at + length;
-        let to = chars.len().min(end + AROUND);
+        let to = chars.len().min(end + CONTEXT_CHARS);
         let piece =
             |range: std::ops::Range<usize>| chars.get(range).unwrap_or_default().iter().collect::<String>();
         let ellipsis = |is_cut: bool| if is_cut { "…" } else { "" };
@@ -45,14 +41,14 @@ impl Snippet {
     }
 }
 
-fn position(text: &[char], word: &[char]) -> Option<usize> {
+fn find(text: &[char], word: &[char]) -> Option<usize> {
     if word.is_empty() { None } else { text.windows(word.len()).position(|window| window == word) }
 }
 
-/// The index finds `running` with `run`; so a word is also looked for by its beginnings, longest first.
-fn stem(text: &[char], word: &[char]) -> Option<(usize, usize)> {
-    (STEM..word.len()).rev().find_map(|length| {
-        let at = position(text, word.get(..length)?)?;
+/// The index stems words, so it finds `run` for `running`; prefixes are tried from long to short.
+fn find_stem(text: &[char], word: &[char]) -> Option<(usize, usize)> {
+    (MIN_STEM_CHARS..word.len()).rev().find_map(|length| {
+        let at = find(text, word.get(..length)?)?;
         Some((at, length))
     })
 }
@@ -62,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_find_is_in_the_middle() {
+    fn the_match_is_in_the_middle() {
         let long = format!("{} the Needle here {}", "x ".repeat(200), "y ".repeat(200));
         let cases = [
             ("a needle b", vec!["needle"], ("a ", "needle", " b")),
@@ -75,10 +71,10 @@ mod tests {
         for (text, wanted, (before, found, after)) in cases {
             let expected =
                 Snippet { before: before.to_owned(), found: found.to_owned(), after: after.to_owned() };
-            assert_eq!(Snippet::cut(text, &wanted), expected, "{text}");
+            assert_eq!(Snippet::around(text, &wanted), expected, "{text}");
         }
-        let cut = Snippet::cut(&long, &["needle"]);
+        let cut = Snippet::around(&long, &["needle"]);
         assert!(cut.before.starts_with('…') && cut.after.ends_with('…') && cut.found == "Needle", "{cut:?}");
-        assert!(cut.before.chars().count() + cut.after.chars().count() <= 2 * AROUND + 2);
+        assert!(cut.before.chars().count() + cut.after.chars().count() <= 2 * CONTEXT_CHARS + 2);
     }
 }

@@ -1,21 +1,21 @@
-//! Files that cannot be used: a typed error, and nothing is damaged.
+//! Unusable files lead to a typed error and stay unchanged.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use hermes_store::{Error, FILE_NAME, Reader, Search, Seq, Step, Store, Which};
+use hermes_store::{Error, FILE_NAME, MessageFilter, SearchQuery, Seq, Store, TurnStep, Viewer};
 
 use crate::{Home, at, said, session, user};
 
 #[tokio::test]
-async fn what_is_no_database_of_ours_is_left_alone() {
+async fn a_foreign_file_is_left_alone() {
     type Case = (&'static str, fn(&Path), fn(&Error) -> bool);
     let cases: [Case; 5] = [
         (
             "text",
-            |path| fs::write(path, "hello, this is a letter\n".repeat(40)).unwrap(),
+            |path| fs::write(path, "hello, this is a text file\n".repeat(40)).unwrap(),
             |error| matches!(error, Error::NotADatabase { .. }),
         ),
         ("nothing", |path| fs::write(path, "").unwrap(), |error| matches!(error, Error::NotADatabase { .. })),
@@ -35,7 +35,7 @@ async fn what_is_no_database_of_ours_is_left_alone() {
             |error| matches!(error, Error::Foreign { .. }),
         ),
         (
-            "a link to nowhere",
+            "a dangling link",
             |path| symlink("/nowhere/at/all", path).unwrap(),
             |error| matches!(error, Error::Forbidden { .. }),
         ),
@@ -46,7 +46,7 @@ async fn what_is_no_database_of_ours_is_left_alone() {
         let before = fs::read(home.file()).ok();
         let refused = Store::open(home.file()).await.map(drop);
         assert!(refused.as_ref().is_err_and(is_expected), "{name}: {refused:?}");
-        assert!(refused.unwrap_err().remedy().is_some(), "{name}");
+        assert!(refused.unwrap_err().hint().is_some(), "{name}");
         assert_eq!(fs::read(home.file()).ok(), before, "{name}");
         let names: Vec<_> =
             fs::read_dir(home.folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -55,17 +55,17 @@ async fn what_is_no_database_of_ours_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_missing_directory_is_not_made() {
+async fn a_missing_directory_is_not_created() {
     let home = Home::new();
     let path = home.folder.path().join("not/here").join(FILE_NAME);
     let refused = Store::open(&path).await.map(drop);
     assert!(matches!(refused, Err(Error::NoDirectory { .. })), "{refused:?}");
-    assert!(Store::find(&path).await.unwrap().is_none());
-    assert!(Store::find(home.file()).await.unwrap().is_none());
+    assert!(Store::open_existing(&path).await.unwrap().is_none());
+    assert!(Store::open_existing(home.file()).await.unwrap().is_none());
     assert_eq!(fs::read_dir(home.folder.path()).unwrap().count(), 0);
 }
 
-/// Runs the peer where a file system can be mounted, after some commands in a shell.
+/// Runs shell commands and then the peer in a mount namespace.
 #[expect(clippy::disallowed_methods, reason = "a file system of its own needs another process")]
 fn in_own_mounts(script: &str, file: &Path, what: &str) -> String {
     let output = Command::new("unshare")
@@ -81,20 +81,20 @@ fn in_own_mounts(script: &str, file: &Path, what: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_full_disk_loses_nothing_and_goes_on_when_there_is_room() {
+async fn a_full_disk_loses_nothing_and_writing_resumes_after_space_is_freed() {
     let home = Home::new();
     let said = in_own_mounts("mount -t tmpfs -o size=3m none \"$FOLDER\"", &home.file(), "fill");
     let lines: Vec<&str> = said.lines().collect();
     let [full, there, second, after, goes_on, check, names] = lines.as_slice() else { panic!("{said}") };
     assert!(full.starts_with("DiskFull"), "{full}");
-    assert_eq!(*there, "all is there");
-    assert!(second.starts_with("Err(DiskFull"), "a database that cannot be made: {second}");
-    assert_eq!((*after, *goes_on, *check), ("Ok(())", "it goes on", "ok"));
-    assert_eq!(*names, "[]", "nothing is left of what could not be made");
+    assert_eq!(*there, "complete");
+    assert!(second.starts_with("Err(DiskFull"), "creating a database must fail: {second}");
+    assert_eq!((*after, *goes_on, *check), ("Ok(())", "resumed", "ok"));
+    assert_eq!(*names, "[]", "the failed database left files");
 }
 
 #[tokio::test]
-async fn a_file_system_that_cannot_be_written_is_told_from_others() {
+async fn a_read_only_file_system_has_its_own_error() {
     let home = Home::new();
     session(&home.store().await).await;
     let said = in_own_mounts(
@@ -114,11 +114,11 @@ async fn a_file_system_that_cannot_be_written_is_told_from_others() {
 
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "another user is another process")]
-async fn a_file_that_may_not_be_opened_is_forbidden() {
+async fn a_file_without_permission_is_forbidden() {
     let home = Home::new();
     session(&home.store().await).await;
     fs::set_permissions(home.file(), fs::Permissions::from_mode(0o000)).unwrap();
-    // In a user namespace without users, where root has no more rights than others.
+    // In a user namespace without mapped users root has no special rights.
     let mut command = Command::new("unshare");
     command.arg("--user").arg(env!("CARGO_BIN_EXE_store-peer")).arg(home.file()).arg("open");
     let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
@@ -126,20 +126,20 @@ async fn a_file_that_may_not_be_opened_is_forbidden() {
 }
 
 #[tokio::test]
-async fn bytes_changed_anywhere_are_an_error_or_change_nothing() {
+async fn a_flipped_byte_is_an_error_or_has_no_effect() {
     let home = Home::new();
     let store = home.store().await;
     let id = session(&store).await;
     for number in 0..60 {
         let text = format!("message {number} about 数据库 and {}", "indexes that grow ".repeat(number));
-        store.append(&id, Step::one(user(&text), at(1))).await.unwrap();
-        store.append(&id, Step::one(said(&text), at(1))).await.unwrap();
+        store.append_step(&id, TurnStep::from_message(user(&text), at(1))).await.unwrap();
+        store.append_step(&id, TurnStep::from_message(said(&text), at(1))).await.unwrap();
     }
     store.undo(&id, 3).await.unwrap();
     let expected = (
         store.history(&id).await.unwrap(),
-        store.messages(&id, Which::All, Seq::START, 1_000).await.unwrap(),
-        store.prompt(&id).await.unwrap(),
+        store.messages(&id, MessageFilter::All, Seq::START, 1_000).await.unwrap(),
+        store.session_prompt(&id).await.unwrap(),
     );
     store.close().await;
     let good = fs::read(home.file()).unwrap();
@@ -166,23 +166,23 @@ async fn bytes_changed_anywhere_are_an_error_or_change_nothing() {
             let store = Store::open(home.file()).await?;
             let found = (
                 store.history(&id).await?,
-                store.messages(&id, Which::All, Seq::START, 1_000).await?,
-                store.prompt(&id).await?,
+                store.messages(&id, MessageFilter::All, Seq::START, 1_000).await?,
+                store.session_prompt(&id).await?,
             );
-            // May find less or fail, but must come back.
+            // It may find less or fail, but must return.
             for text in ["indexes", "数据库", "🚀"] {
-                let search = Search { text: text.to_owned(), limit: 50, ..Search::default() };
-                drop(store.search(&Reader::Owner, search).await);
+                let search = SearchQuery { text: text.to_owned(), limit: 50, ..SearchQuery::default() };
+                drop(store.search(&Viewer::Owner, search).await);
             }
-            drop(store.append(&id, Step::one(user("more"), at(2))).await);
-            drop(store.remove(&id).await);
+            drop(store.append_step(&id, TurnStep::from_message(user("more"), at(2))).await);
+            drop(store.remove_session(&id).await);
             Ok(found)
         }
         .await;
         match outcome {
             Err(_error) => refused += 1,
             Ok(found) => {
-                assert!(found == expected, "round {round}: other messages than were kept");
+                assert!(found == expected, "round {round}: the messages differ");
                 right += 1;
             }
         }
@@ -191,12 +191,12 @@ async fn bytes_changed_anywhere_are_an_error_or_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_missing_is_missed() {
+async fn a_missing_message_is_an_error() {
     let home = Home::new();
     let store = home.store().await;
     let id = session(&store).await;
     for text in ["one", "two", "three"] {
-        store.append(&id, Step::one(user(text), at(1))).await.unwrap();
+        store.append_step(&id, TurnStep::from_message(user(text), at(1))).await.unwrap();
     }
     let other = rusqlite::Connection::open(home.file()).unwrap();
     other.execute("DELETE FROM messages WHERE seq = 2", []).unwrap();
@@ -205,13 +205,13 @@ async fn a_message_that_is_missing_is_missed() {
 }
 
 #[tokio::test]
-async fn damage_that_is_seen_on_opening_is_described() {
+async fn damage_found_on_opening_is_described() {
     let home = Home::new();
     let store = home.store().await;
     session(&store).await;
     store.close().await;
     let mut bytes = fs::read(home.file()).unwrap();
-    // The root page of the schema, behind the header of the file.
+    // The root page of the schema, after the file header.
     bytes.iter_mut().skip(100).take(60).for_each(|byte| *byte = 0xee);
     fs::write(home.file(), &bytes).unwrap();
     let refused = Store::open(home.file()).await.map(drop);

@@ -1,6 +1,6 @@
-//! Messages come back as they were, and taking back is exact.
+//! Round trips, undo and branches of messages.
 
-use hermes_store::{Entry, Error, Seq, SessionId, Step, Store, Which};
+use hermes_store::{Error, MessageFilter, NewMessage, Seq, SessionId, Store, TurnStep};
 use hermes_types::{Arguments, Call, CallId, Digest, Image, ImageKind, Message, Part, Reasoning};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,9 @@ fn value() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_filter("JSON has no others", |number| number.is_finite()).prop_map(Value::from),
+        any::<f64>()
+            .prop_filter("JSON has no NaN or infinity", |number| number.is_finite())
+            .prop_map(Value::from),
         ".{0,12}".prop_map(Value::from),
     ];
     leaf.prop_recursive(2, 8, 4, |inner| {
@@ -29,7 +31,7 @@ fn part() -> impl Strategy<Value = Part> {
     prop_oneof![
         text.prop_map(|text| Part::Text { text }),
         (text, prop::option::of(".{0,5}"), prop::option::of(value())).prop_map(|(text, issuer, replay)| {
-            // Null and nothing are the same in this field.
+            // Null and a missing value are equal in this field.
             Part::Reasoning(Reasoning { text, issuer, replay: replay.filter(|value| !value.is_null()) })
         }),
         (".{0,8}", ".{0,8}", value()).prop_map(|(id, name, value)| {
@@ -72,13 +74,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn messages_come_back_as_they_were(messages in prop::collection::vec(message(), 1..6)) {
+    fn messages_are_read_back_unchanged(messages in prop::collection::vec(message(), 1..6)) {
         run(async {
             let home = Home::new();
             let store = home.store().await;
             let id = session(&store).await;
-            let entries = messages.iter().cloned().map(|message| Entry::new(message, at(1))).collect();
-            store.append(&id, Step { entries, ..Step::default() }).await.unwrap();
+            let entries = messages.iter().cloned().map(|message| NewMessage::new(message, at(1))).collect();
+            store.append_step(&id, TurnStep { messages: entries, ..TurnStep::default() }).await.unwrap();
             let kept = store.history(&id).await.unwrap();
             let found: Vec<_> = kept.iter().map(|kept| kept.message.clone()).collect();
             prop_assert_eq!(&found, &messages);
@@ -90,7 +92,7 @@ proptest! {
 }
 
 #[derive(Debug, Clone)]
-enum Deed {
+enum Action {
     Person(String),
     Model(String),
     Undo(usize),
@@ -98,17 +100,17 @@ enum Deed {
     Branch(Option<u32>),
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
-        4 => "[a-z]{1,4}".prop_map(Deed::Person),
-        4 => "[a-z]{1,4}".prop_map(Deed::Model),
-        2 => (0..4_usize).prop_map(Deed::Undo),
-        2 => Just(Deed::Restore),
-        1 => prop::option::of(0..12_u32).prop_map(Deed::Branch),
+        4 => "[a-z]{1,4}".prop_map(Action::Person),
+        4 => "[a-z]{1,4}".prop_map(Action::Model),
+        2 => (0..4_usize).prop_map(Action::Undo),
+        2 => Just(Action::Restore),
+        1 => prop::option::of(0..12_u32).prop_map(Action::Branch),
     ]
 }
 
-/// What a session should be: all messages, and in which round each was taken back.
+/// The reference model of a session: all messages, and the undo that removed each.
 #[derive(Debug, Clone, Default)]
 struct Model(Vec<(Message, Option<usize>)>);
 
@@ -156,7 +158,7 @@ async fn same(store: &Store, id: &SessionId, model: &Model) {
     let kept = store.history(id).await.unwrap();
     let found: Vec<_> = kept.into_iter().map(|kept| (kept.seq.number(), kept.message)).collect();
     assert_eq!(found, model.active());
-    let all = store.messages(id, Which::All, Seq::START, 1_000).await.unwrap();
+    let all = store.messages(id, MessageFilter::All, Seq::START, 1_000).await.unwrap();
     let marks: Vec<_> = all.iter().map(|kept| kept.undone).collect();
     assert_eq!(marks, model.0.iter().map(|(_, undone)| undone.is_some()).collect::<Vec<_>>());
 }
@@ -165,29 +167,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn adding_taking_back_and_branching_do_what_a_list_would(deeds in prop::collection::vec(deed(), 1..25)) {
+    fn append_undo_and_branch_behave_like_a_list(actions in prop::collection::vec(action(), 1..25)) {
         run(async {
             let home = Home::new();
             let store = home.store().await;
             let mut all = vec![(session(&store).await, Model::default())];
-            for deed in deeds {
+            for action in actions {
                 let (id, model) = all.last_mut().unwrap();
-                match deed {
-                    Deed::Person(text) => {
-                        store.append(id, Step::one(user(&text), at(1))).await.unwrap();
+                match action {
+                    Action::Person(text) => {
+                        store.append_step(id, TurnStep::from_message(user(&text), at(1))).await.unwrap();
                         model.0.push((user(&text), None));
                     }
-                    Deed::Model(text) => {
-                        store.append(id, Step::one(said(&text), at(1))).await.unwrap();
+                    Action::Model(text) => {
+                        store.append_step(id, TurnStep::from_message(said(&text), at(1))).await.unwrap();
                         model.0.push((said(&text), None));
                     }
-                    Deed::Undo(exchanges) => {
+                    Action::Undo(exchanges) => {
                         let undone = store.undo(id, exchanges).await.unwrap();
                         assert_eq!(undone.map_or(0, |undone| undone.messages), model.undo(exchanges));
                     }
-                    Deed::Restore => assert_eq!(store.restore(id).await.unwrap(), model.restore()),
-                    Deed::Branch(until) => {
-                        let branch = store.branch(id, until.map(Seq::new), at(2)).await.unwrap();
+                    Action::Restore => assert_eq!(store.restore_undone(id).await.unwrap(), model.restore()),
+                    Action::Branch(until) => {
+                        let branch = store.branch_session(id, until.map(Seq::new), at(2)).await.unwrap();
                         let kept = model.active().into_iter().filter(|(at, _)| until.is_none_or(|until| *at <= until));
                         let copy = Model(kept.map(|(_, message)| (message, None)).collect());
                         all.push((branch, copy));
@@ -202,12 +204,12 @@ proptest! {
 }
 
 #[tokio::test]
-async fn what_was_said_first_comes_back_to_be_said_again() {
+async fn undo_returns_the_first_undone_user_text() {
     let home = Home::new();
     let store = home.store().await;
     let id = session(&store).await;
     for message in [user("one"), said("1"), user("two"), said("2")] {
-        store.append(&id, Step::one(message, at(1))).await.unwrap();
+        store.append_step(&id, TurnStep::from_message(message, at(1))).await.unwrap();
     }
     let undone = store.undo(&id, 1).await.unwrap().unwrap();
     assert_eq!((undone.messages, undone.text.as_str()), (2, "two"));
@@ -215,24 +217,24 @@ async fn what_was_said_first_comes_back_to_be_said_again() {
     assert_eq!((undone.messages, undone.text.as_str()), (2, "one"));
     assert_eq!(store.undo(&id, 1).await.unwrap(), None);
     let turn = store.open_turn(&id, vec![], vec![], at(2)).await.unwrap();
-    assert!(matches!(store.undo(&id, 1).await, Err(Error::AtWork(_))));
-    assert!(matches!(store.restore(&id).await, Err(Error::AtWork(_))));
+    assert!(matches!(store.undo(&id, 1).await, Err(Error::TurnInProgress(_))));
+    assert!(matches!(store.restore_undone(&id).await, Err(Error::TurnInProgress(_))));
     store.close_turn(turn, "text", vec![], at(2)).await.unwrap();
-    assert_eq!((store.restore(&id).await.unwrap(), store.restore(&id).await.unwrap()), (2, 2));
+    assert_eq!((store.restore_undone(&id).await.unwrap(), store.restore_undone(&id).await.unwrap()), (2, 2));
     assert_eq!(store.history(&id).await.unwrap().len(), 4);
 }
 
 #[tokio::test]
-async fn pages_end_before_they_are_too_large() {
+async fn a_page_has_a_byte_limit() {
     let home = Home::new();
     let store = home.store().await;
     let id = session(&store).await;
     for _ in 0..5 {
-        store.append(&id, Step::one(user(&"x".repeat(3 << 20)), at(1))).await.unwrap();
+        store.append_step(&id, TurnStep::from_message(user(&"x".repeat(3 << 20)), at(1))).await.unwrap();
     }
     let (mut after, mut sizes) = (Seq::START, Vec::new());
     loop {
-        let page = store.messages(&id, Which::Active, after, 100).await.unwrap();
+        let page = store.messages(&id, MessageFilter::Active, after, 100).await.unwrap();
         let Some(last) = page.last() else { break };
         after = last.seq;
         sizes.push(page.len());
@@ -241,13 +243,16 @@ async fn pages_end_before_they_are_too_large() {
 }
 
 #[tokio::test]
-async fn an_export_is_one_line_with_everything() {
+async fn an_export_is_one_line_with_all_messages() {
     let home = Home::new();
     let store = home.store().await;
     let id = session(&store).await;
     let empty = session(&store).await;
     for number in 0..450 {
-        store.append(&id, Step::one(user(&format!("line\n{number}")), at(number))).await.unwrap();
+        store
+            .append_step(&id, TurnStep::from_message(user(&format!("line\n{number}")), at(number)))
+            .await
+            .unwrap();
     }
     store.undo(&id, 1).await.unwrap();
     let line = async |id: &SessionId| {

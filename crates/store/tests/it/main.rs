@@ -1,9 +1,9 @@
-//! The store on real files, with other processes beside it.
+//! The store on real files, also with other processes.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod chat_messages;
 mod faults;
 mod history;
-mod mail;
 mod outbox;
 mod pairing;
 mod processes;
@@ -19,7 +19,7 @@ use std::process::Command;
 use hermes_store::{FILE_NAME, NewSession, Prompt, SessionId, Store};
 use hermes_types::{Message, Part, Person, SessionKey, Timestamp};
 
-/// A directory with a database in it.
+/// A directory with a database.
 struct Home {
     folder: tempfile::TempDir,
 }
@@ -45,7 +45,7 @@ impl Home {
         command
     }
 
-    /// What SQLite thinks of the file.
+    /// The result of an SQLite integrity check.
     fn check(&self) -> String {
         let connection = rusqlite::Connection::open(self.file()).unwrap();
         connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap()
@@ -70,7 +70,7 @@ fn new_session() -> NewSession {
 }
 
 async fn session(store: &Store) -> SessionId {
-    store.create(new_session(), at(0)).await.unwrap()
+    store.create_session(new_session(), at(0)).await.unwrap()
 }
 
 fn user(text: &str) -> Message {

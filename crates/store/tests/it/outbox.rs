@@ -1,30 +1,30 @@
-//! What is to be said in chats.
+//! Outbox rows.
 
-use hermes_store::{Delivery, NewPart};
+use hermes_store::{DeliveryOutcome, NewOutboxRow};
 use hermes_types::SessionKey;
 use serde_json::json;
 
 use crate::{Home, at};
 
 #[tokio::test]
-async fn what_a_part_says_is_awaited_until_it_is_known_how_it_ended() {
+async fn a_row_references_its_file_until_its_delivery_ends() {
     let home = Home::new();
     let store = home.store().await;
-    let part = |file: &str| NewPart {
+    let part = |file: &str| NewOutboxRow {
         platform: "discord".to_owned(),
         chat: "1".to_owned(),
         key: SessionKey::new("a"),
-        mark: None,
+        dedup_key: None,
         body: json!({"text": "", "files": [{"name": "a", "path": format!("/cache/{file}")}]}),
     };
-    let parts = store.reply(Vec::new(), vec![part("1f-0"), part("1f-1")], at(0)).await.unwrap();
-    let awaited = async |file: &str| store.awaits("discord", file).await.unwrap();
+    let parts = store.enqueue_reply(Vec::new(), vec![part("1f-0"), part("1f-1")], at(0)).await.unwrap();
+    let awaited = async |file: &str| store.references_file("discord", file).await.unwrap();
     assert!(awaited("1f-0").await && awaited("1f-1").await && !awaited("1f-2").await);
-    assert!(!store.awaits("telegram", "1f-0").await.unwrap());
-    store.delivering(parts[0], at(1)).await.unwrap();
-    store.delivered(parts[1], Delivery::Later("busy".to_owned()), at(1)).await.unwrap();
+    assert!(!store.references_file("telegram", "1f-0").await.unwrap());
+    store.mark_sending(parts[0], at(1)).await.unwrap();
+    store.record_delivery(parts[1], DeliveryOutcome::Retry("busy".to_owned()), at(1)).await.unwrap();
     assert!(awaited("1f-0").await && awaited("1f-1").await);
-    store.delivered(parts[0], Delivery::Sent("7".to_owned()), at(2)).await.unwrap();
-    store.delivered(parts[1], Delivery::Failed("gone".to_owned()), at(2)).await.unwrap();
+    store.record_delivery(parts[0], DeliveryOutcome::Sent("7".to_owned()), at(2)).await.unwrap();
+    store.record_delivery(parts[1], DeliveryOutcome::Failed("gone".to_owned()), at(2)).await.unwrap();
     assert!(!awaited("1f-0").await && !awaited("1f-1").await);
 }

@@ -1,11 +1,11 @@
-//! Several processes on one database, and processes that die.
+//! Several processes on one database, and processes that are killed.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hermes_store::{Error, Held, SessionId, Step, Store};
+use hermes_store::{Error, SessionId, Store, TurnOwner, TurnStep};
 use hermes_types::{CallId, Message};
 
 use crate::{Home, at, session, user};
@@ -27,7 +27,10 @@ async fn two_processes_and_their_threads_lose_nothing() {
             let (store, id) = (store.clone(), if task < 2 { shared.clone() } else { own.clone() });
             tokio::spawn(async move {
                 for number in 0..50 {
-                    store.append(&id, Step::one(user(&format!("t{task} {number}")), at(1))).await.unwrap();
+                    store
+                        .append_step(&id, TurnStep::from_message(user(&format!("t{task} {number}")), at(1)))
+                        .await
+                        .unwrap();
                 }
             })
         })
@@ -42,7 +45,7 @@ async fn two_processes_and_their_threads_lose_nothing() {
         let kept = store.history(id).await.unwrap();
         let places: Vec<u32> = kept.iter().map(|kept| kept.seq.number()).collect();
         assert_eq!(places, (1..=u32::try_from(writers * 50).unwrap()).collect::<Vec<_>>());
-        // Each writer's own messages are in its own order.
+        // Each writer's messages are in order.
         let mut next: BTreeMap<String, usize> = BTreeMap::new();
         for kept in kept {
             let text = kept.message.text();
@@ -60,7 +63,7 @@ async fn two_processes_and_their_threads_lose_nothing() {
 }
 
 #[tokio::test]
-async fn killed_a_hundred_times_nothing_that_was_kept_is_lost() {
+async fn a_hundred_kills_lose_no_confirmed_message() {
     let home = Home::new();
     let store = home.store().await;
     let id = session(&store).await;
@@ -76,7 +79,7 @@ async fn killed_a_hundred_times_nothing_that_was_kept_is_lost() {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
-        // Killed after some messages, somewhere in the work on the next one.
+        // Killed after some messages, while it writes the next one.
         let mut line = String::new();
         for _ in 0..=seed % 7 {
             line.clear();
@@ -92,7 +95,7 @@ async fn killed_a_hundred_times_nothing_that_was_kept_is_lost() {
         acknowledged += last.parse::<usize>().unwrap() + 1;
         let store = home.store().await;
         let kept = store.history(&id).await.unwrap();
-        // One more may have been kept whose reply was not read.
+        // One more may be stored whose confirmation was not read.
         let extra = kept.len() - acknowledged;
         assert!(extra <= 1, "round {round}: {} kept, {acknowledged} acknowledged", kept.len());
         acknowledged = kept.len();
@@ -104,45 +107,45 @@ async fn killed_a_hundred_times_nothing_that_was_kept_is_lost() {
 }
 
 #[tokio::test]
-async fn the_turn_of_a_killed_process_goes_on_in_another() {
+async fn the_turn_of_a_killed_process_is_taken_over() {
     let home = Home::new();
     let store = home.store().await;
     let mut peer = home.peer(&["turn"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(peer.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let id = SessionId::new(line.trim());
-    let turn = store.turn(&id).await.unwrap().unwrap();
-    assert!(matches!(&turn.held, Held::Elsewhere(Some(holder)) if holder.pid == peer.id()), "{turn:?}");
-    let refused = store.take_over(turn.id).await;
-    let Err(Error::Elsewhere { holder: Some(holder), .. }) = &refused else { panic!("{refused:?}") };
+    let turn = store.current_turn(&id).await.unwrap().unwrap();
+    assert!(
+        matches!(&turn.owner, TurnOwner::OtherProcess(Some(holder)) if holder.pid == peer.id()),
+        "{turn:?}"
+    );
+    let refused = store.take_over_turn(turn.id).await;
+    let Err(Error::OwnedByOther { owner: Some(holder), .. }) = &refused else { panic!("{refused:?}") };
     assert_eq!((holder.pid, holder.name.as_str()), (peer.id(), "store-peer"));
-    let refused = store.append(&id, Step::one(user("me too"), at(1))).await;
-    assert!(matches!(refused, Err(Error::Elsewhere { .. })), "{refused:?}");
-    assert!(matches!(store.remove(&id).await, Err(Error::AtWork(_))));
+    let refused = store.append_step(&id, TurnStep::from_message(user("me too"), at(1))).await;
+    assert!(matches!(refused, Err(Error::OwnedByOther { .. })), "{refused:?}");
+    assert!(matches!(store.remove_session(&id).await, Err(Error::TurnInProgress(_))));
 
     peer.kill().unwrap();
     peer.wait().unwrap();
-    let unfinished = store.unfinished().await.unwrap();
+    let unfinished = store.open_turns().await.unwrap();
     let [turn] = unfinished.as_slice() else { panic!("{unfinished:?}") };
-    assert_eq!((turn.steps, &turn.held), (2, &Held::Nowhere));
-    let early = store.append(&id, Step::one(user("not yet"), at(1))).await;
-    assert!(
-        matches!(early, Err(Error::Elsewhere { .. })),
-        "it is not ours before it is taken over: {early:?}"
-    );
-    assert_eq!(store.take_over(turn.id).await.unwrap().held, Held::Here);
+    assert_eq!((turn.steps, &turn.owner), (2, &TurnOwner::Exited));
+    let early = store.append_step(&id, TurnStep::from_message(user("not yet"), at(1))).await;
+    assert!(matches!(early, Err(Error::OwnedByOther { .. })), "a turn must be taken over first: {early:?}");
+    assert_eq!(store.take_over_turn(turn.id).await.unwrap().owner, TurnOwner::ThisStore);
     assert_eq!(store.history(&id).await.unwrap().len(), 3);
     let open: Vec<CallId> = store.open_calls(&id).await.unwrap().into_iter().map(|call| call.id).collect();
     assert_eq!(open, [CallId::new("b")]);
     let result = Message::Tool { call: CallId::new("b"), name: "t".to_owned(), text: "done".to_owned() };
-    store.append(&id, Step::one(result, at(2))).await.unwrap();
+    store.append_step(&id, TurnStep::from_message(result, at(2))).await.unwrap();
     store.close_turn(turn.id, "text", vec![], at(2)).await.unwrap();
-    assert_eq!(store.unfinished().await.unwrap(), []);
+    assert_eq!(store.open_turns().await.unwrap(), []);
 }
 
 #[tokio::test]
-#[expect(clippy::disallowed_methods, reason = "a process in another world is what is tested")]
-async fn a_process_in_another_container_is_seen_to_live_and_to_die() {
+#[expect(clippy::disallowed_methods, reason = "the test needs a process in another namespace")]
+async fn the_death_of_a_process_in_another_container_is_detected() {
     let home = Home::new();
     let store = home.store().await;
     let mut container = Command::new("unshare")
@@ -158,18 +161,18 @@ async fn a_process_in_another_container_is_seen_to_live_and_to_die() {
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
     let id = SessionId::new(line.trim());
-    let turn = store.turn(&id).await.unwrap().unwrap();
-    assert!(matches!(turn.held, Held::Elsewhere(_)), "{turn:?}");
+    let turn = store.current_turn(&id).await.unwrap().unwrap();
+    assert!(matches!(turn.owner, TurnOwner::OtherProcess(_)), "{turn:?}");
     container.kill().unwrap();
     container.wait().unwrap();
-    // Its end of the pipe is closed when it is gone.
+    // The pipe is closed when the process is gone.
     out.read_to_string(&mut line).unwrap();
-    assert_eq!(store.turn(&id).await.unwrap().unwrap().held, Held::Nowhere);
-    assert_eq!(store.take_over(turn.id).await.unwrap().held, Held::Here);
+    assert_eq!(store.current_turn(&id).await.unwrap().unwrap().owner, TurnOwner::Exited);
+    assert_eq!(store.take_over_turn(turn.id).await.unwrap().owner, TurnOwner::ThisStore);
 }
 
 #[tokio::test]
-async fn a_process_that_writes_for_too_long_is_named() {
+async fn a_process_that_blocks_writing_is_named() {
     let home = Home::new();
     let store = home.store().await;
     let id = session(&store).await;
@@ -177,20 +180,20 @@ async fn a_process_that_writes_for_too_long_is_named() {
     let mut line = String::new();
     BufReader::new(peer.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "held\n");
-    let refused = store.append(&id, Step::one(user("x"), at(1))).await;
-    let Err(Error::Busy { holder: Some(holder), .. }) = &refused else { panic!("{refused:?}") };
+    let refused = store.append_step(&id, TurnStep::from_message(user("x"), at(1))).await;
+    let Err(Error::Busy { owner: Some(holder), .. }) = &refused else { panic!("{refused:?}") };
     assert_eq!((holder.pid, holder.name.as_str()), (peer.id(), "store-peer"));
     let told = refused.unwrap_err().to_string();
     assert!(told.ends_with(&format!(": store-peer (process {})", peer.id())), "{told}");
-    assert_eq!(store.history(&id).await.unwrap(), [], "reading goes on");
+    assert_eq!(store.history(&id).await.unwrap(), [], "reading is not blocked");
     drop(peer.stdin.take());
     peer.wait().unwrap();
-    store.append(&id, Step::one(user("y"), at(1))).await.unwrap();
+    store.append_step(&id, TurnStep::from_message(user("y"), at(1))).await.unwrap();
     assert_eq!(store.history(&id).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_made_by_many_at_once_is_one() {
+async fn concurrent_creation_makes_one_database() {
     for _ in 0..10 {
         let home = Home::new();
         let peers: Vec<_> = (0..3)
@@ -206,8 +209,10 @@ async fn a_database_made_by_many_at_once_is_one() {
             assert_eq!(String::from_utf8_lossy(&said.stdout), "opened\n", "{said:?}");
         }
         let store = home.store().await;
-        let all = store
-            .sessions(&hermes_store::Reader::Owner, hermes_store::Listing { limit: 9, ..Default::default() });
+        let all = store.sessions(
+            &hermes_store::Viewer::Owner,
+            hermes_store::SessionQuery { limit: 9, ..Default::default() },
+        );
         assert_eq!(all.await.unwrap().len(), 3);
     }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use hermes_store::{
-    Answer, Answering, AskedBy, Choice, Entry, Error, GrantScope, NewGrant, NewQuestion, QuestionState, Store,
+    AnswerResult, Error, GrantRow, NewMessage, NewQuestion, QuestionState, Store, WaitingCall,
 };
-use hermes_types::{CallId, Person, SessionKey};
+use hermes_types::{Answer, CallId, Choice, GrantScope, Person, SessionKey};
 use serde_json::json;
 
 use crate::{Home, at, session, user};
@@ -14,7 +14,7 @@ fn question(id: &str) -> NewQuestion {
     NewQuestion {
         id: id.to_owned(),
         key: SessionKey::new("key"),
-        asked_by: None,
+        waiting_call: None,
         stored: json!({"id": id, "job": {"work": {"shell": "rm -r x"}, "cwd": "/"}}),
         shown: json!({"parts": [{"text": "rm -r x", "dangerous": true}]}),
         approvers: vec![Person::new("cli"), Person::new("discord:7")],
@@ -32,104 +32,105 @@ async fn state(store: &Store, id: &str) -> QuestionState {
 }
 
 #[tokio::test]
-async fn one_answer_counts_and_only_of_whom_is_asked() {
+async fn only_the_first_answer_of_an_approver_counts() {
     let home = Home::new();
     let store = home.store().await;
-    store.ask(question("q_a")).await.unwrap();
-    assert!(matches!(store.ask(question("q_a")).await, Err(Error::SameQuestion(_))));
-    let say = async |id: &str, answer: Answer| store.answer(id, answer).await.unwrap();
-    assert_eq!(say("q_none", answer("cli", 1, Choice::Once)).await, Answering::Unknown);
-    assert_eq!(say("q_a", answer("mallory", 1, Choice::Once)).await, Answering::NotAsked);
+    store.save_question(question("q_a")).await.unwrap();
+    assert!(matches!(store.save_question(question("q_a")).await, Err(Error::DuplicateQuestion(_))));
+    let say = async |id: &str, answer: Answer| store.answer_question(id, answer).await.unwrap();
+    assert_eq!(say("q_none", answer("cli", 1, Choice::Once)).await, AnswerResult::NoQuestion);
+    assert_eq!(say("q_a", answer("mallory", 1, Choice::Once)).await, AnswerResult::NotApprover);
     let deny = answer("discord:7", 2, Choice::Deny { reason: Some("not now".to_owned()) });
-    assert_eq!(say("q_a", deny.clone()).await, Answering::Counts);
+    assert_eq!(say("q_a", deny.clone()).await, AnswerResult::Accepted);
     let decided = QuestionState::Answered(deny);
-    assert_eq!(say("q_a", answer("cli", 3, Choice::Always)).await, Answering::TooLate(decided.clone()));
-    assert_eq!(store.withdraw("q_a", at(4)).await.unwrap(), Some(decided.clone()));
-    assert_eq!(store.expire("q_a", at(400)).await.unwrap(), Some(decided.clone()));
+    assert_eq!(say("q_a", answer("cli", 3, Choice::Always)).await, AnswerResult::TooLate(decided.clone()));
+    assert_eq!(store.withdraw_question("q_a", at(4)).await.unwrap(), Some(decided.clone()));
+    assert_eq!(store.expire_question("q_a", at(400)).await.unwrap(), Some(decided.clone()));
     assert_eq!(state(&store, "q_a").await, decided);
 
-    store.ask(question("q_b")).await.unwrap();
+    store.save_question(question("q_b")).await.unwrap();
     let late = answer("cli", 300, Choice::Once);
-    assert_eq!(say("q_b", late).await, Answering::TooLate(QuestionState::Expired));
+    assert_eq!(say("q_b", late).await, AnswerResult::TooLate(QuestionState::Expired));
     assert_eq!(state(&store, "q_b").await, QuestionState::Expired);
-    store.ask(question("q_c")).await.unwrap();
-    assert_eq!(store.withdraw("q_c", at(1)).await.unwrap(), Some(QuestionState::Withdrawn));
+    store.save_question(question("q_c")).await.unwrap();
+    assert_eq!(store.withdraw_question("q_c", at(1)).await.unwrap(), Some(QuestionState::Withdrawn));
     let late = answer("cli", 2, Choice::Once);
-    assert_eq!(say("q_c", late).await, Answering::TooLate(QuestionState::Withdrawn));
-    assert_eq!(store.expire("q_zzz", at(1)).await.unwrap(), None);
+    assert_eq!(say("q_c", late).await, AnswerResult::TooLate(QuestionState::Withdrawn));
+    assert_eq!(store.expire_question("q_zzz", at(1)).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn an_answer_is_acted_upon_once() {
+async fn an_answer_is_used_once() {
     let home = Home::new();
     let store = home.store().await;
-    store.ask(question("q_a")).await.unwrap();
-    assert!(!store.use_answer("q_a", at(1)).await.unwrap(), "there is none yet");
-    store.answer("q_a", answer("cli", 1, Choice::Once)).await.unwrap();
+    store.save_question(question("q_a")).await.unwrap();
+    assert!(!store.consume_answer("q_a", at(1)).await.unwrap(), "there is no answer yet");
+    store.answer_question("q_a", answer("cli", 1, Choice::Once)).await.unwrap();
     assert!(!store.question("q_a").await.unwrap().unwrap().is_used);
     let other = home.store().await;
-    let (here, there) = tokio::join!(store.use_answer("q_a", at(2)), other.use_answer("q_a", at(2)));
+    let (here, there) = tokio::join!(store.consume_answer("q_a", at(2)), other.consume_answer("q_a", at(2)));
     assert_ne!(here.unwrap(), there.unwrap());
     assert!(store.question("q_a").await.unwrap().unwrap().is_used);
-    assert!(!store.use_answer("q_none", at(2)).await.unwrap());
+    assert!(!store.consume_answer("q_none", at(2)).await.unwrap());
 }
 
 #[tokio::test]
-async fn questions_are_listed_as_long_as_they_wait() {
+async fn open_questions_are_listed() {
     let home = Home::new();
     let store = home.store().await;
     let id = session(&store).await;
-    let turn = store.open_turn(&id, vec![Entry::new(user("x"), at(0))], vec![], at(0)).await.unwrap();
-    let asked_by = Some(AskedBy { session: id.clone(), turn, call: CallId::new("c1") });
-    store.ask(NewQuestion { asked_by, ..question("q_a") }).await.unwrap();
-    store.ask(NewQuestion { expires: at(10), ..question("q_b") }).await.unwrap();
+    let turn = store.open_turn(&id, vec![NewMessage::new(user("x"), at(0))], vec![], at(0)).await.unwrap();
+    let waiting_call = Some(WaitingCall { session: id.clone(), turn, call: CallId::new("c1") });
+    store.save_question(NewQuestion { waiting_call, ..question("q_a") }).await.unwrap();
+    store.save_question(NewQuestion { expires: at(10), ..question("q_b") }).await.unwrap();
     let open = async |seconds| -> Vec<String> {
         store.open_questions(at(seconds)).await.unwrap().into_iter().map(|question| question.id).collect()
     };
     assert_eq!(open(5).await, ["q_a", "q_b"]);
     assert_eq!(open(10).await, ["q_a"]);
-    assert_eq!(store.expire_all(at(10)).await.unwrap(), 1);
-    let of_session = store.questions_of(&id).await.unwrap();
+    let of_session = store.session_questions(&id).await.unwrap();
     let [kept] = of_session.as_slice() else { panic!("{of_session:?}") };
     assert_eq!((kept.session.as_ref(), kept.call.as_ref()), (Some(&id), Some(&CallId::new("c1"))));
     assert_eq!((&kept.stored, &kept.approvers), (&question("q_a").stored, &question("q_a").approvers));
-    let named = async |text: &str| store.questions_named(text).await.unwrap().len();
+    let named = async |text: &str| store.questions_by_prefix(text).await.unwrap().len();
     assert_eq!((named("q_").await, named("q_a").await, named("").await, named("%").await), (2, 1, 0, 0));
     store.close_turn(turn, "text", vec![], at(11)).await.unwrap();
-    store.remove(&id).await.unwrap();
-    assert_eq!(store.question("q_a").await.unwrap(), None, "it goes with its session");
+    store.remove_session(&id).await.unwrap();
+    assert_eq!(store.question("q_a").await.unwrap(), None, "it is removed with its session");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_answers_at_once_one_counts() {
+async fn of_many_concurrent_answers_one_counts() {
     let home = Home::new();
     let store = home.store().await;
     let other = home.store().await;
     for round in 0..20 {
         let id = format!("q_{round}");
-        store.ask(question(&id)).await.unwrap();
+        store.save_question(question(&id)).await.unwrap();
         let tries = (0..8).map(|number| {
             let (store, id) = (if number % 2 == 0 { store.clone() } else { other.clone() }, id.clone());
             let choice = if number % 3 == 0 { Choice::Deny { reason: None } } else { Choice::Once };
-            tokio::spawn(async move { store.answer(&id, answer("cli", number, choice)).await.unwrap() })
+            tokio::spawn(
+                async move { store.answer_question(&id, answer("cli", number, choice)).await.unwrap() },
+            )
         });
         let tries: Vec<_> = tries.collect();
         let mut counted = 0;
         for one in tries {
-            counted += usize::from(one.await.unwrap() == Answering::Counts);
+            counted += usize::from(one.await.unwrap() == AnswerResult::Accepted);
         }
         assert_eq!(counted, 1);
     }
 }
 
 #[tokio::test]
-async fn an_answer_from_another_process_is_heard() {
+async fn an_answer_from_another_process_ends_the_wait() {
     let home = Home::new();
     let store = home.store().await;
-    store.ask(question("q_a")).await.unwrap();
+    store.save_question(question("q_a")).await.unwrap();
     let waiting = tokio::spawn({
         let store = store.clone();
-        async move { store.decided("q_a").await.unwrap() }
+        async move { store.wait_for_decision("q_a").await.unwrap() }
     });
     let said = tokio::task::spawn_blocking({
         let mut peer = home.peer(&["answer", "q_a"]);
@@ -142,25 +143,27 @@ async fn an_answer_from_another_process_is_heard() {
         matches!(heard, Some(QuestionState::Answered(Answer { choice: Choice::Session, .. }))),
         "{heard:?}"
     );
-    assert_eq!(store.decided("q_none").await.unwrap(), None);
+    assert_eq!(store.wait_for_decision("q_none").await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn an_answer_in_this_process_is_heard() {
+async fn an_answer_in_this_process_ends_the_wait() {
     let home = Home::new();
     let store = home.store().await;
-    store.ask(question("q_a")).await.unwrap();
-    let (heard, said) =
-        tokio::join!(store.decided("q_a"), store.answer("q_a", answer("cli", 1, Choice::Always)));
-    assert_eq!(said.unwrap(), Answering::Counts);
+    store.save_question(question("q_a")).await.unwrap();
+    let (heard, said) = tokio::join!(
+        store.wait_for_decision("q_a"),
+        store.answer_question("q_a", answer("cli", 1, Choice::Always))
+    );
+    assert_eq!(said.unwrap(), AnswerResult::Accepted);
     assert_eq!(heard.unwrap(), Some(QuestionState::Answered(answer("cli", 1, Choice::Always))));
 }
 
 #[tokio::test]
-async fn grants_hold_until_they_are_taken_back() {
+async fn grants_last_until_they_are_revoked() {
     let home = Home::new();
     let store = home.store().await;
-    let grant = |id: &str, scope| NewGrant {
+    let grant = |id: &str, scope| GrantRow {
         id: id.to_owned(),
         scope,
         json: json!({"covers": {"text": id}}),
@@ -173,18 +176,19 @@ async fn grants_hold_until_they_are_taken_back() {
         grant("g_2", GrantScope::Session(here.clone())),
         grant("g_3", GrantScope::Session(there.clone())),
     ];
-    store.grant(all.clone()).await.unwrap();
-    store.grant(all).await.unwrap();
-    let ids = |grants: Vec<hermes_store::Grant>| grants.into_iter().map(|grant| grant.id).collect::<Vec<_>>();
+    store.save_grants(all.clone()).await.unwrap();
+    store.save_grants(all).await.unwrap();
+    let ids =
+        |grants: Vec<hermes_store::GrantRow>| grants.into_iter().map(|grant| grant.id).collect::<Vec<_>>();
     assert_eq!(ids(store.grants().await.unwrap()), ["g_1", "g_2", "g_3"]);
-    assert_eq!(ids(store.grants_in(&here).await.unwrap()), ["g_1", "g_2"]);
+    assert_eq!(ids(store.session_grants(&here).await.unwrap()), ["g_1", "g_2"]);
     let me = Person::new("cli");
-    let revoked = store.revoke("g_1", &me, at(2)).await.unwrap().unwrap();
+    let revoked = store.revoke_grant("g_1", &me, at(2)).await.unwrap().unwrap();
     assert_eq!((revoked.id.as_str(), revoked.json), ("g_1", json!({"covers": {"text": "g_1"}})));
-    assert_eq!(store.revoke("g_1", &me, at(3)).await.unwrap(), None);
-    assert_eq!(store.end_grants(&here, &me, at(4)).await.unwrap(), 1);
+    assert_eq!(store.revoke_grant("g_1", &me, at(3)).await.unwrap(), None);
+    assert_eq!(store.revoke_session_grants(&here, &me, at(4)).await.unwrap(), 1);
     assert_eq!(ids(store.grants().await.unwrap()), ["g_3"]);
-    // Taken back stays taken back, also when the same answer is worked on again after a crash.
-    store.grant(vec![grant("g_1", GrantScope::Always)]).await.unwrap();
+    // A revoked grant stays revoked, even if the same answer is processed again after a crash.
+    store.save_grants(vec![grant("g_1", GrantScope::Always)]).await.unwrap();
     assert_eq!(ids(store.grants().await.unwrap()), ["g_3"]);
 }

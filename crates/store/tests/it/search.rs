@@ -1,6 +1,6 @@
-//! Finding messages, whatever is typed.
+//! Search with any input.
 
-use hermes_store::{Lineage, NewSession, Parent, Reader, Search, SessionId, Step, Store};
+use hermes_store::{Lineage, NewSession, Parent, SearchQuery, SessionId, Store, TurnStep, Viewer};
 use hermes_types::{Message, Person};
 use proptest::prelude::*;
 
@@ -21,17 +21,17 @@ const TEXTS: [&str; 12] = [
     "OR AND NOT NEAR are words too",
 ];
 
-async fn filled(store: &Store) -> SessionId {
+async fn fill(store: &Store) -> SessionId {
     let id = session(store).await;
     for text in TEXTS {
-        store.append(&id, Step::one(user(text), at(1))).await.unwrap();
+        store.append_step(&id, TurnStep::from_message(user(text), at(1))).await.unwrap();
     }
     id
 }
 
-async fn places(store: &Store, text: &str) -> Vec<u32> {
-    let search = Search { text: text.to_owned(), limit: 50, ..Search::default() };
-    let hits = store.search(&Reader::Owner, search).await.unwrap();
+async fn hits(store: &Store, text: &str) -> Vec<u32> {
+    let search = SearchQuery { text: text.to_owned(), limit: 50, ..SearchQuery::default() };
+    let hits = store.search(&Viewer::Owner, search).await.unwrap();
     let mut places: Vec<u32> = hits.iter().map(|hit| hit.seq.number()).collect();
     places.sort_unstable();
     places
@@ -41,7 +41,7 @@ async fn places(store: &Store, text: &str) -> Vec<u32> {
 async fn words_of_every_script_are_found() {
     let home = Home::new();
     let store = home.store().await;
-    filled(&store).await;
+    fill(&store).await;
     let cases: [(&str, &[u32]); 36] = [
         ("docker network", &[1]),
         ("NETWORK Docker", &[1]),
@@ -81,71 +81,71 @@ async fn words_of_every_script_are_found() {
         ("docker NOT 数据库", &[1]),
     ];
     for (text, expected) in cases {
-        // Single letters are words too: C++ is found as c.
-        assert_eq!(places(&store, text).await, expected, "{text}");
+        // Single letters are words too: C++ matches c.
+        assert_eq!(hits(&store, text).await, expected, "{text}");
     }
     for nothing in ["", "   ", "\0", "NOT", "OR OR", "\"\"", "*", "()", "NOT docker"] {
-        assert_eq!(places(&store, nothing).await, [] as [u32; 0], "{nothing:?}");
+        assert_eq!(hits(&store, nothing).await, [] as [u32; 0], "{nothing:?}");
     }
 }
 
 #[tokio::test]
-async fn what_was_taken_back_removed_or_is_hidden_is_not_found() {
+async fn undone_removed_and_hidden_messages_are_not_found() {
     let home = Home::new();
     let store = home.store().await;
-    let id = filled(&store).await;
-    assert_eq!(places(&store, "near").await, [12]);
+    let id = fill(&store).await;
+    assert_eq!(hits(&store, "near").await, [12]);
     store.undo(&id, 1).await.unwrap();
-    assert_eq!(places(&store, "near").await, [] as [u32; 0]);
-    store.restore(&id).await.unwrap();
-    assert_eq!(places(&store, "near").await, [12]);
+    assert_eq!(hits(&store, "near").await, [] as [u32; 0]);
+    store.restore_undone(&id).await.unwrap();
+    assert_eq!(hits(&store, "near").await, [12]);
 
     let put = async |new: NewSession| {
-        let id = store.create(new, at(1)).await.unwrap();
-        store.append(&id, Step::one(said("a xylophone 木琴"), at(1))).await.unwrap();
+        let id = store.create_session(new, at(1)).await.unwrap();
+        store.append_step(&id, TurnStep::from_message(said("a xylophone 木琴"), at(1))).await.unwrap();
         id
     };
     put(NewSession { source: "tool".to_owned(), ..new_session() }).await;
     let parent = Some(Parent { session: id.clone(), lineage: Lineage::Delegate });
     put(NewSession { parent, ..new_session() }).await;
-    assert_eq!(places(&store, "xylophone").await, [] as [u32; 0]);
+    assert_eq!(hits(&store, "xylophone").await, [] as [u32; 0]);
     let theirs =
         put(NewSession { person: Person::new("signal:1"), source: "signal".to_owned(), ..new_session() })
             .await;
     let mine = put(new_session()).await;
     for text in ["xylophone", "木琴", "xylophone 木琴"] {
-        let by = async |reader: Reader, source: Option<&str>| -> Vec<SessionId> {
+        let by = async |reader: Viewer, source: Option<&str>| -> Vec<SessionId> {
             let source = source.map(str::to_owned);
-            let search = Search { text: text.to_owned(), source, limit: 9, ..Search::default() };
+            let search = SearchQuery { text: text.to_owned(), source, limit: 9, ..SearchQuery::default() };
             store.search(&reader, search).await.unwrap().into_iter().map(|hit| hit.session).collect()
         };
-        assert_eq!(by(Reader::Owner, None).await, [mine.clone(), theirs.clone()], "{text}");
-        assert_eq!(by(Reader::Owner, Some("signal")).await, std::slice::from_ref(&theirs));
-        assert_eq!(by(Reader::Person(Person::new("signal:1")), None).await, std::slice::from_ref(&theirs));
-        assert_eq!(by(Reader::Person(Person::new("nobody")), None).await, [] as [SessionId; 0]);
+        assert_eq!(by(Viewer::Owner, None).await, [mine.clone(), theirs.clone()], "{text}");
+        assert_eq!(by(Viewer::Owner, Some("signal")).await, std::slice::from_ref(&theirs));
+        assert_eq!(by(Viewer::Person(Person::new("signal:1")), None).await, std::slice::from_ref(&theirs));
+        assert_eq!(by(Viewer::Person(Person::new("nobody")), None).await, [] as [SessionId; 0]);
     }
-    store.remove(&mine).await.unwrap();
-    // The number of the removed message is free again, but not what was said in it.
+    store.remove_session(&mine).await.unwrap();
+    // The row id of the removed message is reused, but its text must not be found.
     let next = session(&store).await;
-    store.append(&next, Step::one(said("nothing of that kind"), at(2))).await.unwrap();
+    store.append_step(&next, TurnStep::from_message(said("something else"), at(2))).await.unwrap();
     for text in ["xylophone", "木琴"] {
-        assert_eq!(places(&store, text).await.len(), 1, "{text}");
+        assert_eq!(hits(&store, text).await.len(), 1, "{text}");
     }
 }
 
 #[tokio::test]
-async fn hits_come_in_pages_with_the_words_around_them() {
+async fn hits_come_in_pages_with_snippets() {
     let home = Home::new();
     let store = home.store().await;
     let id = session(&store).await;
     for number in 0..30 {
         let text = format!("{} needle {number} {}", "before ".repeat(50), "after ".repeat(50));
         let message = Message::Tool { call: hermes_types::CallId::new("c"), name: "t".to_owned(), text };
-        store.append(&id, Step::one(message, at(number))).await.unwrap();
+        store.append_step(&id, TurnStep::from_message(message, at(number))).await.unwrap();
     }
     let page = async |skip: usize| {
-        let search = Search { text: "needle".to_owned(), skip, limit: 12, source: None };
-        store.search(&Reader::Owner, search).await.unwrap()
+        let search = SearchQuery { text: "needle".to_owned(), skip, limit: 12, source: None };
+        store.search(&Viewer::Owner, search).await.unwrap()
     };
     let (first, second, third) = (page(0).await, page(12).await, page(24).await);
     assert_eq!((first.len(), second.len(), third.len()), (12, 12, 6));
@@ -159,12 +159,12 @@ async fn hits_come_in_pages_with_the_words_around_them() {
 }
 
 #[test]
-fn nothing_that_is_typed_is_a_mistake() {
+fn no_input_is_an_error() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let home = Home::new();
     let store = runtime.block_on(async {
         let store = home.store().await;
-        filled(&store).await;
+        fill(&store).await;
         store
     });
     let typed = prop_oneof![
@@ -179,14 +179,14 @@ fn nothing_that_is_typed_is_a_mistake() {
     });
     runner
         .run(&typed, |text| {
-            let search = Search { text, limit: 5, ..Search::default() };
+            let search = SearchQuery { text, limit: 5, ..SearchQuery::default() };
             runtime
-                .block_on(store.search(&Reader::Owner, search))
+                .block_on(store.search(&Viewer::Owner, search))
                 .map_err(|error| TestCaseError::fail(error.to_string()))?;
             Ok(())
         })
         .unwrap();
     let long = "zebra ".repeat(10_000) + &"(".repeat(1_000);
-    let search = Search { text: long, limit: 5, ..Search::default() };
-    assert_eq!(runtime.block_on(store.search(&Reader::Owner, search)).unwrap(), []);
+    let search = SearchQuery { text: long, limit: 5, ..SearchQuery::default() };
+    assert_eq!(runtime.block_on(store.search(&Viewer::Owner, search)).unwrap(), []);
 }

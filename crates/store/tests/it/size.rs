@@ -1,18 +1,16 @@
-//! How much of the disk a text takes.
+//! Disk space per byte of text.
 
 use std::fs;
 use std::path::Path;
 
-use hermes_store::Step;
+use hermes_store::TurnStep;
 
 use crate::{Home, at, said, session};
 
-/// Bytes of a message.
 const MESSAGE: usize = 4 << 10;
-/// Messages of each kind, at most.
 const COUNT: usize = 300;
 
-/// The sources of this project: real code, and in its comments real prose.
+/// The sources of this project as sample text: code, and prose in its comments.
 fn sources(folder: &Path, found: &mut Vec<String>) {
     let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
@@ -25,7 +23,7 @@ fn sources(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// A text in pieces of the size of a message.
+/// Splits a text into messages.
 fn pieces(text: &str) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     let mut pieces = vec![String::new()];
@@ -40,7 +38,7 @@ fn pieces(text: &str) -> Vec<String> {
     pieces
 }
 
-/// Sentences of common Chinese words, some of them far more common than others, as in any language.
+/// Sentences of common Chinese words with a natural frequency distribution.
 fn chinese() -> String {
     let words = "的 是 在 我们 可以 一个 这个 使用 需要 如果 没有 已经 然后 文件 数据 系统 程序 服务器 数据库 网络 配置 问题 \
         错误 运行 命令 测试 更新 版本 用户 密码 连接 请求 响应 时间 内存 磁盘 进程 线程 函数 变量 参数 返回 结果 检查 修改 删除 创建 \
@@ -57,7 +55,7 @@ fn chinese() -> String {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
-        // The smaller of two draws: the first words come most often.
+        // The smaller of two draws makes the first words most frequent.
         let pick = |shift: u32| usize::try_from((seed >> shift) % words.len() as u64).unwrap();
         text.push_str(words[pick(5).min(pick(29)).min(pick(43))]);
         match seed % 11 {
@@ -91,7 +89,7 @@ async fn a_text_takes_at_most_two_and_a_half_times_its_size() {
         let mut bytes = 0;
         for (number, piece) in pieces.iter().enumerate() {
             bytes += piece.len();
-            store.append(&id, Step::one(said(piece), at(number as u64))).await.unwrap();
+            store.append_step(&id, TurnStep::from_message(said(piece), at(number as u64))).await.unwrap();
         }
         store.close().await;
         let size = fs::metadata(home.file()).unwrap().len();

@@ -1,13 +1,13 @@
-//! Another process that uses a database, for tests: `store-peer FILE WHAT …`.
+//! A second process that uses a database, for tests: `store-peer FILE ACTION …`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use hermes_store::{Answer, Choice, Entry, NewSession, Prompt, SessionId, Step, Store};
-use hermes_types::{Arguments, Call, CallId, Message, Part, Person, SessionKey, Timestamp};
+use hermes_store::{NewMessage, NewSession, Prompt, SessionId, Store, TurnStep};
+use hermes_types::{Answer, Arguments, Call, CallId, Choice, Message, Part, Person, SessionKey, Timestamp};
 
-fn say(text: &str) {
+fn print(text: &str) {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).unwrap();
 }
@@ -53,33 +53,36 @@ fn main() {
     });
 }
 
-/// Adds messages, and says each time that one is kept.
+/// Appends messages and confirms each one.
 async fn append(file: &Path, session: &str, tag: &str, count: u32) {
     let store = Store::open(file).await.unwrap();
     let session = SessionId::new(session);
     for number in 0..count {
         let text = format!("{tag} {number} {}", "words of some length ".repeat(20));
-        store.append(&session, Step::one(user(text), at())).await.unwrap();
-        say(&number.to_string());
+        store.append_step(&session, TurnStep::from_message(user(text), at())).await.unwrap();
+        print(&number.to_string());
     }
 }
 
 async fn answer(file: &Path, id: &str) {
     let store = Store::open(file).await.unwrap();
     let answer = Answer { by: Person::new("cli"), at: at(), choice: Choice::Session };
-    say(&format!("{:?}", store.answer(id, answer).await.unwrap()));
+    print(&format!("{:?}", store.answer_question(id, answer).await.unwrap()));
 }
 
 async fn approve(file: &Path, code: &str) {
     let store = Store::open(file).await.unwrap();
-    say(&format!("{:?}", store.approve("discord", code, at()).await.unwrap()));
+    print(&format!("{:?}", store.approve_code("discord", code, at()).await.unwrap()));
 }
 
-/// Begins a turn, stops in the middle of it, and waits to be killed.
+/// Opens a turn, stops in the middle, and waits to be killed.
 async fn turn(file: &Path) {
     let store = Store::open(file).await.unwrap();
-    let session = store.create(new_session(), at()).await.unwrap();
-    store.open_turn(&session, vec![Entry::new(user("do it".to_owned()), at())], vec![], at()).await.unwrap();
+    let session = store.create_session(new_session(), at()).await.unwrap();
+    store
+        .open_turn(&session, vec![NewMessage::new(user("do it".to_owned()), at())], vec![], at())
+        .await
+        .unwrap();
     let call = |id: &str| {
         let call = Call {
             id: CallId::new(id),
@@ -89,65 +92,65 @@ async fn turn(file: &Path) {
         Part::Call(call)
     };
     let asked = Message::Assistant { parts: vec![call("a"), call("b")] };
-    store.append(&session, Step::one(asked, at())).await.unwrap();
+    store.append_step(&session, TurnStep::from_message(asked, at())).await.unwrap();
     let done = Message::Tool { call: CallId::new("a"), name: "t".to_owned(), text: "done".to_owned() };
-    store.append(&session, Step::one(done, at())).await.unwrap();
-    say(session.as_str());
-    until_told();
+    store.append_step(&session, TurnStep::from_message(done, at())).await.unwrap();
+    print(session.as_str());
+    wait_for_stdin();
 }
 
-/// Writes, and does not end.
+/// Holds a write transaction.
 fn hold(file: &Path) {
     let connection = rusqlite::Connection::open(file).unwrap();
     connection.execute_batch("BEGIN IMMEDIATE").unwrap();
-    say("held");
-    until_told();
+    print("held");
+    wait_for_stdin();
 }
 
-fn until_told() {
+fn wait_for_stdin() {
     io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
 async fn open(file: &Path) {
     match Store::open(file).await {
-        Ok(_) => say("opened"),
-        Err(error) => say(&format!("{error:?}")),
+        Ok(_) => print("opened"),
+        Err(error) => print(&format!("{error:?}")),
     }
 }
 
-/// Fills the disk, makes room, and goes on.
+/// Fills the disk, frees space, and continues.
 async fn fill(file: &Path) {
     let ballast = file.with_file_name("ballast");
     std::fs::write(&ballast, vec![1; 512 << 10]).unwrap();
     let store = Store::open(file).await.unwrap();
-    let session = store.create(new_session(), at()).await.unwrap();
-    let mut kept = 0;
+    let session = store.create_session(new_session(), at()).await.unwrap();
+    let mut stored = 0;
     let error = loop {
-        let text = format!("{kept} {}", "text that fills the disk ".repeat(400));
-        match store.append(&session, Step::one(user(text), at())).await {
-            Ok(_) => kept += 1,
+        let text = format!("{stored} {}", "text that fills the disk ".repeat(400));
+        match store.append_step(&session, TurnStep::from_message(user(text), at())).await {
+            Ok(_) => stored += 1,
             Err(error) => break error,
         }
     };
-    say(&format!("{error:?}"));
+    print(&format!("{error:?}"));
     let found = store.history(&session).await.unwrap();
-    say(if found.len() == kept && kept > 0 { "all is there" } else { "something is missing" });
+    print(if found.len() == stored && stored > 0 { "complete" } else { "incomplete" });
     let other = Store::open(file.with_file_name("second.db")).await;
-    say(&format!("{:?}", other.map(drop)));
+    print(&format!("{:?}", other.map(drop)));
     std::fs::remove_file(&ballast).unwrap();
-    let after = store.append(&session, Step::one(user("after".to_owned()), at())).await;
-    say(&format!("{:?}", after.map(drop)));
+    let after = store.append_step(&session, TurnStep::from_message(user("after".to_owned()), at())).await;
+    print(&format!("{:?}", after.map(drop)));
     let again = store.history(&session).await.unwrap();
-    say(if again.len() == kept + 1 { "it goes on" } else { "it does not go on" });
+    print(if again.len() == stored + 1 { "resumed" } else { "stuck" });
     store.close().await;
     let connection = rusqlite::Connection::open(file).unwrap();
     let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-    say(&check);
+    print(&check);
     let mut names: Vec<String> = std::fs::read_dir(file.parent().unwrap())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| !name.starts_with("hermes.db"))
         .collect();
     names.sort();
-    say(&format!("{names:?}"));
+    print(&format!("{names:?}"));
 }

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hermes_policy::visible::{Shown, visible};
-use hermes_store::{Answer, Answering, Choice, Grant, GrantScope, Question, QuestionState, Store};
-use hermes_types::{Person, Timestamp};
+use hermes_policy::escape::{EscapedText, escape};
+use hermes_store::{AnswerResult, GrantRow, QuestionRow, QuestionState, Store};
+use hermes_types::{Answer, Choice, GrantScope, Person, Timestamp};
 use serde_json::{Value, json};
 
 use crate::Context;
@@ -46,10 +46,10 @@ pub(crate) async fn answer(context: &Context, id: &str, choice: Choice) -> Resul
     let question = one(&store, id).await?;
     let given = Answer { by: owner(), at: Timestamp::now(), choice };
     let refused = |text: String| Err(Failure::new(Kind::Refused, text));
-    match store.answer(&question.id, given.clone()).await.map_err(told)? {
-        Answering::Counts => {}
-        Answering::Unknown => return Err(unknown(id)),
-        Answering::NotAsked => {
+    match store.answer_question(&question.id, given.clone()).await.map_err(told)? {
+        AnswerResult::Accepted => {}
+        AnswerResult::NoQuestion => return Err(unknown(id)),
+        AnswerResult::NotApprover => {
             let who: Vec<&str> = question.approvers.iter().map(Person::as_str).collect();
             return refused(format!(
                 "question {} is for {} to answer",
@@ -57,14 +57,14 @@ pub(crate) async fn answer(context: &Context, id: &str, choice: Choice) -> Resul
                 one_line(&who.join(", "), 200)
             ));
         }
-        Answering::TooLate(state) => {
+        AnswerResult::TooLate(state) => {
             return Err(Failure::new(Kind::Failed, format!("question {} {}", question.id, fate(&state)))
                 .hint("`hermes approvals ls` lists those that wait"));
         }
     }
     if context.screen.format == Format::Json {
         let state = QuestionState::Answered(given);
-        context.screen.json(&facts(&Question { state, ..question }))?;
+        context.screen.json(&facts(&QuestionRow { state, ..question }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let word = match &given.choice {
@@ -90,7 +90,7 @@ pub(super) async fn grants(context: &Context) -> Result<ExitCode, Failure> {
         context.screen.aside("nothing was allowed to happen again");
         return Ok(ExitCode::SUCCESS);
     }
-    let row = |grant: &Grant| {
+    let row = |grant: &GrantRow| {
         let scope = match &grant.scope {
             GrantScope::Session(key) => one_line(key.as_str(), 30),
             GrantScope::Always => "always".to_owned(),
@@ -110,8 +110,8 @@ pub(super) async fn revoke(context: &Context, id: &str) -> Result<ExitCode, Fail
     };
     let store = find(context).await?.ok_or_else(gone)?;
     let grants = store.grants().await.map_err(told)?;
-    let begin = |grant: &&Grant| !id.is_empty() && grant.id.starts_with(id);
-    let found: Vec<&Grant> = grants.iter().filter(begin).collect();
+    let begin = |grant: &&GrantRow| !id.is_empty() && grant.id.starts_with(id);
+    let found: Vec<&GrantRow> = grants.iter().filter(begin).collect();
     let exact = found.iter().find(|grant| grant.id == id).copied();
     let meant = match (exact, found.as_slice()) {
         (Some(grant), _) => grant,
@@ -126,7 +126,7 @@ pub(super) async fn revoke(context: &Context, id: &str) -> Result<ExitCode, Fail
         }
     };
     let revoked =
-        store.revoke(&meant.id, &owner(), Timestamp::now()).await.map_err(told)?.ok_or_else(gone)?;
+        store.revoke_grant(&meant.id, &owner(), Timestamp::now()).await.map_err(told)?.ok_or_else(gone)?;
     match context.screen.format {
         Format::Json => context.screen.json(&grant_facts(&revoked))?,
         Format::Text => context.screen.line(&format!("taken back: {}", covers(&revoked)))?,
@@ -135,8 +135,8 @@ pub(super) async fn revoke(context: &Context, id: &str) -> Result<ExitCode, Fail
 }
 
 /// The question that is meant: by its name or the beginning of it, those that wait before those that do not.
-async fn one(store: &Store, id: &str) -> Result<Question, Failure> {
-    let mut named = store.questions_named(id).await.map_err(told)?;
+async fn one(store: &Store, id: &str) -> Result<QuestionRow, Failure> {
+    let mut named = store.questions_by_prefix(id).await.map_err(told)?;
     if let Some(at) = named.iter().position(|question| question.id == id) {
         return Ok(named.swap_remove(at));
     }
@@ -174,11 +174,11 @@ fn fate(state: &QuestionState) -> String {
 }
 
 /// What people were shown, the dangerous part marked.
-fn shown(question: &Question) -> String {
-    match serde_json::from_value::<Shown>(question.shown.clone()) {
-        Ok(shown) => shown.plain(),
+fn shown(question: &QuestionRow) -> String {
+    match serde_json::from_value::<EscapedText>(question.shown.clone()) {
+        Ok(shown) => shown.to_marked_string(),
         // Written by another version, but it must be seen all the same.
-        Err(_other_form) => visible(&question.shown.to_string()),
+        Err(_other_form) => escape(&question.shown.to_string()),
     }
 }
 
@@ -187,7 +187,7 @@ fn indented(text: &str) -> String {
 }
 
 /// The command that a grant is for.
-fn covers(grant: &Grant) -> String {
+fn covers(grant: &GrantRow) -> String {
     let text = match serde_json::from_value::<hermes_policy::Grant>(grant.json.clone()) {
         Ok(known) => known.covers.show(),
         Err(_other_form) => grant.json.to_string(),
@@ -196,7 +196,7 @@ fn covers(grant: &Grant) -> String {
 }
 
 /// What `--json` says about a question.
-fn facts(question: &Question) -> Value {
+fn facts(question: &QuestionRow) -> Value {
     let (state, answer) = match &question.state {
         QuestionState::Open => ("open", None),
         QuestionState::Expired => ("expired", None),
@@ -219,7 +219,7 @@ fn facts(question: &Question) -> Value {
 }
 
 /// What `--json` says about a grant.
-fn grant_facts(grant: &Grant) -> Value {
+fn grant_facts(grant: &GrantRow) -> Value {
     let session = match &grant.scope {
         GrantScope::Session(key) => Some(key.as_str()),
         GrantScope::Always => None,

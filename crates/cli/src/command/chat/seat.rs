@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hermes_agent::{TurnControl, TurnEvent};
-use hermes_store::Choice;
+use hermes_types::Choice;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -6,8 +6,8 @@ use hermes_agent::{
     Conversation, Error, ModelConfig, SessionConfig, StopReason, ToolContext, TurnControl, TurnResult,
     UserInput,
 };
-use hermes_store::{Choice, Session as Kept};
-use hermes_types::Timestamp;
+use hermes_store::SessionRow as Kept;
+use hermes_types::{Choice, Timestamp};
 
 use super::opening;
 use super::seat::{Seat, kept};
@@ -157,7 +157,7 @@ impl<'a> Talk<'a> {
     /// Goes on with a turn that could not end.
     pub(super) async fn carry_on(&mut self) -> Result<Turned, Failure> {
         let Some(conversation) = &mut self.conversation else { return Ok(Turned::Nothing) };
-        let open = self.hands.config().store.turn(conversation.id()).await.map_err(told)?;
+        let open = self.hands.config().store.current_turn(conversation.id()).await.map_err(told)?;
         if open.is_none() {
             return Ok(Turned::Nothing);
         }

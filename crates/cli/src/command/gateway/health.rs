@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_policy::visible::visible;
+use hermes_policy::escape::escape;
 use hermes_types::Timestamp;
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub(crate) fn format_health(health: &Value) -> String {
     let since = health["since"].as_u64().unwrap_or_default();
     let lasted = age(Duration::from_secs(Timestamp::now().seconds().saturating_sub(since)));
     match health["why"].as_str() {
-        Some(why) => format!("{state} for {lasted}: {}", visible(why)),
+        Some(why) => format!("{state} for {lasted}: {}", escape(why)),
         None => format!("{state} for {lasted}"),
     }
 }

@@ -1,7 +1,7 @@
 //! The same facts for people.
 
 use hermes_exec::Exposure;
-use hermes_policy::visible::visible;
+use hermes_policy::escape::escape;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -83,7 +83,7 @@ impl Page {
         }
         for (platform, health) in gateway["platforms"].as_object().into_iter().flatten() {
             let tone = if health["state"] == "up" { Tone::Good } else { Tone::Doubtful };
-            self.toned(tone, &format!("  {platform}"), &visible(&format_health(health)));
+            self.toned(tone, &format!("  {platform}"), &escape(&format_health(health)));
         }
         self.model(&facts["model"]);
     }
@@ -92,7 +92,7 @@ impl Page {
         let Some(name) = model["name"].as_str() else {
             return self.row("model", "none; set one with `hermes config set model.default NAME`");
         };
-        self.row("model", &format!("{} {}", visible(name), from(&model["source"])));
+        self.row("model", &format!("{} {}", escape(name), from(&model["source"])));
         if !model["problem"].is_null() {
             self.toned(Tone::Doubtful, "", &word(&model["problem"]));
             if !model["remedy"].is_null() {
@@ -102,7 +102,7 @@ impl Page {
         }
         self.row("  served by", &format!("{}, {}", word(&model["provider"]), word(&model["address"])));
         match model["key"].as_str() {
-            Some(from) => self.row("  key", &format!("from {}", visible(from))),
+            Some(from) => self.row("  key", &format!("from {}", escape(from))),
             None => self.row("  key", "none"),
         }
         for fallback in list(&model["fallbacks"]) {
@@ -284,7 +284,7 @@ fn list(value: &Value) -> &[Value] {
 
 /// A value as a person may see it, whoever wrote it.
 fn word(value: &Value) -> String {
-    visible(&value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    escape(&value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }
 
 fn from(source: &Value) -> String {

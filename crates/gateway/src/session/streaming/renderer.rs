@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_store::{Fate, TurnId};
+use hermes_store::{DeliveryState, TurnId};
 use hermes_types::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -224,19 +224,19 @@ impl Renderer {
         let (context, chat) = (Arc::clone(&self.live.context), self.live.message.chat.id.clone());
         let outbound = OutboundMessage { text: text.to_owned(), ..outbound };
         if rendered.id.is_none() {
-            match context.store.fate(part_key).await {
-                Ok(Some(Fate::Sent(message))) => rendered.id = Some(message),
-                Ok(Some(Fate::Waits)) => self.awaits_delivery = true,
+            match context.store.delivery_state(part_key).await {
+                Ok(Some(DeliveryState::Sent(message))) => rendered.id = Some(message),
+                Ok(Some(DeliveryState::Pending)) => self.awaits_delivery = true,
                 Ok(None) => {
                     let part = self.live.outbox_part(Some(part_key.to_owned()), &outbound);
                     rendered.is_broken =
-                        context.store.reply(Vec::new(), vec![part], Timestamp::now()).await.is_err();
+                        context.store.enqueue_reply(Vec::new(), vec![part], Timestamp::now()).await.is_err();
                     context.outbox.wake();
                     text.clone_into(&mut rendered.text);
                     self.awaits_delivery = !rendered.is_broken;
                     self.next_edit_at = Instant::now() + self.edit_interval;
                 }
-                Ok(Some(Fate::Failed)) | Err(_) => rendered.is_broken = true,
+                Ok(Some(DeliveryState::Failed)) | Err(_) => rendered.is_broken = true,
             }
         }
         let Some(message) = rendered.id.clone().filter(|_| rendered.text != text) else { return };

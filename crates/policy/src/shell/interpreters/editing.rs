@@ -1,6 +1,6 @@
 //! The two small languages of text editing: sed and awk.
 
-use super::super::syntax::Operator;
+use super::super::syntax::RedirectOperator;
 use super::CodeEffect;
 
 /// The number of calls of one kind in a program that are examined.
@@ -40,8 +40,8 @@ pub(super) fn sed(script: &str) -> Vec<CodeEffect> {
                 });
                 at = end;
             }
-            'w' | 'W' => at = file(&chars, at, Operator::Write, &mut effects),
-            'r' | 'R' => at = file(&chars, at, Operator::Read, &mut effects),
+            'w' | 'W' => at = file(&chars, at, RedirectOperator::Write, &mut effects),
+            'r' | 'R' => at = file(&chars, at, RedirectOperator::Read, &mut effects),
             'a' | 'i' | 'c' => at = line_end(&chars, at),
             ':' | 'b' | 't' | 'T' => {
                 while chars.get(at).is_some_and(|char| !matches!(char, ';' | '\n' | '}')) {
@@ -81,7 +81,7 @@ fn line_end(chars: &[char], at: usize) -> usize {
         .map_or(chars.len(), |length| at + length)
 }
 
-fn file(chars: &[char], at: usize, operator: Operator, effects: &mut Vec<CodeEffect>) -> usize {
+fn file(chars: &[char], at: usize, operator: RedirectOperator, effects: &mut Vec<CodeEffect>) -> usize {
     let end = line_end(chars, at);
     let name: String = chars.get(at..end).unwrap_or_default().iter().collect();
     effects.push(CodeEffect::Touch(operator, Some(name.trim().to_owned())));
@@ -92,7 +92,7 @@ fn flags(chars: &[char], mut at: usize, effects: &mut Vec<CodeEffect>) -> usize 
     while let Some(char) = chars.get(at) {
         match char {
             'e' => effects.push(CodeEffect::Danger("runs the result of a substitution")),
-            'w' => return file(chars, at + 1, Operator::Write, effects),
+            'w' => return file(chars, at + 1, RedirectOperator::Write, effects),
             'g' | 'p' | 'i' | 'I' | 'm' | 'M' | '0'..='9' => {}
             _ => return at,
         }
@@ -172,14 +172,14 @@ pub(super) fn awk(program: &str) -> Vec<CodeEffect> {
         let literal = target.starts_with(super::MARK);
         let path =
             literal.then(|| strings.get(string_before(code.get(..upto).unwrap_or_default()))).flatten();
-        effects.push(CodeEffect::Touch(Operator::Write, path.cloned()));
+        effects.push(CodeEffect::Touch(RedirectOperator::Write, path.cloned()));
     }
     for text in &strings {
         if text.starts_with("/inet") {
             effects.push(CodeEffect::Danger("opens a network connection or sends data"));
         }
         if text.starts_with('/') && text.len() < 256 && !text.contains(' ') {
-            effects.push(CodeEffect::Touch(Operator::Read, Some(text.clone())));
+            effects.push(CodeEffect::Touch(RedirectOperator::Read, Some(text.clone())));
         }
     }
     effects

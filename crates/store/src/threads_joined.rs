@@ -1,5 +1,5 @@
-//! Threads of chats in which the bot takes part, the chat of each platform that belongs to its owner, and how far each
-//! platform was heard.
+//! Per-platform chat state: threads the bot joined, the home chat, and how far events were
+//! processed.
 
 use hermes_types::{Person, Timestamp};
 use rusqlite::{OptionalExtension, params};
@@ -7,12 +7,12 @@ use rusqlite::{OptionalExtension, params};
 use crate::error::Error;
 use crate::store::Store;
 
-/// Threads that are remembered per platform; those where nothing happened for longest are forgotten first.
-const MOST: u32 = 10_000;
+/// Threads remembered per platform; the least recently active are dropped first.
+const MAX_THREADS: u32 = 10_000;
 
 impl Store {
-    /// Notes that something was said to the bot in a thread.
-    pub async fn take_part(&self, platform: &str, thread: &str, at: Timestamp) -> Result<(), Error> {
+    /// Records activity addressed to the bot in a thread.
+    pub async fn join_thread(&self, platform: &str, thread: &str, at: Timestamp) -> Result<(), Error> {
         let (platform, thread) = (platform.to_owned(), thread.to_owned());
         self.write(move |transaction| {
             let sql = "INSERT INTO threads (platform, thread, seen) VALUES (?1, ?2, ?3)
@@ -20,14 +20,14 @@ impl Store {
             transaction.prepare_cached(sql)?.execute(params![platform, thread, at.seconds()])?;
             let sql = "DELETE FROM threads WHERE platform = ?1 AND thread IN (
                        SELECT thread FROM threads WHERE platform = ?1 ORDER BY seen DESC LIMIT -1 OFFSET ?2)";
-            transaction.prepare_cached(sql)?.execute(params![platform, MOST])?;
+            transaction.prepare_cached(sql)?.execute(params![platform, MAX_THREADS])?;
             Ok(())
         })
         .await
     }
 
-    /// The threads of a platform the bot takes part in, those where something happened last at the end.
-    pub async fn threads(&self, platform: &str) -> Result<Vec<String>, Error> {
+    /// The threads that the bot joined, most recently active last.
+    pub async fn joined_threads(&self, platform: &str) -> Result<Vec<String>, Error> {
         let platform = platform.to_owned();
         self.read(move |connection| {
             let mut statement =
@@ -38,8 +38,8 @@ impl Store {
         .await
     }
 
-    /// Makes a chat the one that gets what belongs to no other chat of its platform.
-    pub async fn set_home(
+    /// Sets the chat that receives the messages which belong to no other chat of a platform.
+    pub async fn set_home_chat(
         &self,
         platform: &str,
         chat: &str,
@@ -55,8 +55,8 @@ impl Store {
         .await
     }
 
-    /// That chat.
-    pub async fn home(&self, platform: &str) -> Result<Option<String>, Error> {
+    /// The home chat of a platform.
+    pub async fn home_chat(&self, platform: &str) -> Result<Option<String>, Error> {
         let platform = platform.to_owned();
         self.read(move |connection| {
             let mut statement = connection.prepare_cached("SELECT chat FROM homes WHERE platform = ?1")?;
@@ -65,7 +65,8 @@ impl Store {
         .await
     }
 
-    /// Notes how far a platform was heard, in words of its own. It may be less than was heard, never more.
+    /// Records how far the events of a platform were processed, in the platform's own terms. The
+    /// position may be too early, never too late.
     pub async fn set_bookmark(&self, platform: &str, place: &str, at: Timestamp) -> Result<(), Error> {
         let (platform, place) = (platform.to_owned(), place.to_owned());
         self.write(move |transaction| {
@@ -76,7 +77,7 @@ impl Store {
         .await
     }
 
-    /// How far that was, and when.
+    /// The last recorded position and its time.
     pub async fn bookmark(&self, platform: &str) -> Result<Option<(String, Timestamp)>, Error> {
         let platform = platform.to_owned();
         self.read(move |connection| {

@@ -1,31 +1,28 @@
-//! Making text safe to look at: nothing hidden, nothing reordered, nothing pushed out of sight.
+//! Escaping of untrusted text for display: no invisible, reordering or padding characters remain.
 
 use hermes_types::text::is_hidden;
 use serde::{Deserialize, Serialize};
 
-/// Runs of blanks at least this long are shown by their number.
-const PADDING: usize = 8;
-/// Runs of newlines at least this long are shown by their number.
-const BLANK_LINES: usize = 4;
+/// Longer runs of blanks are shown as a count.
+const MIN_BLANK_RUN: usize = 8;
+/// Longer runs of newlines are shown as a count.
+const MIN_NEWLINE_RUN: usize = 4;
 
-/// A text as a person may see it, in parts.
+/// An escaped text, in parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shown {
-    /// The parts, in order.
-    pub parts: Vec<Part>,
+pub struct EscapedText {
+    pub parts: Vec<EscapedPart>,
 }
 
-/// A stretch of shown text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
-    /// The text, made visible.
+pub struct EscapedPart {
     pub text: String,
-    /// Whether it is what the question is about.
+    /// Whether the question is about this part.
     pub dangerous: bool,
 }
 
-impl Shown {
-    /// Shows a text with the given stretches of it marked.
+impl EscapedText {
+    /// Escapes a text and marks the dangerous parts.
     pub(crate) fn new(text: &str, dangerous: &[String]) -> Self {
         let mut marks: Vec<(usize, usize)> = dangerous
             .iter()
@@ -37,7 +34,7 @@ impl Shown {
         let mut at = 0;
         let mut push = |from: usize, to: usize, dangerous: bool| {
             if let Some(text) = text.get(from..to).filter(|text| !text.is_empty()) {
-                parts.push(Part { text: visible(text), dangerous });
+                parts.push(EscapedPart { text: escape(text), dangerous });
             }
         };
         for (start, end) in marks {
@@ -52,13 +49,12 @@ impl Shown {
         Self { parts }
     }
 
-    /// How many characters are shown.
-    pub fn length(&self) -> usize {
+    pub fn char_count(&self) -> usize {
         self.parts.iter().map(|part| part.text.chars().count()).sum()
     }
 
-    /// One plain text, the dangerous stretches between `»` and `«`.
-    pub fn plain(&self) -> String {
+    /// The text with the dangerous parts between `»` and `«`.
+    pub fn to_marked_string(&self) -> String {
         self.parts
             .iter()
             .map(|part| if part.dangerous { format!("»{}«", part.text) } else { part.text.clone() })
@@ -66,8 +62,8 @@ impl Shown {
     }
 }
 
-/// Text with hidden characters written out and padding counted.
-pub fn visible(text: &str) -> String {
+/// Escapes invisible characters and collapses padding.
+pub fn escape(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(char) = chars.next() {
@@ -81,7 +77,7 @@ pub fn visible(text: &str) -> String {
         match char {
             '\n' => {
                 let run = run_of(|char| char == '\n', &mut chars);
-                if run.len() >= BLANK_LINES {
+                if run.len() >= MIN_NEWLINE_RUN {
                     shown.push_str(&format!("\n⟨{} empty lines⟩\n", run.len() - 1));
                 } else {
                     shown.extend(run);
@@ -89,7 +85,7 @@ pub fn visible(text: &str) -> String {
             }
             char if is_blank(char) => {
                 let run = run_of(is_blank, &mut chars);
-                if run.len() >= PADDING {
+                if run.len() >= MIN_BLANK_RUN {
                     shown.push_str(&format!(" ⟨{} blanks⟩ ", run.len()));
                 } else {
                     for char in run {
@@ -124,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_stays_hidden() {
+    fn invisible_characters_and_padding_are_escaped() {
         for (text, expected) in [
             ("ls -l", "ls -l"),
             ("a\u{1b}[2Kb", "a⟨U+001B⟩[2Kb"),
@@ -134,17 +130,17 @@ mod tests {
             ("a\u{a0}b", "a⟨U+00A0⟩b"),
             ("»x«", "⟨U+00BB⟩x⟨U+00AB⟩"),
         ] {
-            assert_eq!(visible(text), expected, "{text:?}");
+            assert_eq!(escape(text), expected, "{text:?}");
         }
-        assert_eq!(visible(&format!("ls{}; reboot", " ".repeat(400))), "ls ⟨400 blanks⟩ ; reboot");
-        assert_eq!(visible(&format!("ls{}reboot", "\n".repeat(90))), "ls\n⟨89 empty lines⟩\nreboot");
+        assert_eq!(escape(&format!("ls{}; reboot", " ".repeat(400))), "ls ⟨400 blanks⟩ ; reboot");
+        assert_eq!(escape(&format!("ls{}reboot", "\n".repeat(90))), "ls\n⟨89 empty lines⟩\nreboot");
     }
 
     #[test]
-    fn the_dangerous_part_is_marked() {
-        let shown = Shown::new("ls; rm -rf /srv; ls", &["rm -rf /srv".to_owned()]);
-        assert_eq!(shown.plain(), "ls; »rm -rf /srv«; ls");
-        let overlapping = Shown::new("sudo rm x", &["sudo rm x".to_owned(), "rm x".to_owned()]);
-        assert_eq!(overlapping.plain(), "»sudo rm x«");
+    fn dangerous_parts_are_marked() {
+        let shown = EscapedText::new("ls; rm -rf /srv; ls", &["rm -rf /srv".to_owned()]);
+        assert_eq!(shown.to_marked_string(), "ls; »rm -rf /srv«; ls");
+        let overlapping = EscapedText::new("sudo rm x", &["sudo rm x".to_owned(), "rm x".to_owned()]);
+        assert_eq!(overlapping.to_marked_string(), "»sudo rm x«");
     }
 }

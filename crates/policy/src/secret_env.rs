@@ -1,23 +1,22 @@
-//! Variables that reach a command only when its owner names them for it: what hermes itself lives on.
+//! Environment variables that hold credentials and settings of Hermes itself.
 //!
-//! The names are kept from whatever lets variables through in bulk: a general list of the owner, the declaration of
-//! a skill, the shell's own start files. An explicit wish for one command, or for the container it is forwarded
-//! to, is not bulk. What a name stands for is a fact about other people's products, so this is a table and not a
-//! guess: the ordinary chain of AWS, say, is not in it.
+//! They are excluded wherever variables are passed on in bulk: a general pass-through list, the
+//! declaration of a skill, shell start files. The owner can still name one for a single command or
+//! container. The table lists known products only: the standard AWS variables, for example, are not
+//! in it.
 
-/// Names that belong together, and why they are kept.
+/// Variable names with the same purpose.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Family {
-    /// What they are, as the object of a sentence.
-    pub what: &'static str,
-    /// The names. One that ends in `*` stands for all that begin so.
+pub struct SecretFamily {
+    /// The object of a sentence.
+    pub description: &'static str,
+    /// A name that ends in `*` is a prefix.
     pub names: &'static [&'static str],
 }
 
-/// All of them.
-pub const FAMILIES: &[Family] = &[
-    Family {
-        what: "the key, the account or the address of a model provider",
+pub const SECRET_FAMILIES: &[SecretFamily] = &[
+    SecretFamily {
+        description: "the key, the account or the address of a model provider",
         names: &[
             "AI_GATEWAY_*", "ALIBABA_CODING_PLAN_*", "ANTHROPIC_*", "ARCEEAI_*", "ARCEE_*",
             "AWS_BEARER_TOKEN_BEDROCK", "AZURE_FOUNDRY_*", "AZURE_OPENAI_*", "BEDROCK_BASE_URL",
@@ -31,8 +30,8 @@ pub const FAMILIES: &[Family] = &[
             "TOKENHUB_*", "XAI_*", "XIAOMI_*", "ZAI_*", "Z_AI_*",
         ],
     },
-    Family {
-        what: "the key or the address of a service of the tools",
+    SecretFamily {
+        description: "the key or the address of a tool service",
         names: &[
             "BRAVE_API_KEY", "BRAVE_SEARCH_API_KEY", "BROWSERBASE_*", "BROWSER_USE_API_KEY", "CAMOFOX_*",
             "ELEVENLABS_*", "EXA_API_KEY", "FAL_KEY", "FIRECRAWL_*", "HERMES_LANGFUSE_*", "HONCHO_*",
@@ -40,8 +39,8 @@ pub const FAMILIES: &[Family] = &[
             "TOOL_GATEWAY_*", "VOICE_TOOLS_OPENAI_KEY", "WANDB_API_KEY",
         ],
     },
-    Family {
-        what: "the token or a setting of a messaging platform",
+    SecretFamily {
+        description: "the token or a setting of a messaging platform",
         names: &[
             "BLUEBUBBLES_*", "DINGTALK_*", "DISCORD_*", "EMAIL_*", "FEISHU_*", "GOOGLE_CHAT_*", "IRC_*",
             "LINE_ALLOWED_*", "LINE_CHANNEL_*", "LINE_HOME_*", "MATRIX_*", "MATTERMOST_*", "MSTEAMS_*",
@@ -49,33 +48,33 @@ pub const FAMILIES: &[Family] = &[
             "TELEGRAM_*", "TWILIO_*", "WECOM_*", "WEIXIN_*", "WHATSAPP_*",
         ],
     },
-    Family {
-        what: "what controls the gateway of hermes",
+    SecretFamily {
+        description: "a setting of the hermes gateway",
         names: &["API_SERVER_*", "GATEWAY_*", "HERMES_DASHBOARD_*", "WEBHOOK_*"],
     },
-    Family {
-        what: "the token of a code host",
+    SecretFamily {
+        description: "the token of a code host",
         names: &[
             "GH_ENTERPRISE_TOKEN", "GH_TOKEN", "GITHUB_APP_*", "GITHUB_PERSONAL_ACCESS_TOKEN", "GITHUB_TOKEN",
         ],
     },
-    Family { what: "the token of a sandbox provider", names: &["DAYTONA_*", "MODAL_TOKEN_*"] },
-    Family {
-        what: "the password of this machine or of a home automation",
+    SecretFamily { description: "the token of a sandbox provider", names: &["DAYTONA_*", "MODAL_TOKEN_*"] },
+    SecretFamily {
+        description: "the password of this machine or a home automation token",
         names: &["HASS_*", "SUDO_PASSWORD"],
     },
-    // Hermes Agent lets a variable in under such a name whatever its other one is on this list.
-    Family { what: "a way around this list", names: &["_HERMES_FORCE_*"] },
+    // The Python Hermes Agent passes on a variable under such a name even if it is on this list.
+    SecretFamily { description: "a way around this list", names: &["_HERMES_FORCE_*"] },
 ];
 
-/// The family a name belongs to, if it is one that is kept. The case of letters makes no difference.
-pub fn family(name: &str) -> Option<&'static Family> {
+/// The family of a name, ignoring case.
+pub fn secret_family(name: &str) -> Option<&'static SecretFamily> {
     let name = name.to_ascii_uppercase();
     let covers = |pattern: &&str| match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => name == **pattern,
     };
-    FAMILIES.iter().find(|family| family.names.iter().any(covers))
+    SECRET_FAMILIES.iter().find(|family| family.names.iter().any(covers))
 }
 
 #[cfg(test)]
@@ -83,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hermes_lives_on_is_kept_and_what_programs_need_is_not() {
+    fn names_of_hermes_are_listed_and_names_of_other_programs_are_not() {
         let kept = "OPENAI_API_KEY OPENAI_ORGANIZATION ANTHROPIC_TOKEN CLAUDE_CODE_OAUTH_TOKEN GEMINI_API_KEY HF_TOKEN \
             AWS_BEARER_TOKEN_BEDROCK LLM_MODEL FIRECRAWL_API_URL FAL_KEY PARALLEL_API_KEY TELEGRAM_HOME_CHANNEL_NAME \
             DISCORD_AUTO_THREAD SLACK_ALLOWED_USERS WHATSAPP_MODE SIGNAL_HTTP_URL EMAIL_PASSWORD HASS_TOKEN GH_TOKEN \
@@ -93,24 +92,24 @@ mod tests {
             GITHUB_ACTIONS HF_HOME NVIDIA_VISIBLE_DEVICES OLLAMA_HOST SSH_AUTH_SOCK HERMES_HOME MY_DB_PASSWORD \
             HTTP_PROXY LINES PARALLEL OPENAI";
         let found = |names: &str, wanted: bool| -> Vec<String> {
-            let odd = names.split_whitespace().filter(|name| family(name).is_some() != wanted);
+            let odd = names.split_whitespace().filter(|name| secret_family(name).is_some() != wanted);
             odd.map(str::to_owned).collect()
         };
         assert_eq!((found(kept, true), found(free, false)), (Vec::new(), Vec::new()));
     }
 
     #[test]
-    fn every_name_is_written_once_in_order_and_in_capitals() {
-        for family in FAMILIES {
-            assert!(family.names.is_sorted(), "{}", family.what);
+    fn every_name_is_listed_once_in_order_and_in_capitals() {
+        for family in SECRET_FAMILIES {
+            assert!(family.names.is_sorted(), "{}", family.description);
         }
-        for pattern in FAMILIES.iter().flat_map(|family| family.names) {
+        for pattern in SECRET_FAMILIES.iter().flat_map(|family| family.names) {
             let name = pattern.trim_end_matches('*');
             assert!(
                 name.bytes().all(|b| b == b'_' || b.is_ascii_uppercase() || b.is_ascii_digit()),
                 "{pattern}"
             );
-            let covering = FAMILIES.iter().flat_map(|family| family.names).filter(|other| {
+            let covering = SECRET_FAMILIES.iter().flat_map(|family| family.names).filter(|other| {
                 *other == pattern || other.strip_suffix('*').is_some_and(|start| name.starts_with(start))
             });
             assert_eq!(covering.count(), 1, "{pattern}");

@@ -1,50 +1,49 @@
-//! Which process is writing to a database.
+//! Finds the process that holds the write lock of a database.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The byte of the log's index that a writer locks (SQLite's file format, WAL-index, `WAL_WRITE_LOCK`).
-const WRITE_LOCK: u64 = 120;
+/// The byte of the WAL index that a writer locks (SQLite file format, `WAL_WRITE_LOCK`).
+const WRITE_LOCK_BYTE: u64 = 120;
 
-/// A process.
+/// A process that holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
-    /// Its number.
+pub struct LockOwner {
     pub pid: u32,
-    /// What it is called.
     pub name: String,
 }
 
-/// A process in the words of an error.
-pub(crate) fn named(holder: Option<&Holder>) -> String {
+/// The process as a suffix of an error message.
+pub(crate) fn describe(holder: Option<&LockOwner>) -> String {
     holder.map(|holder| format!(": {} (process {})", holder.name, holder.pid)).unwrap_or_default()
 }
 
-/// The process that is writing to a database, if it can be told.
+/// The other process that is writing to a database, if it can be found.
 ///
-/// It is looked up in the kernel's list. Asking with `fcntl` would mean to open the file once more, and closing it
-/// again would drop every lock this process has on it.
-pub(crate) fn writer(database: &Path) -> Option<Holder> {
+/// It reads `/proc/locks`. Asking with `fcntl` would require another descriptor of the file, and
+/// closing that would drop every lock this process holds on it.
+pub(crate) fn find_writer(database: &Path) -> Option<LockOwner> {
     let mut index = database.as_os_str().to_owned();
     index.push("-shm");
     let inode = fs::metadata(Path::new(&index)).ok()?.ino();
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    let pid = locks.lines().find_map(|line| holder_in(line, inode))?;
-    (pid != std::process::id()).then(|| Holder { pid, name: name_of(pid) })
+    let pid = locks.lines().find_map(|line| parse_lock_line(line, inode))?;
+    (pid != std::process::id()).then(|| LockOwner { pid, name: process_name(pid) })
 }
 
-/// The process of a line such as `1: POSIX  ADVISORY  WRITE 712 fd:00:1234 120 120`, if it is about that file.
-fn holder_in(line: &str, inode: u64) -> Option<u32> {
+/// Parses a line such as `1: POSIX  ADVISORY  WRITE 712 fd:00:1234 120 120`; `None` if it is about
+/// another lock.
+fn parse_lock_line(line: &str, inode: u64) -> Option<u32> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let &[_, "POSIX", _, "WRITE", pid, file, from, to] = words.as_slice() else { return None };
     let is_file = file.rsplit(':').next()?.parse::<u64>().ok()? == inode;
     let to = if to == "EOF" { u64::MAX } else { to.parse().ok()? };
-    let is_lock = (from.parse::<u64>().ok()?..=to).contains(&WRITE_LOCK);
+    let is_lock = (from.parse::<u64>().ok()?..=to).contains(&WRITE_LOCK_BYTE);
     if is_file && is_lock { pid.parse().ok() } else { None }
 }
 
-pub(crate) fn name_of(pid: u32) -> String {
+pub(crate) fn process_name(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name: String = name.trim().chars().filter(|char| !char.is_control()).collect();
     if name.is_empty() { "a process".to_owned() } else { name }
@@ -55,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_list_is_read() {
+    fn lines_of_proc_locks_are_parsed() {
         let cases = [
             ("1: POSIX  ADVISORY  WRITE 712 fd:00:1234 120 120", Some(712)),
             ("1: POSIX  ADVISORY  WRITE 712 fd:00:1234 100 EOF", Some(712)),
@@ -67,7 +66,7 @@ mod tests {
             ("", None),
         ];
         for (line, expected) in cases {
-            assert_eq!(holder_in(line, 1234), expected, "{line}");
+            assert_eq!(parse_lock_line(line, 1234), expected, "{line}");
         }
     }
 }

@@ -1,0 +1,165 @@
+//! Proof that a worker is alive. A process that works on turns holds a lock on a small file next to
+//! the database.
+//!
+//! The kernel releases the lock when the process ends, however it ends. A process id would not do:
+//! ids are reused, and they mean nothing to a hermes in another container that shares the home.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::error::{Error, QueryError};
+use crate::file::{file_error, remove_if_exists, with_suffix};
+use crate::lock_owner::{self, LockOwner};
+
+/// Follows the name of the database.
+const FILE_SUFFIX: &str = ".worker-";
+/// A process id and a name.
+const MAX_OWNER_BYTES: u64 = 64;
+
+/// The owner of a turn in progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnOwner {
+    ThisStore,
+    /// Another live process or handle.
+    OtherProcess(Option<LockOwner>),
+    /// The owner has exited.
+    Exited,
+}
+
+/// The worker file of a store handle, created when it is first needed.
+#[derive(Debug)]
+pub(crate) struct WorkerLock {
+    database: PathBuf,
+    file: OnceLock<WorkerFile>,
+}
+
+#[derive(Debug)]
+struct WorkerFile {
+    id: String,
+    path: PathBuf,
+    _file: File,
+}
+
+impl WorkerLock {
+    pub(crate) fn new(database: PathBuf) -> Self {
+        Self { database, file: OnceLock::new() }
+    }
+
+    /// The id under which turns are owned.
+    pub(crate) fn worker_id(&self) -> Result<&str, QueryError> {
+        if let Some(sign) = self.file.get() {
+            return Ok(&sign.id);
+        }
+        let sign = self.create()?;
+        Ok(&self.file.get_or_init(|| sign).id)
+    }
+
+    fn create(&self) -> Result<WorkerFile, QueryError> {
+        remove_stale(&self.database);
+        let mut seed = [0; 8];
+        getrandom::fill(&mut seed).map_err(|error| Error::NoRandom(error.to_string()))?;
+        let name = format!("{:016x}", u64::from_ne_bytes(seed));
+        let path = with_suffix(&self.database, &format!("{FILE_SUFFIX}{name}"));
+        let unlocked = with_suffix(&self.database, &format!(".new-{name}"));
+        let made = (|| {
+            let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&unlocked)?;
+            file.try_lock()?;
+            let pid = std::process::id();
+            file.write_all(format!("{pid} {}", lock_owner::process_name(pid)).as_bytes())?;
+            // The final name makes the file visible to others, so it is locked before the rename.
+            fs::rename(&unlocked, &path)?;
+            Ok(file)
+        })();
+        match made {
+            Ok(file) => Ok(WorkerFile { id: name, path, _file: file }),
+            Err(error) => {
+                drop(remove_if_exists(&unlocked));
+                Err(file_error(&path, error).into())
+            }
+        }
+    }
+
+    /// The owner with a worker id.
+    pub(crate) fn owner(&self, name: &str) -> TurnOwner {
+        if self.file.get().is_some_and(|sign| sign.id == name) {
+            return TurnOwner::ThisStore;
+        }
+        let path = with_suffix(&self.database, &format!("{FILE_SUFFIX}{name}"));
+        match is_locked(&path) {
+            Ok(true) => TurnOwner::OtherProcess(read_owner(&path)),
+            Ok(false) => TurnOwner::Exited,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => TurnOwner::Exited,
+            // A file that cannot be checked may belong to a live process.
+            Err(_error) => TurnOwner::OtherProcess(None),
+        }
+    }
+}
+
+impl Drop for WorkerLock {
+    fn drop(&mut self) {
+        if let Some(sign) = self.file.get() {
+            // A leftover file is removed by the next worker.
+            drop(remove_if_exists(&sign.path));
+        }
+    }
+}
+
+/// Whether a process holds the lock. Concurrent checks use shared locks, so they do not see each
+/// other.
+fn is_locked(path: &Path) -> io::Result<bool> {
+    match File::open(path)?.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+fn read_owner(path: &Path) -> Option<LockOwner> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(MAX_OWNER_BYTES).read_to_string(&mut text).ok()?;
+    let (pid, name) = text.split_once(' ')?;
+    Some(LockOwner { pid: pid.parse().ok()?, name: name.to_owned() })
+}
+
+/// Removes the files of workers that exited.
+fn remove_stale(database: &Path) {
+    let (Some(folder), Some(name)) = (database.parent(), database.file_name()) else { return };
+    let mut beginning = OsString::from(name);
+    beginning.push(FILE_SUFFIX);
+    let is_sign = |name: &OsStr| name.as_encoded_bytes().starts_with(beginning.as_encoded_bytes());
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten().filter(|entry| is_sign(&entry.file_name())) {
+        if matches!(is_locked(&entry.path()), Ok(false)) {
+            drop(remove_if_exists(&entry.path()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_file_lasts_as_long_as_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("hermes.db");
+        let (one, other) = (WorkerLock::new(database.clone()), WorkerLock::new(database.clone()));
+        let name = one.worker_id().unwrap().to_owned();
+        assert_eq!(one.worker_id().unwrap(), name);
+        assert_eq!((one.owner(&name), one.owner("nobody")), (TurnOwner::ThisStore, TurnOwner::Exited));
+        let TurnOwner::OtherProcess(Some(holder)) = other.owner(&name) else { panic!() };
+        assert_eq!(holder.pid, std::process::id());
+        drop(one);
+        assert_eq!(other.owner(&name), TurnOwner::Exited);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        // A crash leaves a file without a lock.
+        fs::write(with_suffix(&database, ".worker-dead"), "1 init").unwrap();
+        assert_eq!(other.owner("dead"), TurnOwner::Exited);
+        other.worker_id().unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
